@@ -2,11 +2,11 @@
 
 | role | reads | writes |
 | --- | --- | --- |
-| user | everything | pods, pod groups, tasks: but no status |
+| user | everything, logs of pods | pods, pod groups, tasks: but no status; with the right `exec`: commands in pods |
 | node | its Node, the pods on it | its Node (to create it, and its status), status and release of the pods on it |
 | centre | its Centre, tasks and probe results of it | its Centre (likewise), status of its tasks, its probe results |
 | placement | nodes, pods, pod groups, decisions | pods and their releases, nodes, status of pod groups |
-| service | everything | everything |
+| service | everything, logs of pods | everything, but no commands in pods |
 | admin | everything, and tokens | everything, and tokens |
 """
 
@@ -18,7 +18,7 @@ from typing import Any, Final
 from controller.api.registry.selection import How, Selection
 from controller.api.resources import Kind, Resource
 from controller.errors import ForbiddenError
-from dataplane.rpc.access import Principal, Role
+from dataplane.rpc.access import Principal, Right, Role
 
 
 class Verb(StrEnum):
@@ -33,6 +33,8 @@ class Verb(StrEnum):
     RELEASE = "release"
     EVICT = "evict"
     SHARE = "share"
+    EXEC = "exec"
+    ANSWER = "answer"
 
 
 _ALL: Final = (Role.ADMIN, Role.SERVICE)
@@ -112,6 +114,24 @@ def check_share(principal: Principal) -> None:
         raise _forbidden(principal, Verb.SHARE, "units")
 
 
+def check_logs(principal: Principal) -> None:
+    """Raise ForbiddenError for who may not read what containers write."""
+    if principal.role not in {*_ALL, Role.USER}:
+        raise _forbidden(principal, Verb.READ, "logs of pods")
+
+
+def check_exec(principal: Principal) -> None:
+    """Raise ForbiddenError for who may not run commands in containers: schedulers have no need of it."""
+    if principal.role is not Role.ADMIN and Right.EXEC not in principal.rights:
+        raise _forbidden(principal, Verb.EXEC, "in pods: that takes the right exec")
+
+
+def check_sessions(principal: Principal, node: str) -> None:
+    """Raise ForbiddenError for who does not answer for a node."""
+    if principal.role not in _ALL and (principal.role is not Role.NODE or principal.subject != node):
+        raise _forbidden(principal, Verb.ANSWER, f"for node {node}")
+
+
 def check_tokens(principal: Principal) -> None:
     """Raise ForbiddenError for who is no administrator."""
     if principal.role is not Role.ADMIN:
@@ -133,4 +153,6 @@ _WORDS: Final = {
     Verb.RELEASE: "release",
     Verb.EVICT: "evict",
     Verb.SHARE: "share out",
+    Verb.EXEC: "run commands",
+    Verb.ANSWER: "answer",
 }

@@ -24,6 +24,8 @@ from controller.api.server.audit import AuditLog
 from controller.api.server.gate import Gate
 from controller.api.server.metrics import Metrics
 from controller.api.service import Service, WatchLimits
+from controller.api.sessions.board import SessionBoard
+from controller.api.sessions.service import SessionService
 from controller.api.settings import ApiSettings, EtcdPlace, StoragePlace
 from controller.api.tokens import Tokens
 from controller.errors import ApiError
@@ -84,10 +86,12 @@ async def serve(
         registry, tokens = Registry(storage, time.time_ns), Tokens(storage, time.time_ns)
         cache = ResourceCache(storage, clock.now_ns, capacity=limits.watch_events)
         service = Service(registry, cache, WatchLimits(limits.heartbeat_s, limits.watches))
-        metrics = Metrics(service, audit)
+        board = SessionBoard(limits.session, clock.now_ns)
+        metrics = Metrics(service, audit, board)
         reads = settings.audit is not None and settings.audit.reads
         more = [] if settings.alto is None else [await stack.enter_async_context(alto_view(settings.alto, limits))]
-        inner = application(service, tokens, metrics, version=_version(), more=more)
+        sessions = SessionService(service, board)
+        inner = application(service, tokens, sessions, metrics, version=_version(), more=more)
         gate = Gate(inner, tokens.principal_of, limits, clock, audit=audit, metrics=metrics, audit_reads=reads)
         servers = [
             HttpServer(
@@ -119,6 +123,7 @@ async def serve(
             await run_until(work(), stop)
         finally:
             service.stop()
+            board.stop()
             await asyncio.gather(*(server.stop() for server in servers))
 
 

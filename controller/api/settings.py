@@ -8,6 +8,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from controller.alto.settings import AltoView
+from controller.api.sessions.board import SessionLimits
 from controller.http_server import HttpLimits
 from dataplane.config import Strict
 from dataplane.rpc.own_folder import default_address
@@ -126,6 +127,33 @@ class ApiLimits(Strict, frozen=True):
 
     refusals_per_s: Positive = 10
     """Wrong tokens of one address; more get no answer of their own."""
+
+    sessions: Positive = 256
+    """Logs that are read and commands that run in containers, at a time."""
+
+    sessions_of_one: Positive = 32
+    """Of them, of one principal."""
+
+    session_answer_s: PositiveS = 10.0
+    """A node begins to answer within so long."""
+
+    session_idle_s: PositiveS = 3600.0
+    """A session in which nothing is said for so long ends."""
+
+    silence_s: PositiveS = 30.0
+    """The other end of a session that does not even say that it is there has gone."""
+
+    @property
+    def session(self) -> SessionLimits:
+        """What concerns sessions."""
+        return SessionLimits(
+            self.sessions,
+            self.sessions_of_one,
+            self.session_answer_s,
+            self.session_idle_s,
+            self.silence_s,
+            self.heartbeat_s,
+        )
 
     @property
     def http(self) -> HttpLimits:

@@ -14,7 +14,7 @@ from controller.api.registry.registry import away
 from controller.errors import CompactedError, ConflictError, InvalidError, NotFoundError, StorageError
 from controller.storage import Delete, Expected, Storage, Stored
 from dataplane.config import Strict
-from dataplane.rpc.access import Principal, Role
+from dataplane.rpc.access import Principal, Right, Role
 from dataplane.rpc.access.tokens import Label, TokenRecord, new_token, principal_of
 
 LOGGER = logging.getLogger("millrace.api")
@@ -30,6 +30,8 @@ class TokenRequest(Strict, frozen=True):
     role: Role
     subject: Label | None = None
     lasts_s: Annotated[float, Meta(gt=0, le=1e10)] | None = None
+    rights: Annotated[tuple[Right, ...], Meta(max_length=8)] = ()
+    """Of a user, beyond his role."""
 
 
 class TokenShown(Strict, frozen=True):
@@ -41,6 +43,7 @@ class TokenShown(Strict, frozen=True):
     subject: str | None
     created_ns: int
     expires_ns: int | None
+    rights: tuple[Right, ...] = ()
 
 
 class NewToken(Strict, frozen=True):
@@ -67,7 +70,14 @@ class Tokens:
         now_ns = self._now_ns()
         expires_ns = None if request.lasts_s is None else now_ns + round(request.lasts_s * _SECOND_NS)
         try:
-            token, record = new_token(request.name, request.role, request.subject, now_ns=now_ns, expires_ns=expires_ns)
+            token, record = new_token(
+                request.name,
+                request.role,
+                request.subject,
+                now_ns=now_ns,
+                expires_ns=expires_ns,
+                rights=request.rights,
+            )
         except ValueError as error:
             raise InvalidError(str(error)) from None
         with away():
@@ -128,6 +138,7 @@ def shown(record: TokenRecord) -> TokenShown:
         subject=record.subject,
         created_ns=record.created_ns,
         expires_ns=record.expires_ns,
+        rights=record.rights,
     )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 import httpx
 
-from controller.api.client import calls
+from controller.api.client import calls, sessions
 from controller.api.client.calls import Call
 from controller.api.client.place import Place, find_place
 from controller.api.client.values import Event, Listing
@@ -21,8 +21,10 @@ from controller.api.resources import UnitPool
 from controller.api.resources.base import R
 from controller.api.resources.unit_pool import UnitHolding
 from controller.api.server.answers import HealthAnswer, ResourceList, TokenList, UnitShares
+from controller.api.sessions.frames import Frame
+from controller.api.sessions.values import ExecAnswer, ExecRequest, SessionRequest
 from controller.api.tokens import NewToken, TokenRequest, TokenShown
-from controller.errors import ApiError, GoneError, TooManyError, UnavailableError
+from controller.errors import ApiError, GoneError, NotFoundError, TooManyError, UnavailableError
 from dataplane.rpc.backoff import Backoff
 
 T = TypeVar("T")
@@ -47,7 +49,7 @@ class ApiClient:
         self._tries, self._rng, self.sleep = tries, rng or random.Random(), sleep
         self.on_wait = on_wait
         verify = calls.verify_of(self.place)
-        transport = httpx.AsyncHTTPTransport(uds=self.place.socket, verify=verify)
+        transport = httpx.AsyncHTTPTransport(uds=self.place.socket, verify=verify, limits=calls.LIMITS)
         self._http = httpx.AsyncClient(transport=transport, **calls.options_of(self.place))
 
     def of(self, resource: type[R]) -> Resources[R]:
@@ -86,6 +88,48 @@ class ApiClient:
     async def revoke_token(self, number: str) -> TokenShown:
         """Have a token count no more."""
         return await self.ask(Call("DELETE", f"/v1/tokens/{number}"), TokenShown)
+
+    def logs(
+        self, pod: str, container: str | None = None, *, follow: bool = False, tail: int | None = None
+    ) -> AsyncGenerator[Frame, None]:
+        """Yield what a container has written, and the frame that ends it."""
+        return sessions.frames_in(self.place, self._http, sessions.logs_call(pod, container, follow=follow, tail=tail))
+
+    async def exec(self, pod: str, request: ExecRequest) -> str:
+        """Have a command run in a container; return the number by which its output is read at once."""
+        return (await self.ask(calls.writing("POST", f"/v1/pods/{pod}/exec", request), ExecAnswer)).number
+
+    def exec_output(self, number: str) -> AsyncGenerator[Frame, None]:
+        """Yield a command's output, and the frame that ends it."""
+        return sessions.frames_in(self.place, self._http, Call("GET", f"/v1/execs/{number}/output"))
+
+    async def write_input(self, number: str, frames: AsyncIterator[Frame]) -> None:
+        """Write a command's input, as long as it comes; raise GoneError once the command has ended."""
+        await sessions.send_frames(self.place, self._http, f"/v1/execs/{number}/input", frames)
+
+    async def node_sessions(self, node: str) -> AsyncGenerator[SessionRequest, None]:
+        """Yield what a node is to answer, over as many connections as it takes."""
+        backoff, call = self.backoff(), Call("GET", f"/v1/nodes/{node}/sessions")
+        while True:
+            try:
+                async with aclosing(self.lines(call)) as lines:
+                    async for line in lines:
+                        backoff.reset()
+                        request = sessions.request_of(line)
+                        if request is not None:
+                            yield request
+                error: ApiError = UnavailableError(f"API at {self.place.address}: it ended the stream of sessions")
+            except (UnavailableError, TooManyError, NotFoundError) as problem:
+                error = problem
+            await self.wait(error, backoff.next_s())
+
+    async def answer_session(self, node: str, number: str, frames: AsyncIterator[Frame]) -> None:
+        """Write a node's answer up to its last frame; raise ApiError where whoever asked has gone."""
+        await sessions.send_frames(self.place, self._http, f"/v1/nodes/{node}/sessions/{number}/output", frames)
+
+    def session_input(self, node: str, number: str) -> AsyncGenerator[Frame, None]:
+        """Yield a command's input; it ends, with an error frame or without, when nobody wants the command any more."""
+        return sessions.frames_in(self.place, self._http, Call("GET", f"/v1/nodes/{node}/sessions/{number}/input"))
 
     async def ask(self, call: Call, schema: type[T]) -> T:
         """Return the answer to a request."""
@@ -128,6 +172,12 @@ class ApiClient:
     def backoff(self) -> Backoff:
         """Return how long to wait between tries."""
         return Backoff(calls.FIRST_WAIT_NS, calls.LONGEST_WAIT_NS, self._rng)
+
+    async def wait(self, error: ApiError, seconds: float) -> None:
+        """Wait before a watch is tried again, and say why."""
+        if self.on_wait is not None:
+            self.on_wait(f"waiting {seconds:.1f} s: {error}")
+        await self.sleep(seconds)
 
     async def close(self) -> None:
         """Let go of all connections."""
@@ -202,7 +252,7 @@ class Resources(Generic[R]):
                 error: ApiError = UnavailableError(f"API at {self._client.place.address}: it ended the watch")
             except (UnavailableError, TooManyError) as problem:
                 error = problem
-            await self._wait(error, backoff.next_s())
+            await self._client.wait(error, backoff.next_s())
 
     async def follow(self, *, labels: str = "", fields: str = "") -> AsyncGenerator[Listing[R] | Event[R], None]:
         """Yield all resources that are selected, then what happens to them; all of them again where that was lost."""
@@ -214,7 +264,7 @@ class Resources(Generic[R]):
                     async for event in events:
                         yield event
             except GoneError as error:
-                await self._wait(error, 0)
+                await self._client.wait(error, 0)
 
     async def _listed(self, labels: str, fields: str) -> Listing[R]:
         """Return all resources that are selected, however long that takes."""
@@ -223,12 +273,7 @@ class Resources(Generic[R]):
             try:
                 return await self.list(labels=labels, fields=fields)
             except (UnavailableError, TooManyError, GoneError) as error:
-                await self._wait(error, backoff.next_s())
-
-    async def _wait(self, error: ApiError, seconds: float) -> None:
-        if self._client.on_wait is not None:
-            self._client.on_wait(f"waiting {seconds:.1f} s: {error}")
-        await self._client.sleep(seconds)
+                await self._client.wait(error, backoff.next_s())
 
     async def _put(self, resource: R, part: str) -> R:
         path = f"{self._path}/{resource.metadata.name}{part}"

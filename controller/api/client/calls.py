@@ -37,6 +37,8 @@ ANSWER_S: Final = 30.0
 SILENCE_S: Final = 35.0
 """A watch that says nothing for so long is dead; the server says something every 10 s."""
 TRIES: Final = 5
+LIMITS: Final = httpx.Limits(max_connections=256, max_keepalive_connections=20)
+"""A node has two connections for each of its sessions."""
 FIRST_WAIT_NS: Final = 100_000_000
 LONGEST_WAIT_NS: Final = 5_000_000_000
 

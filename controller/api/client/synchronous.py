@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 import httpx
 
-from controller.api.client import calls
+from controller.api.client import calls, sessions
 from controller.api.client.calls import Call
 from controller.api.client.place import Place, find_place
 from controller.api.client.values import Event, Listing
@@ -20,6 +20,8 @@ from controller.api.resources import UnitPool
 from controller.api.resources.base import R
 from controller.api.resources.unit_pool import UnitHolding
 from controller.api.server.answers import HealthAnswer, ResourceList, TokenList, UnitShares
+from controller.api.sessions.frames import Frame
+from controller.api.sessions.values import ExecAnswer, ExecRequest
 from controller.api.tokens import NewToken, TokenRequest, TokenShown
 from controller.errors import ApiError, TooManyError, UnavailableError
 from dataplane.rpc.backoff import Backoff
@@ -79,6 +81,26 @@ class SyncApiClient:
     def revoke_token(self, number: str) -> TokenShown:
         """Have a token count no more."""
         return self.ask(Call("DELETE", f"/v1/tokens/{number}"), TokenShown)
+
+    def logs(
+        self, pod: str, container: str | None = None, *, follow: bool = False, tail: int | None = None
+    ) -> Generator[Frame, None, None]:
+        """Yield what a container has written, keep-alives, and the frame that ends it."""
+        return sessions.sync_frames_in(
+            self.place, self._http, sessions.logs_call(pod, container, follow=follow, tail=tail)
+        )
+
+    def exec(self, pod: str, request: ExecRequest) -> str:
+        """Have a command run in a container; return the number by which its output is read at once."""
+        return self.ask(calls.writing("POST", f"/v1/pods/{pod}/exec", request), ExecAnswer).number
+
+    def exec_output(self, number: str) -> Generator[Frame, None, None]:
+        """Yield a command's output, keep-alives, and the frame that ends it."""
+        return sessions.sync_frames_in(self.place, self._http, Call("GET", f"/v1/execs/{number}/output"))
+
+    def write_input(self, number: str, frames: Iterator[Frame]) -> None:
+        """Write a command's input, with keep-alives; raise GoneError once the command has ended."""
+        sessions.sync_send_frames(self.place, self._http, f"/v1/execs/{number}/input", frames)
 
     def ask(self, call: Call, schema: type[T]) -> T:
         """Return the answer to a request."""

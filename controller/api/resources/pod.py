@@ -97,6 +97,8 @@ class PodSpec(Strict, frozen=True):
     idle_limit_s: Seconds | None = None
     """A pod that does nothing for so long is removed."""
     restart: Restart = Restart.ALWAYS
+    stop_grace_s: Annotated[float, Meta(ge=0, le=86_400)] = 10.0
+    """How long its containers have, once asked to end, before they are killed."""
     group: Name | None = None
     profile: Name = "default"
     """Of the scheduler that places it."""

@@ -21,7 +21,9 @@ from controller.api.server.gate import WHAT
 from controller.api.server.handlers import IfMatch, expected_of, handlers_of
 from controller.api.server.metrics import Metrics
 from controller.api.server.problems import failed, malformed, refused, too_deep
+from controller.api.server.sessions import session_routes
 from controller.api.service import Service
+from controller.api.sessions.service import SessionService
 from controller.api.tokens import NewToken, TokenRequest, Tokens, TokenShown
 from controller.errors import ApiError
 from dataplane.rpc.access import Principal
@@ -31,12 +33,25 @@ _Name = FromPath[str]
 
 
 def application(
-    service: Service, tokens: Tokens, metrics: Metrics, *, version: str, more: Sequence[Router] = ()
+    service: Service,
+    tokens: Tokens,
+    sessions: SessionService,
+    metrics: Metrics,
+    *,
+    version: str,
+    more: Sequence[Router] = (),
 ) -> Litestar:
     """Return the application over a service, and what is served beside it."""
     routes = [handler for kind in KINDS for handler in handlers_of(kind, service)]
     return Litestar(
-        route_handlers=[*routes, *_actions(service), *_health(service, metrics), *_tokens(tokens), *more],
+        route_handlers=[
+            *routes,
+            *_actions(service),
+            *session_routes(sessions),
+            *_health(service, metrics),
+            *_tokens(tokens),
+            *more,
+        ],
         exception_handlers={ApiError: refused, HTTPException: malformed, RecursionError: too_deep, Exception: failed},
         openapi_config=OpenAPIConfig(
             title="Millrace: service access point",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
@@ -31,6 +32,12 @@ _MOST_BUCKETS: Final = 4096
 _REFUSED: Final = (401, 403, 429)
 WHAT: Final = "millrace.what"
 """Where a route leaves what it is about, for the audit log."""
+AUDITED: Final = "millrace.audited"
+"""Where a route says that the audit log is to have it even though it only reads."""
+PATIENCE_S: Final = "millrace.patience_s"
+"""Where a route says how long its reader may take nothing of the answer."""
+_STREAMED: Final = re.compile(r"/v1/(nodes/[^/]+/sessions/[^/]+/output|execs/[^/]+/input)")
+"""Routes that read their body as it comes, with limits of their own."""
 
 
 class Buckets:
@@ -97,9 +104,12 @@ class Gate:
                 raise TooManyError(
                     f"{asked.principal.name} asks more than {self._limits.requests_per_s} times a second"
                 )
-            body = await self._body(scope, receive)
             scope["user"], scope["auth"] = asked.principal, None
-            scope.setdefault("state", {})[BODY] = body
+            state = scope.setdefault("state", {})
+            if scope["method"] == "POST" and _STREAMED.fullmatch(scope["path"]):
+                await self._application(scope, receive, answer)
+                return
+            body = state[BODY] = await self._body(scope, receive)
             await self._application(scope, _replayed(body, receive), answer)
         except ApiError as error:
             await _refuse(error, answer, closes=True)
@@ -149,14 +159,16 @@ class Gate:
         async def answer(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 asked.status = message["status"]
-            await send_in_time(scope, send, message, self._limits.send_s, self._metrics.slow_readers.inc)
+            send_s = scope.get("state", {}).get(PATIENCE_S, self._limits.send_s)
+            await send_in_time(scope, send, message, send_s, self._metrics.slow_readers.inc)
 
         return answer
 
     def _note(self, scope: Scope, asked: _Asked, seconds: float) -> None:
         method, path = scope["method"], scope["path"]
         self._metrics.note(method, path, asked.status, seconds)
-        if method in {"GET", "HEAD"} and asked.status not in _REFUSED and not self._audit_reads:
+        is_read = method in {"GET", "HEAD"} and not scope.get("state", {}).get(AUDITED, False)
+        if is_read and asked.status not in _REFUSED and not self._audit_reads:
             return
         principal = asked.principal or Principal("unknown", LOCAL.role)
         self._audit.write(

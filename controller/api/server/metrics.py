@@ -13,15 +13,16 @@ from prometheus_client.registry import Collector
 from controller.api.registry.encoding import BY_PLURAL
 from controller.api.server.audit import AuditLog
 from controller.api.service import Service
+from controller.api.sessions.board import SessionBoard
 
 _METHODS: Final = ("GET", "POST", "PUT", "DELETE")
-_OTHERS: Final = ("bindings", "releases", "tokens")
+_OTHERS: Final = ("bindings", "releases", "tokens", "execs")
 
 
 class Metrics:
     """Counters of requests, and what service and audit log count."""
 
-    def __init__(self, service: Service, audit: AuditLog) -> None:
+    def __init__(self, service: Service, audit: AuditLog, sessions: SessionBoard) -> None:
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "millrace_api_requests", "Requests answered.", ("method", "what", "status"), registry=self._registry
@@ -37,7 +38,7 @@ class Metrics:
         self.slow_requests = Counter(
             "millrace_api_slow_requests", "Requests whose head or body took too long.", registry=self._registry
         )
-        self._registry.register(_State(service, audit))
+        self._registry.register(_State(service, audit, sessions))
 
     def note(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
@@ -55,8 +56,8 @@ class Metrics:
 class _State(Collector):
     """What is as it is when somebody looks."""
 
-    def __init__(self, service: Service, audit: AuditLog) -> None:
-        self._service, self._audit = service, audit
+    def __init__(self, service: Service, audit: AuditLog, sessions: SessionBoard) -> None:
+        self._service, self._audit, self._sessions = service, audit, sessions
 
     def collect(self) -> Iterable[Metric]:
         """Yield the families."""
@@ -70,7 +71,12 @@ class _State(Collector):
             "millrace_api_storage_up", "Whether the storage answers.", value=float(not service.health.is_away)
         )
         yield GaugeMetricFamily("millrace_api_watches", "Watches that are open.", value=service.watches.open)
+        yield GaugeMetricFamily("millrace_api_sessions", "Sessions that are open.", value=len(self._sessions))
+        sessions = self._sessions
         counters = (
+            ("millrace_api_sessions_opened", "Logs read and commands run in containers.", sessions.opened),
+            ("millrace_api_sessions_refused", "Sessions beyond a limit.", sessions.refused),
+            ("millrace_api_sessions_unanswered", "Sessions that no node answered in time.", sessions.unanswered),
             ("millrace_api_watches_too_slow", "Watches ended as they fell too far behind.", service.watches.too_slow),
             ("millrace_api_watches_refused", "Watches beyond the limit.", service.watches.refused),
             ("millrace_api_audit_records", "Records in the audit log.", self._audit.written),

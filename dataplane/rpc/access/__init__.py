@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from dataplane.rpc.access.values import Principal, Role
+from dataplane.rpc.access.values import Principal, Right, Role
 
-__all__ = ["Principal", "Role"]
+__all__ = ["Principal", "Right", "Role"]

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from dataplane.errors import AccessError
-from dataplane.rpc.access.values import SUBJECTS, Principal, Role
+from dataplane.rpc.access.values import SUBJECTS, Principal, Right, Role
 
 _TOKEN: Final = re.compile(r"millrace_(?P<id>[0-9a-f]{12})_(?P<secret>[A-Za-z0-9_-]{43})", re.ASCII)
 _BEARER: Final = re.compile(r"bearer +(?P<token>\S+)", re.IGNORECASE | re.ASCII)
@@ -37,20 +37,29 @@ class TokenRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     subject: Label | None = None
     created_ns: int = 0
     expires_ns: int | None = None
+    rights: Annotated[tuple[Right, ...], Meta(max_length=8)] = ()
 
     def __post_init__(self) -> None:
         if (self.role in SUBJECTS) != (self.subject is not None):
             whose = "names its node or centre" if self.role in SUBJECTS else "names none"
             raise ValueError(f"a token of role {self.role.value} {whose}")
+        if self.rights and self.role is not Role.USER:
+            raise ValueError(f"rights are for tokens of role user, not {self.role.value}")
 
     @property
     def principal(self) -> Principal:
         """Who calls with it."""
-        return Principal(self.name, self.role, self.subject)
+        return Principal(self.name, self.role, self.subject, self.rights)
 
 
 def new_token(
-    name: str, role: Role, subject: str | None, *, now_ns: int, expires_ns: int | None
+    name: str,
+    role: Role,
+    subject: str | None,
+    *,
+    now_ns: int,
+    expires_ns: int | None,
+    rights: tuple[Right, ...] = (),
 ) -> tuple[str, TokenRecord]:
     """Return a new token, to be shown once, and what is kept of it."""
     number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
@@ -62,6 +71,7 @@ def new_token(
         digest=_digest(secret),
         created_ns=now_ns,
         expires_ns=expires_ns,
+        rights=rights,
     )
     return f"millrace_{number}_{secret}", record
 

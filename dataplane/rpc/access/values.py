@@ -21,6 +21,13 @@ class Role(StrEnum):
     ADMIN = "admin"
 
 
+class Right(StrEnum):
+    """What a user may do beyond his role, where his token says so."""
+
+    EXEC = "exec"
+    """Run commands in containers, and so see and change all that is in them."""
+
+
 SUBJECTS = (Role.NODE, Role.CENTRE)
 """Roles whose tokens are of one node, one centre."""
 
@@ -32,6 +39,7 @@ class Principal:
     name: str
     role: Role
     subject: str | None = None
+    rights: tuple[Right, ...] = ()
 
 
 LOCAL = Principal("local", Role.ADMIN)

@@ -13,7 +13,7 @@ from controller.api.client import ApiClient, Place
 from controller.api.process import serve
 from controller.api.settings import ApiLimits, ApiSettings, AuditSettings, StoragePlace
 from controller.api.tokens import TokenRequest
-from dataplane.rpc.access import Role
+from dataplane.rpc.access import Right, Role
 
 WAIT_S = 15.0
 
@@ -30,8 +30,18 @@ class Served:
     again: asyncio.Event
     """What SIGHUP sets in a process."""
 
-    async def client_of(self, role: Role, subject: str | None = None, lasts_s: float | None = None) -> ApiClient:
-        request = TokenRequest(name=subject or role.value, role=role, subject=subject, lasts_s=lasts_s)
+    async def client_of(
+        self,
+        role: Role,
+        subject: str | None = None,
+        lasts_s: float | None = None,
+        *,
+        name: str | None = None,
+        rights: tuple[Right, ...] = (),
+    ) -> ApiClient:
+        request = TokenRequest(
+            name=name or subject or role.value, role=role, subject=subject, lasts_s=lasts_s, rights=rights
+        )
         made = await self.client.create_token(request)
         return ApiClient(Place(self.url, made.token), tries=1)
 

@@ -10,6 +10,7 @@ MillraceError
     ├── HardwareError      a node, a request or a share is not what it can be (controller/cluster/hardware/errors.py)
     ├── EstimateError      times cannot be compared or combined (controller/cluster/estimates/errors.py)
     ├── OperatorError      an operator or a graph of them is wrong (controller/cluster/operators/errors.py)
+    ├── ContainerError     a container runtime cannot do what was asked (controller/nodes/runtimes/errors.py)
     ├── WorkloadError      a workload's file or values are wrong (controller/cluster/workloads/errors.py)
     ├── StorageError       the storage of schedulers cannot do what was asked
     │   ├── ConflictError      a key is not as the writer believed

@@ -101,7 +101,11 @@ def limits_of(root: Path = Path("/"), process: str = "self") -> Limits:
 
 def usage_of(root: Path = Path("/"), process: str = "self") -> Usage:
     """Return what a process's control group uses, all processes in it and below it together."""
-    group = group_of(root, process)
+    return usage_in(group_of(root, process))
+
+
+def usage_in(group: Group) -> Usage:
+    """Return what a control group uses, all processes in it and below it together."""
     cpu, memory, pids = (group.folders.get(name) for name in ("cpu", "memory", "pids"))
     accounting = group.folders.get("cpuacct")
     if "cpu" in group.unified:

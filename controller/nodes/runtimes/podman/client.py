@@ -1,0 +1,130 @@
+"""HTTP requests to podman's REST service over its UNIX socket, each with a deadline; answers and errors in our terms.
+
+Source: the libpod API, version 4 (docs.podman.io/en/latest/_static/api.html).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import httpx
+import msgspec
+
+from controller.nodes.runtimes.errors import (
+    ContainerError,
+    NoSuchContainerError,
+    RuntimeAwayError,
+    RuntimeTimeoutError,
+)
+
+_PREFIX: Final = "http://podman/v4.0.0/libpod/"
+_NOT_FOUND: Final = 404
+_REFUSED: Final = 400
+_LONGEST: Final = 400
+"""Characters of an error's text that are passed on."""
+
+Content = bytes | AsyncIterator[bytes] | None
+Query = Mapping[str, str]
+
+
+class PodmanClient:
+    """Speaks to the service behind a socket; `deadline_s` is for a whole call where it names no other."""
+
+    def __init__(self, socket: Path, deadline_s: float) -> None:
+        self.socket, self._deadline_s = socket, deadline_s
+        # No pool: a connection that was kept may be to a service that has ended since.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        self._http = httpx.AsyncClient(
+            transport=httpx.AsyncHTTPTransport(uds=str(socket), limits=limits), timeout=deadline_s, trust_env=False
+        )
+
+    async def close(self) -> None:
+        """Close what is open."""
+        await self._http.aclose()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        doing: str,
+        *,
+        query: Query | None = None,
+        body: object = None,
+        content: Content = None,
+        deadline_s: float | None = None,
+    ) -> bytes:
+        """Return the answer's body; `doing` is what an error says was being done."""
+        deadline_s = deadline_s or self._deadline_s
+        sent = msgspec.json.encode(body) if body is not None else content
+        headers = {"content-type": "application/x-tar" if body is None else "application/json"}
+        with _translated(doing, deadline_s):
+            async with asyncio.timeout(deadline_s):
+                answer = await self._http.request(
+                    method, _PREFIX + path, params=query, content=sent, headers=headers, timeout=deadline_s
+                )
+        raise_for(answer.status_code, answer.content, doing)
+        return answer.content
+
+    @asynccontextmanager
+    async def stream(
+        self, method: str, path: str, doing: str, *, query: Query | None = None, idle_s: float | None = None
+    ) -> AsyncIterator[AsyncIterator[str]]:
+        """Yield the lines of an answer that comes over time; with `idle_s` the longest wait for the next piece."""
+        timeout = httpx.Timeout(self._deadline_s, read=idle_s)
+        request = self._http.build_request(method, _PREFIX + path, params=query, timeout=timeout)
+        with _translated(doing, self._deadline_s):
+            async with asyncio.timeout(self._deadline_s):
+                answer = await self._http.send(request, stream=True)
+        try:
+            if answer.status_code >= _REFUSED:
+                raise_for(answer.status_code, await answer.aread(), doing)
+            yield self._lines(answer, doing, idle_s or self._deadline_s)
+        finally:
+            await answer.aclose()
+
+    @staticmethod
+    async def _lines(answer: httpx.Response, doing: str, idle_s: float) -> AsyncIterator[str]:
+        with _translated(doing, idle_s):
+            async for line in answer.aiter_lines():
+                if line.strip():
+                    yield line
+
+
+def raise_for(status: int, content: bytes, doing: str) -> None:
+    """Raise what an answer says went wrong."""
+    if status < _REFUSED:
+        return
+    try:
+        text = json.loads(content)["message"]
+    except (ValueError, KeyError, TypeError):
+        text = content.decode("utf-8", "replace")
+    kind = NoSuchContainerError if status == _NOT_FOUND else ContainerError
+    raise kind(f"podman: {doing}: {one_line(str(text)) or status}")
+
+
+def one_line(text: str) -> str:
+    """Return a text of the runtime's as one line of bounded length."""
+    line = "; ".join(part.strip() for part in text.splitlines() if part.strip())
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
+
+
+class _translated:  # noqa: N801 - used as a statement
+    """Turn what httpx and asyncio raise into our errors."""
+
+    def __init__(self, doing: str, deadline_s: float) -> None:
+        self._doing, self._deadline_s = doing, deadline_s
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TimeoutError | httpx.TimeoutException):
+            raise RuntimeTimeoutError("podman", self._doing, self._deadline_s) from error
+        if isinstance(error, httpx.TransportError):
+            cause = one_line(str(error)) or type(error).__name__
+            raise RuntimeAwayError(f"podman: {self._doing}: its service is away: {cause}") from error

@@ -1,0 +1,214 @@
+"""The runtime that is podman: what a node's manager asks for, as calls of its REST service."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from controller.nodes.runtimes.base import (
+    NODE_LABEL,
+    ContainerOrder,
+    ContainerPhase,
+    ContainerState,
+    Ended,
+    ExecSession,
+    Image,
+    Output,
+    Terminal,
+)
+from controller.nodes.runtimes.errors import (
+    ContainerError,
+    NoSuchContainerError,
+    OrderError,
+    RuntimeAwayError,
+)
+from controller.nodes.runtimes.podman.client import PodmanClient
+from controller.nodes.runtimes.podman.images import PodmanImages
+from controller.nodes.runtimes.podman.service import PodmanService
+from controller.nodes.runtimes.podman.specification import specification_of
+from dataplane.cgroups import Usage, group_of, usage_in
+
+_S_NS: Final = 1_000_000_000
+_ENDED: Final = frozenset({"exited", "stopped", "dead", "removing"})
+_RUNNING: Final = frozenset({"running", "paused", "stopping"})
+
+
+class PodmanRuntime:
+    """Containers of podman, by the service behind `socket`, or by one of its own that keeps its socket in `folder`.
+
+    `environment` is what a service of its own is told beside ours (CONTAINERS_CONF and the like).
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        socket: Path | None = None,
+        program: str = "podman",
+        environment: Mapping[str, str] | None = None,
+        deadline_s: float = 30.0,
+        pull_deadline_s: float = 600.0,
+    ) -> None:
+        self._service = None if socket else PodmanService(program, folder, environment or {}, deadline_s)
+        self._client = PodmanClient(socket or folder / "podman.sock", deadline_s)
+        self._deadline_s = deadline_s
+        self._images = PodmanImages(self._call, pull_deadline_s)
+
+    async def start(self) -> None:
+        """Start the service, unless it is somebody else's, and make sure that it answers."""
+        await self.version()
+
+    async def close(self) -> None:
+        """End the service that `start` has started."""
+        await self._client.close()
+        if self._service is not None:
+            await self._service.close()
+
+    async def version(self) -> str:
+        """Return podman's version."""
+        answer = json.loads(await self._call("GET", "version", "version"))
+        return f"podman {answer['Version']}"
+
+    async def pull(self, image: str) -> Image:
+        """Return the image, brought if it is not there."""
+        return await self._images.pull(image)
+
+    async def images(self) -> tuple[Image, ...]:
+        """Return the images in podman's storage."""
+        return await self._images.list()
+
+    async def create(self, order: ContainerOrder) -> str:
+        """Make a container of an image that is there."""
+        if order.bundle is not None or order.image is None:
+            raise OrderError(f"container {order.name}: podman runs images, the runc runtime runs bundles")
+        doing = f"create {order.name}"
+        body = specification_of(order, await self._images.id_of(order.image))
+        return str(json.loads(await self._call("POST", "containers/create", doing, body=body))["Id"])
+
+    async def start_container(self, id: str) -> None:  # noqa: A002
+        """Start it."""
+        await self._call("POST", f"containers/{id}/start", f"start {id[:12]}")
+
+    async def stop(self, id: str, grace_s: float) -> None:  # noqa: A002
+        """Stop it gracefully."""
+        query = {"timeout": str(max(0, round(grace_s))), "ignore": "true"}
+        deadline_s = self._deadline_s + grace_s
+        await self._gone_is_fine("POST", f"containers/{id}/stop", f"stop {id[:12]}", query, deadline_s)
+
+    async def kill(self, id: str) -> None:  # noqa: A002
+        """Kill it."""
+        try:
+            await self._gone_is_fine("POST", f"containers/{id}/kill", f"kill {id[:12]}", {"signal": "KILL"})
+        except ContainerError:
+            if (await self._state_of(id)).get("Running"):
+                raise
+
+    async def remove(self, id: str) -> None:  # noqa: A002
+        """Remove it by force."""
+        query = {"force": "true", "v": "true", "timeout": "0"}
+        await self._gone_is_fine("DELETE", f"containers/{id}", f"remove {id[:12]}", query)
+
+    async def list(self, node: str) -> tuple[ContainerState, ...]:
+        """Return all containers with this node's label."""
+        filters = json.dumps({"label": [f"{NODE_LABEL}={node}"]})
+        query = {"all": "true", "filters": filters}
+        found = json.loads(await self._call("GET", "containers/json", "list", query=query))
+        digests = {image_id: image.digest for image_id, image in (await self._images.by_id()).items()}
+        return tuple(_state(entry, digests) for entry in found)
+
+    async def usage(self, id: str) -> Usage:  # noqa: A002
+        """Return what its control group uses."""
+        pid = (await self._state_of(id)).get("Pid")
+        if not pid:
+            raise NoSuchContainerError(f"podman: usage of {id[:12]}: it does not run")
+        return usage_in(group_of(process=str(pid)))
+
+    async def logs(
+        self,
+        id: str,  # noqa: A002
+        *,
+        follow: bool = False,  # noqa: ARG002
+        tail: int | None = None,  # noqa: ARG002
+        since_ns: int | None = None,  # noqa: ARG002
+    ) -> AsyncIterator[Output]:
+        """Yield what it has written."""
+        for output in (await self._no_session("logs", id),):
+            yield output
+
+    async def exec(
+        self,
+        id: str,  # noqa: A002
+        command: tuple[str, ...],  # noqa: ARG002
+        *,
+        terminal: Terminal | None = None,  # noqa: ARG002
+    ) -> ExecSession:
+        """Start a process in a running container."""
+        session: ExecSession = await self._no_session("exec", id)
+        return session
+
+    async def _no_session(self, what: str, id: str) -> Any:  # noqa: A002, ANN401
+        raise OrderError(f"podman: {what} of {id[:12]} is not carried over yet")
+
+    async def events(self) -> AsyncIterator[Ended]:
+        """Yield containers as they end."""
+        query = {"stream": "true", "filters": json.dumps({"type": ["container"], "event": ["died"]})}
+        if self._service is not None:
+            await self._service.ensure()
+        async with self._client.stream("GET", "events", "events", query=query) as lines:
+            async for line in lines:
+                yield Ended(str(json.loads(line)["Actor"]["ID"]))
+
+    async def _call(self, method: str, path: str, doing: str, **more: Any) -> bytes:  # noqa: ANN401
+        """Call the service; one of our own that has ended is started again."""
+        if self._service is None:
+            return await self._client.call(method, path, doing, **more)
+        await self._service.ensure()
+        try:
+            return await self._client.call(method, path, doing, **more)
+        except RuntimeAwayError:
+            # It ends by itself when nobody has spoken to it for a while; that may have been this moment.
+            await asyncio.sleep(0)
+            await self._service.ensure()
+            return await self._client.call(method, path, doing, **more)
+
+    async def _gone_is_fine(
+        self, method: str, path: str, doing: str, query: Mapping[str, str], deadline_s: float | None = None
+    ) -> None:
+        try:
+            await self._call(method, path, doing, query=query, deadline_s=deadline_s)
+        except NoSuchContainerError:
+            return
+
+    async def _state_of(self, id: str) -> dict[str, Any]:  # noqa: A002
+        try:
+            answer = await self._call("GET", f"containers/{id}/json", f"look at {id[:12]}")
+        except NoSuchContainerError:
+            return {}
+        state: dict[str, Any] = json.loads(answer)["State"]
+        return state
+
+
+def _state(entry: Mapping[str, Any], digests: Mapping[str, str]) -> ContainerState:
+    state = entry["State"]
+    phase = (
+        ContainerPhase.EXITED
+        if state in _ENDED
+        else ContainerPhase.RUNNING
+        if state in _RUNNING
+        else ContainerPhase.CREATED
+    )
+    has_ended = phase is ContainerPhase.EXITED
+    return ContainerState(
+        id=entry["Id"],
+        name=entry["Names"][0],
+        labels=entry["Labels"] or {},
+        phase=phase,
+        pid=entry["Pid"] or None,
+        exit_code=entry["ExitCode"] if has_ended else None,
+        started_ns=max(entry["StartedAt"], 0) * _S_NS or None,
+        finished_ns=entry["ExitedAt"] * _S_NS if has_ended else None,
+        image_digest=digests.get(entry["ImageID"], ""),
+    )

@@ -1,0 +1,63 @@
+"""A container order as podman's API wants it (SpecGenerator of libpod's API, version 4)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from controller.nodes.runtimes.base import ContainerOrder
+from controller.nodes.runtimes.security import CAPABILITIES, check_order, nearest_rlimits
+
+_PERIOD_US: Final = 100_000
+LOG_BYTES: Final = 10 << 20
+
+
+def specification_of(order: ContainerOrder, image_id: str) -> dict[str, Any]:
+    """Return the body of a request that creates a container."""
+    check_order(order)
+    specification: dict[str, Any] = {
+        "name": order.name,
+        "image": image_id,
+        "labels": dict(order.labels),
+        "env": dict(order.environment),
+        "cap_drop": ["ALL"],
+        "cap_add": list(CAPABILITIES),
+        "no_new_privileges": True,
+        "privileged": False,
+        "image_volume_mode": "ignore",
+        "log_configuration": {"driver": "k8s-file", "size": LOG_BYTES},
+        "resource_limits": _resources(order),
+        "r_limits": [{"type": name, "soft": limit, "hard": limit} for name, limit in nearest_rlimits()],
+        "devices": [{"path": device} for device in order.devices],
+        "mounts": [
+            {
+                "type": "bind",
+                "source": str(mount.source),
+                "destination": str(mount.target),
+                "options": ["rbind", "rw" if mount.is_writable else "ro", "nosuid", "nodev"],
+            }
+            for mount in order.mounts
+        ],
+        "netns": {"nsmode": "none"}
+        if order.network_namespace is None
+        else {"nsmode": "path", "value": str(order.network_namespace)},
+    }
+    if order.command:
+        specification["entrypoint"] = list(order.command)
+    if order.working_folder is not None:
+        specification["work_dir"] = order.working_folder
+    if order.hostname is not None:
+        specification["hostname"] = order.hostname
+    if order.cgroup_parent is not None:
+        specification["cgroup_parent"] = order.cgroup_parent
+    return specification
+
+
+def _resources(order: ContainerOrder) -> dict[str, Any]:
+    resources: dict[str, Any] = {}
+    if order.cpu_milli is not None:
+        resources["cpu"] = {"quota": order.cpu_milli * _PERIOD_US // 1000, "period": _PERIOD_US}
+    if order.memory_bytes is not None:
+        resources["memory"] = {"limit": order.memory_bytes, "swap": order.memory_bytes}
+    if order.processes is not None:
+        resources["pids"] = {"limit": order.processes}
+    return resources

@@ -1,0 +1,50 @@
+"""Settings of a node's container runtime, and the runtime that they ask for."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from controller.nodes.runtimes.base import Runtime
+from controller.nodes.runtimes.errors import OrderError
+from controller.nodes.runtimes.podman import PodmanRuntime
+from dataplane.config import Strict
+
+Deadline = Annotated[float, Meta(gt=0, le=3600)]
+
+
+class RuntimeKind(StrEnum):
+    """The container runtimes."""
+
+    PODMAN = "podman"
+    RUNC = "runc"
+
+
+class RuntimeSettings(Strict, frozen=True):
+    """Which runtime makes a node's containers, and how it is reached."""
+
+    kind: RuntimeKind = RuntimeKind.PODMAN
+    socket: Path | None = None
+    """Of a podman service that runs; without it one is started."""
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    """For the processes that are started, such as CONTAINERS_CONF and CONTAINERS_STORAGE_CONF."""
+    deadline_s: Deadline = 30.0
+    """For each thing that the runtime is asked."""
+    pull_deadline_s: Deadline = 600.0
+
+
+def make_runtime(settings: RuntimeSettings, folder: Path) -> Runtime:
+    """Return the runtime, which keeps what is its own in `folder`; nothing is started yet."""
+    if settings.kind is RuntimeKind.PODMAN:
+        return PodmanRuntime(
+            folder,
+            socket=settings.socket,
+            environment=settings.environment,
+            deadline_s=settings.deadline_s,
+            pull_deadline_s=settings.pull_deadline_s,
+        )
+    raise OrderError("the runc runtime is not there yet")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -25,6 +25,33 @@ NOT_PACKETS = ("digest_queue_full", "no_digest_receiver", "packet_out_full", "re
 def own_program(name: str) -> Program:
     """Return one of the test programs."""
     return load_program(PROGRAMS / f"{name}.json", PROGRAMS / f"{name}.p4info.txtpb")
+
+
+def settle(switch: NativeSwitch, sent: int) -> None:
+    """Wait until a switch has received so many frames in all, and none of them waits, is on a cable or in hand."""
+
+    def is_quiet() -> bool:
+        ports = switch.counters().ports.values()
+        received = sum(port.rx_frames for port in ports)
+        waiting = sum(port.queued_frames for port in ports)
+        return received == sent and waiting == switch.packets_in_use == switch.in_flight == 0
+
+    wait_until_between_bursts(switch, is_quiet, f"frames are left lying: {switch.counters()}")
+
+
+def wait_until_between_bursts(switch: NativeSwitch, condition: Callable[[], bool], what: str) -> None:
+    """Wait until a condition holds of a switch that has nothing in hand.
+
+    A burst is counted as received before it is in a queue, and is in none any more before it is sent.
+    """
+
+    def holds() -> bool:
+        if not condition():
+            return False
+        with switch.paused():
+            return condition()
+
+    wait_until(holds, what)
 
 
 class QueuedBench:
@@ -82,15 +109,8 @@ class QueuedBench:
         }
 
     def settle(self) -> None:
-        """Wait until everything sent was received and nothing waits or is under way."""
-
-        def is_quiet() -> bool:
-            counters = self.switch.counters().ports.values()
-            received = sum(port.rx_frames for port in counters)
-            return received == self.sent.total() and not any(port.queued_frames for port in counters)
-
-        wait_until(is_quiet, f"frames are left lying: {self.switch.counters()}")
-        wait_until(lambda: self.switch.in_flight == 0, "frames stay on the cable")
+        """Wait until everything sent was received and has left, or was dropped."""
+        settle(self.switch, self.sent.total())
 
     def assert_accounted(self) -> None:
         """Check that what came in, and the copies made, were sent, wait, or were dropped under a name."""

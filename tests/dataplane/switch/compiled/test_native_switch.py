@@ -24,7 +24,7 @@ from dataplane.switch.pipeline import DigestMessage
 from dataplane.switch.switch import MAX_FRAME_BYTES, Switch
 from dataplane.switch.tables import CloneSession, ForwardingState, Replica
 from dataplane.switch.traffic import PortSettings
-from tests.dataplane.switch.compiled.queued_bench import NOT_PACKETS, own_program
+from tests.dataplane.switch.compiled.queued_bench import NOT_PACKETS, own_program, settle, wait_until_between_bursts
 from tests.dataplane.switch.compiler.synthetic import program_with
 from tests.waiting import wait_until
 
@@ -58,15 +58,14 @@ class Bench:
             self.sent += taken
 
     def settle(self) -> None:
-        """Wait until everything sent was received and nothing waits."""
+        """Wait until everything sent was received and has left, or was dropped."""
+        settle(self.switch, self.sent)
 
-        def is_quiet() -> bool:
-            counters = self.switch.counters().ports.values()
-            received = sum(port.rx_frames for port in counters)
-            return received == self.sent and not any(port.queued_frames for port in counters)
-
-        wait_until(is_quiet, "frames are left lying")
-        wait_until(lambda: self.switch.in_flight == 0, "frames stay on the cable")
+    def wait_received(self, port: int, frames: int) -> None:
+        """Wait until a port has received so many frames, and they are in queues, gone or dropped."""
+        wait_until_between_bursts(
+            self.switch, lambda: self.switch.counters().ports[port].rx_frames == frames, "not received"
+        )
 
     def receive(self) -> dict[int, list[bytes]]:
         return {number: port.receive(100_000) for number, port in self.far.items()}
@@ -187,8 +186,8 @@ def test_every_frame_is_accounted_for_at_any_pause(threads: int, deflect_session
 def test_without_a_program_frames_are_counted_and_forgotten(bench: Bench) -> None:
     bench.send(1, [bytes(60)] * 5)
     bench.switch.packet_out(bytes(60))
-    wait_until(lambda: bench.switch.counters().ports[1].rx_frames == 5, "not received")
-    wait_until(lambda: bench.switch.counters().ports[255].rx_frames == 1, "not received")
+    bench.wait_received(1, 5)
+    bench.wait_received(255, 1)
     assert bench.switch.counters().ports[1].drops == {"no_program": 5}
     assert bench.switch.program is None
     bench.switch.commit(own_program("copies"), fill_copies)
@@ -218,7 +217,7 @@ def test_what_a_full_queue_refuses_leaves_by_another_port() -> None:
     with bench.switch as switch:
         switch.commit(own_program("copies"), fill_copies)
         bench.send(1, [bytes(60)] * 12)
-        wait_until(lambda: switch.counters().ports[1].rx_frames == 12, "not received")
+        bench.wait_received(1, 12)
         refused = switch.counters().ports[2].drops["queue_full"]
         assert refused in (7, 8), "one may have left before the last came"
         wait_until(lambda: switch.counters().ports[3].tx_frames == refused, "not deflected")

@@ -84,7 +84,7 @@ async def serve(
             for place in settings.addresses
         ]
         registry, tokens = Registry(storage, time.time_ns), Tokens(storage, time.time_ns)
-        cache = ResourceCache(storage, clock.now_ns, capacity=limits.watch_events)
+        cache = ResourceCache(registry, clock.now_ns, capacity=limits.watch_events)
         service = Service(registry, cache, WatchLimits(limits.heartbeat_s, limits.watches))
         board = SessionBoard(limits.session, clock.now_ns)
         metrics = Metrics(service, audit, board)

@@ -11,8 +11,7 @@ from controller.api.registry.encoding import key_of
 from controller.api.registry.registry import Registry
 from controller.api.resources.decision import DECISION
 from controller.api.settings import Retention
-from controller.errors import CompactedError, StorageError
-from controller.storage import Delete
+from controller.errors import CompactedError, StorageError, UnavailableError
 from controller.storage.values import MAX_CHANGES
 
 LOGGER = logging.getLogger("millrace.api")
@@ -33,7 +32,7 @@ async def keep_within(retention: Retention, registry: Registry, cache: ResourceC
                 await registry.storage.compact(seen.pop(0))
         except CompactedError:
             continue  # another server was first
-        except StorageError as error:
+        except (StorageError, UnavailableError) as error:
             LOGGER.warning("nothing is forgotten: %s", error)
 
 
@@ -43,5 +42,5 @@ async def forget_decisions(most: int, registry: Registry, cache: ResourceCache) 
     surplus = sorted(found, key=lambda one: (one.metadata.created_ns, one.metadata.name))[: max(len(found) - most, 0)]
     for start in range(0, len(surplus), MAX_CHANGES):
         part = surplus[start : start + MAX_CHANGES]
-        await registry.storage.transact(tuple(Delete(key_of(DECISION, one.metadata.name)) for one in part))
+        await registry.write({key_of(DECISION, one.metadata.name): None for one in part})
     return len(surplus)

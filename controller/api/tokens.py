@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
+from controller.api.registry.acknowledged import AcknowledgedWrites
 from controller.api.registry.registry import away
 from controller.errors import CompactedError, ConflictError, InvalidError, NotFoundError, StorageError
-from controller.storage import Delete, Expected, Storage, Stored
+from controller.storage import Delete, Event, Expected, Storage, Stored
 from dataplane.config import Strict
 from dataplane.rpc.access import Principal, Right, Role
 from dataplane.rpc.access.tokens import Label, TokenRecord, new_token, principal_of
@@ -59,11 +61,12 @@ class Tokens:
     def __init__(self, storage: Storage, now_ns: Callable[[], int]) -> None:
         self._storage, self._now_ns = storage, now_ns
         self._records: dict[str, TokenRecord] = {}
+        self._acknowledged = AcknowledgedWrites[TokenRecord]()
         self.loaded = asyncio.Event()
 
     def principal_of(self, token: str) -> Principal:
         """Return whose token it is; raise AccessError. Those of before count while the storage is away."""
-        return principal_of(token, self._records, self._now_ns())
+        return principal_of(token, self._acknowledged.over(self._records), self._now_ns())
 
     async def create(self, request: TokenRequest) -> NewToken:
         """Make a token; once it is acknowledged this server takes it, others as soon as they hear of it."""
@@ -80,9 +83,10 @@ class Tokens:
             )
         except ValueError as error:
             raise InvalidError(str(error)) from None
+        self._acknowledged.check()
         with away():
-            await self._storage.put(ROOT + record.id, msgspec.json.encode(record), expected=0)
-        self._records[record.id] = record
+            revision = await self._storage.put(ROOT + record.id, msgspec.json.encode(record), expected=0)
+        self._acknowledged.note(record.id, revision, record)
         return NewToken(token=token, shown=shown(record))
 
     async def list(self) -> tuple[TokenShown, ...]:
@@ -99,10 +103,11 @@ class Tokens:
             if stored is None:
                 raise NotFoundError(f"there is no token {number[:40]}")
             try:
-                await self._storage.transact((Delete(key),), expected=(Expected(key, stored.modified),))
+                change = Delete(key)
+                revision = await self._storage.transact((change,), expected=(Expected(key, stored.modified),))
             except ConflictError:
                 raise NotFoundError(f"there is no token {number} any more") from None
-        self._records.pop(number, None)
+        self._acknowledged.note(number, revision, None)
         return shown(_record(stored))
 
     async def run(self, retry_s: float = 0.5) -> None:
@@ -113,13 +118,11 @@ class Tokens:
                 page = await self._storage.scan(ROOT)
                 said = ""
                 self._records = {record.id: record for record in map(_record, page.items)}
+                self._acknowledged.reach(page.revision)
                 self.loaded.set()
-                async for events in self._storage.watch(ROOT, after=page.revision):
-                    for event in events:
-                        number = event.key.removeprefix(ROOT)
-                        self._records.pop(number, None)
-                        if event.stored is not None:
-                            self._records[number] = _record(event.stored)
+                async with aclosing(self._storage.watch(ROOT, after=page.revision)) as watch:
+                    async for events in watch:
+                        self._apply(events)
             except CompactedError:
                 LOGGER.warning("changes of tokens were forgotten before they were seen: all are read again")
             except StorageError as error:
@@ -127,6 +130,14 @@ class Tokens:
                     said = str(error)
                     LOGGER.warning("tokens: the storage does not answer: %s", said)
                 await asyncio.sleep(retry_s)
+
+    def _apply(self, events: tuple[Event, ...]) -> None:
+        for event in events:
+            number = event.key.removeprefix(ROOT)
+            self._records.pop(number, None)
+            if event.stored is not None:
+                self._records[number] = _record(event.stored)
+        self._acknowledged.reach(events[-1].revision)
 
 
 def shown(record: TokenRecord) -> TokenShown:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -133,10 +134,11 @@ class EtcdStorage(Storage):
         """Yield what happens to keys with a prefix after a revision; where etcd is away, when it is back."""
         while not self._closed.is_set():
             try:
-                async for revision, events in self._follow(prefix, after):
-                    after = revision
-                    if events:
-                        yield events
+                async with aclosing(self._follow(prefix, after)) as followed:
+                    async for revision, events in followed:
+                        after = revision
+                        if events:
+                            yield events
             except grpc.aio.AioRpcError:
                 # Away, or another member leads: what was missed comes after the last revision seen.
                 await asyncio.sleep(_RETRY_S)
@@ -155,7 +157,7 @@ class EtcdStorage(Storage):
     def _who(self) -> str:
         return f"etcd at {self._settings.address}"
 
-    async def _follow(self, prefix: str, after: int) -> AsyncIterator[tuple[int, tuple[Event, ...]]]:
+    async def _follow(self, prefix: str, after: int) -> AsyncGenerator[tuple[int, tuple[Event, ...]], None]:
         """Yield revisions and their events over one connection."""
         create = rpc.WatchCreateRequest(
             key=self._key(prefix), range_end=_successor(self._key(prefix)), start_revision=after + 1

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from controller.api.registry import evictions, placements
-from controller.api.registry.encoding import decode, encode, key_of
+from controller.api.registry.encoding import decode, key_of
 from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import (
     BindingRequest,
@@ -19,7 +19,7 @@ from controller.api.registry.placements import (
     State,
 )
 from controller.api.registry.registry import Registry, away, retried
-from controller.api.resources import Kind, Metadata, Pod, UnitPool
+from controller.api.resources import Kind, Metadata, Pod, Resource, UnitPool
 from controller.api.resources.base import R
 from controller.api.resources.decision import DECISION
 from controller.api.resources.node import NODE
@@ -27,7 +27,7 @@ from controller.api.resources.pod import POD
 from controller.api.resources.pod_group import POD_GROUP
 from controller.api.resources.unit_pool import UNIT_POOL, UnitHolding
 from controller.errors import ConflictError, InvalidError, StaleError
-from controller.storage import Change, Delete, Expected, Put
+from controller.storage import Expected
 
 
 async def bind(registry: Registry, request: BindingRequest) -> PlacementAnswer:
@@ -117,7 +117,7 @@ async def _find(registry: Registry, kind: Kind[R], name: str) -> R | None:
 
 async def _write(registry: Registry, state: State, made: State, decision: NewDecision | None) -> PlacementAnswer:
     """Write what has changed, if nothing of it was written meanwhile, and the decision, which must be new."""
-    changes: list[Change] = []
+    wanted: dict[str, Resource | None] = {}
     expected: list[Expected] = []
     before: tuple[tuple[Kind[Any], dict[str, Any], dict[str, Any]], ...] = (
         (POD, state.pods, made.pods),
@@ -128,17 +128,16 @@ async def _write(registry: Registry, state: State, made: State, decision: NewDec
         for name, resource in new.items():
             key = key_of(kind, name)
             expected.append(Expected(key, old[name].metadata.revision))
-            changes.append(Delete(key) if resource is None else Put(key, encode(resource)))
+            wanted[key] = resource
     if decision is not None:
         metadata = Metadata(name=decision.name, uid=secrets.token_hex(8), created_ns=registry.now_ns())
         key = key_of(DECISION, decision.name)
-        changes.append(Put(key, encode(placements.decision_of(decision, metadata))))
+        wanted[key] = placements.decision_of(decision, metadata)
         expected.append(Expected(key, 0))
-    with away():
-        try:
-            revision = await registry.storage.transact(tuple(changes), expected=tuple(expected))
-        except ConflictError as error:
-            if decision is not None and error.key == key_of(DECISION, decision.name):
-                raise StaleError(f"Decision {decision.name} is there already") from None
-            raise
+    try:
+        revision = await registry.write(wanted, tuple(expected))
+    except ConflictError as error:
+        if decision is not None and error.key == key_of(DECISION, decision.name):
+            raise StaleError(f"Decision {decision.name} is there already") from None
+        raise
     return PlacementAnswer(revision=revision, pods=tuple(made.pods), nodes=tuple(made.nodes))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Any, Final
 
 from controller.api.registry.encoding import ROOT, decode, key_of, kind_of, prefix_of
 from controller.api.registry.events import EventRing, Happening
-from controller.api.registry.registry import Listing, absent
+from controller.api.registry.registry import Listing, Registry, absent
 from controller.api.registry.selection import Selection
 from controller.api.resources import Kind, Resource
 from controller.api.resources.base import R
 from controller.errors import CompactedError, GoneError, StorageError
-from controller.storage import Event, Storage
+from controller.storage import Event
 
 LOGGER = logging.getLogger("millrace.api")
 
@@ -25,11 +26,12 @@ _PAGE: Final = 1000
 class ResourceCache:
     """What the storage had at `ring.revision`; `run` keeps it so.
 
-    `known_ns` is when it was last known to be all there is, by a clock of which only differences count.
+    Who reads gets what this server has acknowledged since as well. `known_ns` is when it was last known to be all there
+    is, by a clock of which only differences count.
     """
 
-    def __init__(self, storage: Storage, now_ns: Callable[[], int], *, capacity: int = RING_EVENTS) -> None:
-        self._storage, self._now_ns = storage, now_ns
+    def __init__(self, registry: Registry, now_ns: Callable[[], int], *, capacity: int = RING_EVENTS) -> None:
+        self._storage, self._acknowledged, self._now_ns = registry.storage, registry.acknowledged, now_ns
         self._resources: dict[str, Resource] = {}
         self.ring = EventRing(0, capacity)
         self.loaded = asyncio.Event()
@@ -42,8 +44,9 @@ class ResourceCache:
             try:
                 await self._load()
                 said = ""
-                async for events in self._storage.watch(ROOT, after=self.ring.revision):
-                    self._apply(events)
+                async with aclosing(self._storage.watch(ROOT, after=self.ring.revision)) as watch:
+                    async for events in watch:
+                        self._apply(events)
             except CompactedError:
                 LOGGER.warning("changes were forgotten before they were seen: everything is read again")
             except StorageError as error:
@@ -54,7 +57,8 @@ class ResourceCache:
 
     def get(self, kind: Kind[R], name: str) -> R:
         """Return a resource as it was when the storage was last seen."""
-        found = self._resources.get(key_of(kind, name))
+        key = key_of(kind, name)
+        found = self._acknowledged.get(key, self._resources.get(key))
         if not isinstance(found, kind.type):
             raise absent(kind, name)
         return found
@@ -64,8 +68,9 @@ class ResourceCache:
         if revision is not None and revision != self.ring.revision:
             raise GoneError(f"the storage is away, and revision {revision} with it: list again")
         prefix, found = prefix_of(kind), list[R]()
-        for key in sorted(key for key in self._resources if key.startswith(prefix) and key > prefix + after):
-            resource: Any = self._resources[key]
+        resources = self._acknowledged.over(self._resources)
+        for key in sorted(key for key in resources if key.startswith(prefix) and key > prefix + after):
+            resource: Any = resources[key]
             if not selection.selects(kind, resource):
                 continue
             if len(found) == limit:
@@ -109,6 +114,7 @@ class ResourceCache:
                 break
             after = page.items[-1].key
         self._resources = resources
+        self._acknowledged.reach(revision)
         self.ring.restart(revision)
         self.seen()
         self.loaded.set()
@@ -125,6 +131,7 @@ class ResourceCache:
             happening.is_before_known = True
             happenings.append(happening)
         self.seen()
+        self._acknowledged.reach(events[-1].revision)
         self.ring.add(happenings, events[-1].revision)
 
 

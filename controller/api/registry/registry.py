@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from msgspec.structs import replace
 
+from controller.api.registry.acknowledged import AcknowledgedWrites
 from controller.api.registry.encoding import decode, encode, key_of, prefix_of
 from controller.api.registry.selection import ALL, Selection
-from controller.api.resources import Kind, Metadata, Node, Pod, UnitPool
+from controller.api.resources import Kind, Metadata, Node, Pod, Resource, UnitPool
 from controller.api.resources.base import R
 from controller.api.resources.node import Share
 from controller.errors import (
@@ -26,6 +27,7 @@ from controller.errors import (
     UnavailableError,
 )
 from controller.storage import Delete, Expected, Put, Storage
+from controller.storage.values import ABSENT
 
 T = TypeVar("T")
 
@@ -44,10 +46,14 @@ class Listing(Generic[R]):
 
 
 class Registry:
-    """Reads and writes resources; `now_ns` is the time since 1970. Raises ApiError, each with one line."""
+    """Reads and writes resources; `now_ns` is the time since 1970. Raises ApiError, each with one line.
+
+    All writes go through `write`, so that `acknowledged` has those that no watch has brought yet.
+    """
 
     def __init__(self, storage: Storage, now_ns: Callable[[], int]) -> None:
         self.storage, self.now_ns = storage, now_ns
+        self.acknowledged = AcknowledgedWrites[Resource]()
 
     async def get(self, kind: Kind[R], name: str) -> R:
         """Return a resource; raise NotFoundError."""
@@ -87,12 +93,11 @@ class Registry:
             fresh(kind, resource), replace(metadata, uid=secrets.token_hex(8), created_ns=self.now_ns())
         )
         key = key_of(kind, metadata.name)
-        with away():
-            try:
-                revision = await self.storage.put(key, encode(made), expected=0)
-            except ConflictError as error:
-                raise StaleError(f"{kind.name} {metadata.name} is there already, of revision {error.found}") from None
-        return with_metadata(made, replace(made.metadata, revision=revision))
+        try:
+            revision = await self.write({key: made}, (Expected(key, ABSENT),))
+        except ConflictError as error:
+            raise StaleError(f"{kind.name} {metadata.name} is there already, of revision {error.found}") from None
+        return of_revision(made, revision)
 
     async def change(self, kind: Kind[R], name: str, make: Callable[[R], R], *, expected: int | None = None) -> R:
         """Write what `make` makes of a resource; raise StaleError where it is not of the revision that is expected.
@@ -106,10 +111,8 @@ class Registry:
             made = make(found)
             if made == found:
                 return found
-            data, now = encode(made), found.metadata.revision
-            with away():
-                revision = await self.storage.put(key_of(kind, name), data, expected=now)
-            return with_metadata(made, replace(made.metadata, revision=revision))
+            key = key_of(kind, name)
+            return of_revision(made, await self.write({key: made}, (Expected(key, found.metadata.revision),)))
 
         return await retried(once, f"{kind.name} {name}")
 
@@ -120,18 +123,28 @@ class Registry:
             found = await self.get(kind, name)
             check_revision(kind, found, expected)
             _check_removable(found)
-            revision = found.metadata.revision
             key = key_of(kind, name)
-            change: Put | Delete = Delete(key)
-            if isinstance(found, Pod) and found.status.node is not None:
+            expectation = Expected(key, found.metadata.revision)
+            is_held = isinstance(found, Pod) and found.status.node is not None
+            if is_held:
                 since = found.metadata.deleting_ns or self.now_ns()
                 found = with_metadata(found, replace(found.metadata, deleting_ns=since))
-                change = Put(key, encode(found))
-            with away():
-                at = await self.storage.transact((change,), expected=(Expected(key, revision),))
-            return with_metadata(found, replace(found.metadata, revision=at))
+            return of_revision(found, await self.write({key: found if is_held else None}, (expectation,)))
 
         return await retried(once, f"{kind.name} {name}")
+
+    async def write(self, wanted: Mapping[str, Resource | None], expected: tuple[Expected, ...] = ()) -> int:
+        """Have keys be resources, None for those that go, all or none; return the revision since which they are.
+
+        Raise ConflictError, with nothing done, where a key is not as expected.
+        """
+        changes = tuple(Delete(key) if one is None else Put(key, encode(one)) for key, one in wanted.items())
+        self.acknowledged.check()
+        with away():
+            revision = await self.storage.transact(changes, expected=expected)
+        for key, one in wanted.items():
+            self.acknowledged.note(key, revision, None if one is None else of_revision(one, revision))
+        return revision
 
 
 async def retried(once: Callable[[], Awaitable[T]], what: str) -> T:
@@ -172,6 +185,11 @@ def check_revision(kind: Kind[R], found: R, expected: int | None) -> None:
 def with_metadata(resource: R, metadata: Metadata) -> R:
     """Return a resource with other metadata."""
     return replace(resource, metadata=metadata)
+
+
+def of_revision(resource: R, revision: int) -> R:
+    """Return a resource as one that was written last at a revision."""
+    return with_metadata(resource, replace(resource.metadata, revision=revision))
 
 
 def fresh(kind: Kind[R], resource: R) -> R:

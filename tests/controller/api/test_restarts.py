@@ -80,7 +80,8 @@ def test_a_watch_that_resumes_before_the_restart_has_a_heartbeat_too(tmp_path: P
 def test_many_events_come_in_pieces_each_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with await SqliteStorage.open(str(tmp_path / "storage")) as storage:
-            service = Service(Registry(storage, time.time_ns), ResourceCache(storage, time.monotonic_ns))
+            registry = Registry(storage, time.time_ns)
+            service = Service(registry, ResourceCache(registry, time.monotonic_ns))
             running = asyncio.create_task(service.run())
             await service.cache.loaded.wait()
             names = [f"p{number:04}" for number in range(900)]
@@ -111,7 +112,7 @@ def test_of_decisions_the_newest_are_kept(tmp_path: Path) -> None:
             for number in range(150):
                 spec = DecisionSpec(subject_kind="pod", subjects=("a",), outcome=Outcome.BOUND)
                 await registry.create(DECISION, Decision(metadata=Metadata(name=f"d{number}"), spec=spec))
-            cache = ResourceCache(storage, time.monotonic_ns)
+            cache = ResourceCache(registry, time.monotonic_ns)
             following = asyncio.create_task(cache.run())
             await cache.loaded.wait()
             assert await forget_decisions(10, registry, cache) == 140

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -63,31 +64,30 @@ async def act(served: Served, etcd: Etcd, away_s: float = 0.0) -> int:
     pods, nodes = client.of(Pod), client.of(Node)
     made = await pods.create(pod("a"))
     await nodes.create(node("h1"))
-    user = await served.client_of(Role.USER)
-    events = pods.watch(made.metadata.revision)
-    assert (await anext(events)).type is EventType.BOOKMARK
+    async with (
+        await served.client_of(Role.USER) as user,
+        aclosing(pods.watch(made.metadata.revision)) as events,
+    ):
+        assert (await anext(events)).type is EventType.BOOKMARK
+        await asyncio.to_thread(etcd.__exit__)
+        await until(lambda status: status == "degraded", client)
+        with pytest.raises(ApiError, match="503"):
+            await client.answer(Call("GET", "/readyz"))
+        stopped, refused = time.monotonic(), 0
+        while refused == 0 or time.monotonic() - stopped < away_s:
+            refused += await read_and_be_refused(client, user, made)
 
-    await asyncio.to_thread(etcd.__exit__)
-    await until(lambda status: status == "degraded", client)
-    with pytest.raises(ApiError, match="503"):
-        await client.answer(Call("GET", "/readyz"))
-    stopped, refused = time.monotonic(), 0
-    while refused == 0 or time.monotonic() - stopped < away_s:
-        refused += await read_and_be_refused(client, user, made)
-
-    await asyncio.to_thread(etcd.__enter__)
-    await until(lambda status: status == "ok", client)
-    now = await pods.list()
-    assert (now.items, now.age_s) == ((made,), None)  # nothing was half done
-    await client.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),)))
-    seen: Event[Pod] = await anext(events)
-    while seen.type is EventType.BOOKMARK:
-        seen = await anext(events)
-    assert seen.resource is not None
-    assert (seen.name, seen.resource.status.phase) == ("a", Phase.BOUND)
-    await events.aclose()
-    await user.close()
-    return refused
+        await asyncio.to_thread(etcd.__enter__)
+        await until(lambda status: status == "ok", client)
+        now = await pods.list()
+        assert (now.items, now.age_s) == ((made,), None)  # nothing was half done
+        await client.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),)))
+        seen: Event[Pod] = await anext(events)
+        while seen.type is EventType.BOOKMARK:
+            seen = await anext(events)
+        assert seen.resource is not None
+        assert (seen.name, seen.resource.status.phase) == ("a", Phase.BOUND)
+        return refused
 
 
 @pytest.mark.slow

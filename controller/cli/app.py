@@ -14,6 +14,7 @@ from controller.cli.devices import devices
 from controller.cli.fabric import fabric
 from controller.cli.job import job
 from controller.cli.nic import nic
+from controller.cli.node import node
 from controller.cli.paths import paths
 from controller.cli.ports import ports
 from controller.cli.resources import delete, describe, get
@@ -37,6 +38,7 @@ app.add_typer(fabric)
 app.add_typer(alto)
 app.add_typer(job)
 app.add_typer(nic)
+app.add_typer(node)
 app.add_typer(paths)
 app.add_typer(ports)
 app.add_typer(scheduler)

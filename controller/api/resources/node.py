@@ -39,6 +39,15 @@ class DeviceLoad(Strict, frozen=True):
     load: Load
 
 
+class HostLink(Strict, frozen=True):
+    """What a host's own counters say of its link, on the wire, since its report before: no switch measures that."""
+
+    sent_bps: Count
+    received_bps: Count
+    rate_bps: Count | None = None
+    """What it can carry in each direction, where that is known."""
+
+
 class NodeStatus(Strict, frozen=True):
     """What its container manager reports."""
 
@@ -51,6 +60,8 @@ class NodeStatus(Strict, frozen=True):
     load: Load | None = None
     devices: Annotated[tuple[DeviceLoad, ...], Meta(max_length=256)] = ()
     images: Annotated[tuple[Image, ...], Meta(max_length=1024)] = ()
+    link: HostLink | None = None
+    """Its host's link into the network, where its device is known."""
 
 
 class Share(Strict, frozen=True):

@@ -1,0 +1,49 @@
+"""Kill all processes of control groups, version 1 and 2, and of those below them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+
+_POLL_S = 0.01
+_MONITORS = "conmon"
+"""The group beside a pod's containers in which podman has its monitors, which tell how containers ended."""
+
+
+def processes_in(folders: tuple[str, ...]) -> set[int]:
+    """Return the processes in control groups and below them, monitors excepted."""
+    found: set[int] = set()
+    for top in folders:
+        depth = top.rstrip("/").count("/")
+        for folder, below, _ in os.walk(top):
+            if folder.count("/") - depth <= 1 and _MONITORS in below:
+                below.remove(_MONITORS)
+            found.update(_members(folder))
+    return found
+
+
+def kill_all(folders: tuple[str, ...], until_s: float) -> int:
+    """Kill until none is left, or CLOCK_MONOTONIC is past `until_s`; return how many were seen.
+
+    Who is killed may have started another one meanwhile, so it looks again until there is none.
+    """
+    seen: set[int] = set()
+    while True:
+        found = processes_in(folders)
+        seen |= found
+        for process in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        if not found or time.monotonic() > until_s:
+            return len(seen)
+        time.sleep(_POLL_S)
+
+
+def _members(folder: str) -> list[int]:
+    try:
+        with open(f"{folder}/cgroup.procs", encoding="ascii") as file:  # noqa: PTH123 - pathlib takes long to load
+            return [int(line) for line in file if line.strip().isdecimal() and int(line) > 1]
+    except OSError:
+        return []  # it is gone, and its processes with it

@@ -1,0 +1,97 @@
+"""What a runtime is asked to make for a container of a pod; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from controller.api.resources.pod import Container, Pod
+from controller.nodes.runtimes.base import (
+    CONTAINER_LABEL,
+    EPOCH_LABEL,
+    NODE_LABEL,
+    POD_LABEL,
+    UID_LABEL,
+    ContainerOrder,
+)
+from controller.nodes.runtimes.errors import OrderError
+from controller.nodes.values import ATTEMPT_LABEL
+
+PARENT: Final = "/millrace"
+"""The control group below which each node has one, with one for each of its pods."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What all containers of a node have in common.
+
+    `devices` are files or CDI names by the number of a device, `known` the numbers that there are; with `is_stated`
+    devices are the topology's word, and those without files are granted as they are.
+    """
+
+    node: str
+    network_namespace: Path | None = None
+    devices: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    known: frozenset[int] = frozenset()
+    is_stated: bool = False
+
+    @property
+    def cgroup(self) -> str:
+        """The control group that all of the node's containers are below."""
+        return f"{PARENT}/{self.node}"
+
+
+def order_of(place: Place, pod: Pod, container: Container, *, attempt: int, image: str | None) -> ContainerOrder:
+    """Return the order for a container, its image being `image`; raise OrderError for a device that is not there.
+
+    Limits are the pod's request: of several containers each may use all of it, none more.
+    """
+    name, request = pod.metadata.name, pod.spec.request
+    return ContainerOrder(
+        name=f"millrace-{place.node}-{name}-{container.name}",
+        labels={
+            NODE_LABEL: place.node,
+            POD_LABEL: name,
+            UID_LABEL: pod.metadata.uid,
+            EPOCH_LABEL: str(pod.status.epoch),
+            CONTAINER_LABEL: container.name,
+            ATTEMPT_LABEL: str(attempt),
+        },
+        image=image,
+        bundle=None if container.bundle is None else Path(container.bundle),
+        command=container.command,
+        environment={**_environment(place, pod), **container.environment},
+        working_folder=container.working_folder,
+        hostname=name[:63],
+        cpu_milli=request.cpu_milli or None,
+        memory_bytes=request.memory_bytes or None,
+        devices=_devices(place, pod),
+        network_namespace=place.network_namespace,
+        cgroup_parent=f"{place.cgroup}/{name}",
+    )
+
+
+def _environment(place: Place, pod: Pod) -> dict[str, str]:
+    numbers = ",".join(str(share.number) for share in pod.status.devices)
+    return {
+        "MILLRACE_NODE": place.node,
+        "MILLRACE_POD": pod.metadata.name,
+        "MILLRACE_EPOCH": str(pod.status.epoch),
+        **({"MILLRACE_DEVICES": numbers} if numbers else {}),
+    }
+
+
+def _devices(place: Place, pod: Pod) -> tuple[str, ...]:
+    found: list[str] = []
+    for share in pod.status.devices:
+        number = share.number
+        if number not in place.known:
+            raise OrderError(f"pod {pod.metadata.name}: node {place.node} has no device {number}")
+        if number not in place.devices and not place.is_stated:
+            raise OrderError(
+                f"pod {pod.metadata.name}: device {number} of node {place.node} has no files: say them in `devices`"
+            )
+        found += place.devices.get(number, ())
+    return tuple(dict.fromkeys(found))

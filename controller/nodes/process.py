@@ -1,0 +1,124 @@
+"""What `millrace node serve` runs: the container manager of a node, until it is to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from collectors.devices.nvml import open_nvml
+from controller.api.client import ApiClient, Place, find_place
+from controller.api.client.place import read_token
+from controller.nodes.errors import NodeError
+from controller.nodes.lease import LeaseKeeper, boot_time_ns
+from controller.nodes.machine import Gauges, Machine, by_number, machine_of, namespace_of
+from controller.nodes.manager import Manager
+from controller.nodes.orders import Place as ContainerPlace
+from controller.nodes.runtimes.settings import make_runtime
+from controller.nodes.settings import NodeSettings
+from controller.nodes.state_folder import NodeFolder
+from dataplane.clock import MonotonicClock
+from dataplane.config import load
+from dataplane.running import run_until, stop_on_signals
+
+_TRIES: Final = 2
+
+
+def load_settings(path: Path) -> NodeSettings:
+    """Return a settings file's content; raise ConfigError with file, line and key."""
+    return load(path, NodeSettings)
+
+
+def run(settings: NodeSettings, on_ready: Callable[[str], None] | None = None) -> None:
+    """Manage until SIGINT or SIGTERM."""
+
+    async def main() -> None:
+        await serve(settings, stop_on_signals(), on_ready=on_ready)
+
+    asyncio.run(main())
+
+
+async def serve(settings: NodeSettings, stop: asyncio.Event, *, on_ready: Callable[[str], None] | None = None) -> None:
+    """Manage until `stop` is set; raise MillraceError for settings that cannot be.
+
+    The service access point need not be there yet; the runtime must. `on_ready` gets one line.
+    """
+    folder = NodeFolder(Path(settings.state).absolute(), settings.node)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(folder.held())
+        nvml = stack.enter_context(open_nvml())
+        machine = machine_of(settings, nvml)
+        place = _place(settings, machine)
+        client = await stack.enter_async_context(ApiClient(_api(settings), tries=_TRIES))
+        runtime = make_runtime(settings.runtime, folder.path)
+        stack.push_async_callback(runtime.close)
+        await runtime.start()
+        version = await runtime.version()
+        keeper = LeaseKeeper(folder, _cgroups(place))
+        keeper.prepare()
+        manager = Manager(
+            client,
+            runtime,
+            keeper,
+            settings=settings,
+            machine=machine,
+            place=place,
+            gauges=Gauges(settings, machine, MonotonicClock(), nvml),
+            runtime_version=version,
+            now_ns=boot_time_ns,
+        )
+        if on_ready is not None:
+            on_ready(f"node {settings.node}, {version}, API at {client.place.address}")
+        await _run_and_sign_off(manager, stop)
+
+
+async def _run_and_sign_off(manager: Manager, stop: asyncio.Event) -> None:
+    """Manage until `stop` is set, and until the manager has then signed off."""
+    done = asyncio.Event()
+
+    async def end() -> None:
+        await stop.wait()
+        try:
+            await manager.sign_off()
+        finally:
+            done.set()
+
+    ending = asyncio.create_task(end())
+    try:
+        await run_until(manager.run(), done)
+    finally:
+        ending.cancel()
+        await asyncio.gather(ending, return_exceptions=True)
+
+
+def _api(settings: NodeSettings) -> Place:
+    """Return where the service access point is, with the node's token."""
+    found = find_place(settings.api)
+    if settings.token_file is None:
+        return found
+    return Place(found.address, read_token(Path(settings.token_file)), found.ca)
+
+
+def _place(settings: NodeSettings, machine: Machine) -> ContainerPlace:
+    namespace = namespace_of(settings.network_namespace)
+    if namespace is not None and not namespace.exists():
+        raise NodeError(f"network_namespace: {namespace} is not there")
+    return ContainerPlace(
+        settings.node,
+        namespace,
+        settings.devices,
+        by_number(settings.devices, machine.hardware),
+        is_stated=machine.is_stated,
+    )
+
+
+def _cgroups(place: ContainerPlace) -> tuple[str, ...]:
+    """Return the folders of the control group that all of a node's containers are below, in every hierarchy."""
+    found = set()
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+        before, _, after = line.partition(" - ")
+        if after.split(" ", 1)[0] in ("cgroup", "cgroup2"):
+            found.add(f"{before.split()[4]}{place.cgroup}")
+    return tuple(sorted(found))

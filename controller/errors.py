@@ -12,6 +12,7 @@ MillraceError
     ├── OperatorError      an operator or a graph of them is wrong (controller/cluster/operators/errors.py)
     ├── ContainerError     a container runtime cannot do what was asked (controller/nodes/runtimes/errors.py)
     ├── WorkloadError      a workload's file or values are wrong (controller/cluster/workloads/errors.py)
+    ├── PlacementError     the main controller cannot run as its settings say (controller/placement/errors.py)
     ├── StorageError       the storage of schedulers cannot do what was asked
     │   ├── ConflictError      a key is not as the writer believed
     │   ├── CompactedError     a revision is forgotten

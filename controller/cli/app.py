@@ -16,6 +16,7 @@ from controller.cli.job import job
 from controller.cli.nic import nic
 from controller.cli.node import node
 from controller.cli.paths import paths
+from controller.cli.placement import placement
 from controller.cli.ports import ports
 from controller.cli.resources import delete, describe, get
 from controller.cli.scheduler import scheduler
@@ -40,6 +41,7 @@ app.add_typer(job)
 app.add_typer(nic)
 app.add_typer(node)
 app.add_typer(paths)
+app.add_typer(placement)
 app.add_typer(ports)
 app.add_typer(scheduler)
 app.add_typer(store)

@@ -16,8 +16,8 @@ from dataplane.rpc.access import Role
 _RETRY_S: Final = 0.2
 
 
-async def ensure_token(file: Path, daemon: str, api: str) -> None:
-    """Return once `file` has a token that the API at a UNIX socket takes, for as long as that needs.
+async def ensure_token(file: Path, daemon: str, api: str, role: Role = Role.SERVICE) -> None:
+    """Return once `file` has a token of a role that the API at a UNIX socket takes, for as long as that needs.
 
     Raises ApiError for a file that is no token's, UpError where none can be written.
     """
@@ -27,7 +27,7 @@ async def ensure_token(file: Path, daemon: str, api: str) -> None:
         try:
             if not file.exists() or not await _is_taken(file, api):
                 async with ApiClient(Place(api)) as client:
-                    made = await client.create_token(TokenRequest(name=f"up-{daemon}", role=Role.SERVICE))
+                    made = await client.create_token(TokenRequest(name=f"up-{daemon}", role=role))
                 write_private(file, f"{made.token}\n")
         except ApiError:
             # Not there yet, or not able to write: its own health says so.

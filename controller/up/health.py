@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +29,7 @@ _OLDEST_STATS_S: Final = 4.0
 _WAIT_NS: Final = 500_000_000
 _AT_A_TIME: Final = 32
 
-_SAMPLE: Final = re.compile(r"^millrace_scheduler_(\w+)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
+_SAMPLE: Final = re.compile(r"^millrace_(?:scheduler|placement)_(\w+)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 Check = Callable[[], Awaitable[Health]]
 
@@ -44,6 +44,7 @@ def checks_of(plan: UpPlan, ready_line: Callable[[str], str | None]) -> Mapping[
         "controller": lambda: check_controller(settings.address("controller")),
         "api": lambda: check_api(settings.address("api")),
         "scheduler": lambda: check_scheduler(ready_line("scheduler")),
+        "placement": lambda: check_placement(ready_line("placement")),
     }
 
 
@@ -159,6 +160,26 @@ async def check_api(address: str) -> Health:
 
 async def check_scheduler(ready_line: str | None) -> Health:
     """Return whether the scheduler answers, and how many pods it has decided about."""
+    found = await _totals(ready_line, ("decisions_total", "waiting", "failures_total"))
+    return (
+        found
+        if isinstance(found, Health)
+        else Health(ok=True, text="{} decisions, {} pods wait, {} failures".format(*found))
+    )
+
+
+async def check_placement(ready_line: str | None) -> Health:
+    """Return whether the main controller answers, what it knows, and which nodes are silent."""
+    found = await _totals(ready_line, ("groups", "pods", "nodes", "silent_nodes", "stuck_pods", "failures_total"))
+    if isinstance(found, Health):
+        return found
+    groups, pods, nodes, silent, stuck, failures = found
+    text = f"{groups} groups, {pods} pods, {nodes} nodes, {silent} of them silent, {failures} failures"
+    return Health(ok=True, text=f"{text}, {stuck} pods do not stop" if stuck else text)
+
+
+async def _totals(ready_line: str | None, names: Sequence[str]) -> list[int] | Health:
+    """Return the sums of a daemon's metrics of these names; what is wrong where they cannot be had."""
     from httpx import AsyncClient, HTTPError  # noqa: PLC0415
 
     url = metrics_address(ready_line)
@@ -169,12 +190,11 @@ async def check_scheduler(ready_line: str | None) -> Health:
             answer = (await client.get(url, timeout=ANSWER_S)).raise_for_status()
         except HTTPError as error:
             return Health(ok=False, text=f"{url}: {error or type(error).__name__}")
-    totals = dict.fromkeys(("decisions_total", "waiting", "failures_total"), 0.0)
+    totals = dict.fromkeys(names, 0.0)
     for name, value in _SAMPLE.findall(answer.text):
         if name in totals:
             totals[name] += float(value)
-    decided, waiting, failures = (int(total) for total in totals.values())
-    return Health(ok=True, text=f"{decided} decisions, {waiting} pods wait, {failures} failures")
+    return [int(total) for total in totals.values()]
 
 
 class _ReadyAnswer(msgspec.Struct):

@@ -24,6 +24,7 @@ from controller.network_state.settings import NetworkStateSettings
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program
 from controller.paths.settings import PathServerSettings, RecordSettings
 from controller.paths.telemetry_load import TelemetryLoad
+from controller.placement.settings import PlacementSettings
 from controller.schedulers.settings import SchedulerSettings
 from controller.tables.base import WATCH_ALL
 from controller.tables.telemetry.int_watch import Watch
@@ -32,6 +33,7 @@ from controller.up.settings import UpSettings
 from controller.up.state import StateFolder, write_private
 from dataplane.config import Strict
 from dataplane.fabric.live.settings import FabricSettings, Time
+from dataplane.rpc.access import Role
 from dataplane.topology.demands import DemandMatrix, dumps_demands
 from dataplane.topology.file import dumps, load_topology
 from dataplane.topology.values import Topology
@@ -56,6 +58,8 @@ class DaemonPlan:
     """SIGHUP has it read its settings again."""
     token: Path | None = None
     """The file of its token for the service access point, where it has one."""
+    role: Role = Role.SERVICE
+    """What that token lets it do."""
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -93,7 +97,14 @@ def make_plan(settings: UpSettings, state: StateFolder) -> UpPlan:
     }
     watches = settings.watches or _watches(topology, load)
     make = _Maker(settings, state, topology, watches)
-    daemons = [make.collector(), make.paths(), make.controller(switches), make.api(), make.scheduler()]
+    daemons = [
+        make.collector(),
+        make.paths(),
+        make.controller(switches),
+        make.api(),
+        make.scheduler(),
+        make.placement(),
+    ]
     if not settings.switches:
         daemons.insert(0, make.fabric(load))
     return UpPlan(topology, load, switches, tuple(daemons), settings, state)
@@ -229,6 +240,20 @@ class _Maker:
         # Its own token: it may do what schedulers do, and no more, and what it did has its name.
         token = self.state.path / "tokens" / "scheduler"
         return DaemonPlan("scheduler", ("scheduler", "serve"), settings, {}, reloads=True, token=token)
+
+    def placement(self) -> DaemonPlan:
+        section, jobs = self.settings.placement, self.settings.controller.jobs
+        settings = PlacementSettings(
+            api=self.settings.address("api"),
+            silence=section.silence,
+            flapping=section.flapping,
+            retries=section.retries,
+            stuck_s=section.stuck_s,
+            job_service=None if jobs is None else jobs.listen,
+            metrics=section.metrics,
+        )
+        token = self.state.path / "tokens" / "placement"
+        return DaemonPlan("placement", ("placement", "serve"), settings, {}, token=token, role=Role.PLACEMENT)
 
     @property
     def _program(self) -> str:

@@ -16,6 +16,8 @@ from controller.api.settings import ApiLimits, AuditSettings, Retention, Storage
 from controller.gnmi.settings import Hellos
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.settings import DecideSettings, ManagedFlow
+from controller.placement.settings import FlappingSettings, RetrySettings, SilenceSettings
+from controller.placement.settings import MetricsSettings as PlacementMetrics
 from controller.schedulers.framework.profiles import ProfileSettings
 from controller.schedulers.settings import MetricsSettings as SchedulerMetrics
 from controller.schedulers.settings import QueueSettings
@@ -131,6 +133,21 @@ class SchedulerSection(Strict, frozen=True):
     """Of so many nodes a decision keeps the reasons."""
 
 
+class PlacementSection(Strict, frozen=True):
+    """The main controller; see docs/placement.md."""
+
+    silence: SilenceSettings = SilenceSettings()
+    """Nodes that do not report."""
+    flapping: FlappingSettings = FlappingSettings()
+    """Nodes that come and go."""
+    retries: RetrySettings = RetrySettings()
+    """Pods of groups that fail."""
+    stuck_s: PositiveS = 60.0
+    """A pod that a node does not stop is told of after so long."""
+    metrics: PlacementMetrics = PlacementMetrics(port=0)
+    """Where Prometheus finds its metrics, which are its sign of life; default: a free port of loopback."""
+
+
 class RestartSettings(Strict, frozen=True):
     """How daemons that die are started again, and how they are stopped."""
 
@@ -178,6 +195,8 @@ class UpSettings(Strict, frozen=True):
     """The service access point."""
     scheduler: SchedulerSection = SchedulerSection()
     """The scheduler."""
+    placement: PlacementSection = PlacementSection()
+    """The main controller."""
     restart: RestartSettings = RestartSettings()
     """Restarts and stops."""
     logs: LogSettings = LogSettings()

@@ -20,5 +20,7 @@ def test_what_is_killed_is_green_again() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(done.stdout.splitlines()[-1])
     assert report["problems"] == []
-    assert report["kills"] == dict.fromkeys(("fabric", "collector", "paths", "controller", "api", "scheduler"), 1)
+    assert report["kills"] == dict.fromkeys(
+        ("fabric", "collector", "paths", "controller", "api", "scheduler", "placement"), 1
+    )
     assert report["acknowledged"] > 0

@@ -56,6 +56,8 @@ class DecisionSpec(Strict, frozen=True):
     """In lower case: pod, podgroup, task, unitpool."""
     subjects: Names
     outcome: Outcome
+    group: Name | None = None
+    """Of the pods, where it was decided about a group."""
     profile: Name = "default"
     scheduler: Line = ""
     reason: Line = ""
@@ -91,6 +93,7 @@ DECISION = Kind(
     Decision,
     fields={
         "outcome": lambda decision: decision.spec.outcome.value,
+        "group": lambda decision: decision.spec.group,
         "subject": lambda decision: decision.spec.subjects[0] if len(decision.spec.subjects) == 1 else None,
     },
 )

@@ -269,7 +269,8 @@ class Scheduler:
         if outcome.shares:
             choice, snapshot = outcome.choices[-1], self.view.snapshot(self._costs())
             measured = is_measured(snapshot, choice.pod, snapshot.columns.names[choice.node])
-        return replace(spec, profile=outcome.pods[0].spec.profile, measured=measured)
+        group = subject if kind == "group" else None
+        return replace(spec, profile=outcome.pods[0].spec.profile, measured=measured, group=group)
 
     async def _bind(self, name: str, subject: str, outcome: _Outcome, spec: DecisionSpec) -> None:
         decision = NewDecision(name=decision_name(subject, secrets.token_hex(5)), spec=spec)

@@ -14,6 +14,7 @@ from collectors.process import CollectorProcessSettings
 from controller.api.settings import ApiSettings
 from controller.daemon_settings import DaemonSettings
 from controller.paths.settings import PathServerSettings
+from controller.placement.settings import PlacementSettings
 from controller.schedulers.settings import SchedulerSettings
 from controller.up.command import UpOptions, run
 from controller.up.errors import UpError
@@ -73,6 +74,7 @@ def test_daemons_settings_are_derived_and_agree(state: StateFolder) -> None:
         "controller": DaemonSettings,
         "api": ApiSettings,
         "scheduler": SchedulerSettings,
+        "placement": PlacementSettings,
     }
     found: dict[str, Strict] = {name: load(settings_file(state, name), kind) for name, kind in kinds.items()}
     assert found == settings_by_name(plan)
@@ -96,7 +98,14 @@ def test_switches_that_run_already_are_joined(state: StateFolder) -> None:
     topology = load_topology("leaf-spine")
     addresses = {node.name: f"127.0.0.1:{9000 + node.node_id}" for node in topology.switches}
     plan = make_plan(replace(settings_of(state, "leaf-spine"), switches=addresses), state)
-    assert [daemon.name for daemon in plan.daemons] == ["collector", "paths", "controller", "api", "scheduler"]
+    assert [daemon.name for daemon in plan.daemons] == [
+        "collector",
+        "paths",
+        "controller",
+        "api",
+        "scheduler",
+        "placement",
+    ]
     assert (plan.topology, plan.load, plan.stats_file) == (topology, None, None)
     controller = settings_by_name(plan)["controller"]
     assert isinstance(controller, DaemonSettings)

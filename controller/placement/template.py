@@ -1,0 +1,93 @@
+"""Pods of a group's template: their names, labels, and what each is told of the group."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from controller.api.resources import Metadata, Pod, PodGroup
+from controller.api.resources.pod import Container, PodSpec
+
+GROUP: Final = "millrace/group"
+GROUP_UID: Final = "millrace/group-uid"
+INDEX: Final = "millrace/index"
+TEMPLATE: Final = "millrace/template"
+_OURS: Final = "millrace/"
+
+
+def pod_name(group: str, index: int) -> str:
+    """Return the name of a group's pod."""
+    return f"{group}-{index}"
+
+
+def pod_of(group: PodGroup, index: int, job_service: str | None) -> Pod:
+    """Return a pod of a group's template; it bears the group's labels, and ours."""
+    template = group.spec.template
+    assert template is not None
+    name, told = group.metadata.name, environment_of(group, index, job_service)
+    containers = tuple(_told(container, told) for container in template.containers)
+    labels = {key: value for key, value in group.metadata.labels.items() if not key.startswith(_OURS)}
+    labels |= {GROUP: name, GROUP_UID: group.metadata.uid, INDEX: str(index), TEMPLATE: template_hash(group)}
+    spec: PodSpec = replace(template, containers=containers, group=name)
+    return Pod(metadata=Metadata(name=pod_name(name, index), labels=labels), spec=spec)
+
+
+def environment_of(group: PodGroup, index: int, job_service: str | None) -> dict[str, str]:
+    """Return what a pod's containers are told of their group, and of its job; in place of what the template says."""
+    told = {
+        "MILLRACE_GROUP": group.metadata.name,
+        "MILLRACE_INDEX": str(index),
+        "MILLRACE_SIZE": str(group.spec.size),
+    }
+    job = group.spec.allreduce
+    if job is None:
+        return told
+    service = job.service or job_service
+    if service is not None:
+        told["MILLRACE_JOB_SERVICE"] = service
+    rank, world_size = str(index), str(group.spec.size)
+    names = {"MILLRACE_RANK": rank, "MILLRACE_WORLD_SIZE": world_size, "RANK": rank, "WORLD_SIZE": world_size}
+    return told | names | {"MILLRACE_JOB": job.job or group.metadata.name}
+
+
+def template_hash(group: PodGroup) -> str:
+    """Return what a pod's template is known by: equal for what users have said alike, whatever version reads it.
+
+    The size counts where workers are told of it.
+    """
+    spec = group.spec
+    said = [_said(spec.template), _said(spec.allreduce), None if spec.allreduce is None else spec.size]
+    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).hexdigest()[:16]
+
+
+def is_of(pod: Pod, group: PodGroup) -> bool:
+    """Return whether a pod was made for a group, and not for one of that name before."""
+    return pod.spec.group == group.metadata.name and pod.metadata.labels.get(GROUP_UID) == group.metadata.uid
+
+
+def index_of(pod: Pod) -> int | None:
+    """Return which pod of its group's template one is."""
+    index = pod.metadata.labels.get(INDEX, "")
+    return int(index) if index.isascii() and index.isdecimal() else None
+
+
+def _told(container: Container, told: dict[str, str]) -> Container:
+    return replace(container, environment=container.environment | told)
+
+
+def _said(value: Any) -> Any:  # noqa: ANN401 - of whatever a spec is made of
+    """Return a value without what is as by default, so that a version with more keys finds it the same."""
+    if isinstance(value, msgspec.Struct):
+        found = {}
+        for field in msgspec.structs.fields(value):
+            part = getattr(value, field.name)
+            default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+            if part != default:
+                found[field.name] = _said(part)
+        return found
+    if isinstance(value, tuple):
+        return [_said(part) for part in value]
+    return value

@@ -6,8 +6,11 @@ nested, and each level limits: what holds is the least of all levels that are vi
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -69,17 +72,34 @@ class Group:
 
 
 def group_of(root: Path = Path("/"), process: str = "self") -> Group:
-    """Return a process's control group as /proc has it; one without folders where there are no control groups."""
+    """Return a process's control group as /proc has it; one without folders where there are no control groups.
+
+    Of a process in a mount namespace of its own too: folders are those that this process sees.
+    """
     memberships = dict(_memberships(_text(root / "proc" / process / "cgroup")))
+    return _group(root, memberships, falls_back=True)
+
+
+def group_at(path: str, root: Path = Path("/")) -> Group:
+    """Return the control group of a path such as /millrace/n1; only folders that are there."""
+    names = {name for mount in _mounts(_text(root / "proc/self/mountinfo")) for name in mount.controllers}
+    return _group(root, dict.fromkeys(names, path), falls_back=False)
+
+
+def _group(root: Path, memberships: Mapping[str, str], *, falls_back: bool) -> Group:
+    """Return a group of a path for each controller; where it is not there, the top of what is mounted or nothing."""
     folders, tops = dict[str, Path](), dict[str, Path]()
-    for mount in _mounts(_text(root / "proc" / process / "mountinfo")):
+    for mount in _mounts(_text(root / "proc/self/mountinfo")):
         top = root / mount.point.lstrip("/")
         for name in mount.controllers:
             if name in memberships and name not in folders:
                 folder = top / _below(memberships[name], mount.root)
-                folders[name], tops[name] = folder if folder.is_dir() else top, top
+                if folder.is_dir():
+                    folders[name], tops[name] = folder, top
+                elif falls_back:
+                    folders[name], tops[name] = top, top
     # Version 2's hierarchy has the controllers that no hierarchy of version 1 has.
-    unified = frozenset(_CONTROLLERS - folders.keys()) if _UNIFIED in folders else frozenset[str]()
+    unified = frozenset(_CONTROLLERS - memberships.keys()) if _UNIFIED in folders else frozenset[str]()
     for name in unified:
         folders[name], tops[name] = folders[_UNIFIED], tops[_UNIFIED]
     return Group(folders, tops, unified)
@@ -121,6 +141,51 @@ def usage_in(group: Group) -> Usage:
         memory_bytes=None if memory is None else _number(memory / current),
         processes=None if pids is None else _number(pids / "pids.current"),
     )
+
+
+def oom_kills_in(group: Group) -> int | None:
+    """Return how many processes of a control group the kernel has killed for want of memory; None where nobody counts.
+
+    Of version 2 with those of the groups below it, of version 1 without.
+    """
+    name = "memory.events" if "memory" in group.unified else "memory.oom_control"
+    return _entry(group.folders.get("memory"), name, "oom_kill")
+
+
+def processes_in(group: Group) -> frozenset[int]:
+    """Return the processes in a control group and those below it, of whichever controller."""
+    found: set[int] = set()
+    for folder in set(group.folders.values()):
+        for procs in folder.glob("**/cgroup.procs"):
+            found.update(int(word) for word in (_text(procs) or "").split())
+    return frozenset(found)
+
+
+def kill_in(group: Group) -> bool:
+    """Send SIGKILL to all processes in a control group and below it; return whether there were any.
+
+    Where the kernel has version 2's `cgroup.kill` (5.14), also hybrid, none that is being forked escapes; elsewhere
+    call it until it returns False.
+    """
+    processes = processes_in(group)
+    unified = group.folders.get(_UNIFIED)
+    if unified is not None:
+        with suppress(OSError):
+            (unified / "cgroup.kill").write_text("1")
+    for process in processes:
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
+    return bool(processes)
+
+
+def remove_group(group: Group) -> bool:
+    """Remove a control group and those below it; return whether it is gone: it stays while it has processes."""
+    for folder in set(group.folders.values()):
+        below = sorted((each for each in folder.glob("**/") if each != folder), key=lambda each: -len(each.parts))
+        for each in (*below, folder):
+            with suppress(OSError):
+                each.rmdir()
+    return not any(folder.exists() for folder in group.folders.values())
 
 
 def parse_cpus(text: str) -> frozenset[int]:

@@ -7,7 +7,7 @@ whoever makes a new one finds them by `list`.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -131,7 +131,7 @@ class Terminal:
 class ExecSession(Protocol):
     """A process that was started in a running container; `close` is to be called, and kills it if it still runs."""
 
-    def output(self) -> AsyncIterator[Output]:
+    def output(self) -> AsyncGenerator[Output]:
         """Yield what it writes until it has closed its output; nothing is read ahead of who reads here."""
         ...
 
@@ -219,7 +219,7 @@ class Runtime(Protocol):
         follow: bool = False,
         tail: int | None = None,
         since_ns: int | None = None,
-    ) -> AsyncIterator[Output]:
+    ) -> AsyncGenerator[Output]:
         """Yield what it has written, the last `tail` lines of it, since a time; with `follow`, on until it ends."""
         ...
 
@@ -233,6 +233,6 @@ class Runtime(Protocol):
         """Start a process in a running container, with a terminal of that size or without one."""
         ...
 
-    def events(self) -> AsyncIterator[Ended]:
+    def events(self) -> AsyncGenerator[Ended]:
         """Yield each container that ends from now on; what ended before the first step is `list`'s to say."""
         ...

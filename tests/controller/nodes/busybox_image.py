@@ -8,9 +8,11 @@ import json
 import os
 import platform
 import shutil
+import signal
 import subprocess
 import tarfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -154,9 +156,19 @@ def remove_podman_storage(folder: Path, environment: Mapping[str, str]) -> None:
         capture_output=True,
         timeout=60,
     )
+    _end_conmons(folder)
     for point in _mounts_below(folder):
         subprocess.run(["umount", "--lazy", point], check=False, capture_output=True, timeout=10)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _end_conmons(folder: Path) -> None:
+    """Kill the processes that podman leaves to look after an ended exec for five minutes, of this storage alone."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (process / "cmdline").read_bytes().split(b"\0")
+            if words[0].endswith(b"conmon") and any(bytes(folder) + b"/" in word for word in words):
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 def _mounts_below(folder: Path) -> list[str]:

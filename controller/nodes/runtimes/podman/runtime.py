@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,11 +26,14 @@ from controller.nodes.runtimes.errors import (
     OrderError,
     RuntimeAwayError,
 )
+from controller.nodes.runtimes.logs import read_log
 from controller.nodes.runtimes.podman.client import PodmanClient
+from controller.nodes.runtimes.podman.exec import start_exec
 from controller.nodes.runtimes.podman.images import PodmanImages
+from controller.nodes.runtimes.podman.memory import MemoryWatch
 from controller.nodes.runtimes.podman.service import PodmanService
 from controller.nodes.runtimes.podman.specification import specification_of
-from dataplane.cgroups import Usage, group_of, usage_in
+from dataplane.cgroups import Group, Usage, group_at, usage_in
 
 _S_NS: Final = 1_000_000_000
 _ENDED: Final = frozenset({"exited", "stopped", "dead", "removing"})
@@ -55,6 +59,7 @@ class PodmanRuntime:
         self._service = None if socket else PodmanService(program, folder, environment or {}, deadline_s)
         self._client = PodmanClient(socket or folder / "podman.sock", deadline_s)
         self._deadline_s = deadline_s
+        self._memory = MemoryWatch()
         self._images = PodmanImages(self._call, pull_deadline_s)
 
     async def start(self) -> None:
@@ -63,6 +68,7 @@ class PodmanRuntime:
 
     async def close(self) -> None:
         """End the service that `start` has started."""
+        self._memory.close()
         await self._client.close()
         if self._service is not None:
             await self._service.close()
@@ -91,6 +97,7 @@ class PodmanRuntime:
     async def start_container(self, id: str) -> None:  # noqa: A002
         """Start it."""
         await self._call("POST", f"containers/{id}/start", f"start {id[:12]}")
+        await self._watch(id)
 
     async def stop(self, id: str, grace_s: float) -> None:  # noqa: A002
         """Stop it gracefully."""
@@ -116,43 +123,54 @@ class PodmanRuntime:
         filters = json.dumps({"label": [f"{NODE_LABEL}={node}"]})
         query = {"all": "true", "filters": filters}
         found = json.loads(await self._call("GET", "containers/json", "list", query=query))
+        for entry in found:
+            if entry["State"] in _RUNNING:
+                await self._watch(entry["Id"])
+        self._memory.keep(entry["Id"] for entry in found)
         digests = {image_id: image.digest for image_id, image in (await self._images.by_id()).items()}
-        return tuple(_state(entry, digests) for entry in found)
+        return tuple(_state(entry, digests, self._memory) for entry in found)
 
     async def usage(self, id: str) -> Usage:  # noqa: A002
         """Return what its control group uses."""
-        pid = (await self._state_of(id)).get("Pid")
-        if not pid:
+        state = await self._state_of(id)
+        if not state.get("Running"):
             raise NoSuchContainerError(f"podman: usage of {id[:12]}: it does not run")
-        return usage_in(group_of(process=str(pid)))
+        return usage_in(group_at(str(state["CgroupPath"])))
 
     async def logs(
         self,
         id: str,  # noqa: A002
         *,
-        follow: bool = False,  # noqa: ARG002
-        tail: int | None = None,  # noqa: ARG002
-        since_ns: int | None = None,  # noqa: ARG002
-    ) -> AsyncIterator[Output]:
+        follow: bool = False,
+        tail: int | None = None,
+        since_ns: int | None = None,
+    ) -> AsyncGenerator[Output]:
         """Yield what it has written."""
-        for output in (await self._no_session("logs", id),):
-            yield output
+        inspected = json.loads(await self._call("GET", f"containers/{id}/json", f"logs of {id[:12]}"))
+        path = Path(inspected["HostConfig"]["LogConfig"]["Path"])
+
+        async def is_running() -> bool:
+            return bool((await self._state_of(id)).get("Running"))
+
+        async with aclosing(
+            read_log(path, is_running=is_running if follow else None, tail=tail, since_ns=since_ns)
+        ) as outputs:
+            async for output in outputs:
+                yield output
 
     async def exec(
         self,
         id: str,  # noqa: A002
-        command: tuple[str, ...],  # noqa: ARG002
+        command: tuple[str, ...],
         *,
-        terminal: Terminal | None = None,  # noqa: ARG002
+        terminal: Terminal | None = None,
     ) -> ExecSession:
         """Start a process in a running container."""
-        session: ExecSession = await self._no_session("exec", id)
-        return session
+        return await start_exec(
+            self._call, self._client.socket, id, command, terminal=terminal, deadline_s=self._deadline_s
+        )
 
-    async def _no_session(self, what: str, id: str) -> Any:  # noqa: A002, ANN401
-        raise OrderError(f"podman: {what} of {id[:12]} is not carried over yet")
-
-    async def events(self) -> AsyncIterator[Ended]:
+    async def events(self) -> AsyncGenerator[Ended]:
         """Yield containers as they end."""
         query = {"stream": "true", "filters": json.dumps({"type": ["container"], "event": ["died"]})}
         if self._service is not None:
@@ -182,6 +200,12 @@ class PodmanRuntime:
         except NoSuchContainerError:
             return
 
+    async def _watch(self, id: str) -> None:  # noqa: A002
+        """Watch the memory of a container that runs, from its first sight on."""
+        if not self._memory.has(id):
+            path = (await self._state_of(id)).get("CgroupPath")
+            self._memory.add(id, group_at(str(path)) if path else Group({}, {}, frozenset()))
+
     async def _state_of(self, id: str) -> dict[str, Any]:  # noqa: A002
         try:
             answer = await self._call("GET", f"containers/{id}/json", f"look at {id[:12]}")
@@ -191,7 +215,7 @@ class PodmanRuntime:
         return state
 
 
-def _state(entry: Mapping[str, Any], digests: Mapping[str, str]) -> ContainerState:
+def _state(entry: Mapping[str, Any], digests: Mapping[str, str], memory: MemoryWatch) -> ContainerState:
     state = entry["State"]
     phase = (
         ContainerPhase.EXITED
@@ -210,5 +234,6 @@ def _state(entry: Mapping[str, Any], digests: Mapping[str, str]) -> ContainerSta
         exit_code=entry["ExitCode"] if has_ended else None,
         started_ns=max(entry["StartedAt"], 0) * _S_NS or None,
         finished_ns=entry["ExitedAt"] * _S_NS if has_ended else None,
+        is_out_of_memory=has_ended and memory.has_killed(entry["Id"]),
         image_digest=digests.get(entry["ImageID"], ""),
     )

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from controller.nodes.runtimes.base import ContainerOrder
+from controller.nodes.runtimes.logs import LOG_BYTES
 from controller.nodes.runtimes.security import CAPABILITIES, check_order, nearest_rlimits
 
 _PERIOD_US: Final = 100_000
-LOG_BYTES: Final = 10 << 20
 
 
 def specification_of(order: ContainerOrder, image_id: str) -> dict[str, Any]:
@@ -23,6 +23,8 @@ def specification_of(order: ContainerOrder, image_id: str) -> dict[str, Any]:
         "cap_add": list(CAPABILITIES),
         "no_new_privileges": True,
         "privileged": False,
+        "cgroupns": {"nsmode": "private"},
+        "ipcns": {"nsmode": "private"},
         "image_volume_mode": "ignore",
         "log_configuration": {"driver": "k8s-file", "size": LOG_BYTES},
         "resource_limits": _resources(order),

@@ -1,0 +1,325 @@
+"""Real containers of every runtime: one suite for all that the protocol promises."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from controller.nodes.runtimes.base import (
+    STDERR,
+    STDOUT,
+    ContainerOrder,
+    ContainerPhase,
+    ContainerState,
+    Ended,
+    ExecSession,
+    Output,
+    Runtime,
+    Terminal,
+)
+from controller.nodes.runtimes.errors import ContainerError, ImageError, NoSuchContainerError, OrderError
+from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings, make_runtime
+from tests.controller.nodes.conftest import PodmanStorage
+
+pytestmark = [pytest.mark.root, pytest.mark.containers]
+
+Run = Callable[[Callable[[Runtime], Awaitable[None]]], None]
+_DEADLINE_S = 20
+
+
+@pytest.fixture(params=[RuntimeKind.PODMAN])
+def kind(request: pytest.FixtureRequest) -> RuntimeKind:
+    """Return the runtime that is tested."""
+    return RuntimeKind(request.param)
+
+
+@pytest.fixture
+def run(kind: RuntimeKind, podman_storage: PodmanStorage) -> Run:
+    """Return what does something with a runtime that has a storage of the test's own."""
+
+    def run_it(work: Callable[[Runtime], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with started(kind, podman_storage) as runtime, asyncio.timeout(_DEADLINE_S):
+                await work(runtime)
+
+        asyncio.run(main())
+
+    return run_it
+
+
+@asynccontextmanager
+async def started(kind: RuntimeKind, storage: PodmanStorage) -> AsyncIterator[Runtime]:
+    settings = RuntimeSettings(kind=kind, environment=storage.environment)
+    runtime = make_runtime(settings, storage.folder / "runtime")
+    await runtime.start()
+    try:
+        yield runtime
+    finally:
+        await runtime.close()
+
+
+@asynccontextmanager
+async def container(runtime: Runtime, storage: PodmanStorage, script: str, **more: object) -> AsyncIterator[str]:
+    """Yield a container that runs a shell script."""
+    image = await runtime.pull(storage.image)
+    order = ContainerOrder(
+        **{"name": "millrace-n1-p1-c1", "labels": {"millrace.node": "n1", "millrace.epoch": "3"}, "image": image.digest}
+        | {"command": ("/bin/sh", "-c", script)}
+        | more  # type: ignore[arg-type]
+    )
+    made = await runtime.create(order)
+    try:
+        await runtime.start_container(made)
+        yield made
+    finally:
+        await runtime.remove(made)
+
+
+async def only(runtime: Runtime) -> ContainerState:
+    (state,) = await runtime.list("n1")
+    return state
+
+
+async def until_ended(runtime: Runtime) -> ContainerState:
+    while (state := await only(runtime)).phase is not ContainerPhase.EXITED:
+        await asyncio.sleep(0.02)
+    return state
+
+
+async def said(runtime: Runtime, made: str, **how: object) -> bytes:
+    return b"".join([output.data async for output in runtime.logs(made, **how)])  # type: ignore[arg-type]
+
+
+async def outcome(session: ExecSession) -> tuple[bytes, bytes, int]:
+    """Return what a process writes to both of its outputs, and its exit code."""
+    written = {STDOUT: b"", STDERR: b""}
+    async for output in session.output():
+        written[output.stream] += output.data
+    return written[STDOUT], written[STDERR], await session.exit_code()
+
+
+def test_a_container_from_its_creation_to_its_removal(run: Run, podman_storage: PodmanStorage) -> None:
+    async def work(runtime: Runtime) -> None:
+        image = await runtime.pull(podman_storage.image)
+        assert image.digest == podman_storage.digest
+        assert [each.digest for each in await runtime.images()] == [image.digest]
+        order = ContainerOrder(
+            name="millrace-n1-p1-c1",
+            labels={"millrace.node": "n1", "millrace.epoch": "3"},
+            image=image.digest,
+            command=("/bin/sh", "-c", "trap 'exit 7' TERM; echo ready; while :; do sleep 0.02; done"),
+        )
+        made_id = await runtime.create(order)
+        made = await only(runtime)
+        assert (made.id, made.phase, made.exit_code) == (made_id, ContainerPhase.CREATED, None)
+        ended = asyncio.ensure_future(anext(runtime.events()))
+        await runtime.start_container(made_id)
+        running = await only(runtime)
+        assert running.phase is ContainerPhase.RUNNING
+        assert running.pid is not None
+        assert running.started_ns is not None
+        assert (running.name, running.labels) == (order.name, order.labels)
+        assert running.image_digest == image.digest
+        assert ((await runtime.usage(made_id)).memory_bytes or 0) > 0
+        async with aclosing(runtime.logs(made_id, follow=True)) as outputs:
+            assert await anext(outputs) == Output(STDOUT, b"ready\n")
+        await runtime.stop(made_id, 5)
+        stopped = await only(runtime)
+        assert (stopped.phase, stopped.exit_code, stopped.is_out_of_memory) == (ContainerPhase.EXITED, 7, False)
+        assert await ended == Ended(made_id)
+        await runtime.stop(made_id, 5)
+        await runtime.kill(made_id)
+        with pytest.raises(NoSuchContainerError):
+            await runtime.usage(made_id)
+        for _ in range(2):
+            await runtime.remove(made_id)
+        assert await runtime.list("n1") == ()
+
+    run(work)
+
+
+def test_of_other_nodes_nothing_is_listed(run: Run, podman_storage: PodmanStorage) -> None:
+    async def work(runtime: Runtime) -> None:
+        async with container(runtime, podman_storage, "sleep 60"):
+            assert await runtime.list("n2") == ()
+
+    run(work)
+
+
+def test_logs(run: Run, podman_storage: PodmanStorage) -> None:
+    async def work(runtime: Runtime) -> None:
+        script = "for i in 1 2 3; do echo line $i; done; sleep 0.1; echo wrong >&2; sleep 0.2; printf end"
+        async with container(runtime, podman_storage, script) as made:
+            followed = [output async for output in runtime.logs(made, follow=True)]
+            assert b"".join(each.data for each in followed if each.stream == STDOUT) == b"line 1\nline 2\nline 3\nend"
+            assert b"".join(each.data for each in followed if each.stream == STDERR) == b"wrong\n"
+            await until_ended(runtime)
+            assert await said(runtime, made) == b"line 1\nline 2\nline 3\nwrong\nend"
+            assert await said(runtime, made, tail=2) == b"wrong\nend"
+            assert await said(runtime, made, tail=0) == b""
+            assert await said(runtime, made, since_ns=1 << 62) == b""
+
+    run(work)
+
+
+def test_a_process_in_a_container(run: Run, podman_storage: PodmanStorage) -> None:
+    async def work(runtime: Runtime) -> None:
+        async with container(runtime, podman_storage, "sleep 60") as made:
+            session = await runtime.exec(made, ("/bin/sh", "-c", "cat; echo bad >&2; exit 3"))
+            await session.write(b"x" * 300_000)
+            await session.close_input()
+            assert await outcome(session) == (b"x" * 300_000, b"bad\n", 3)
+            await session.close()
+
+    run(work)
+
+
+def test_a_terminal_in_a_container(run: Run, podman_storage: PodmanStorage) -> None:
+    async def work(runtime: Runtime) -> None:
+        async with container(runtime, podman_storage, "sleep 60") as made:
+            command = ("/bin/sh", "-c", "stty size; read line; stty size; echo got $line; exit 4")
+            session = await runtime.exec(made, command, terminal=Terminal(30, 100))
+            outputs = session.output()
+            seen = b""
+            while b"30 100" not in seen:
+                seen += (await anext(outputs)).data
+            await session.resize(Terminal(40, 120))
+            await session.write(b"hello\n")
+            async for output in outputs:
+                seen += output.data
+            assert b"40 120" in seen
+            assert b"got hello" in seen
+            assert await session.exit_code() == 4
+            await session.close()
+
+    run(work)
+
+
+def test_a_process_ends_with_its_session(run: Run, podman_storage: PodmanStorage) -> None:
+    async def work(runtime: Runtime) -> None:
+        async with container(runtime, podman_storage, "while :; do sleep 0.1; done") as made:
+            session = await runtime.exec(made, ("/bin/sh", "-c", "echo on; exec sleep 1234"))
+            assert await anext(session.output()) == Output(STDOUT, b"on\n")
+            await session.close()
+            looking = await runtime.exec(
+                made, ("/bin/sh", "-c", "while ps | grep -q 'sleep 123[4]'; do sleep 0.1; done")
+            )
+            assert (await outcome(looking))[2] == 0
+            await looking.close()
+
+    run(work)
+
+
+def test_a_command_that_is_not_there(run: Run, podman_storage: PodmanStorage) -> None:
+    async def work(runtime: Runtime) -> None:
+        image = (await runtime.pull(podman_storage.image)).digest
+        order = ContainerOrder(name="c1", labels={"millrace.node": "n1"}, image=image, command=("/bin/nothing",))
+        with pytest.raises(ContainerError, match=r"^[^\n]*/bin/nothing[^\n]*no such file or directory[^\n]*$"):
+            await runtime.start_container(await runtime.create(order))
+        for state in await runtime.list("n1"):
+            await runtime.remove(state.id)
+
+    run(work)
+
+
+def test_out_of_memory_is_told(run: Run, podman_storage: PodmanStorage) -> None:
+    async def work(runtime: Runtime) -> None:
+        for script in ("exec tail /dev/zero", "tail /dev/zero; exit 137"):
+            async with container(runtime, podman_storage, script, memory_bytes=16 << 20):
+                ended = await until_ended(runtime)
+                assert (ended.exit_code, ended.is_out_of_memory) == (137, True)
+        async with container(runtime, podman_storage, "sleep 60", memory_bytes=16 << 20) as made:
+            await runtime.kill(made)
+            ended = await until_ended(runtime)
+            assert (ended.exit_code, ended.is_out_of_memory) == (137, False)
+
+    run(work)
+
+
+def test_limits_hold(run: Run, podman_storage: PodmanStorage) -> None:
+    async def work(runtime: Runtime) -> None:
+        script = (
+            "cd /sys/fs/cgroup; cat memory/memory.limit_in_bytes cpu/cpu.cfs_quota_us || cat memory.max cpu.max;"
+            "(for i in 1 2 3 4 5 6 7 8 9; do sleep 30 & done); exec sleep 60"
+        )
+        limits = {"processes": 6, "memory_bytes": 32 << 20, "cpu_milli": 100}
+        async with container(runtime, podman_storage, script, **limits) as made:
+            assert b"can't fork" in await anext(_stderr(runtime, made))
+            assert (await said(runtime, made)).startswith(b"33554432\n10000")
+            usage = await runtime.usage(made)
+            assert 1 < (usage.processes or 0) <= 6
+            assert 0 < (usage.memory_bytes or 0) <= 32 << 20
+
+    run(work)
+
+
+async def _stderr(runtime: Runtime, made: str) -> AsyncIterator[bytes]:
+    async with aclosing(runtime.logs(made, follow=True)) as outputs:
+        async for output in outputs:
+            if output.stream == STDERR:
+                yield output.data
+
+
+@pytest.mark.parametrize(
+    ("image", "problem"),
+    [
+        ("oci:/nowhere/at/all", "does not exist"),
+        ("oci-archive:/nowhere.tar", "no such file"),
+        ("sha256:" + "0" * 64, "is not there"),
+        ("a name", "no name of an image"),
+        ("127.0.0.1:1/none:1", "127.0.0.1:1"),
+    ],
+)
+def test_an_image_that_does_not_exist(run: Run, image: str, problem: str) -> None:
+    async def work(runtime: Runtime) -> None:
+        with pytest.raises(ImageError, match=rf"^image [^\n]*{problem}[^\n]*$"):
+            await runtime.pull(image)
+
+    run(work)
+
+
+def test_a_digest_is_checked(run: Run, podman_storage: PodmanStorage) -> None:
+    async def work(runtime: Runtime) -> None:
+        with pytest.raises(ImageError, match="has digest"):
+            await runtime.pull(f"{podman_storage.image}@sha256:{'0' * 64}")
+        assert await runtime.images() == ()
+        image = await runtime.pull(f"{podman_storage.image}@{podman_storage.digest}")
+        assert image.digest == podman_storage.digest
+
+    run(work)
+
+
+def test_what_no_control_group_can_hold_is_refused(run: Run, podman_storage: PodmanStorage) -> None:
+    async def work(runtime: Runtime) -> None:
+        image = (await runtime.pull(podman_storage.image)).digest
+        with pytest.raises(OrderError, match="memory_bytes is 4096"):
+            await runtime.create(ContainerOrder(name="c1", image=image, memory_bytes=4096))
+        with pytest.raises(OrderError, match="cpu_milli is 0"):
+            await runtime.create(ContainerOrder(name="c1", image=image, cpu_milli=0))
+
+    run(work)
+
+
+def test_root_in_a_container_may_little(run: Run, podman_storage: PodmanStorage, tmp_path: Path) -> None:
+    async def work(runtime: Runtime) -> None:
+        script = (
+            "grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; mknod /tmp/disk b 8 0 || echo refused;"
+            "mount -t tmpfs none /tmp || echo refused; echo 1 > /sys/kernel/mm/ksm/run || echo refused"
+        )
+        async with container(runtime, podman_storage, script) as made:
+            await until_ended(runtime)
+            text = (await said(runtime, made)).decode()
+            status = dict(line.split(":\t") for line in text.splitlines() if ":\t" in line)
+            assert status == {
+                "CapEff": "00000000800405fb",
+                "CapBnd": "00000000800405fb",
+                "NoNewPrivs": "1",
+                "Seccomp": "2",
+            }
+            assert text.count("refused\n") == 3
+
+    run(work)

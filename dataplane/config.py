@@ -6,9 +6,11 @@ type that msgspec converts to. Errors name file, line (YAML) and key.
 
 from __future__ import annotations
 
+import difflib
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -23,6 +25,11 @@ T = TypeVar("T")
 _PATH = re.compile(r" - at `(?P<path>[^`]*)`$")
 _UNKNOWN = re.compile(r"unknown field `(?P<name>[^`]*)`")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+)\]")
+_ANY_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_QUOTED = re.compile(r"expected `str`(?P<null> \| null)?, got `(int|float|bool)`")
+
+DecodeHook = Callable[[type, Any], Any]
+"""Makes values of types that msgspec does not know; raises ValueError."""
 
 
 class Strict(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -65,15 +72,28 @@ def load_document(path: Path, schema: type[T]) -> Document[T]:
 
 def loads_document(text: str, schema: type[T], *, file: str = "<text>", toml: bool = False) -> Document[T]:
     """Return YAML (or TOML) text as a `schema` with its places; raise ConfigError with file, line and key."""
-    root: yaml.Node | None = None
     if toml:
-        raw = _parse_toml(text, file)
-    else:
-        root, raw = _parse_yaml(text, file)
+        return _document(_parse_toml(text, file), None, schema, file)
+    root, raw = _parse_yaml(text, file)
+    return _document(raw, root, schema, file)
+
+
+def loads_documents(
+    text: str, schema: type[T], *, file: str = "<text>", decode: DecodeHook | None = None
+) -> tuple[Document[T], ...]:
+    """Return each document of YAML text, empty ones left out; raise ConfigError with the file's line and key."""
+    roots, raws = _parse_all_yaml(text, file)
+    pairs = ((root, raw) for root, raw in zip(roots, raws, strict=True) if raw is not None)
+    return tuple(_document(raw, root, schema, file, decode) for root, raw in pairs)
+
+
+def _document(
+    raw: object, root: yaml.Node | None, schema: type[T], file: str, decode: DecodeHook | None = None
+) -> Document[T]:
     try:
-        value = msgspec.convert(raw, type=schema, strict=True)
+        value = msgspec.convert(raw, type=schema, strict=True, dec_hook=decode)
     except msgspec.ValidationError as error:
-        raise _explain(str(error), root, file) from error
+        raise _explain(str(error), root, file, schema) from error
     return Document(value, file, lambda path: _line_of(f"$.{path}", root))
 
 
@@ -85,10 +105,25 @@ def _parse_toml(text: str, file: str) -> Any:  # noqa: ANN401 - a TOML document 
 
 
 def _parse_yaml(text: str, file: str) -> tuple[yaml.Node | None, Any]:
-    try:
+    with _refused_yaml(file):
         root = yaml.compose(text, Loader=yaml.SafeLoader)
         _refuse_repeated_keys(root, file)
         return root, yaml.safe_load(text)
+
+
+def _parse_all_yaml(text: str, file: str) -> tuple[list[yaml.Node], list[Any]]:
+    with _refused_yaml(file):
+        roots = list(yaml.compose_all(text, Loader=yaml.SafeLoader))
+        for root in roots:
+            _refuse_repeated_keys(root, file)
+        return roots, list(yaml.safe_load_all(text))
+
+
+@contextmanager
+def _refused_yaml(file: str) -> Iterator[None]:
+    """Have what YAML's parser refuses be a ConfigError."""
+    try:
+        yield
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise ConfigError(error.problem or "is not YAML", file=file, line=line) from error
@@ -118,16 +153,21 @@ def _refuse_repeated_keys(node: yaml.Node | None, file: str, visited: set[int] |
             _refuse_repeated_keys(item, file, visited)
 
 
-def _explain(message: str, root: yaml.Node | None, file: str) -> ConfigError:
+def _explain(message: str, root: yaml.Node | None, file: str, schema: Any) -> ConfigError:  # noqa: ANN401 - any type
     found = _PATH.search(message)
     path = found["path"] if found else "$"
     problem = message[: found.start()] if found else message
     key = path.removeprefix("$").lstrip(".")
     unknown = _UNKNOWN.search(problem)
     if unknown:
+        known = _known_keys(schema, path)
         path, key = f"{path}.{unknown['name']}", f"{key}.{unknown['name']}".lstrip(".")
-        problem = "unknown key"
+        problem = f"unknown key{_did_you_mean(unknown['name'], known)}"
+    elif problem.startswith("Invalid enum value"):
+        problem = _wrong_choice(problem, _type_at(schema, path))
     problem = problem.replace("Object ", "").replace("Expected `", "expected `")
+    if _QUOTED.search(problem):
+        problem += ": write it in quotes"
     return ConfigError(problem, file=file, line=_line_of(path, root), key=key or None)
 
 
@@ -148,3 +188,49 @@ def _line_of(path: str, node: yaml.Node | None) -> int | None:
         else:
             break
     return line + 1
+
+
+def _did_you_mean(word: str, known: Sequence[str]) -> str:
+    """Return a word that comes near, or all that there are, as the end of a sentence."""
+    near = difflib.get_close_matches(word, known, 1, 0.6)
+    if near:
+        return f"; did you mean `{near[0]}`?"
+    return f"; known: {', '.join(known)}" if known else ""
+
+
+def _wrong_choice(problem: str, kind: msgspec.inspect.Type | None) -> str:
+    choices = [str(one.value) for one in kind.cls] if isinstance(kind, msgspec.inspect.EnumType) else []
+    word = problem.partition("'")[2].rstrip("'")
+    near = difflib.get_close_matches(word, choices, 1, 0.6)
+    return f"{word!r} is none of {', '.join(choices)}{_did_you_mean(word, choices) if near else ''}"
+
+
+def _known_keys(schema: Any, path: str) -> tuple[str, ...]:  # noqa: ANN401 - any type
+    found = _type_at(schema, path)
+    return tuple(field.encode_name for field in found.fields) if isinstance(found, msgspec.inspect.StructType) else ()
+
+
+def _type_at(schema: Any, path: str) -> msgspec.inspect.Type | None:  # noqa: ANN401 - any type
+    """Return the type of what stands at msgspec's `path`, None where that is not one."""
+    found: msgspec.inspect.Type | None = _alone(msgspec.inspect.type_info(schema))
+    for name, _ in _ANY_STEP.findall(path):
+        match found:
+            case msgspec.inspect.StructType() if name:
+                found = next((_alone(field.type) for field in found.fields if field.encode_name == name), None)
+            case msgspec.inspect.DictType() if not name:
+                found = _alone(found.value_type)
+            case msgspec.inspect.VarTupleType() | msgspec.inspect.ListType() if not name:
+                found = _alone(found.item_type)
+            case _:
+                return None
+    return found
+
+
+def _alone(found: msgspec.inspect.Type) -> msgspec.inspect.Type | None:
+    """Return a type without what is said about it, and without null beside it."""
+    if isinstance(found, msgspec.inspect.Metadata):
+        return _alone(found.type)
+    if isinstance(found, msgspec.inspect.UnionType):
+        others = [one for one in found.types if not isinstance(one, msgspec.inspect.NoneType)]
+        return _alone(others[0]) if len(others) == 1 else None
+    return found

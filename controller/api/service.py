@@ -17,6 +17,7 @@ from controller.api import access
 from controller.api.access import Verb
 from controller.api.registry import actions
 from controller.api.registry.cache import ResourceCache, happening_of
+from controller.api.registry.changes import fixed_changes
 from controller.api.registry.encoding import prefix_of
 from controller.api.registry.events import EventType, Happening, WatchEvent, line_of
 from controller.api.registry.evictions import EvictionRequest
@@ -383,9 +384,10 @@ def _stopping(before: PodStatus, now: PodStatus) -> PodStatus:
 def _check_held(found: Resource, wanted: Resource) -> None:
     """Raise StaleError for a spec that contradicts what is held."""
     if isinstance(found, Pod) and isinstance(wanted, Pod):
-        same = found.spec.request == wanted.spec.request and found.spec.group == wanted.spec.group
-        if found.status.node is not None and not same:
-            raise StaleError(f"Pod {found.metadata.name} holds a share: its request and group stay until its release")
+        fixed = fixed_changes(found.spec, wanted.spec)
+        if found.status.node is not None and fixed:
+            what = " and ".join(fixed)
+            raise StaleError(f"Pod {found.metadata.name} holds a share: its {what} cannot change before its release")
     if isinstance(found, UnitPool) and isinstance(wanted, UnitPool):
         held = sum(share.units for share in found.shares)
         if held > wanted.spec.units:

@@ -48,6 +48,7 @@ def create_token(  # noqa: PLR0917 - a command line's options
     name: Annotated[str | None, typer.Option(help="Whose it is; by default the node or centre.")] = None,
     node: _Node = None,
     centre: _Centre = None,
+    rights: Annotated[list[str] | None, typer.Option("--right", help="Of a user, beyond his role: exec.")] = None,
     hours: Annotated[float | None, typer.Option(min=0.001, help="How long it counts; else until revoked.")] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-o", metavar="FILE", help="Write it to a new file, for its user alone.")
@@ -56,7 +57,7 @@ def create_token(  # noqa: PLR0917 - a command line's options
     settings: _Settings = None,
 ) -> None:
     """Make a token, and print it: it is shown this once, only a hash of it is kept."""
-    request = _request(role, name, node or centre, hours)
+    request = _request(role, name, node or centre, hours, rights or [])
     if settings is None:
         with client_of(address) as client:
             made = client.create_token(request)
@@ -74,9 +75,12 @@ def list_tokens(address: Address = None, form: FormatOption = Format.TABLE) -> N
     """List tokens, without their secrets; times are UTC."""
     with client_of(address) as client:
         found = client.tokens()
-    columns = ("id", "name", "role", "subject", "created", "expires")
+    columns = ("id", "name", "role", "subject", "rights", "created", "expires")
     times = ((utc(one.created_ns), None if one.expires_ns is None else utc(one.expires_ns)) for one in found)
-    rows = ((one.id, one.name, one.role.value, one.subject, *when) for one, when in zip(found, times, strict=True))
+    rows = (
+        (one.id, one.name, one.role.value, one.subject, list(one.rights), *when)
+        for one, when in zip(found, times, strict=True)
+    )
     show(columns, rows, form)
 
 
@@ -98,13 +102,13 @@ def client_of(address: str | None) -> SyncApiClient:
     return SyncApiClient(find_place(address))
 
 
-def _request(role: str, name: str | None, subject: str | None, hours: float | None) -> TokenRequest:
+def _request(role: str, name: str | None, subject: str | None, hours: float | None, rights: list[str]) -> TokenRequest:
     import msgspec  # noqa: PLC0415
 
     from controller.api.tokens import TokenRequest  # noqa: PLC0415
     from controller.errors import InvalidError  # noqa: PLC0415
 
-    raw = {"name": name or subject or role, "role": role, "subject": subject}
+    raw = {"name": name or subject or role, "role": role, "subject": subject, "rights": rights}
     try:
         return msgspec.convert(raw | ({} if hours is None else {"lasts_s": hours * _HOUR_S}), TokenRequest)
     except msgspec.ValidationError as error:

@@ -17,6 +17,7 @@ from controller.cli.nic import nic
 from controller.cli.node import node
 from controller.cli.paths import paths
 from controller.cli.placement import placement
+from controller.cli.pod.commands import pod
 from controller.cli.ports import ports
 from controller.cli.resources import delete, describe, get
 from controller.cli.scheduler import scheduler
@@ -42,6 +43,7 @@ app.add_typer(nic)
 app.add_typer(node)
 app.add_typer(paths)
 app.add_typer(placement)
+app.add_typer(pod)
 app.add_typer(ports)
 app.add_typer(scheduler)
 app.add_typer(store)

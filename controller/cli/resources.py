@@ -91,17 +91,17 @@ def _show_one(kind: Kind[Any], resource: Any, output: Output) -> None:  # noqa: 
     if output is Output.TABLE:
         _show_all(kind, (resource,), output)
     else:
-        typer.echo(_text(resource, output), nl=False)
+        typer.echo(text_of(resource, output), nl=False)
 
 
 def _show_all(kind: Kind[Any], resources: Sequence[Any], output: Output) -> None:
     if output is Output.TABLE:
         columns = _COLUMNS[kind.name]
         now_ns = time.time_ns()
-        rows = ([*(read(one) for read in columns.values()), _age(one, now_ns)] for one in resources)
+        rows = ([*(read(one) for read in columns.values()), age_of(one, now_ns)] for one in resources)
         show((*columns, "age"), rows, Format.TABLE)
     else:
-        typer.echo(_text({"items": resources}, output), nl=False)
+        typer.echo(text_of({"items": resources}, output), nl=False)
 
 
 def _watch(resources: SyncResources[Any], labels: str, fields: str, output: Output) -> None:
@@ -117,10 +117,11 @@ def _watch(resources: SyncResources[Any], labels: str, fields: str, output: Outp
             typer.echo("  ".join(str(cell) for cell in cells if cell not in {None, ""}))
         else:
             said = {"type": event.type.value, "name": event.name, "revision": event.revision, "object": event.resource}
-            typer.echo(_text(said, output), nl=False)
+            typer.echo(text_of(said, output), nl=False)
 
 
-def _text(content: object, output: Output) -> str:
+def text_of(content: object, output: Output) -> str:
+    """Return something as JSON or YAML."""
     import msgspec  # noqa: PLC0415
 
     if output is Output.JSON:
@@ -154,7 +155,8 @@ def _without_defaults(value: Any) -> Any:  # noqa: ANN401 - any part of a resour
     return msgspec.to_builtins(value)
 
 
-def _age(resource: Any, now_ns: int) -> str:  # noqa: ANN401 - of any kind
+def age_of(resource: Any, now_ns: int) -> str:  # noqa: ANN401 - of any kind
+    """Return how long a resource has been there, for people."""
     seconds = max(now_ns - resource.metadata.created_ns, 0) // _SECOND_NS
     for unit, size in (("d", 86_400), ("h", 3600), ("min", 60)):
         if seconds >= 2 * size:

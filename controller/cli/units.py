@@ -16,3 +16,13 @@ def seconds(time_ns: int | None) -> str | None:
 def percent(share: float | None) -> str | None:
     """Return a share as per cent, None as it is."""
     return None if share is None else f"{100 * share:.3f}"
+
+
+def percent_of(share: float | None) -> float | None:
+    """Return a share as per cent to a tenth, None as it is."""
+    return None if share is None else round(100 * share, 1)
+
+
+def gibibytes(nbytes: int | None) -> float | None:
+    """Return bytes as GiB to a thousandth, None as it is."""
+    return None if nbytes is None else round(nbytes / (1 << 30), 3)

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from controller.api.resources import Kind, Resource
+from controller.api.resources.base import FieldValue
 from controller.errors import InvalidError
 
 _TERM: Final = re.compile(r"(?P<absent>!)?(?P<name>[A-Za-z0-9][A-Za-z0-9._/-]*)(?:(?P<how>!=|==?)(?P<value>[\w.:-]*))?")
@@ -32,17 +33,18 @@ class Term:
     how: How
     value: str = ""
 
-    def holds(self, found: str | None) -> bool:
-        """Return whether a label's value, None if it is not there, is what is asked for."""
+    def holds(self, found: FieldValue) -> bool:
+        """Return whether a label's value, or one of a field's, is what is asked for; None is one that is not there."""
+        values = found if isinstance(found, tuple) else () if found is None else (found,)
         match self.how:
             case How.EQUAL:
-                return found == self.value
+                return self.value in values
             case How.DIFFERENT:
-                return found != self.value
+                return self.value not in values
             case How.PRESENT:
-                return found is not None
+                return bool(values)
             case How.ABSENT:
-                return found is None
+                return not values
 
 
 @dataclass(frozen=True, slots=True)

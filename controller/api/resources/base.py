@@ -60,11 +60,14 @@ class Resource(Strict, frozen=True):
 
 
 R = TypeVar("R", bound=Resource)
+FieldValue = str | tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[R]):
     """A kind of resources: its name, the word in URLs, its type, and what lists can be narrowed by, beside the name.
+
+    A field of several values is selected by any of them.
 
     `owned` are the parts that neither users nor reporters write, but one action of the server each.
     """
@@ -72,10 +75,10 @@ class Kind(Generic[R]):
     name: str
     plural: str
     type: type[R]
-    fields: Mapping[str, Callable[[R], str | None]] = field(default_factory=dict)
+    fields: Mapping[str, Callable[[R], FieldValue]] = field(default_factory=dict)
     owned: tuple[str, ...] = ()
 
-    def field(self, name: str) -> Callable[[R], str | None] | None:
+    def field(self, name: str) -> Callable[[R], FieldValue] | None:
         """Return what reads a field that lists can be narrowed by, None if there is none of that name."""
         return (lambda resource: resource.metadata.name) if name == "name" else self.fields.get(name)
 

@@ -94,6 +94,7 @@ DECISION = Kind(
     fields={
         "outcome": lambda decision: decision.spec.outcome.value,
         "group": lambda decision: decision.spec.group,
+        "about": lambda decision: decision.spec.subjects,
         "subject": lambda decision: decision.spec.subjects[0] if len(decision.spec.subjects) == 1 else None,
     },
 )

@@ -2,60 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
-import queue
-import sys
-import threading
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import yaml
 
 from controller.api.client import Place, SyncApiClient
-from controller.api.process import serve
 from controller.api.resources import Metadata, Pod
 from controller.api.resources.pod import Container, PodSpec
-from controller.api.settings import ApiSettings, StoragePlace
-from controller.cli import main
-
-Run = Callable[[str], tuple[str, str]]
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Place]:
-    """Serve from a thread; return where the socket is."""
-    lines: queue.Queue[Callable[[], object]] = queue.Queue()
-    settings = ApiSettings(storage=StoragePlace(sqlite=str(tmp_path / "db")), listen=(f"unix:{tmp_path}/api.sock",))
-
-    async def run() -> None:
-        stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        await serve(settings, stop, lambda _: lines.put(lambda: loop.call_soon_threadsafe(stop.set)))
-
-    thread = threading.Thread(target=asyncio.run, args=(run(),))
-    thread.start()
-    stop = lines.get(timeout=30)
-    yield Place(f"unix:{tmp_path}/api.sock")
-    stop()
-    thread.join()
-
-
-@pytest.fixture
-def run(served: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run a command line; return what it says on stdout and on stderr."""
-    monkeypatch.setenv("MILLRACE_API", served.address)
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def run(line: str) -> tuple[str, str]:
-        monkeypatch.setattr(sys, "argv", ["millrace", *line.split()])
-        with contextlib.suppress(SystemExit):
-            main()
-        said = capsys.readouterr()
-        return said.out, said.err
-
-    return run
+from tests.controller.cli.conftest import Run
 
 
 def test_resources_are_shown_and_deleted(served: Place, run: Run) -> None:

@@ -1,0 +1,86 @@
+"""The user's terminal: raw while a command has it, its input and its size as frames."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import termios
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType, TracebackType
+from typing import Final, Self
+
+from controller.api.client.sessions import KEEP_ALIVE_S
+from controller.api.sessions.frames import KEEP_ALIVE, Frame, Stream, resize_frame
+from controller.api.sessions.values import TerminalSize
+
+_AT_ONCE: Final = 4096
+_RESIZED: Final = b"r"
+_CLOSED: Final = b"c"
+
+
+def size() -> TerminalSize:
+    """Return how large the terminal is now."""
+    found = shutil.get_terminal_size()
+    return TerminalSize(rows=max(found.lines, 1), columns=max(found.columns, 1))
+
+
+@contextmanager
+def raw(descriptor: int) -> Iterator[None]:
+    """Have a terminal pass every key on, Ctrl-C too, while the context lasts."""
+    before = termios.tcgetattr(descriptor)
+    tty.setraw(descriptor)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
+
+
+class Input:
+    """Standard input as frames, and a terminal's new sizes; `frames` is for one other thread, which closing wakes."""
+
+    def __init__(self, descriptor: int, *, resizes: bool) -> None:
+        self._descriptor, self._resizes = descriptor, resizes
+        self._told, self._tell = os.pipe()
+        os.set_blocking(self._tell, False)
+        self.is_closed = False
+
+    def __enter__(self) -> Self:
+        if self._resizes:
+            signal.signal(signal.SIGWINCH, self._resized)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._resizes:
+            signal.signal(signal.SIGWINCH, signal.SIG_DFL)
+        self.close()
+
+    def close(self) -> None:
+        """Have `frames` come to an end."""
+        self.is_closed = True
+        with suppress(BlockingIOError):
+            os.write(self._tell, _CLOSED)
+
+    def frames(self) -> Iterator[Frame]:
+        """Yield what is typed, resizes, and keep-alives between, until closed; the input's end is a frame."""
+        is_open = True
+        while not self.is_closed:
+            watched = [self._told, *([self._descriptor] if is_open else [])]
+            ready = select.select(watched, [], [], KEEP_ALIVE_S)[0]
+            if not ready:
+                yield KEEP_ALIVE
+            if self._told in ready and _RESIZED in os.read(self._told, _AT_ONCE):
+                yield resize_frame(size())
+            if self._descriptor in ready and not self.is_closed:
+                data = os.read(self._descriptor, _AT_ONCE)
+                is_open = bool(data)
+                yield Frame(Stream.STDIN, data) if data else Frame(Stream.END_OF_INPUT)
+
+    def _resized(self, _: int, __: FrameType | None) -> None:
+        with suppress(BlockingIOError):  # it is told already
+            os.write(self._tell, _RESIZED)

@@ -1,0 +1,178 @@
+"""Figures as scripts have them, with their units: 500m of a core, 64 MiB, 5 Mbit/s, 2 ms, 10 min."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from decimal import Decimal
+from typing import Any, ClassVar, Final, Self
+
+from dataplane.topology.units import (
+    format_delay,
+    format_rate,
+    format_size,
+    parse_delay_ns,
+    parse_rate_bps,
+    parse_size_bytes,
+)
+
+_MILLI: Final = re.compile(r"(\d{1,9})m", re.ASCII)
+_NUMBER: Final = re.compile(r"\d{1,9}(\.\d{1,9})?", re.ASCII)
+_TIME: Final = re.compile(r"(?P<number>\d{1,9}(\.\d{1,9})?) ?(?P<unit>ms|s|min|h|d)", re.ASCII)
+_TIMES: Final[Mapping[str, Decimal]] = {
+    "ms": Decimal("0.001"), "s": Decimal(1), "min": Decimal(60), "h": Decimal(3600), "d": Decimal(86_400),
+}  # fmt: skip
+
+
+def _cores(raw: object) -> int:
+    return _milli(raw, "cores: a number such as 2 or 0.5, or thousandths such as '500m'")
+
+
+def _share(raw: object) -> int:
+    wanted = "part of one device: a number up to 1, or thousandths such as '500m'"
+    found = _milli(raw, wanted)
+    if not 1 <= found <= 1000:
+        raise ValueError(f"{raw!r} is not {wanted}; whole ones are asked for by count")
+    return found
+
+
+def _seconds(raw: object) -> float:
+    found = _TIME.fullmatch(raw) if isinstance(raw, str) else None
+    if found is None:
+        raise ValueError(f"{raw!r} is not a time such as '30 s' (units: {', '.join(_TIMES)})")
+    return float(Decimal(found["number"]) * _TIMES[found["unit"]])
+
+
+def _milli(raw: object, wanted: str) -> int:
+    if isinstance(raw, str) and (found := _MILLI.fullmatch(raw)):
+        return int(found[1])
+    text = str(raw)
+    if isinstance(raw, bool) or not isinstance(raw, int | float | str) or not _NUMBER.fullmatch(text):
+        raise ValueError(f"{raw!r} is not {wanted}")
+    exact = Decimal(text) * 1000
+    if exact != exact.to_integral_value():
+        raise ValueError(f"{raw!r} is not a whole number of thousandths")
+    return int(exact)
+
+
+def _bytes(raw: object) -> int:
+    return _with_unit(raw, parse_size_bytes, "a size such as '64 MiB'")
+
+
+def _bps(raw: object) -> int:
+    return _with_unit(raw, parse_rate_bps, "a rate such as '5 Mbit/s'")
+
+
+def _ns(raw: object) -> int:
+    return _with_unit(raw, parse_delay_ns, "a delay such as '2 ms'")
+
+
+def _with_unit(raw: object, parse: Callable[[str], int], wanted: str) -> int:
+    if not isinstance(raw, str):
+        raise ValueError(f"{raw!r} is not {wanted}")  # noqa: TRY004 - msgspec says of which key it is
+    return parse(raw)
+
+
+class Quantity:
+    """Base of figures with a unit; `schema` is JSON's."""
+
+    __slots__ = ("value",)
+    schema: ClassVar[Mapping[str, Any]]
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    @staticmethod
+    def parse(raw: object) -> float:
+        """Return the figure that is written; raise ValueError."""
+        raise NotImplementedError
+
+    @classmethod
+    def read(cls, raw: object) -> Self:
+        """Return what is written; raise ValueError, which says what is expected."""
+        return cls(cls.parse(raw))
+
+
+class Cores(Quantity):
+    """Cores, in thousandths."""
+
+    __slots__ = ()
+    value: int
+    parse = staticmethod(_cores)
+    schema: ClassVar[Mapping[str, Any]] = {
+        "type": ["string", "number"],
+        "description": "Cores: a number, or thousandths with an m.",
+        "examples": ["500m", 2],
+    }
+
+
+class Share(Quantity):
+    """Part of one device, in thousandths."""
+
+    __slots__ = ()
+    value: int
+    parse = staticmethod(_share)
+    schema: ClassVar[Mapping[str, Any]] = {
+        "type": ["string", "number"],
+        "description": "Part of one device: at most 1, or thousandths with an m.",
+        "examples": ["500m", 0.25],
+    }
+
+
+class Size(Quantity):
+    """Bytes."""
+
+    __slots__ = ()
+    value: int
+    parse = staticmethod(_bytes)
+    schema: ClassVar[Mapping[str, Any]] = {
+        "type": "string", "description": "A size.", "examples": ["64 MiB", "1.5 GiB"],
+    }  # fmt: skip
+
+
+class Rate(Quantity):
+    """Bit/s."""
+
+    __slots__ = ()
+    value: int
+    parse = staticmethod(_bps)
+    schema: ClassVar[Mapping[str, Any]] = {"type": "string", "description": "A rate.", "examples": ["5 Mbit/s"]}
+
+
+class Delay(Quantity):
+    """Nanoseconds."""
+
+    __slots__ = ()
+    value: int
+    parse = staticmethod(_ns)
+    schema: ClassVar[Mapping[str, Any]] = {"type": "string", "description": "A delay.", "examples": ["2 ms", "150 us"]}
+
+
+class Duration(Quantity):
+    """Seconds."""
+
+    __slots__ = ()
+    value: float
+    parse = staticmethod(_seconds)
+    schema: ClassVar[Mapping[str, Any]] = {
+        "type": "string", "description": "A time.", "examples": ["30 s", "10 min", "2 h", "1 d"],
+    }  # fmt: skip
+
+
+def milli_text(milli: int) -> str | int:
+    """Return thousandths as `Cores` and `Share` read them back."""
+    return milli // 1000 if milli % 1000 == 0 else f"{milli}m"
+
+
+def duration_text(seconds: float) -> str:
+    """Return a time as `Duration` reads it back; in its largest unit in which it is whole."""
+    exact = Decimal(repr(seconds))
+    for unit in ("d", "h", "min", "s"):
+        if exact and exact % _TIMES[unit] == 0:
+            return f"{int(exact / _TIMES[unit])} {unit}"
+    return f"{exact.normalize():f} s"
+
+
+size_text: Final = format_size
+rate_text: Final = format_rate
+delay_text: Final = format_delay

@@ -20,13 +20,14 @@ from controller.api.registry.placements import ReleaseRequest
 from controller.api.resources.pod import Container, Phase, Pod
 from controller.errors import ApiError, ControllerError, StaleError
 from controller.nodes.deciding import plan
+from controller.nodes.groups import remove_empty
 from controller.nodes.lease import LeaseKeeper
 from controller.nodes.orders import Place, order_of
 from controller.nodes.records import NOTHING, Memory, after_failure, after_start, observe
 from controller.nodes.runtimes.base import ContainerPhase, ContainerState, Runtime
 from controller.nodes.runtimes.errors import ContainerError
 from controller.nodes.settings import NodeSettings
-from controller.nodes.values import Action, Actual, Release, Remove, Run, Step, Stop, Wanted
+from controller.nodes.values import MANAGER_LABEL, Action, Actual, Release, Remove, Run, Step, Stop, Wanted
 
 LOGGER: Final = logging.getLogger("millrace.node")
 _NS_PER_S: Final = 1_000_000_000
@@ -171,7 +172,9 @@ class Driver:
             LOGGER.info("%d containers are here", len(states))
         before = {one.id: one for one in self.view}
         self.problem, self._view_turn = None, turn
-        self.view = tuple(Actual.of(state) for state in states)
+        self.view = tuple(
+            Actual.of(state) for state in states if state.labels.get(MANAGER_LABEL) == self.place.identity
+        )
         self.memory = observe(self.memory, self.view, self._now_ns(), self._terms, fenced=self._fenced)
         self._fenced &= {one.id for one in self.view}
         now = {one.id: one for one in self.view}
@@ -179,6 +182,8 @@ class Driver:
         self._acted = {name: acted for name, acted in self._acted.items() if acted > turn}
         for name in changed:
             self._on_change(name)
+        for name in {one.pod for one in before.values()} - {one.pod for one in self.view} - self._tasks.keys():
+            remove_empty(f"{self.place.cgroup}/{name}")
         self._looked.set()
 
     async def _follow_ends(self) -> None:

@@ -20,6 +20,7 @@ from controller.api.resources.node import NodeStatus
 from controller.api.resources.pod import Phase
 from controller.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError
 from controller.nodes.driver import Driver
+from controller.nodes.groups import remove_empty
 from controller.nodes.lease import LeaseKeeper
 from controller.nodes.link_report import link_of
 from controller.nodes.machine import Gauges, Machine
@@ -130,6 +131,7 @@ class Manager:
                 LOGGER.warning("not everything has ended within %g s: the lease ends it", self._settings.stop_s)
             else:
                 self._keeper.end()
+                remove_empty(self._driver.place.cgroup)
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(_SIGN_OFF_S):
                 await self._report()

@@ -17,7 +17,7 @@ from controller.nodes.runtimes.base import (
     ContainerOrder,
 )
 from controller.nodes.runtimes.errors import OrderError
-from controller.nodes.values import ATTEMPT_LABEL
+from controller.nodes.values import ATTEMPT_LABEL, MANAGER_LABEL
 
 PARENT: Final = "/millrace"
 """The control group below which each node has one, with one for each of its pods."""
@@ -32,6 +32,8 @@ class Place:
     """
 
     node: str
+    identity: str
+    """Of the manager's state folder: a machine may have several nodes, even of one name."""
     network_namespace: Path | None = None
     devices: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     known: frozenset[int] = frozenset()
@@ -40,7 +42,7 @@ class Place:
     @property
     def cgroup(self) -> str:
         """The control group that all of the node's containers are below."""
-        return f"{PARENT}/{self.node}"
+        return f"{PARENT}/{self.node}-{self.identity}"
 
 
 def order_of(place: Place, pod: Pod, container: Container, *, attempt: int, image: str | None) -> ContainerOrder:
@@ -50,9 +52,10 @@ def order_of(place: Place, pod: Pod, container: Container, *, attempt: int, imag
     """
     name, request = pod.metadata.name, pod.spec.request
     return ContainerOrder(
-        name=f"millrace-{place.node}-{name}-{container.name}",
+        name=f"millrace-{place.node}-{place.identity}-{name}-{container.name}",
         labels={
             NODE_LABEL: place.node,
+            MANAGER_LABEL: place.identity,
             POD_LABEL: name,
             UID_LABEL: pod.metadata.uid,
             EPOCH_LABEL: str(pod.status.epoch),

@@ -12,10 +12,12 @@ from collectors.devices.nvml import open_nvml
 from controller.api.client import ApiClient, Place, find_place
 from controller.api.client.place import read_token
 from controller.nodes.errors import NodeError
+from controller.nodes.groups import group_folders
 from controller.nodes.lease import LeaseKeeper, boot_time_ns
 from controller.nodes.machine import Gauges, Machine, by_number, machine_of, namespace_of
 from controller.nodes.manager import Manager
 from controller.nodes.orders import Place as ContainerPlace
+from controller.nodes.runtimes.base import Runtime
 from controller.nodes.runtimes.settings import make_runtime
 from controller.nodes.settings import NodeSettings
 from controller.nodes.state_folder import NodeFolder
@@ -40,23 +42,30 @@ def run(settings: NodeSettings, on_ready: Callable[[str], None] | None = None) -
     asyncio.run(main())
 
 
-async def serve(settings: NodeSettings, stop: asyncio.Event, *, on_ready: Callable[[str], None] | None = None) -> None:
+async def serve(
+    settings: NodeSettings,
+    stop: asyncio.Event,
+    *,
+    on_ready: Callable[[str], None] | None = None,
+    runtime: Runtime | None = None,
+) -> None:
     """Manage until `stop` is set; raise MillraceError for settings that cannot be.
 
-    The service access point need not be there yet; the runtime must. `on_ready` gets one line.
+    The service access point need not be there yet; the runtime must: by default the one that the settings name.
+    `on_ready` gets one line.
     """
     folder = NodeFolder(Path(settings.state).absolute(), settings.node)
     async with AsyncExitStack() as stack:
         stack.enter_context(folder.held())
         nvml = stack.enter_context(open_nvml())
         machine = machine_of(settings, nvml)
-        place = _place(settings, machine)
+        place = _place(settings, machine, folder.identity())
         client = await stack.enter_async_context(ApiClient(_api(settings), tries=_TRIES))
-        runtime = make_runtime(settings.runtime, folder.path)
+        runtime = runtime or make_runtime(settings.runtime, folder.path)
         stack.push_async_callback(runtime.close)
         await runtime.start()
         version = await runtime.version()
-        keeper = LeaseKeeper(folder, _cgroups(place))
+        keeper = LeaseKeeper(folder, group_folders(place.cgroup))
         keeper.prepare()
         manager = Manager(
             client,
@@ -101,24 +110,15 @@ def _api(settings: NodeSettings) -> Place:
     return Place(found.address, read_token(Path(settings.token_file)), found.ca)
 
 
-def _place(settings: NodeSettings, machine: Machine) -> ContainerPlace:
+def _place(settings: NodeSettings, machine: Machine, identity: str) -> ContainerPlace:
     namespace = namespace_of(settings.network_namespace)
     if namespace is not None and not namespace.exists():
         raise NodeError(f"network_namespace: {namespace} is not there")
     return ContainerPlace(
         settings.node,
+        identity,
         namespace,
         settings.devices,
         by_number(settings.devices, machine.hardware),
         is_stated=machine.is_stated,
     )
-
-
-def _cgroups(place: ContainerPlace) -> tuple[str, ...]:
-    """Return the folders of the control group that all of a node's containers are below, in every hierarchy."""
-    found = set()
-    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-        before, _, after = line.partition(" - ")
-        if after.split(" ", 1)[0] in ("cgroup", "cgroup2"):
-            found.add(f"{before.split()[4]}{place.cgroup}")
-    return tuple(sorted(found))

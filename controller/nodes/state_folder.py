@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from controller.nodes.errors import NodeError
+
+_OWNER = "node"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +62,28 @@ class NodeFolder:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
+    def identity(self) -> str:
+        """Return what distinguishes this folder's containers from those of other nodes of the same name; once held."""
+        return self._written()[1]
+
     def _own(self) -> None:
         """Write down whose it is, the first time."""
-        file = self.path / "node"
+        file = self.path / _OWNER
         try:
-            owner = file.read_text(encoding="utf-8").strip() if file.exists() else ""
-            if not owner:
-                file.write_text(f"{self.node}\n", encoding="utf-8")
-                owner = self.node
+            if not file.exists() or not file.read_text(encoding="utf-8").strip():
+                file.write_text(f"{self.node} {secrets.token_hex(4)}\n", encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise NodeError(f"state: {file}: {getattr(error, 'strerror', None) or 'cannot be read'}") from None
+        owner = self._written()[0]
         if owner != self.node:
             raise NodeError(f"state: folder {self.path} is of node {owner}, not of {self.node}")
+
+    def _written(self) -> tuple[str, str]:
+        file = self.path / _OWNER
+        try:
+            words = file.read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError) as error:
+            raise NodeError(f"state: {file}: {getattr(error, 'strerror', None) or 'cannot be read'}") from None
+        if len(words) != 2:
+            raise NodeError(f"state: {file}: does not say whose folder this is")
+        return words[0], words[1]

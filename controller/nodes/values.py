@@ -22,6 +22,9 @@ from controller.nodes.runtimes.base import (
 ATTEMPT_LABEL: Final = "millrace.attempt"
 """Of a container: how often its predecessors of the same binding were started."""
 
+MANAGER_LABEL: Final = "millrace.manager"
+"""Of a container: the identity of the state folder whose manager has made it; others leave it alone."""
+
 _NS_PER_S: Final = 1_000_000_000
 _LONGEST_MARGIN_NS: Final = 1_000_000_000
 

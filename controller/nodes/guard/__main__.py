@@ -3,7 +3,8 @@
 A process of its own session, so that it outlives the manager, whatever ends that. It sleeps until the end that the file
 says, looks whether that has moved, and else kills all that is in the control groups that the file names: again and
 again while it stays over, as a runtime may still be starting something. It holds LOCK, in which its process id is.
-It ends when the file is gone. Nothing of Millrace but its two neighbours is loaded: some ms to start, some MB.
+When the file is gone it kills what is left, and ends. Nothing of Millrace but its two neighbours is loaded: some ms to
+start, some MB.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ def main(lease: str, lock: str) -> int:
         try:
             known = read(lease)
         except FileNotFoundError:
+            if known is not None:
+                kill_all(known[2], time.monotonic() + _LONGEST_SLEEP_S)
             return 0
         except (OSError, LeaseFileError):
             pass  # half written, or a disk that fails: what was known last counts

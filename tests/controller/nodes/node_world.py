@@ -39,10 +39,12 @@ class World:
         return self.served.client
 
     def settings(self, node: str = "h1", **more: object) -> NodeSettings:
-        made = NodeSettings(
-            node=node, state=str(self.folder / f"state-{node}"), api=self.served.socket, restart=QUICK, report_s=0.05
-        )
-        return replace(made, **more)
+        return self.settings_of(self.folder, self.served.socket, node, **more)
+
+    @staticmethod
+    def settings_of(folder: Path, api: str, node: str = "h1", **more: object) -> NodeSettings:
+        state = str(folder / f"state-{node}")
+        return replace(NodeSettings(node=node, state=state, api=api, restart=QUICK, report_s=0.05), **more)
 
     @asynccontextmanager
     async def managing(

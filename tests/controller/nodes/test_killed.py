@@ -1,0 +1,203 @@
+"""The manager as a process, with podman's containers: killed by SIGKILL, alone or with the service access point."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from controller.api.resources import Pod
+from controller.api.resources.pod import Container, Phase
+from controller.nodes.groups import group_folders, remove_empty
+from controller.nodes.guard.killing import processes_in
+from controller.nodes.runtimes.settings import RuntimeSettings
+from controller.nodes.state_folder import NodeFolder
+from tests.controller.api.api_server import serving, settings_in
+from tests.controller.nodes.conftest import PodmanStorage
+from tests.controller.nodes.node_world import World
+
+pytestmark = [pytest.mark.root, pytest.mark.containers]
+
+_WAIT_S = 90.0
+_SLEEPS = ("sh", "-c", "trap 'exit 0' TERM; while :; do sleep 0.1; done")
+
+
+class Process:
+    """`millrace node serve`, which may be killed and started again."""
+
+    def __init__(self, folder: Path, settings: object) -> None:
+        self._file, self._log = folder / "node.yaml", folder / "node.log"
+        self._file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "controller.cli", "node", "serve", "--settings", str(self._file)]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        if self._process is not None:
+            self._process.send_signal(number)
+            self._process.wait(30)
+            self._process = None
+
+
+@contextmanager
+def node(tmp_path: Path, storage: PodmanStorage, api: str) -> Iterator[Process]:
+    """A manager's process; afterwards its guard, its containers and its control groups are gone."""
+    settings = World.settings_of(tmp_path, api, runtime=RuntimeSettings(environment=storage.environment), report_s=0.2)
+    made = Process(tmp_path, settings)
+    try:
+        yield made
+    finally:
+        made.kill()
+        (Path(settings.state) / "lease").unlink(missing_ok=True)
+        guard = Path(settings.state) / "guard.lock"
+        deadline = time.monotonic() + 10
+        while guard.exists() and _lives(guard) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+@asynccontextmanager
+async def world_in(tmp_path: Path) -> AsyncIterator[World]:
+    (tmp_path / "api").mkdir(exist_ok=True)
+    async with asyncio.timeout(_WAIT_S), serving(settings_in(tmp_path / "api"), tmp_path / "api") as served:
+        yield World(tmp_path, served)
+
+
+def test_containers_are_dead_by_the_end_of_the_lease_though_manager_and_api_are_gone(
+    tmp_path: Path, podman_storage: PodmanStorage
+) -> None:
+    lease_s = 2.0
+
+    async def main() -> None:
+        async with world_in(tmp_path) as world:
+            await world.make_node(lease_s=lease_s)
+            with node(tmp_path, podman_storage, world.served.socket) as process:
+                process.start()
+                await world.until(world.is_ready)
+                await world.bind("a", containers=_containers(podman_storage))
+                await world.in_phase("a", Phase.RUNNING)
+                folders = _groups(tmp_path)
+                assert len(processes_in(folders)) >= 1
+                process.kill()
+                killed = time.monotonic()
+                # The last report before its death began before now: by lease_s from now nothing may run.
+                while processes_in(folders):
+                    await asyncio.sleep(0.01)
+                    assert time.monotonic() < killed + lease_s
+                # A manager that comes back begins again: the pod is bound here still.
+                process.start()
+                await world.pod_when("a", lambda pod: bool(_ids(pod)) and _restarts(pod) >= 1)
+                assert processes_in(folders)
+                await _delete(world, "a")
+            remove_empty(_group(tmp_path))
+
+    asyncio.run(main())
+
+
+def test_a_lease_that_is_renewed_touches_nothing_and_a_killed_manager_neither(
+    tmp_path: Path, podman_storage: PodmanStorage
+) -> None:
+    rng = random.Random(15)
+
+    async def main() -> None:
+        async with world_in(tmp_path) as world:
+            await world.make_node(lease_s=20.0)
+            with node(tmp_path, podman_storage, world.served.socket) as process:
+                process.start()
+                await world.until(world.is_ready)
+                for name in ("a", "b"):
+                    await world.bind(name, containers=_containers(podman_storage))
+                before = {name: _ids(await world.in_phase(name, Phase.RUNNING)) for name in ("a", "b")}
+                running = processes_in(_groups(tmp_path))
+                for number in range(1):
+                    process.kill()
+                    last = await world.heartbeat_ns("h1")
+                    process.start()
+                    await world.bind(f"c{number}", containers=_containers(podman_storage))
+                    await asyncio.sleep(rng.uniform(0.2, 1.2))  # killed while it starts, adopts, or makes a container
+                    process.kill()
+                    process.start()
+                    await world.in_phase(f"c{number}", Phase.RUNNING)
+                    await world.until(lambda after=last: world.is_ready(after_ns=after))  # type: ignore[misc]
+                for name, ids in before.items():
+                    assert _ids(await world.pod(name)) == ids
+                left = _shells(running)
+                assert left <= processes_in(_groups(tmp_path))
+                listed = _listed(podman_storage)
+                assert len(listed) == len(set(listed)) == 3, listed
+                for name in ("a", "b", "c0"):
+                    await _delete(world, name)
+                await world.until(lambda: _none_left(podman_storage))
+            remove_empty(_group(tmp_path))
+
+    asyncio.run(main())
+
+
+def _containers(storage: PodmanStorage) -> tuple[Container, ...]:
+    return (Container(name="main", image=storage.image, command=_SLEEPS),)
+
+
+async def _delete(world: World, name: str) -> None:
+    await world.client.of(Pod).delete(name)
+    await world.until_gone(name)
+
+
+async def _none_left(storage: PodmanStorage) -> bool:
+    return not _listed(storage)
+
+
+def _ids(pod: Pod) -> tuple[str, ...]:
+    return tuple(one.runtime_id for one in pod.status.containers if one.state == "running")
+
+
+def _restarts(pod: Pod) -> int:
+    return pod.status.containers[0].restarts
+
+
+def _listed(storage: PodmanStorage) -> list[str]:
+    """Return the pods of all containers that podman has."""
+    found = subprocess.run(
+        ["podman", "ps", "-a", "--format", '{{index .Labels "millrace.pod"}}'],
+        env={**os.environ, **storage.environment},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return found.stdout.split()
+
+
+def _group(tmp_path: Path) -> str:
+    return f"/millrace/h1-{NodeFolder(tmp_path / 'state-h1', 'h1').identity()}"
+
+
+def _groups(tmp_path: Path) -> tuple[str, ...]:
+    return group_folders(_group(tmp_path))
+
+
+def _shells(processes: set[int]) -> set[int]:
+    """Return those that are the containers' first ones: what these start comes and goes."""
+    found = set()
+    for process in processes:
+        words = Path(f"/proc/{process}/cmdline")
+        if words.exists() and words.read_bytes().startswith(b"sh\0"):
+            found.add(process)
+    assert found
+    return found
+
+
+def _lives(lock: Path) -> bool:
+    text = lock.read_text().strip()
+    return bool(text) and Path(f"/proc/{text}").exists()

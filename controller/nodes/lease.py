@@ -15,10 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from controller.nodes.deciding.values import Lease
 from controller.nodes.errors import NodeError
 from controller.nodes.guard import lease_file
 from controller.nodes.state_folder import NodeFolder
-from controller.nodes.values import Lease
 
 LOGGER: Final = logging.getLogger("millrace.node")
 _NS_PER_S: Final = 1_000_000_000

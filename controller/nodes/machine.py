@@ -14,7 +14,7 @@ from collectors.devices.root import Root
 from collectors.devices.sampling import Sampler
 from collectors.devices.values import InterfaceRates, InterfaceSample
 from controller.api.resources.hardware import Hardware, Load
-from controller.api.resources.node import DeviceLoad
+from controller.api.resources.node import DeviceLoad, HostLink
 from controller.cluster.hardware.nodes import node_of, node_of_machine
 from controller.cluster.hardware.values import Node as NodeValue
 from controller.nodes.errors import NodeError
@@ -132,6 +132,13 @@ class Gauges:
         wanted = self._settings.interface
         named = [one for one in found if wanted is None or one.name == wanted]
         return named[0] if len(named) == 1 else None
+
+
+def link_of(rates: InterfaceRates | None) -> HostLink | None:
+    """Return what a network device's rates say of its host's link; None where nothing was measured."""
+    if rates is None:
+        return None
+    return HostLink(sent_bps=rates.tx_bps, received_bps=rates.rx_bps, rate_bps=rates.link_rate_bps)
 
 
 def by_number(devices: Mapping[int, tuple[str, ...]], hardware: Hardware) -> frozenset[int]:

@@ -11,14 +11,14 @@ from typing import Final
 from collectors.devices.nvml import open_nvml
 from controller.api.client import ApiClient, Place, find_place
 from controller.api.client.place import read_token
+from controller.nodes.deciding.orders import Place as ContainerPlace
 from controller.nodes.errors import NodeError
 from controller.nodes.groups import group_folders
 from controller.nodes.lease import LeaseKeeper, boot_time_ns
 from controller.nodes.machine import Gauges, Machine, by_number, machine_of, namespace_of
-from controller.nodes.manager import Manager
-from controller.nodes.orders import Place as ContainerPlace
 from controller.nodes.runtimes.base import Runtime
 from controller.nodes.runtimes.settings import make_runtime
+from controller.nodes.serving.manager import Manager
 from controller.nodes.settings import NodeSettings
 from controller.nodes.state_folder import NodeFolder
 from dataplane.clock import MonotonicClock

@@ -10,8 +10,8 @@ from msgspec import Meta
 
 from controller.api.resources.base import LabelName, LabelValue, Name
 from controller.api.resources.hardware import DeviceNumber
+from controller.nodes.deciding.values import IdleTerms, Terms
 from controller.nodes.runtimes.settings import RuntimeSettings
-from controller.nodes.values import Terms
 from dataplane.config import Strict
 
 PositiveS = Annotated[float, Meta(gt=0, le=1e6)]
@@ -57,6 +57,12 @@ class IdleSection(Strict, frozen=True):
     """An image whose containers took longer to start than this, its being brought included, starts slowly."""
     last_copy_factor: Annotated[float, Meta(ge=1, le=1e6)] = 4.0
     """The last container of an image that starts slowly may be idle this many times longer."""
+
+    @property
+    def terms(self) -> IdleTerms:
+        """They as decisions take them."""
+        slow_ns = round(self.slow_start_s * _NS_PER_S)
+        return IdleTerms(self.cpu_share, self.network_bps, slow_ns, self.last_copy_factor)
 
 
 class NodeSettings(Strict, frozen=True):

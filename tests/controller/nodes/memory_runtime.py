@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 from controller.nodes.runtimes.base import (
@@ -98,7 +98,7 @@ class MemoryRuntime:
         follow: bool = False,
         tail: int | None = None,
         since_ns: int | None = None,
-    ) -> AsyncIterator[Output]:
+    ) -> AsyncGenerator[Output, None]:
         yield Output(1, self.log)
 
     async def exec(
@@ -110,7 +110,7 @@ class MemoryRuntime:
     ) -> ExecSession:
         raise OrderError("there are no processes")
 
-    async def events(self) -> AsyncIterator[Ended]:
+    async def events(self) -> AsyncGenerator[Ended, None]:
         while True:
             yield await self._ends.get()
 

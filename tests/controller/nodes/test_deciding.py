@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.api.resources.pod import Phase, Restart
-from controller.nodes.deciding import own_containers, plan
-from controller.nodes.records import NOTHING, Memory, after_failure, after_start, observe
+from controller.nodes.deciding.planning import own_containers, plan
+from controller.nodes.deciding.records import NOTHING, Memory, after_failure, after_start, observe
+from controller.nodes.deciding.values import Actual, Lease, Release, Remove, Run, Step, Stop, Terms, Wanted
 from controller.nodes.runtimes.base import ContainerPhase, ContainerState
-from controller.nodes.values import Actual, Lease, Release, Remove, Run, Step, Stop, Terms, Wanted
 
 S = 1_000_000_000
 TERMS = Terms()

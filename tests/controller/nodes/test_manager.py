@@ -257,7 +257,7 @@ def test_a_token_of_another_node_ends_the_manager_with_a_line(tmp_path: Path) ->
         token.write_text(f"{made.place.token}\n")
         token.chmod(0o600)
         await made.close()
-        settings = world.settings(token_file=str(token), api=world.served.url)
+        settings = replace(world.settings(token_file=str(token)), api=world.served.url)
         with pytest.raises(ForbiddenError, match=r"h2 \(node h2\) may not"):
             async with world.managing(MemoryRuntime(), settings):
                 pass
@@ -274,7 +274,8 @@ def test_its_own_token_is_enough(tmp_path: Path) -> None:
         token.write_text(f"{made.place.token}\n")
         token.chmod(0o600)
         await made.close()
-        async with world.managing(runtime, world.settings(token_file=str(token), api=world.served.url)):
+        settings = replace(world.settings(token_file=str(token)), api=world.served.url)
+        async with world.managing(runtime, settings):
             await world.bind("a", restart=Restart.NEVER)
             await world.in_phase("a", Phase.RUNNING)
             runtime.end(runtime.running("a")[0], 0)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
+from controller.nodes.deciding.values import NO_RECORD, Actual, Record, Terms
 from controller.nodes.runtimes.base import ContainerPhase
-from controller.nodes.values import NO_RECORD, Actual, Record, Terms
 
 Key = tuple[str, int, str]
 """Of a container: its pod's uid and epoch, and its name."""

@@ -12,13 +12,13 @@ from controller.api.resources import Pod
 from controller.api.resources.hardware import Load
 from controller.api.resources.node import Image
 from controller.api.resources.pod import Phase
-from controller.nodes.driver import Driver
-from controller.nodes.idle import Activity, idle_reason, limit_s, observe
+from controller.nodes.deciding.idle import Activity, idle_reason, limit_s, observe
+from controller.nodes.deciding.values import Actual
 from controller.nodes.machine import Figures, Gauges
 from controller.nodes.runtimes.base import Runtime
 from controller.nodes.runtimes.errors import ContainerError
+from controller.nodes.serving.driver import Driver
 from controller.nodes.settings import NodeSettings
-from controller.nodes.values import Actual
 from dataplane.cgroups import Usage
 
 LOGGER: Final = logging.getLogger("millrace.node")
@@ -94,7 +94,7 @@ class UsageReader:
             key = (pod.metadata.uid, pod.status.epoch)
             cpu_ns = sum(usage.cpu_ns or 0 for usage in used)
             last = before.get(key)
-            self._activities[key] = observe(last, now_ns, cpu_ns, network_bps, self._settings.idle)
+            self._activities[key] = observe(last, now_ns, cpu_ns, network_bps, self._settings.idle.terms)
             self.loads[name] = self._load(pod, used, last, cpu_ns, now_ns)
         self._dismiss_idle(pods.values(), now_ns)
 
@@ -117,7 +117,7 @@ class UsageReader:
             activity = self._activities.get((pod.metadata.uid, pod.status.epoch))
             if activity is None or pod.spec.idle_limit_s is None:
                 continue
-            limit = limit_s(pod.spec.idle_limit_s, _image_of(pod), copies, starts, self._settings.idle)
+            limit = limit_s(pod.spec.idle_limit_s, _image_of(pod), copies, starts, self._settings.idle.terms)
             reason = idle_reason(activity, now_ns, limit)
             if reason is not None and self._driver.wanted_of(pod).going is None:
                 LOGGER.info("pod %s: %s", pod.metadata.name, reason)

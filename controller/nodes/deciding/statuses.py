@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from controller.api.resources.hardware import Load
 from controller.api.resources.pod import ContainerStatus, Phase, Pod, PodStatus
-from controller.nodes.deciding import end_of, is_done, own_containers
+from controller.nodes.deciding.planning import end_of, is_done, own_containers
+from controller.nodes.deciding.values import NO_RECORD, Actual, Record, Wanted
 from controller.nodes.runtimes.base import ContainerPhase
-from controller.nodes.values import NO_RECORD, Actual, Record, Wanted
 
 _LINE: Final = 1024
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Final
@@ -19,15 +19,15 @@ from controller.api.registry.placements import Release as ReleaseItem
 from controller.api.registry.placements import ReleaseRequest
 from controller.api.resources.pod import Container, Phase, Pod
 from controller.errors import ApiError, ControllerError, StaleError
-from controller.nodes.deciding import plan
+from controller.nodes.deciding.orders import Place, order_of
+from controller.nodes.deciding.planning import plan
+from controller.nodes.deciding.records import NOTHING, Memory, after_failure, after_start, observe
+from controller.nodes.deciding.values import MANAGER_LABEL, Action, Actual, Release, Remove, Run, Step, Stop, Wanted
 from controller.nodes.groups import remove_empty
 from controller.nodes.lease import LeaseKeeper
-from controller.nodes.orders import Place, order_of
-from controller.nodes.records import NOTHING, Memory, after_failure, after_start, observe
 from controller.nodes.runtimes.base import ContainerPhase, ContainerState, Runtime
 from controller.nodes.runtimes.errors import ContainerError
 from controller.nodes.settings import NodeSettings
-from controller.nodes.values import MANAGER_LABEL, Action, Actual, Release, Remove, Run, Step, Stop, Wanted
 
 LOGGER: Final = logging.getLogger("millrace.node")
 _NS_PER_S: Final = 1_000_000_000
@@ -189,8 +189,9 @@ class Driver:
     async def _follow_ends(self) -> None:
         while True:
             try:
-                async for _ in self._runtime.events():
-                    self._dirty.set()
+                async with aclosing(self._runtime.events()) as ends:
+                    async for _ in ends:
+                        self._dirty.set()
             except ContainerError as error:
                 LOGGER.warning("%s", error)
             await asyncio.sleep(_LOOK_AGAIN_S)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.api.resources.pod import Container, Pod
+from controller.nodes.deciding.values import ATTEMPT_LABEL, MANAGER_LABEL
 from controller.nodes.runtimes.base import (
     CONTAINER_LABEL,
     EPOCH_LABEL,
@@ -17,7 +18,6 @@ from controller.nodes.runtimes.base import (
     ContainerOrder,
 )
 from controller.nodes.runtimes.errors import OrderError
-from controller.nodes.values import ATTEMPT_LABEL, MANAGER_LABEL
 
 PARENT: Final = "/millrace"
 """The control group below which each node has one, with one for each of its pods."""

@@ -16,9 +16,9 @@ from controller.api.client import ApiClient
 from controller.api.resources import Pod
 from controller.api.resources.hardware import Load
 from controller.errors import ApiError, NotFoundError, StaleError
-from controller.nodes.driver import Driver
+from controller.nodes.deciding.statuses import is_news, status_of
 from controller.nodes.server_clock import ServerClock
-from controller.nodes.statuses import is_news, status_of
+from controller.nodes.serving.driver import Driver
 
 LOGGER: Final = logging.getLogger("millrace.node")
 _AT_ONCE: Final = 8

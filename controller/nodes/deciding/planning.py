@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 from controller.api.resources.pod import Phase, Restart
-from controller.nodes.runtimes.base import ContainerPhase
-from controller.nodes.values import (
+from controller.nodes.deciding.values import (
     NO_RECORD,
     Action,
     Actual,
@@ -28,6 +27,7 @@ from controller.nodes.values import (
     Wanted,
     by_pod,
 )
+from controller.nodes.runtimes.base import ContainerPhase
 
 _MOST_REASONS = 16
 

@@ -19,18 +19,17 @@ from controller.api.resources import Metadata, Node, Pod
 from controller.api.resources.node import NodeStatus
 from controller.api.resources.pod import Phase
 from controller.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError
-from controller.nodes.driver import Driver
+from controller.nodes.deciding.orders import Place
 from controller.nodes.groups import remove_empty
 from controller.nodes.lease import LeaseKeeper
-from controller.nodes.link_report import link_of
-from controller.nodes.machine import Gauges, Machine
-from controller.nodes.orders import Place
-from controller.nodes.reporting import PodReporter
+from controller.nodes.machine import Gauges, Machine, link_of
 from controller.nodes.runtimes.base import Runtime
 from controller.nodes.server_clock import ServerClock
-from controller.nodes.sessions import Sessions
+from controller.nodes.serving.driver import Driver
+from controller.nodes.serving.reporting import PodReporter
+from controller.nodes.serving.sessions import Sessions
+from controller.nodes.serving.usage import UsageReader
 from controller.nodes.settings import NodeSettings, OnStop
-from controller.nodes.usage import UsageReader
 
 LOGGER: Final = logging.getLogger("millrace.node")
 _NS_PER_S: Final = 1_000_000_000

@@ -45,6 +45,16 @@ class Terms:
 
 
 @dataclass(frozen=True, slots=True)
+class IdleTerms:
+    """What counts as idle (CPU share of one CPU, bit/s), and who may be so for how many times longer."""
+
+    cpu_share: float = 0.01
+    network_bps: int = 10_000
+    slow_start_ns: int = 5 * _NS_PER_S
+    last_copy_factor: float = 4.0
+
+
+@dataclass(frozen=True, slots=True)
 class Lease:
     """Until when pods may run here: `length_ns` from the beginning of the last report that was acknowledged."""
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from controller.nodes.settings import IdleSection
+from controller.nodes.deciding.values import IdleTerms
 
 _NS_PER_S: Final = 1_000_000_000
 
@@ -24,26 +24,24 @@ class Activity:
     since_ns: int
 
 
-def observe(
-    before: Activity | None, now_ns: int, cpu_ns: int, network_bps: int | None, settings: IdleSection
-) -> Activity:
+def observe(before: Activity | None, now_ns: int, cpu_ns: int, network_bps: int | None, terms: IdleTerms) -> Activity:
     """Return a pod's activity after a look at what it has used; `network_bps` is None where it has no network."""
     if before is None or cpu_ns < before.cpu_ns or now_ns <= before.time_ns:
         return Activity(now_ns, cpu_ns, now_ns)
     share = (cpu_ns - before.cpu_ns) / (now_ns - before.time_ns)
-    is_busy = share > settings.cpu_share or (network_bps or 0) > settings.network_bps
+    is_busy = share > terms.cpu_share or (network_bps or 0) > terms.network_bps
     return Activity(now_ns, cpu_ns, now_ns if is_busy else before.since_ns)
 
 
 def limit_s(
-    limit: float, image: str, copies: Mapping[str, int], starts_ns: Mapping[str, int], settings: IdleSection
+    limit: float, image: str, copies: Mapping[str, int], starts_ns: Mapping[str, int], terms: IdleTerms
 ) -> float:
     """Return how long a pod of an image may be idle: longer if it is the last of an image that starts slowly.
 
     `copies` are the pods of each image on this node, `starts_ns` how long each image's last start took.
     """
-    is_slow = starts_ns.get(image, 0) > settings.slow_start_s * _NS_PER_S
-    return limit * settings.last_copy_factor if is_slow and copies.get(image, 0) <= 1 else limit
+    is_slow = starts_ns.get(image, 0) > terms.slow_start_ns
+    return limit * terms.last_copy_factor if is_slow and copies.get(image, 0) <= 1 else limit
 
 
 def idle_reason(activity: Activity, now_ns: int, limit: float) -> str | None:

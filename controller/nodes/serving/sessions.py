@@ -12,9 +12,9 @@ from controller.api.client import ApiClient
 from controller.api.sessions.frames import Frame, Stream, data_frames, error_frame, exit_frame, resize_of
 from controller.api.sessions.values import SessionKind, SessionRequest
 from controller.errors import ApiError, ControllerError
+from controller.nodes.deciding.values import Actual
 from controller.nodes.errors import NodeError
 from controller.nodes.runtimes.base import STDERR, ExecSession, Output, Runtime, Terminal
-from controller.nodes.values import Actual
 
 LOGGER: Final = logging.getLogger("millrace.node")
 _MOST: Final = 64
@@ -76,9 +76,10 @@ class Sessions:
 
     async def _log(self, request: SessionRequest) -> AsyncGenerator[Frame, None]:
         container = self._container(request, running=False)
-        async for output in self._runtime.logs(container.id, follow=request.follow, tail=request.tail):
-            for frame in _frames_of(output):
-                yield frame
+        async with aclosing(self._runtime.logs(container.id, follow=request.follow, tail=request.tail)) as outputs:
+            async for output in outputs:
+                for frame in _frames_of(output):
+                    yield frame
         yield exit_frame(0)
 
     async def _exec(self, request: SessionRequest) -> AsyncGenerator[Frame, None]:
@@ -87,9 +88,10 @@ class Sessions:
         session = await self._runtime.exec(container.id, request.command, terminal=size)
         feeding = asyncio.create_task(self._feed(request, session))
         try:
-            async for output in session.output():
-                for frame in _frames_of(output):
-                    yield frame
+            async with aclosing(session.output()) as outputs:
+                async for output in outputs:
+                    for frame in _frames_of(output):
+                        yield frame
             yield exit_frame(await session.exit_code())
         finally:
             feeding.cancel()

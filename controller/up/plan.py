@@ -205,6 +205,7 @@ class _Maker:
             retry=_RETRY,
             listen=self.settings.address("controller"),
         )
+        settings.targets(self.topology)  # what it would refuse is refused before anything starts
         addresses = {"status": self.settings.address("controller")}
         if section.jobs is not None:
             addresses["jobs"] = section.jobs.listen

@@ -146,8 +146,8 @@ class ApiWriter:
 
 
 @contextmanager
-def running(folder: Path, topology: str, at: str, *words: str) -> Iterator[Running]:
-    """Run `millrace up` with a state folder of its own while the block lasts."""
+def running(folder: Path, topology: str, at: str, *words: str, more: str = "") -> Iterator[Running]:
+    """Run `millrace up` with a state folder and `more` settings of its own while the block lasts."""
     environ = {**os.environ, "XDG_RUNTIME_DIR": str(folder / "run"), "HOME": str(folder)}
     # Half of the time in which a process starts would be spent on compiling our own modules.
     environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -158,6 +158,8 @@ def running(folder: Path, topology: str, at: str, *words: str) -> Iterator[Runni
     state.prepare()
     # A port of its own, so that several run on a machine.
     state.write_settings(topology, Time(at), folder / "run" / "millrace", udp_port=free_port(0))
+    with state.settings.open("a", encoding="utf-8") as file:
+        file.write(more)
     command = [sys.executable, "-m", "controller.cli", "up", "--state", str(state.path), *words]
     with (folder / "up.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environ)

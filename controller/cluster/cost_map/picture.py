@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -10,14 +11,32 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
+from matplotlib.ticker import FuncFormatter, LogLocator
 
+from controller.cluster.cost_map.columns import AVAILABLE, DELAY, LOSS
 from controller.cluster.cost_map.cost_map import CostMap
 from controller.cluster.cost_map.values import PPB, UNLIMITED_BPS
 from controller.errors import PathError
 
 _MOST_NAMES: Final = 48
 """More hosts than this are named by their switches alone."""
+_MOST_NUMBERS: Final = 24
+"""Up to so many hosts each pair's figure stands in its field."""
 _DPI: Final = 110
+_FEW_PERCENT: Final = 5.0
+"""So many of the pairs may lie below the colours' scale, which ends at a tenth of the greatest at least."""
+_BIT: Final = {"delay": DELAY, "bandwidth": AVAILABLE, "loss": LOSS}
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """One figure of all pairs, NaN where there is none, as it is drawn."""
+
+    values: npt.NDArray[np.float64]
+    label: str
+    colours: str
+    is_logarithmic: bool = False
 
 
 def draw(costs: CostMap, figure: str, path: Path) -> None:
@@ -28,41 +47,83 @@ def draw(costs: CostMap, figure: str, path: Path) -> None:
     if path.suffix not in {".png", ".svg"}:
         raise PathError(f"{path}: a picture's name ends in .png or .svg")
     order = np.argsort(costs.model.host_switch, kind="stable")
-    values, label, colours = _figure(costs, figure)
-    values = values[np.ix_(order, order)]
-    side_in = min(14.0, max(4.5, 2.0 + 0.16 * len(order)))
+    shown = _figure(costs, figure)
+    values = shown.values[np.ix_(order, order)]
+    side_in = min(14.0, max(4.5, 2.0 + (0.36 if len(order) <= _MOST_NUMBERS else 0.16) * len(order)))
     canvas = Figure(figsize=(side_in + 1.2, side_in), layout="constrained")
     axes = canvas.add_subplot()
-    image = axes.imshow(values, cmap=colours, norm=_norm(values, logarithmic=figure == "delay"))
+    norm = _norm(values, logarithmic=shown.is_logarithmic)
+    image = axes.imshow(values, cmap=shown.colours, norm=norm)
     names = [costs.hosts[host] for host in order]
     switches = [costs.model.table.switches[costs.model.host_switch[host]] for host in order]
     _label(axes, names, switches)
-    taken = "predicted" if costs.is_predicted else "measured or nominal"
-    axes.set_title(f"{costs.model.topology.name}: {label}, {taken}", fontsize=10)
+    if len(order) <= _MOST_NUMBERS:
+        _write_numbers(axes, image, values)
+    axes.set_title(f"{costs.model.topology.name}: {shown.label}, {_taken(costs, figure)}", fontsize=10)
     axes.set_xlabel("to")
     axes.set_ylabel("from")
-    canvas.colorbar(image, ax=axes, shrink=0.8, label=label)
+    _add_scale(canvas, axes, image, values, shown.label)
     canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
 
 
-def _figure(costs: CostMap, figure: str) -> tuple[npt.NDArray[np.float64], str, str]:
+def _figure(costs: CostMap, figure: str) -> _Shown:
     pairs = costs.pairs
     if figure == "delay":
-        return np.where(pairs.delay_ns > 0, pairs.delay_ns / 1e6, np.nan), "delay, ms", "viridis"
+        values = np.where(pairs.delay_ns > 0, pairs.delay_ns.astype(np.float64), np.nan)
+        unit_ns, unit = (1e6, "ms") if np.nanmax(values, initial=0) >= 1e6 else (1e3, "us")
+        return _Shown(values / unit_ns, f"delay, {unit}", "viridis", is_logarithmic=True)
     if figure == "bandwidth":
-        shown = (pairs.available_bps < UNLIMITED_BPS) & (pairs.delay_ns > 0)
-        return np.where(shown, pairs.available_bps / 1e6, np.nan), "free bandwidth, Mbit/s", "viridis_r"
+        is_shown = (pairs.available_bps < UNLIMITED_BPS) & (pairs.delay_ns > 0)
+        values = np.where(is_shown, pairs.available_bps.astype(np.float64), np.nan)
+        unit_bps, unit = (1e9, "Gbit/s") if np.nanmax(values, initial=0) >= 1e9 else (1e6, "Mbit/s")
+        return _Shown(values / unit_bps, f"free bandwidth, {unit}", "viridis_r")
     if figure == "loss":
-        return np.where(pairs.delay_ns > 0, 100 * pairs.loss_ppb / PPB, np.nan), "loss, %", "viridis"
+        return _Shown(np.where(pairs.delay_ns > 0, 100 * pairs.loss_ppb / PPB, np.nan), "loss, %", "viridis")
     raise PathError(f"a picture shows delay, bandwidth or loss, not {figure}")
 
 
+def _taken(costs: CostMap, figure: str) -> str:
+    """Return how the figures are known."""
+    if costs.is_predicted:
+        return "predicted"
+    measured = costs.pairs.measured[costs.pairs.delay_ns > 0]
+    in_part = measured & _BIT[figure] << 3 != 0
+    if (in_part & (measured & _BIT[figure] != 0)).all():
+        return "measured"
+    return "measured or nominal" if in_part.any() else "nominal"
+
+
 def _norm(values: npt.NDArray[np.float64], *, logarithmic: bool) -> Normalize:
+    """Return how figures become colours; a few that are far below all others do not make all others look alike."""
     seen = values[np.isfinite(values)]
     least, most = (float(seen.min()), float(seen.max())) if len(seen) else (0.0, 1.0)
     if logarithmic and most > 10 * least > 0:
-        return LogNorm(least, most)
+        return LogNorm(min(float(np.percentile(seen, _FEW_PERCENT)), most / 10), most)
     return Normalize(least, most if most > least else least + 1.0)
+
+
+def _write_numbers(axes: Axes, image: AxesImage, values: npt.NDArray[np.float64]) -> None:
+    for (row, column), value in np.ndenumerate(values):
+        if np.isfinite(value):
+            # By the brightness that the eye sees (ITU-R BT.709).
+            is_bright = np.dot(image.to_rgba(np.array([value]))[0, :3], (0.2126, 0.7152, 0.0722)) > 0.5
+            colour = "black" if is_bright else "white"
+            axes.text(column, row, f"{value:.3g}", ha="center", va="center", fontsize=6.5, color=colour)
+
+
+def _add_scale(canvas: Figure, axes: Axes, image: AxesImage, values: npt.NDArray[np.float64], label: str) -> None:
+    """Say what colours mean: plain numbers, and only one where all figures are the same."""
+    seen = values[np.isfinite(values)]
+    is_cut = len(seen) > 0 and seen.min() < image.get_clim()[0]
+    scale = canvas.colorbar(image, ax=axes, shrink=0.8, label=label, extend="min" if is_cut else "neither")
+    if len(np.unique(seen)) == 1:
+        scale.set_ticks([float(seen[0])], labels=[f"{seen[0]:.4g}"])
+        return
+    if isinstance(image.norm, LogNorm):
+        scale.locator = LogLocator(subs=(1.0, 2.0, 5.0))
+        scale.minorticks_off()
+    scale.formatter = FuncFormatter(lambda value, _: f"{value:.4g}")
+    scale.update_ticks()
 
 
 def _label(axes: Axes, names: list[str], switches: list[str]) -> None:

@@ -49,7 +49,8 @@ def run_kernel(settings: FabricSettings, topology: Topology, on_ready: Callable[
     demands = demands_of(settings, topology)
     with KernelFabric(topology, KernelSettings(seed=settings.seed)) as fabric, ExitStack() as stack:
         for node in topology.switches:
-            link(switch_socket(settings, node.name), Path(fabric.p4runtime_address(node.name).removeprefix("unix:")))
+            target = Path(fabric.p4runtime_address(node.name).removeprefix("unix:"))
+            stack.enter_context(linked(switch_socket(settings, node.name), target))
         if topology.collector is not None:
             stack.enter_context(relaying(fabric, topology.collector, settings.reports, counters.reports))
         fabric.wait_ready(_READY_S + _READY_S_A_SWITCH * len(topology.switches))
@@ -68,8 +69,9 @@ def run_kernel(settings: FabricSettings, topology: Topology, on_ready: Callable[
             time.sleep(_STATS_S)
 
 
-def link(place: Path, target: Path) -> None:
-    """Have a name lead to a socket, whatever was there; raise FabricError."""
+@contextmanager
+def linked(place: Path, target: Path) -> Iterator[None]:
+    """Have a name lead to a socket, whatever was there, while the block lasts; raise FabricError."""
     draft = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         draft.unlink(missing_ok=True)
@@ -77,6 +79,12 @@ def link(place: Path, target: Path) -> None:
         draft.replace(place)
     except OSError as error:
         raise FabricError(f"switches: {place}: {error.strerror or error}") from error
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # somebody else's by now, or gone
+            if place.readlink() == target:
+                place.unlink()
 
 
 def watch(fabric: KernelFabric, counters: FabricCounters) -> None:

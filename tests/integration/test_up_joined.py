@@ -1,0 +1,100 @@
+"""`millrace up` joins switches that run already, of a fabric that is none of its own, and again when they come back."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+
+from controller.errors import ControllerError
+from controller.up.plan import make_plan
+from controller.up.settings import UpSettings
+from controller.up.state import StateFolder
+from controller.up.values import UpState
+from dataplane.config import load
+from tests.soak.up import START_S, Running, running
+from tests.waiting import wait_until
+
+TOPOLOGY = """\
+millrace: 1
+name: pair
+collector: {host: c1}
+defaults: {link: {rate: 10 Mbit/s, delay: 1 ms}, access: {rate: 10 Mbit/s, delay: 1 ms}}
+switches: [{name: s1}, {name: s2}]
+hosts: [{name: h1, switch: s1}, {name: h2, switch: s2}, {name: c1, switch: s1}]
+links: [{a: s1, b: s2}]
+"""
+
+
+@contextmanager
+def fabric(folder: Path, reports: int) -> Iterator[None]:
+    """Run the switches of the topology, as somebody else does, while the block lasts; then they die."""
+    settings = {
+        "topology": str(folder / "pair.yaml"),
+        "switches": str(folder / "switches"),
+        "reports": f"127.0.0.1:{reports}",
+        "demands": str(folder / "demands.csv"),
+    }
+    (folder / "demands.csv").write_text("bit/s,h1,h2\nh1,0,400000\nh2,200000,0\n", encoding="utf-8")
+    (folder / "fabric.yaml").write_text(yaml.safe_dump(settings), encoding="utf-8")
+    command = [sys.executable, "-m", "controller.cli", "fabric", "serve", "--settings", str(folder / "fabric.yaml")]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=folder, env={**os.environ})
+    try:
+        ready = folder / "switches" / "s2.sock"
+        wait_until(lambda: process.poll() is not None or ready.exists(), "the fabric is not ready")
+        assert process.poll() is None
+        yield
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+
+
+def health(up: Running, daemon: str) -> str:
+    state = up.status()
+    assert state is not None
+    return next(one.health.text for one in state.daemons if one.name == daemon)
+
+
+def until_joined(up: Running) -> UpState:
+    """Return how all is once both switches are reconciled and links are measured by what they report."""
+    state = up.until_green(START_S)
+    deadline = time.monotonic() + START_S
+    while " 0 of " in health(up, "collector") and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert "2 of 2 switches reconciled" in health(up, "controller")
+    return state
+
+
+@pytest.mark.slow
+def test_switches_that_run_already_are_joined_and_joined_again(tmp_path: Path) -> None:
+    (tmp_path / "pair.yaml").write_text(TOPOLOGY, encoding="utf-8")
+    addresses = {name: f"unix:{tmp_path}/switches/{name}.sock" for name in ("s1", "s2")}
+    more = yaml.safe_dump({"switches": addresses})
+    with running(tmp_path, str(tmp_path / "pair.yaml"), "virtual", more=more) as up:
+        wait_until(lambda: up.process.poll() is not None or up.status() is not None, "the supervisor does not answer")
+        port = load(up.state.settings, UpSettings).collector.udp_port
+        assert port is not None
+        with fabric(tmp_path, port):
+            state = until_joined(up)
+        assert [one.name for one in state.daemons] == ["collector", "paths", "controller", "api", "scheduler"]
+        wait_until(lambda: "0 of 2 switches reconciled" in health(up, "controller"), "their death is not seen")
+        with fabric(tmp_path, port):
+            until_joined(up)
+        again = up.status()
+        assert again is not None
+        assert [one.restarts for one in again.daemons] == [0] * 5
+
+
+def test_switches_without_address_are_named_before_anything_starts(tmp_path: Path) -> None:
+    state = StateFolder(tmp_path / "state")
+    settings = UpSettings(topology="leaf-spine", run=str(tmp_path), switches={"leaf1": "127.0.0.1:9559"})
+    with pytest.raises(ControllerError, match="switches: there is no address for switch spine1 of leaf-spine"):
+        make_plan(settings, state)

@@ -14,7 +14,6 @@ from controller.api.client.calls import Call
 from controller.api.client.place import Place
 from controller.api.sessions.frames import KEEP_ALIVE, MEDIA_TYPE, Frame, FrameDecoder
 from controller.api.sessions.values import SessionRequest
-from controller.errors import ApiError
 
 KEEP_ALIVE_S: Final = 2.0
 """Of a writer that has nothing to say: so it hears soon that the other side has gone."""
@@ -74,22 +73,11 @@ def sync_frames_in(place: Place, http: httpx.Client, call: Call) -> Generator[Fr
 
 async def send_frames(place: Place, http: httpx.AsyncClient, path: str, frames: AsyncIterator[Frame]) -> None:
     """Write frames up to the last one, with keep-alives between; raise ApiError where the server ends it before."""
-    is_done = False
-
-    async def body() -> AsyncIterator[bytes]:
-        nonlocal is_done
-        async for frame in _with_keep_alives(frames):
-            yield frame.encode()
-            is_done = is_done or frame.is_last
-
+    body = (frame.encode() async for frame in _with_keep_alives(frames))
     try:
-        calls.check(place, await http.post(path, content=body(), headers=CONTENT, timeout=INPUT))
+        calls.check(place, await http.post(path, content=body, headers=CONTENT, timeout=INPUT))
     except httpx.HTTPError as error:
-        if not is_done:
-            raise calls.unreachable(place, error) from None
-    except ApiError:
-        if not is_done:
-            raise
+        raise calls.unreachable(place, error) from None
 
 
 def sync_send_frames(place: Place, http: httpx.Client, path: str, frames: Iterator[Frame]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import time
 from collections import OrderedDict
@@ -36,6 +37,8 @@ AUDITED: Final = "millrace.audited"
 """Where a route says that the audit log is to have it even though it only reads."""
 PATIENCE_S: Final = "millrace.patience_s"
 """Where a route says how long its reader may take nothing of the answer."""
+_DRAINED_BYTES: Final = 256 << 10
+_DRAINED_S: Final = 1.0
 _STREAMED: Final = re.compile(r"/v1/(nodes/[^/]+/sessions/[^/]+/output|execs/[^/]+/input)")
 """Routes that read their body as it comes, with limits of their own."""
 
@@ -64,6 +67,37 @@ class _Asked:
     principal: Principal | None = None
     status: int = 0
     what: str = ""
+
+
+class _StreamedBody:
+    """A body that is read as it comes. An answer ends its connection: whoever still writes would see it too late."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive, self._is_whole = receive, False
+
+    async def receive(self) -> Any:  # noqa: ANN401 - ASGI's messages
+        """Return the next part."""
+        message = await self._receive()
+        self._is_whole = message["type"] == "http.disconnect" or not message.get("more_body")
+        return message
+
+    def answering(self, send: Send) -> Send:
+        """Return what sends an answer, after a little more of a body that nobody wants: so its writer gets to it."""
+
+        async def answer(message: dict[str, Any]) -> None:
+            if message["type"] == "http.response.start":
+                await self._drain()
+                message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            await send(message)
+
+        return answer
+
+    async def _drain(self) -> None:
+        left = _DRAINED_BYTES
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DRAINED_S):
+                while left > 0 and not self._is_whole:
+                    left -= len((await self.receive()).get("body", b""))
 
 
 class Gate:
@@ -107,10 +141,11 @@ class Gate:
             scope["user"], scope["auth"] = asked.principal, None
             state = scope.setdefault("state", {})
             if scope["method"] == "POST" and _STREAMED.fullmatch(scope["path"]):
-                await self._application(scope, receive, answer)
+                body = _StreamedBody(receive)
+                await self._application(scope, body.receive, body.answering(answer))
                 return
-            body = state[BODY] = await self._body(scope, receive)
-            await self._application(scope, _replayed(body, receive), answer)
+            state[BODY] = await self._body(scope, receive)
+            await self._application(scope, _replayed(state[BODY], receive), answer)
         except ApiError as error:
             await _refuse(error, answer, closes=True)
         finally:

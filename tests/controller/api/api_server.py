@@ -29,6 +29,8 @@ class Served:
     """Of the socket: its administrator."""
     again: asyncio.Event
     """What SIGHUP sets in a process."""
+    stop: asyncio.Event
+    """What SIGTERM sets."""
 
     async def client_of(
         self,
@@ -67,7 +69,7 @@ async def serving(settings: ApiSettings, folder: Path) -> AsyncIterator[Served]:
     socket, url = ready.result().removeprefix("API at ").split(", ")
     try:
         async with ApiClient(Place(socket), tries=1) as client:
-            yield Served(folder, socket, url, client, again)
+            yield Served(folder, socket, url, client, again, stop)
     finally:
         stop.set()
         await task

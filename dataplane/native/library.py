@@ -5,9 +5,10 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import threading
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, cast, overload
+from typing import Any, Literal, ParamSpec, TypeVar, cast, overload
 
 import llvmlite
 from llvmlite import binding as llvm
@@ -23,7 +24,20 @@ from dataplane.native.scalars import CTYPES, Scalar
 from dataplane.native.shapes import Shape
 
 P = ParamSpec("P")
+T = TypeVar("T")
 _library_numbers = itertools.count()
+
+
+def _once(make: Callable[P, T]) -> Callable[P, T]:
+    """Cache what a function makes, once also where several threads are the first to ask for it."""
+    lock, cached = threading.RLock(), cast("Callable[P, T]", functools.cache(make))
+
+    @functools.wraps(make)
+    def once(*args: P.args, **kwargs: P.kwargs) -> T:
+        with lock:
+            return cached(*args, **kwargs)
+
+    return once
 
 
 class Library:
@@ -95,13 +109,13 @@ def _result_type(shape: Shape) -> type[Any]:
     return CTYPES[shape] if isinstance(shape, Scalar) else ctypes.c_uint64
 
 
-@functools.cache
+@_once
 def _jit() -> Any:  # noqa: ANN401 - llvmlite is untyped
     """Return the process's linker; one for all libraries, as each would map its own memory."""
     return llvm.create_lljit_compiler(_target_machine(), use_jit_link=True)
 
 
-@functools.cache
+@_once
 def _target_machine(level: int = 2) -> Any:  # noqa: ANN401 - llvmlite is untyped
     """Return the host, its processor with all that it can do, for code generated with this much effort."""
     llvm.initialize_native_target()
@@ -179,7 +193,7 @@ def compile_object(text: str, *, optimise: bool = True) -> bytes:
     return image
 
 
-@functools.cache
+@_once
 def kernel_library(*kernels: Kernel[..., Any]) -> Library:
     """Return a library that exports these kernels; compiled code is kept on disk by what it was compiled from."""
     module = Module("kernels")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from dataplane.errors import EntryError, EntryFault
 from dataplane.native import Kernel, kernel_library
@@ -55,7 +55,8 @@ def function(kernel: Kernel[..., Any]) -> Callable[..., int]:
     signature = kernel.signature
     result = None if signature.result is None else _ctype(signature.result)
     kind = ctypes.PYFUNCTYPE(result, *map(_ctype, signature.shapes))
-    bound: Callable[..., int] = kind(library.call_address(kernel))
+    bound = kind(library.call_address(kernel))
+    cast("Any", bound).library = library
     return bound
 
 

@@ -192,7 +192,7 @@ class ApiSettings(Strict, frozen=True):
     """With it the cost map is served below /alto, as an ALTO server (RFC 7285) serves it."""
 
     def __post_init__(self) -> None:
-        open_to_all = next((place for place in self.listen or () if not _is_safe(place)), None)
+        open_to_all = next((place for place in self.listen or () if not is_own(place)), None)
         if open_to_all is not None and self.tls is None:
             raise ValueError(f"listen: {open_to_all} is neither loopback nor a UNIX socket: it needs tls")
 
@@ -202,8 +202,8 @@ class ApiSettings(Strict, frozen=True):
         return self.listen or (default_socket(),)
 
 
-def _is_safe(address: str) -> bool:
-    """Return whether only this machine can reach an address."""
+def is_own(address: str) -> bool:
+    """Return whether only this machine can reach an address, unix:PATH or HOST:PORT."""
     if is_unix(address):
         return True
     host = address.rpartition(":")[0].strip("[]")

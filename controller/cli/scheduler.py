@@ -31,6 +31,15 @@ def serve(settings: SettingsFile) -> None:
 
 
 @scheduler.command()
+def extend(settings: SettingsFile) -> None:
+    """Answer a Kubernetes scheduler's extender calls: filter, prioritize, preempt, bind, by the same policies."""
+    from controller.schedulers.extender import process  # noqa: PLC0415
+
+    log_to_stderr("extender")
+    process.run(process.load_settings(settings), ready("extender"))
+
+
+@scheduler.command()
 def explain(
     pod: Annotated[str, typer.Argument(help="A pod by name.")],
     api: Annotated[str | None, typer.Option(metavar="ADDRESS", help="The service access point.")] = None,

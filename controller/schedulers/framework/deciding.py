@@ -10,7 +10,7 @@ import numpy as np
 
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.columns import Flags, Ids, Longs
-from controller.schedulers.framework.profiles import Profile, WeightedScore
+from controller.schedulers.framework.profiles import NamedFilter, Profile, WeightedScore
 from controller.schedulers.framework.snapshot import Snapshot
 from controller.schedulers.framework.values import MOST_POINTS, PendingPod
 
@@ -60,11 +60,7 @@ def filtered(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> tuple[Fla
     passing: Flags = np.ones(len(snapshot.columns.nodes), np.bool_)
     left, refused = len(passing), []
     for one in profile.filters:
-        try:
-            answer = one.policy.passes(pod, snapshot)
-        except Exception as error:  # a plug-in may raise what it likes
-            raise _raised(one.name, pod, error) from error
-        if (flags := _checked_flags(one.name, answer, len(passing))) is None:
+        if (flags := checked_flags(one, pod, snapshot)) is None:
             continue
         passing = passing & flags
         now = int(np.count_nonzero(passing))
@@ -74,6 +70,19 @@ def filtered(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> tuple[Fla
         if not left:
             break
     return passing, tuple(refused)
+
+
+def checked_flags(one: NamedFilter, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
+    """Return which nodes a filter lets pass, None for all; raise SchedulerError where it does not say it of each."""
+    try:
+        flags = one.policy.passes(pod, snapshot)
+    except Exception as error:  # a plug-in may raise what it likes
+        raise _raised(one.name, pod, error) from error
+    if flags is None:
+        return None
+    if not isinstance(flags, np.ndarray) or flags.shape != (len(snapshot.columns.nodes),) or flags.dtype != np.bool_:
+        raise SchedulerError(f"policy {one.name}: it does not say yes or no of each node")
+    return flags
 
 
 def checked_points(score: WeightedScore, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
@@ -94,11 +103,3 @@ def checked_points(score: WeightedScore, pod: PendingPod, snapshot: Snapshot, no
 def _raised(name: str, pod: PendingPod, error: Exception) -> SchedulerError:
     problem = " ".join(f"{type(error).__name__}: {error}".split())
     return SchedulerError(f"policy {name}: pod {pod.name}: it failed: {problem}")
-
-
-def _checked_flags(name: str, flags: Flags | None, nodes: int) -> Flags | None:
-    if flags is None:
-        return None
-    if not isinstance(flags, np.ndarray) or flags.shape != (nodes,) or flags.dtype != np.bool_:
-        raise SchedulerError(f"policy {name}: it does not say yes or no of each node")
-    return flags

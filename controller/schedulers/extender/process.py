@@ -1,0 +1,209 @@
+"""What `millrace scheduler extend` runs: the extender over HTTP until it is to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Final
+
+from controller.http_server import HttpServer, address_of, listening_at, send_in_time
+from controller.schedulers.costs import costs_of
+from controller.schedulers.errors import SchedulerError
+from controller.schedulers.extender import objects
+from controller.schedulers.extender.books import Books
+from controller.schedulers.extender.hardware import kinds_of
+from controller.schedulers.extender.http import application
+from controller.schedulers.extender.kube_api import KubernetesApi
+from controller.schedulers.extender.metrics import Metrics
+from controller.schedulers.extender.service import ExtenderService
+from controller.schedulers.extender.settings import ExtenderSettings
+from controller.schedulers.framework.profiles import profiles_of
+from dataplane.clock import MonotonicClock
+from dataplane.config import load
+from dataplane.metrics_server import MetricsServer
+from dataplane.rpc.access.certificates import now_utc, server_context, validity_of
+from dataplane.rpc.server import is_unix
+from dataplane.rpc.tls import TlsFiles
+from dataplane.running import run_until, stop_on_signals
+
+LOGGER: Final = logging.getLogger("millrace.extender")
+_LEAST_TOKEN: Final = 16
+
+
+def load_settings(path: Path) -> ExtenderSettings:
+    """Return a settings file's content; raise ConfigError with file, line and key."""
+    return load(path, ExtenderSettings)
+
+
+def run(settings: ExtenderSettings, on_ready: Callable[[str], None] | None = None) -> None:
+    """Answer until SIGINT or SIGTERM."""
+    asyncio.run(_until_signalled(settings, on_ready))
+
+
+async def _until_signalled(settings: ExtenderSettings, on_ready: Callable[[str], None] | None) -> None:
+    await serve(settings, stop_on_signals(), on_ready)
+
+
+async def serve(settings: ExtenderSettings, stop: asyncio.Event, on_ready: Callable[[str], None] | None = None) -> None:
+    """Answer until `stop` is set; raise MillraceError for settings that cannot be.
+
+    `on_ready` gets one line, once nodes and pods have been listed, where there is an API server to ask.
+    """
+    profiles, clock = profiles_of(settings.profiles), MonotonicClock()
+    token = None if settings.token_file is None else _token(Path(settings.token_file))
+    context = None if settings.tls is None else _context(settings)
+    books = Books(kinds_of(settings.devices), settings.host_label)
+    contacts = _Contacts(clock)
+    metrics = Metrics(books, None if settings.kubernetes is None else contacts.age_s)
+    async with AsyncExitStack() as stack:
+        listening = stack.enter_context(listening_at(settings.listen, "cannot serve the extender", SchedulerError))
+        costs = await stack.enter_async_context(costs_of(settings.topology, settings.network, LOGGER))
+        worker = stack.enter_context(ThreadPoolExecutor(max_workers=1, thread_name_prefix="extender"))
+        api = None
+        if settings.kubernetes is not None:
+            api = await stack.enter_async_context(KubernetesApi(settings.kubernetes, on_contact=contacts.note))
+        where = _serve_metrics(settings, metrics, stack)
+        service = ExtenderService(
+            settings,
+            profiles,
+            books,
+            api=api,
+            costs=costs,
+            metrics=metrics,
+            clock=clock,
+            now_ns=time.time_ns,
+            worker=worker,
+        )
+        routes = application(service, settings.limits, metrics, token=token)
+        server = HttpServer(
+            _in_time(routes, settings, metrics), listening, settings.limits.http,
+            None if is_unix(settings.listen) else context, metrics.slow.inc,
+        )  # fmt: skip
+
+        async def work() -> None:
+            async with asyncio.TaskGroup() as group:
+                if api is not None:
+                    await _listed(group, api, books, service.unbound.wake)
+                await server.start()
+                if on_ready is not None:
+                    on_ready(f"extender at {_said(settings, address_of(settings.listen, listening))}{where}")
+                await asyncio.get_running_loop().create_future()
+
+        try:
+            await run_until(work(), stop)
+        finally:
+            await server.stop()
+
+
+async def _listed(group: asyncio.TaskGroup, api: KubernetesApi, books: Books, on_pods: Callable[[], None]) -> None:
+    """Follow nodes and pods from now on; return once all have been listed."""
+    listed = [asyncio.Event(), asyncio.Event()]
+    group.create_task(_follow_nodes(api, books, listed[0]))
+    group.create_task(_follow_pods(api, books, listed[1], on_pods))
+    for one in listed:
+        await one.wait()
+    LOGGER.info("%d nodes and %d pods on them are known", len(books.nodes), len(books.pods))
+
+
+async def _follow_nodes(api: KubernetesApi, books: Books, listed: asyncio.Event) -> None:
+    async for change in api.follow(objects.Node):
+        if change.all is not None:
+            books.keep_nodes(node.metadata.name for node in change.all)
+            for node in change.all:
+                books.take_node(node)
+            listed.set()
+        elif change.is_gone:
+            books.remove_node(change.one.metadata.name)
+        else:
+            books.take_node(change.one)
+        _say_problems(books)
+
+
+async def _follow_pods(api: KubernetesApi, books: Books, listed: asyncio.Event, on_pods: Callable[[], None]) -> None:
+    async for change in api.follow(objects.Pod):
+        if change.all is not None:
+            books.keep_pods(pod.metadata.uid for pod in change.all)
+            for pod in change.all:
+                books.take_pod(pod)
+            listed.set()
+        elif change.is_gone:
+            books.remove_pod(change.one.metadata.uid)
+        else:
+            books.take_pod(change.one)
+        on_pods()
+        _say_problems(books)
+
+
+def _say_problems(books: Books) -> None:
+    for problem in books.new_problems():
+        LOGGER.warning("%s", problem)
+
+
+class _Contacts:
+    """When watches told something last."""
+
+    def __init__(self, clock: MonotonicClock) -> None:
+        self._clock, self._began_ns = clock, clock.now_ns()
+        self._last_ns: dict[str, int] = {}
+
+    def note(self, kind: str) -> None:
+        """Note that one has."""
+        self._last_ns[kind] = self._clock.now_ns()
+
+    def age_s(self, kind: str) -> float:
+        """Return for how long it has not."""
+        return (self._clock.now_ns() - self._last_ns.get(kind, self._began_ns)) / 1e9
+
+
+def _in_time(routes: Any, settings: ExtenderSettings, metrics: Metrics) -> Any:  # noqa: ANN401 - ASGI's
+    async def serve_in_time(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
+        async def answer(message: Any) -> None:  # noqa: ANN401 - ASGI's
+            await send_in_time(scope, send, message, settings.limits.send_s, metrics.slow.inc)
+
+        await routes(scope, receive, answer)
+
+    return serve_in_time
+
+
+def _token(file: Path) -> str:
+    try:
+        found = file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SchedulerError(f"token_file: {file}: {getattr(error, 'strerror', None) or 'is not ASCII'}") from None
+    if len(found) < _LEAST_TOKEN:
+        raise SchedulerError(
+            f"token_file: {file}: a token of {len(found)} characters is guessed; {_LEAST_TOKEN} or more"
+        )
+    return found
+
+
+def _context(settings: ExtenderSettings) -> Any:  # noqa: ANN401 - ssl's, or none
+    assert settings.tls is not None
+    ca = None if settings.tls.client_ca is None else Path(settings.tls.client_ca)
+    files = TlsFiles(Path(settings.tls.certificate), Path(settings.tls.private_key), ca)
+    context = server_context(files)
+    if (warning := validity_of(files.certificate).check(now_utc())) is not None:
+        LOGGER.warning("%s", warning)
+    return context
+
+
+def _serve_metrics(settings: ExtenderSettings, metrics: Metrics, stack: AsyncExitStack) -> str:
+    if settings.metrics is None:
+        return ""
+    address, port = settings.metrics.address, settings.metrics.port
+    try:
+        server = MetricsServer(metrics.registry, address, port)
+    except OSError as error:
+        raise SchedulerError(f"metrics at {address}:{port}: {os.strerror(error.errno or 0)}") from None
+    stack.callback(server.close)
+    return f", metrics at http://{address}:{server.port}/metrics"
+
+
+def _said(settings: ExtenderSettings, address: str) -> str:
+    return address if is_unix(address) else f"{'http' if settings.tls is None else 'https'}://{address}"

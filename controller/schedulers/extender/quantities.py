@@ -1,0 +1,50 @@
+"""Kubernetes' quantities: `100m`, `1.5`, `2Gi`, `5e3`, exactly, and rounded up to what is counted in.
+
+k8s.io/apimachinery/pkg/api/resource: a signed decimal, then a binary suffix (Ki), a decimal one (k, m) or an exponent.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from fractions import Fraction
+from functools import lru_cache
+from typing import Final
+
+from controller.schedulers.errors import SchedulerError
+
+_BINARY: Final = {f"{letter}i": Fraction(1024**place) for place, letter in enumerate("KMGTPE", 1)}
+_DECIMAL: Final = {letter: Fraction(1000**place) for place, letter in enumerate(("", "k", *"MGTPE"))}
+_SMALL: Final = {letter: Fraction(1, 1000**place) for place, letter in enumerate("mun", 1)}
+_UNITS: Final = {**_BINARY, **_DECIMAL, **_SMALL}
+_QUANTITY: Final = re.compile(
+    r"(?P<number>[+-]?(?:\d{1,40}(?:\.\d{0,40})?|\.\d{1,40}))"
+    r"(?:(?P<unit>[KMGTPE]i|[kMGTPEmun])|[eE](?P<exponent>[+-]?\d{1,2}))?",
+    re.ASCII,
+)
+_MOST: Final = 1 << 62
+"""What fits into the columns of nodes; Kubernetes' own quantities end at 2^63."""
+
+
+def whole(quantity: str | float) -> int:
+    """Return a quantity rounded up to a whole number: bytes, devices; raise SchedulerError."""
+    return _counted(str(quantity), 1)
+
+
+def milli(quantity: str | float) -> int:
+    """Return a quantity in thousandths, rounded up: of cores; raise SchedulerError."""
+    return _counted(str(quantity), 1000)
+
+
+@lru_cache(maxsize=16384)
+def _counted(text: str, times: int) -> int:
+    found = _QUANTITY.fullmatch(text.strip())
+    if found is None:
+        raise SchedulerError(f"{text[:60]!r} is no quantity")
+    value = Fraction(found["number"])
+    if found["exponent"] is not None:
+        value *= Fraction(10) ** int(found["exponent"])
+    value *= _UNITS[found["unit"] or ""] * times
+    if value < 0:
+        raise SchedulerError(f"{text[:60]!r} is less than nothing")
+    return min(math.ceil(value), _MOST)

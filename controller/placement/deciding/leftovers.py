@@ -23,8 +23,6 @@ def decide(view: View, plan: Plan) -> None:
             plan.do(DeletePod(pod, f"its group {name} is gone", orphan_of=(name, uid)))
     for name, seen in view.nodes.items():
         here = view.pods_of_node.get(name, ())
-        if len(seen.node.shares) == len(here):
-            continue
         plan.do(*(ReleaseShare(name, share.pod) for share in seen.node.shares if share.pod not in here))
 
 

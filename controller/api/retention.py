@@ -1,23 +1,35 @@
-"""What is forgotten: old revisions, and decisions beyond a number."""
+"""What is forgotten: old revisions; decisions, ended pods and ended groups beyond a number or an age.
+
+Ages are by the clock of this server, which has stamped what has ended. Pods that a group with a template still counts
+stay until the group goes; a decision that a pod is where it is by stays as long as the pod.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final
 
 from controller.api.registry.cache import ResourceCache
 from controller.api.registry.encoding import key_of
 from controller.api.registry.registry import Registry
+from controller.api.resources import Kind, Pod, PodGroup
 from controller.api.resources.decision import DECISION
+from controller.api.resources.pod import POD, Phase
+from controller.api.resources.pod_group import POD_GROUP, GroupPhase
 from controller.api.settings import Retention
-from controller.errors import CompactedError, StorageError, UnavailableError
+from controller.errors import CompactedError, ConflictError, StorageError, UnavailableError
+from controller.storage import Expected
 from controller.storage.values import MAX_CHANGES
 
 LOGGER = logging.getLogger("millrace.api")
 
 _ROUNDS: Final = 4
 """A revision is forgotten after `history_s`, and a fourth of it later at most."""
+_NS_PER_S: Final = 1_000_000_000
+_PODS_ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED)
+_GROUPS_ENDED: Final = (GroupPhase.FINISHED, GroupPhase.FAILED)
 
 
 async def keep_within(retention: Retention, registry: Registry, cache: ResourceCache) -> None:
@@ -26,7 +38,7 @@ async def keep_within(retention: Retention, registry: Registry, cache: ResourceC
     while True:
         await asyncio.sleep(retention.history_s / _ROUNDS)
         try:
-            await forget_decisions(retention.decisions, registry, cache)
+            await forget_records(retention, registry, cache)
             seen.append(await registry.storage.revision())
             if len(seen) > _ROUNDS:
                 await registry.storage.compact(seen.pop(0))
@@ -36,11 +48,53 @@ async def keep_within(retention: Retention, registry: Registry, cache: ResourceC
             LOGGER.warning("nothing is forgotten: %s", error)
 
 
-async def forget_decisions(most: int, registry: Registry, cache: ResourceCache) -> int:
-    """Remove the oldest decisions beyond a number; return how many."""
-    found = cache.all_of(DECISION)
-    surplus = sorted(found, key=lambda one: (one.metadata.created_ns, one.metadata.name))[: max(len(found) - most, 0)]
+async def forget_records(retention: Retention, registry: Registry, cache: ResourceCache) -> int:
+    """Remove the records that are too many or too old; return how many."""
+    pods, groups = cache.all_of(POD), {group.metadata.name: group for group in cache.all_of(POD_GROUP)}
+    in_use = {pod.status.decision for pod in pods}
+    decisions = [one for one in cache.all_of(DECISION) if one.metadata.name not in in_use]
+    now_ns, number = registry.now_ns(), 0
+    for kind, records, most, age_s in (
+        (DECISION, ((one.metadata.created_ns, one) for one in decisions), retention.decisions, retention.decisions_s),
+        (POD, _ended_pods(pods, groups), retention.ended_pods, retention.ended_s),
+        (POD_GROUP, _ended_groups(groups.values()), retention.ended_groups, retention.ended_s),
+    ):
+        surplus = _surplus(records, most, now_ns - int(age_s * _NS_PER_S))
+        number += await _forget(registry, kind, surplus)
+    return number
+
+
+def _ended_pods(pods: Iterable[Pod], groups: dict[str, PodGroup]) -> Iterable[tuple[int, Pod]]:
+    for pod in pods:
+        group = None if pod.spec.group is None else groups.get(pod.spec.group)
+        is_counted = group is not None and group.spec.template is not None
+        if pod.status.phase in _PODS_ENDED and pod.status.node is None and not is_counted:
+            yield pod.status.finished_ns or pod.metadata.created_ns, pod
+
+
+def _ended_groups(groups: Iterable[PodGroup]) -> Iterable[tuple[int, PodGroup]]:
+    for group in groups:
+        if group.status.phase in _GROUPS_ENDED and not group.status.bound:
+            yield group.status.finished_ns or group.metadata.created_ns, group
+
+
+def _surplus(records: Iterable[tuple[int, Any]], most: int, before_ns: int) -> list[Any]:
+    """Return the oldest records beyond a number, and those from before a time."""
+    ordered = sorted(records, key=lambda one: (one[0], one[1].metadata.name))
+    too_many = max(len(ordered) - most, 0)
+    return [one for place, (time_ns, one) in enumerate(ordered) if place < too_many or time_ns < before_ns]
+
+
+async def _forget(registry: Registry, kind: Kind[Any], surplus: list[Any]) -> int:
+    """Remove records that are still as they were seen; where one is not, those with it wait for the next round."""
+    number = 0
     for start in range(0, len(surplus), MAX_CHANGES):
-        part = surplus[start : start + MAX_CHANGES]
-        await registry.write({key_of(DECISION, one.metadata.name): None for one in part})
-    return len(surplus)
+        part = {key_of(kind, one.metadata.name): one for one in surplus[start : start + MAX_CHANGES]}
+        expected = tuple(Expected(key, one.metadata.revision) for key, one in part.items())
+        try:
+            await registry.write(dict.fromkeys(part), expected)
+        except ConflictError as error:
+            LOGGER.info("%d records stay for now: %s", len(part), error)
+            continue
+        number += len(part)
+    return number

@@ -24,7 +24,7 @@ from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest, State
 from controller.api.registry.registry import Listing, Registry, away
 from controller.api.registry.selection import Selection
-from controller.api.resources import Centre, Kind, Node, Pod, Resource, UnitPool
+from controller.api.resources import Centre, Kind, Node, Pod, PodGroup, Resource, UnitPool
 from controller.api.resources.base import R
 from controller.api.resources.node import NODE
 from controller.api.resources.pod import POD, Phase, PodStatus
@@ -42,6 +42,8 @@ from controller.storage import Event
 from dataplane.rpc.access import Principal, Role
 
 _AWAY_TIMEOUT_S = 6.0
+_ENDED = frozenset({"succeeded", "failed", "finished"})
+"""Phases of pods and groups in which nothing of them runs any more."""
 _ALIVE = (Phase.PENDING, Phase.BOUND, Phase.STARTING, Phase.RUNNING)
 _AT_ONCE = 256
 """Events that a watch is told in one piece."""
@@ -149,7 +151,7 @@ class Service:
             access.check(principal, Verb.STATUS, kind, found)
             made = replace(found, status=resource.status)
             kept: R = _keeping_place(found, made)
-            return self._stamped(found, kept)
+            return self._ended(self._stamped(found, kept))
 
         return await self.registry.change(kind, name, replaced, expected=expected)
 
@@ -314,6 +316,16 @@ class Service:
                 self.health.problem = None
                 self.cache.seen()
             await asyncio.sleep(every_s)
+
+    def _ended(self, resource: R) -> R:
+        """Have a pod or a group that has ended bear the server's time of it."""
+        if not isinstance(resource, Pod | PodGroup):
+            return resource
+        has_ended = resource.status.phase.value in _ENDED
+        if has_ended == (resource.status.finished_ns is not None):
+            return resource
+        finished: Any = replace(resource.status, finished_ns=self.registry.now_ns() if has_ended else None)
+        return replace(resource, status=finished)
 
     def _stamped(self, before: R | None, resource: R) -> R:
         """Have a report bear the server's time: a node's or a centre's clock may be anything."""

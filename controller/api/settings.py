@@ -168,7 +168,15 @@ class Retention(Strict, frozen=True):
     """Old revisions, which a watch may resume from and pages of a list refer to, are kept at least so long."""
 
     decisions: Positive = 10_000
-    """So many decisions are kept, the newest."""
+    """So many decisions are kept, the newest, and those by which pods are where they are."""
+    decisions_s: PositiveS = 604_800.0
+    """For so long."""
+    ended_pods: Positive = 1_000
+    """So many pods that have succeeded or failed are kept, the last; those of a group with a template go with it."""
+    ended_groups: Positive = 1_000
+    """So many groups that have finished or failed are kept, the last."""
+    ended_s: PositiveS = 86_400.0
+    """For so long ended pods and groups are kept."""
 
 
 class ApiSettings(Strict, frozen=True):

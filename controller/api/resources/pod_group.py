@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from controller.api.resources.base import MAX_NAME, Count, Kind, Line, Lines, Name, Priority, Resource, Seconds
+from controller.api.resources.base import MAX_NAME, Count, Kind, Line, Lines, Name, Priority, Resource, Seconds, TimeNs
 from controller.api.resources.pod import PodSpec
 from dataplane.config import Strict
 
@@ -59,6 +59,8 @@ class PodGroupStatus(Strict, frozen=True):
     phase: GroupPhase = GroupPhase.PENDING
     bound: Count = 0
     decision: Name | None = None
+    finished_ns: TimeNs | None = None
+    """When it had finished or failed, by the server's clock."""
     reasons: Lines = ()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 
@@ -18,11 +19,13 @@ from controller.api.registry.encoding import encode, key_of
 from controller.api.registry.events import EventType
 from controller.api.registry.registry import Registry
 from controller.api.registry.selection import ALL
-from controller.api.resources import Decision, Metadata, Pod
+from controller.api.resources import Decision, Metadata, Pod, PodGroup
 from controller.api.resources.decision import DECISION, DecisionSpec, Outcome
-from controller.api.resources.pod import POD
-from controller.api.retention import forget_decisions
+from controller.api.resources.pod import POD, Container, Phase, PodSpec, PodStatus
+from controller.api.resources.pod_group import POD_GROUP, GroupPhase, PodGroupSpec, PodGroupStatus
+from controller.api.retention import forget_records
 from controller.api.service import Service
+from controller.api.settings import Retention
 from controller.api.tokens import TokenRequest
 from controller.errors import GoneError, StorageError, UnavailableError
 from controller.storage import Put
@@ -115,9 +118,46 @@ def test_of_decisions_the_newest_are_kept(tmp_path: Path) -> None:
             cache = ResourceCache(registry, time.monotonic_ns)
             following = asyncio.create_task(cache.run())
             await cache.loaded.wait()
-            assert await forget_decisions(10, registry, cache) == 140
+            assert await forget_records(Retention(decisions=10), registry, cache) == 140
             left = await registry.list(DECISION, limit=100)
             assert {one.metadata.name for one in left.items} == {f"d{number}" for number in range(140, 150)}
+            following.cancel()
+
+    asyncio.run(main())
+
+
+def test_ended_pods_and_groups_are_kept_for_a_time_and_those_of_a_living_group_with_it(tmp_path: Path) -> None:
+    day_ns = 86_400 * 10**9
+
+    async def main() -> None:
+        async with await SqliteStorage.open(str(tmp_path / "storage")) as storage:
+            now = [day_ns]
+            registry = Registry(storage, lambda: now[0])
+            template = PodSpec(containers=(Container(name="main", image="busybox"),))
+            for name, group in (("old", None), ("of-group", "alive"), ("running", None), ("new", None)):
+                spec = replace(template, group=group)
+                await registry.create(POD, Pod(metadata=Metadata(name=name), spec=spec))
+            for name in ("alive", "over"):
+                spec_ = PodGroupSpec(size=1, template=template)
+                await registry.create(POD_GROUP, PodGroup(metadata=Metadata(name=name), spec=spec_))
+
+            def ended(at_ns: int) -> Callable[[Pod], Pod]:
+                return lambda pod: replace(pod, status=PodStatus(phase=Phase.SUCCEEDED, finished_ns=at_ns))
+
+            for name, at_ns in (("old", day_ns), ("of-group", day_ns), ("new", 2 * day_ns)):
+                await registry.change(POD, name, ended(at_ns))
+            over = PodGroupStatus(phase=GroupPhase.FINISHED, finished_ns=day_ns)
+            await registry.change(POD_GROUP, "over", lambda group: replace(group, status=over))
+            cache = ResourceCache(registry, time.monotonic_ns)
+            following = asyncio.create_task(cache.run())
+            await cache.loaded.wait()
+            now[0] = 2 * day_ns
+            assert await forget_records(Retention(), registry, cache) == 0
+            now[0] += 1
+            assert await forget_records(Retention(), registry, cache) == 2
+            pods, groups = await registry.list(POD, limit=9), await registry.list(POD_GROUP, limit=9)
+            assert [one.metadata.name for one in pods.items] == ["new", "of-group", "running"]
+            assert [one.metadata.name for one in groups.items] == ["alive"]
             following.cancel()
 
     asyncio.run(main())

@@ -10,8 +10,9 @@ import msgspec
 from msgspec import Meta
 
 from controller.nodes.runtimes.base import Runtime
-from controller.nodes.runtimes.errors import OrderError
 from controller.nodes.runtimes.podman import PodmanRuntime
+from controller.nodes.runtimes.runc import RuncRuntime
+from controller.nodes.runtimes.security import HostFolders
 from dataplane.config import Strict
 
 Deadline = Annotated[float, Meta(gt=0, le=3600)]
@@ -32,6 +33,10 @@ class RuntimeSettings(Strict, frozen=True):
     """Of a podman service that runs; without it one is started."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     """For the processes that are started, such as CONTAINERS_CONF and CONTAINERS_STORAGE_CONF."""
+    mount_folders: tuple[Path, ...] = ()
+    """Folders of the machine that containers may see; none by default."""
+    bundle_folders: tuple[Path, ...] = ()
+    """Folders of the machine that OCI bundles may lie in."""
     deadline_s: Deadline = 30.0
     """For each thing that the runtime is asked."""
     pull_deadline_s: Deadline = 600.0
@@ -39,12 +44,20 @@ class RuntimeSettings(Strict, frozen=True):
 
 def make_runtime(settings: RuntimeSettings, folder: Path) -> Runtime:
     """Return the runtime, which keeps what is its own in `folder`; nothing is started yet."""
-    if settings.kind is RuntimeKind.PODMAN:
-        return PodmanRuntime(
+    folders = HostFolders(settings.mount_folders, settings.bundle_folders)
+    if settings.kind is RuntimeKind.RUNC:
+        return RuncRuntime(
             folder,
-            socket=settings.socket,
             environment=settings.environment,
+            folders=folders,
             deadline_s=settings.deadline_s,
             pull_deadline_s=settings.pull_deadline_s,
         )
-    raise OrderError("the runc runtime is not there yet")
+    return PodmanRuntime(
+        folder,
+        socket=settings.socket,
+        environment=settings.environment,
+        folders=folders,
+        deadline_s=settings.deadline_s,
+        pull_deadline_s=settings.pull_deadline_s,
+    )

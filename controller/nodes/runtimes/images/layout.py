@@ -92,6 +92,15 @@ class Layout:
         while (piece := await asyncio.to_thread(next, pieces, b"")) != b"":
             yield piece
 
+    def link(self, image: LayoutImage, folder: Path, name: str) -> None:
+        """Make a layout that has this image alone, under a name, of links to the blobs of this one."""
+        blobs = folder / "blobs" / "sha256"
+        blobs.mkdir(parents=True)
+        for digest in image.blobs:
+            (blobs / self.blob(digest).name).symlink_to(self.blob(digest).resolve())
+        for member, content in _index_files(image, name).items():
+            (folder / member).write_text(json.dumps(content))
+
     def blob(self, digest: str) -> Path:
         """Return the path of a blob; raise ImageError if it is not there."""
         algorithm, _, number = digest.partition(":")
@@ -128,9 +137,7 @@ class Layout:
         return found
 
     def _archive(self, image: LayoutImage, name: str) -> Iterator[bytes]:
-        described = image.descriptor | {"annotations": {_TAG: name}}
-        index = {"schemaVersion": 2, "manifests": [described]}
-        for member, content in (("oci-layout", {"imageLayoutVersion": "1.0.0"}), ("index.json", index)):
+        for member, content in _index_files(image, name).items():
             data = json.dumps(content).encode()
             yield from _member(member, len(data), io.BytesIO(data))
         for digest in image.blobs:
@@ -138,6 +145,15 @@ class Layout:
             with path.open("rb") as blob:
                 yield from _member(f"blobs/sha256/{path.name}", path.stat().st_size, blob)
         yield bytes(2 * _BLOCK)
+
+
+def _index_files(image: LayoutImage, name: str) -> dict[str, dict[str, Any]]:
+    """Return the two files of a layout that has one image."""
+    described = image.descriptor | {"annotations": {_TAG: name}}
+    return {
+        "oci-layout": {"imageLayoutVersion": "1.0.0"},
+        "index.json": {"schemaVersion": 2, "manifests": [described]},
+    }
 
 
 def _member(name: str, nbytes: int, content: io.BufferedIOBase) -> Iterator[bytes]:

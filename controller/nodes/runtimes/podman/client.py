@@ -21,12 +21,11 @@ from controller.nodes.runtimes.errors import (
     RuntimeAwayError,
     RuntimeTimeoutError,
 )
+from controller.nodes.runtimes.processes import one_line
 
 _PREFIX: Final = "http://podman/v4.0.0/libpod/"
 _NOT_FOUND: Final = 404
 _REFUSED: Final = 400
-_LONGEST: Final = 400
-"""Characters of an error's text that are passed on."""
 
 Content = bytes | AsyncIterator[bytes] | None
 Query = Mapping[str, str]
@@ -105,12 +104,6 @@ def raise_for(status: int, content: bytes, doing: str) -> None:
         text = content.decode("utf-8", "replace")
     kind = NoSuchContainerError if status == _NOT_FOUND else ContainerError
     raise kind(f"podman: {doing}: {one_line(str(text)) or status}")
-
-
-def one_line(text: str) -> str:
-    """Return a text of the runtime's as one line of bounded length."""
-    line = "; ".join(part.strip() for part in text.splitlines() if part.strip())
-    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
 class _translated:  # noqa: N801 - used as a statement

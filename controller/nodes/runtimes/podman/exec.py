@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import suppress
@@ -21,7 +19,8 @@ import msgspec
 from controller.nodes.runtimes.base import STDERR, STDOUT, Output, Terminal
 from controller.nodes.runtimes.errors import ContainerError, RuntimeAwayError, RuntimeTimeoutError
 from controller.nodes.runtimes.podman.client import raise_for
-from dataplane.cgroups import group_of
+from controller.nodes.runtimes.processes import kill_member
+from dataplane.cgroups import Group, group_at
 
 _HEADER_BYTES: Final = 8
 _PIECE_BYTES: Final = 65_536
@@ -36,8 +35,16 @@ Call = Callable[..., Awaitable[bytes]]
 class PodmanExec:
     """A process in a container, as ExecSession."""
 
-    def __init__(self, id: str, call: Call, streams: tuple[StreamReader, StreamWriter], *, has_terminal: bool) -> None:  # noqa: A002
-        self._id, self._call, self._has_terminal = id, call, has_terminal
+    def __init__(
+        self,
+        id: str,  # noqa: A002
+        call: Call,
+        streams: tuple[StreamReader, StreamWriter],
+        group: Group,
+        *,
+        has_terminal: bool,
+    ) -> None:
+        self._id, self._call, self._group, self._has_terminal = id, call, group, has_terminal
         self._reader, self._writer = streams
 
     async def output(self) -> AsyncGenerator[Output]:
@@ -96,7 +103,7 @@ class PodmanExec:
         with suppress(ContainerError):
             state = await self._state()
             if state["Running"] and state["Pid"]:
-                _kill(int(state["Pid"]), str(state["ContainerID"]))
+                kill_member(int(state["Pid"]), self._group)
 
     async def _state(self) -> Mapping[str, Any]:
         found: dict[str, Any] = json.loads(await self._call("GET", f"exec/{self._id}/json", "look at a process"))
@@ -114,6 +121,8 @@ async def start_exec(
 ) -> PodmanExec:
     """Start a process in a running container and return it; the caller closes it."""
     doing = f"exec in {id[:12]}"
+    inspected = json.loads(await call("GET", f"containers/{id}/json", doing))
+    group = group_at(str(inspected["State"]["CgroupPath"]))
     wanted = {
         "AttachStdin": True,
         "AttachStdout": True,
@@ -129,7 +138,7 @@ async def start_exec(
             streams = await _upgrade(socket, f"/v4.0.0/libpod/exec/{process}/start", body, doing)
     except TimeoutError as error:
         raise RuntimeTimeoutError("podman", doing, deadline_s) from error
-    return PodmanExec(process, call, streams, has_terminal=terminal is not None)
+    return PodmanExec(process, call, streams, group, has_terminal=terminal is not None)
 
 
 async def _upgrade(socket: Path, path: str, body: bytes, doing: str) -> tuple[StreamReader, StreamWriter]:
@@ -157,15 +166,3 @@ async def _upgrade(socket: Path, path: str, body: bytes, doing: str) -> tuple[St
         writer.close()
         raise
     return reader, writer
-
-
-def _kill(pid: int, container: str) -> None:
-    """Kill a process, if it is (still) one of the container's."""
-    with suppress(OSError):
-        descriptor = os.pidfd_open(pid)
-        try:
-            folders = group_of(process=str(pid)).folders.values()
-            if any(container in str(folder) for folder in folders):
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        finally:
-            os.close(descriptor)

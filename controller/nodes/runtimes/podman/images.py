@@ -13,7 +13,7 @@ from controller.nodes.runtimes.base import Image
 from controller.nodes.runtimes.errors import ContainerError, ImageError, RuntimeTimeoutError
 from controller.nodes.runtimes.images.layout import Layout
 from controller.nodes.runtimes.images.reference import Reference, Transport, parse_reference
-from controller.nodes.runtimes.podman.client import one_line
+from controller.nodes.runtimes.processes import one_line
 
 _PIECE_BYTES: Final = 1 << 20
 _NAME_DIGITS: Final = 16

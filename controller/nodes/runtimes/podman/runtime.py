@@ -33,6 +33,7 @@ from controller.nodes.runtimes.podman.images import PodmanImages
 from controller.nodes.runtimes.podman.memory import MemoryWatch
 from controller.nodes.runtimes.podman.service import PodmanService
 from controller.nodes.runtimes.podman.specification import specification_of
+from controller.nodes.runtimes.security import HostFolders
 from dataplane.cgroups import Group, Usage, group_at, usage_in
 
 _S_NS: Final = 1_000_000_000
@@ -43,7 +44,8 @@ _RUNNING: Final = frozenset({"running", "paused", "stopping"})
 class PodmanRuntime:
     """Containers of podman, by the service behind `socket`, or by one of its own that keeps its socket in `folder`.
 
-    `environment` is what a service of its own is told beside ours (CONTAINERS_CONF and the like).
+    `environment` is what a service of its own is told beside ours (CONTAINERS_CONF and the like), `folders` which of
+    the machine's folders containers may see.
     """
 
     def __init__(
@@ -53,12 +55,13 @@ class PodmanRuntime:
         socket: Path | None = None,
         program: str = "podman",
         environment: Mapping[str, str] | None = None,
+        folders: HostFolders = HostFolders(),  # noqa: B008 - frozen
         deadline_s: float = 30.0,
         pull_deadline_s: float = 600.0,
     ) -> None:
         self._service = None if socket else PodmanService(program, folder, environment or {}, deadline_s)
         self._client = PodmanClient(socket or folder / "podman.sock", deadline_s)
-        self._deadline_s = deadline_s
+        self._deadline_s, self._folders = deadline_s, folders
         self._memory = MemoryWatch()
         self._images = PodmanImages(self._call, pull_deadline_s)
 
@@ -91,7 +94,7 @@ class PodmanRuntime:
         if order.bundle is not None or order.image is None:
             raise OrderError(f"container {order.name}: podman runs images, the runc runtime runs bundles")
         doing = f"create {order.name}"
-        body = specification_of(order, await self._images.id_of(order.image))
+        body = specification_of(order, await self._images.id_of(order.image), self._folders)
         return str(json.loads(await self._call("POST", "containers/create", doing, body=body))["Id"])
 
     async def start_container(self, id: str) -> None:  # noqa: A002

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.nodes.runtimes.errors import RuntimeAwayError, RuntimeTimeoutError
-from controller.nodes.runtimes.podman.client import one_line
+from controller.nodes.runtimes.processes import one_line
 
 _LOOK_S: Final = 0.02
 _IDLE_S: Final = 30

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from controller.nodes.runtimes.base import ContainerOrder
+from controller.nodes.runtimes.devices import device_files, is_cdi
 from controller.nodes.runtimes.logs import LOG_BYTES
-from controller.nodes.runtimes.security import CAPABILITIES, check_order, nearest_rlimits
-
-_PERIOD_US: Final = 100_000
+from controller.nodes.runtimes.security import CAPABILITIES, PERIOD_US, HostFolders, check_order, nearest_rlimits
 
 
-def specification_of(order: ContainerOrder, image_id: str) -> dict[str, Any]:
+def specification_of(order: ContainerOrder, image_id: str, folders: HostFolders) -> dict[str, Any]:
     """Return the body of a request that creates a container."""
     check_order(order)
+    devices = [*(file.path for file in device_files(order.devices)), *(name for name in order.devices if is_cdi(name))]
     specification: dict[str, Any] = {
         "name": order.name,
         "image": image_id,
@@ -29,7 +29,7 @@ def specification_of(order: ContainerOrder, image_id: str) -> dict[str, Any]:
         "log_configuration": {"driver": "k8s-file", "size": LOG_BYTES},
         "resource_limits": _resources(order),
         "r_limits": [{"type": name, "soft": limit, "hard": limit} for name, limit in nearest_rlimits()],
-        "devices": [{"path": device} for device in order.devices],
+        "devices": [{"path": device} for device in devices],
         "mounts": [
             {
                 "type": "bind",
@@ -37,7 +37,7 @@ def specification_of(order: ContainerOrder, image_id: str) -> dict[str, Any]:
                 "destination": str(mount.target),
                 "options": ["rbind", "rw" if mount.is_writable else "ro", "nosuid", "nodev"],
             }
-            for mount in order.mounts
+            for mount in map(folders.mount, order.mounts)
         ],
         "netns": {"nsmode": "none"}
         if order.network_namespace is None
@@ -57,7 +57,7 @@ def specification_of(order: ContainerOrder, image_id: str) -> dict[str, Any]:
 def _resources(order: ContainerOrder) -> dict[str, Any]:
     resources: dict[str, Any] = {}
     if order.cpu_milli is not None:
-        resources["cpu"] = {"quota": order.cpu_milli * _PERIOD_US // 1000, "period": _PERIOD_US}
+        resources["cpu"] = {"quota": order.cpu_milli * PERIOD_US // 1000, "period": PERIOD_US}
     if order.memory_bytes is not None:
         resources["memory"] = {"limit": order.memory_bytes, "swap": order.memory_bytes}
     if order.processes is not None:

@@ -31,7 +31,7 @@ Run = Callable[[Callable[[Runtime], Awaitable[None]]], None]
 _DEADLINE_S = 20
 
 
-@pytest.fixture(params=[RuntimeKind.PODMAN])
+@pytest.fixture(params=list(RuntimeKind))
 def kind(request: pytest.FixtureRequest) -> RuntimeKind:
     """Return the runtime that is tested."""
     return RuntimeKind(request.param)
@@ -181,8 +181,10 @@ def test_a_process_in_a_container(run: Run, podman_storage: PodmanStorage) -> No
 def test_a_terminal_in_a_container(run: Run, podman_storage: PodmanStorage) -> None:
     async def work(runtime: Runtime) -> None:
         async with container(runtime, podman_storage, "sleep 60") as made:
-            command = ("/bin/sh", "-c", "stty size; read line; stty size; echo got $line; exit 4")
-            session = await runtime.exec(made, command, terminal=Terminal(30, 100))
+            script = (
+                "stty size; until stty size | grep '40 120'; do sleep 0.05; done; read line; echo got $line; exit 4"
+            )
+            session = await runtime.exec(made, ("/bin/sh", "-c", script), terminal=Terminal(30, 100))
             outputs = session.output()
             seen = b""
             while b"30 100" not in seen:
@@ -201,13 +203,11 @@ def test_a_terminal_in_a_container(run: Run, podman_storage: PodmanStorage) -> N
 
 def test_a_process_ends_with_its_session(run: Run, podman_storage: PodmanStorage) -> None:
     async def work(runtime: Runtime) -> None:
-        async with container(runtime, podman_storage, "while :; do sleep 0.1; done") as made:
+        async with container(runtime, podman_storage, "exec tail -f /dev/null") as made:
             session = await runtime.exec(made, ("/bin/sh", "-c", "echo on; exec sleep 1234"))
             assert await anext(session.output()) == Output(STDOUT, b"on\n")
             await session.close()
-            looking = await runtime.exec(
-                made, ("/bin/sh", "-c", "while ps | grep -q 'sleep 123[4]'; do sleep 0.1; done")
-            )
+            looking = await runtime.exec(made, ("/bin/sh", "-c", "while ps | grep -q '[s]leep 12'; do sleep 0.1; done"))
             assert (await outcome(looking))[2] == 0
             await looking.close()
 

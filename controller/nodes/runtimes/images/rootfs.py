@@ -1,0 +1,149 @@
+"""Images unpacked into folders, for runtimes that run folders: by skopeo and umoci, each image once, by digest.
+
+An image's folder has `rootfs`, the config.json that umoci made of the image's configuration, and `image.json`. It is
+made under another name and renamed, so that one that is there is whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+
+from controller.nodes.runtimes.base import Image
+from controller.nodes.runtimes.bundle import Process, process_of
+from controller.nodes.runtimes.errors import ContainerError, ImageError, RuntimeAwayError, RuntimeTimeoutError
+from controller.nodes.runtimes.images.layout import Layout, LayoutImage
+from controller.nodes.runtimes.images.reference import Reference, Transport, parse_reference
+from controller.nodes.runtimes.processes import run_program
+
+_MADE: Final = "image.json"
+_TAG: Final = "image"
+_UNFINISHED: Final = "unfinished-"
+
+
+@dataclass(frozen=True, slots=True)
+class UnpackedImage:
+    """An image, its root folder (not to be written to), and what it runs."""
+
+    image: Image
+    root: Path
+    process: Process
+
+
+class UnpackedImages:
+    """The images in a folder."""
+
+    def __init__(self, folder: Path, environment: Mapping[str, str], deadline_s: float) -> None:
+        self._folder, self._environment, self._deadline_s = folder, environment, deadline_s
+        self._pulling = asyncio.Lock()
+
+    def clean(self) -> None:
+        """Remove what a process that died has left half made."""
+        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for unfinished in self._folder.glob(f"{_UNFINISHED}*"):
+            shutil.rmtree(unfinished, ignore_errors=True)
+
+    def list(self) -> tuple[Image, ...]:
+        """Return all images."""
+        return tuple(msgspec.json.decode(made.read_bytes(), type=Image) for made in self._folder.glob(f"*/{_MADE}"))
+
+    def find(self, reference: Reference) -> UnpackedImage | None:
+        """Return an image that is there, by its digest or the name that it was pulled by."""
+        for image in self.list():
+            if image.digest == reference.digest or reference.text in image.names:
+                folder = self._folder / _folder_name(image.digest)
+                process = process_of(json.loads((folder / "config.json").read_bytes())["process"])
+                return UnpackedImage(image, folder / "rootfs", process)
+        return None
+
+    async def pull(self, name: str) -> Image:
+        """Return an image, brought and unpacked if it is not there; a digest that is named is checked."""
+        reference = parse_reference(name)
+        async with self._pulling:
+            is_fixed = reference.digest is not None or reference.transport is Transport.REGISTRY
+            if is_fixed and (found := self.find(reference)) is not None:
+                return found.image
+            if reference.transport is Transport.DIGEST:
+                raise ImageError(f"image {name}: is not there, and a digest alone says of no registry")
+            work = self._folder / f"{_UNFINISHED}{uuid4().hex}"
+            try:
+                work.mkdir(parents=True)
+                return await self._bring(reference, work)
+            except RuntimeTimeoutError:
+                raise
+            except RuntimeAwayError as error:
+                raise ImageError(f"image {name}: {error} (Debian packages skopeo and umoci)") from error
+            except ImageError:
+                raise
+            except ContainerError as error:
+                raise ImageError(f"image {name}: does not come: {error}") from error
+            except OSError as error:
+                raise ImageError(f"image {name}: {(error.strerror or str(error)).lower()}") from error
+            finally:
+                await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
+
+    async def _bring(self, reference: Reference, work: Path) -> Image:
+        layout, image = await self._layout(reference, work)
+        folder = self._folder / _folder_name(image.digest)
+        names: tuple[str, ...] = (reference.text,)
+        if (known := self.find(replace(reference, digest=image.digest))) is not None:
+            names = tuple(dict.fromkeys((*known.image.names, *names)))
+        else:
+            await self._unpack(layout, image, work)
+        made = Image(image.digest, names, image.nbytes)
+        if known is not None:
+            return await asyncio.to_thread(_write, folder, made)
+        await asyncio.to_thread(_write, work / "bundle", made)
+        (work / "bundle").rename(folder)
+        return made
+
+    async def _layout(self, reference: Reference, work: Path) -> tuple[Layout, LayoutImage]:
+        """Return a layout that has the image."""
+        if reference.transport is Transport.OCI:
+            layout = await asyncio.to_thread(Layout.read, Path(reference.name))
+            return layout, await asyncio.to_thread(layout.select, reference)
+        if reference.is_file and not Path(reference.name).is_file():
+            raise ImageError(f"image {reference.text}: no such file or directory")
+        source = f"{reference.transport}:{reference.name}" + (f":{reference.tag}" if reference.tag else "")
+        if reference.transport is Transport.REGISTRY:
+            source = f"docker://{reference.name}" if reference.digest is None else f"docker://{_pinned(reference)}"
+        command = ("skopeo", "copy", "--quiet", source, f"oci:{work / 'layout'}:{_TAG}")
+        await run_program(command, f"copy {reference.text}", deadline_s=self._deadline_s, environment=self._environment)
+        layout = await asyncio.to_thread(Layout.read, work / "layout")
+        copied = await asyncio.to_thread(layout.select, replace(reference, tag=None, digest=None))
+        if reference.is_file and reference.digest not in (None, copied.digest):
+            raise ImageError(f"image {reference.text}: has digest {copied.digest}")
+        return layout, copied
+
+    async def _unpack(self, layout: Layout, image: LayoutImage, work: Path) -> None:
+        """Unpack an image's layers, digests checked, into a bundle."""
+        named = work / "named"
+        await asyncio.to_thread(layout.link, image, named, _TAG)
+        command = ("umoci", "unpack", "--image", f"{named}:{_TAG}", str(work / "bundle"))
+        doing = f"unpack {image.digest}"
+        await run_program(command, doing, deadline_s=self._deadline_s, environment=self._environment)
+
+
+def _write(folder: Path, image: Image) -> Image:
+    new = folder / f"{_MADE}.new"
+    new.write_bytes(msgspec.json.encode(image))
+    new.rename(folder / _MADE)
+    return image
+
+
+def _folder_name(digest: str) -> str:
+    return digest.removeprefix("sha256:")
+
+
+def _pinned(reference: Reference) -> str:
+    """Return a registry's name with its digest and without its tag: skopeo takes one of them."""
+    name, colon, tag = reference.name.rpartition(":")
+    return f"{name if colon and '/' not in tag else reference.name}@{reference.digest}"

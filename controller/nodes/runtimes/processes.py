@@ -1,0 +1,96 @@
+"""Programs that are run with a deadline, and processes of containers that are ended."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+from controller.nodes.runtimes.errors import ContainerError, RuntimeAwayError, RuntimeTimeoutError
+from dataplane.cgroups import Group, group_of
+
+_LONGEST: Final = 400
+"""Characters of a program's words that are passed on."""
+
+
+async def run_program(
+    command: Sequence[str],
+    doing: str,
+    *,
+    deadline_s: float,
+    environment: Mapping[str, str] | None = None,
+    pass_fds: Sequence[int] = (),
+) -> bytes:
+    """Return what a program writes to its standard output; raise ContainerError with its last words if it fails.
+
+    It has a process group of its own, which is killed when the deadline passes or the caller is cancelled.
+    """
+    name = os.path.basename(command[0])  # noqa: PTH119 - a word of a command
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=DEVNULL,
+            stdout=PIPE,
+            stderr=PIPE,
+            env=None if environment is None else {**os.environ, **environment},
+            start_new_session=True,
+            pass_fds=pass_fds,
+        )
+    except OSError as error:
+        raise RuntimeAwayError(f"{name}: {doing}: it cannot be started: {(error.strerror or '').lower()}") from error
+    try:
+        async with asyncio.timeout(deadline_s):
+            output, said = await process.communicate()
+    except TimeoutError as error:
+        raise RuntimeTimeoutError(name, doing, deadline_s) from error
+    finally:
+        close_pipes(process)
+        await end_group(process)
+    if process.returncode:
+        raise ContainerError(f"{name}: {doing}: {one_line(said.decode('utf-8', 'replace')) or process.returncode}")
+    return output
+
+
+async def end_group(process: Process) -> None:
+    """Kill a process that leads a group, and the group, unless it has ended."""
+    if process.returncode is None:
+        kill_group(process.pid)
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+def close_pipes(process: Process) -> None:
+    """Close our ends of a process's pipes: it is not waited for while something in them is not read."""
+    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]  # noqa: SLF001 - no other way
+    for number in (0, 1, 2):
+        if (pipe := transport.get_pipe_transport(number)) is not None:
+            pipe.close()
+
+
+def kill_group(leader: int) -> None:
+    """Kill a process group; one that is gone is fine."""
+    with suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
+def kill_member(process: int, group: Group) -> None:
+    """Kill a process, if it is (still) in a control group: its number may be another's by now."""
+    with suppress(OSError):
+        descriptor = os.pidfd_open(process)
+        try:
+            found = group_of(process=str(process)).folders
+            if any(found.get(name) == folder for name, folder in group.folders.items()):
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+        finally:
+            os.close(descriptor)
+
+
+def one_line(text: str) -> str:
+    """Return a program's text as one line of bounded length."""
+    line = "; ".join(part.strip() for part in text.splitlines() if part.strip())
+    return line if len(line) <= _LONGEST else f"...{line[-_LONGEST:]}"

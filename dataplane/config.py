@@ -91,10 +91,17 @@ def _document(
     raw: object, root: yaml.Node | None, schema: type[T], file: str, decode: DecodeHook | None = None
 ) -> Document[T]:
     try:
-        value = msgspec.convert(raw, type=schema, strict=True, dec_hook=decode)
+        value = msgspec.convert(raw, type=schema, strict=True, dec_hook=decode or _path)
     except msgspec.ValidationError as error:
         raise _explain(str(error), root, file, schema) from error
     return Document(value, file, lambda path: _line_of(f"$.{path}", root))
+
+
+def _path(kind: type, value: Any) -> Any:  # noqa: ANN401 - as msgspec's hooks are
+    """Return a file's or folder's name as a Path, where a schema has one."""
+    if kind is Path and isinstance(value, str) and value:
+        return Path(value)
+    raise ValueError("expected the name of a file or folder" if kind is Path else f"{kind} cannot be read")
 
 
 def _parse_toml(text: str, file: str) -> Any:  # noqa: ANN401 - a TOML document is any mapping

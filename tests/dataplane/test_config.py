@@ -92,3 +92,14 @@ def test_any_text_is_a_value_or_a_config_error(text: str, toml: bool) -> None:
             assert "\n" not in str(found)
         else:
             assert isinstance(found.name, str)
+
+
+class Folders(Strict, frozen=True):
+    folders: tuple[Path, ...] = ()
+
+
+def test_files_and_folders_are_paths() -> None:
+    assert loads("folders: [/a, b]", Folders) == Folders(folders=(Path("/a"), Path("b")))
+    for wrong in ("3", "''"):
+        with pytest.raises(ConfigError, match="expected the name of a file or folder"):
+            loads(f"folders: [{wrong}]", Folders)

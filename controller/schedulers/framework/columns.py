@@ -16,6 +16,7 @@ from dataplane.topology.values import DeviceKind
 Longs = npt.NDArray[np.int64]
 Ids = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +45,19 @@ class NodeColumns:
             device_start=_longs([0, *accumulate(counts)]),
             device_memory_bytes=_longs([device.memory_bytes or 0 for node in nodes for device in node.devices]),
         )
+
+    @cached_property
+    def device_bus_rate(self) -> Floats:
+        """The rate of each device's bus (bytes a second), 0 where nobody said."""
+        devices = [device for node in self.nodes for device in node.devices]
+        rates = [0 if device.bus is None else device.bus.bytes_per_s or 0 for device in devices]
+        return np.array(rates, np.float64)
+
+    @cached_property
+    def device_number(self) -> Ids:
+        """The number that each device has on its node."""
+        found: Ids = np.arange(len(self.device_node)) - self.device_start[self.device_node]
+        return found
 
     @cached_property
     def number(self) -> dict[str, int]:
@@ -121,6 +135,15 @@ class FreeColumns:
         for view in views:
             view.flags.writeable = False
         return FreeColumns(*views)
+
+    def narrowed(self, usable: Flags) -> FreeColumns:
+        """Return the same of which nothing is free of devices that are not usable."""
+        return FreeColumns(
+            self.cpu_milli,
+            self.memory_bytes,
+            np.where(usable, self.device_milli, 0),
+            np.where(usable, self.device_memory_bytes, 0),
+        )
 
     def add(self, columns: NodeColumns, node: int, shares: Shares, sign: int) -> None:
         """Set shares of a node free (1) or not (-1), in place."""

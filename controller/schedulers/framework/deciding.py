@@ -7,14 +7,17 @@ from typing import Final
 from zlib import crc32
 
 import numpy as np
+import numpy.typing as npt
 
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.columns import Flags, Ids, Longs
-from controller.schedulers.framework.profiles import NamedFilter, Profile, WeightedScore
+from controller.schedulers.framework.profiles import NamedFilter, Profile, Ties, WeightedScore
 from controller.schedulers.framework.snapshot import Snapshot
 from controller.schedulers.framework.values import MOST_POINTS, PendingPod
 
 NOBODY: Final = -1
+PASSES: Final = -1
+"""What stands in `Examined.refuser` of a node that no filter refuses."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -22,7 +25,7 @@ class Choice:
     """A pod and the number of the node that it gets, `NOBODY` if none can run it.
 
     `refused` says how many nodes each filter refused of those that the filters before it had left, `equal` how many
-    nodes had the most points: one of these was drawn, by the profile's seed and the pod's name.
+    nodes had the most points: one of these was drawn, by the profile's seed and the pod's name, or the first was taken.
     """
 
     pod: PendingPod
@@ -37,35 +40,82 @@ class Choice:
         return self.node != NOBODY
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Examined:
+    """What the policies said of all nodes, as columns: reasons are put into words only for those that are asked about.
+
+    `snapshot` is what they were shown; `refuser` is the number of the filter that refuses a node, or `PASSES`; `nodes`
+    are those that pass, with `points` of each score, a row each, before its weight, and their weighted `total`.
+    """
+
+    snapshot: Snapshot
+    refuser: npt.NDArray[np.int16]
+    nodes: Ids
+    points: tuple[Longs, ...]
+    total: Longs
+
+
 def decide(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> Choice:
     """Return which node a pod gets: of those that all filters let pass, the one with the most points.
 
     Points are the sum of weight times points over scores. Raise SchedulerError for a policy that answers wrongly.
     """
+    snapshot = profile.seen(pod, snapshot)
     passing, refused = filtered(profile, pod, snapshot)
     nodes = np.flatnonzero(passing)
     if not len(nodes):
         return Choice(pod, NOBODY, 0, refused)
     total = np.zeros(len(nodes), np.int64)
     for score in profile.scores:
-        total += score.weight * checked_points(score, pod, snapshot, nodes)
+        points = checked_points(score, pod, snapshot, nodes)
+        total += points if score.weight == 1 else score.weight * points
+    return _chosen(profile, pod, nodes, total, refused)
+
+
+def examine(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> tuple[Choice, Examined]:
+    """Return what `decide` returns, and all that was said on the way there."""
+    snapshot = profile.seen(pod, snapshot)
+    refuser = np.full(len(snapshot.columns.nodes), PASSES, np.int16)
+    passing, refused = filtered(profile, pod, snapshot, refuser)
+    nodes = np.flatnonzero(passing)
+    if not len(nodes):
+        return Choice(pod, NOBODY, 0, refused), Examined(snapshot, refuser, nodes, (), np.zeros(0, np.int64))
+    points = tuple(checked_points(score, pod, snapshot, nodes) for score in profile.scores)
+    total = np.zeros(len(nodes), np.int64)
+    for score, some in zip(profile.scores, points, strict=True):
+        total += score.weight * some
+    return _chosen(profile, pod, nodes, total, refused), Examined(snapshot, refuser, nodes, points, total)
+
+
+def _chosen(
+    profile: Profile, pod: PendingPod, nodes: Ids, total: Longs, refused: tuple[tuple[str, int], ...]
+) -> Choice:
     most = total.max()
     best = nodes[total == most]
-    node = int(best[0] if len(best) == 1 else best[crc32(f"{profile.seed}/{pod.name}".encode()) % len(best)])
-    return Choice(pod, node, int(most), refused, len(best))
+    place = 0
+    if len(best) > 1 and profile.ties is Ties.DRAWN:
+        place = crc32(f"{profile.seed}/{pod.name}".encode()) % len(best)
+    return Choice(pod, int(best[place]), int(most), refused, len(best))
 
 
-def filtered(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> tuple[Flags, tuple[tuple[str, int], ...]]:
-    """Return which nodes all filters let pass, and how many each one refused of those that were left."""
+def filtered(
+    profile: Profile, pod: PendingPod, snapshot: Snapshot, refuser: npt.NDArray[np.int16] | None = None
+) -> tuple[Flags, tuple[tuple[str, int], ...]]:
+    """Return which nodes all filters let pass, and how many each one refused of those that were left.
+
+    The number of the filter that refuses a node is written into `refuser`.
+    """
     passing: Flags = np.ones(len(snapshot.columns.nodes), np.bool_)
     left, refused = len(passing), []
-    for one in profile.filters:
+    for number, one in enumerate(profile.filters):
         if (flags := checked_flags(one, pod, snapshot)) is None:
             continue
-        passing = passing & flags
+        before, passing = passing, passing & flags
         now = int(np.count_nonzero(passing))
         if now != left:
             refused.append((one.name, left - now))
+            if refuser is not None:
+                refuser[before & ~passing] = number
         left = now
         if not left:
             break

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from controller.schedulers.framework.deciding import Choice, checked_points, decide, filtered
-from controller.schedulers.framework.profiles import Profile
+from controller.schedulers.framework.columns import Ids, Longs
+from controller.schedulers.framework.deciding import PASSES, Choice, Examined, examine
+from controller.schedulers.framework.profiles import NamedFilter, Profile, WeightedScore
 from controller.schedulers.framework.snapshot import Snapshot
 from controller.schedulers.framework.values import PendingPod
 
@@ -65,7 +66,7 @@ class Explanation:
             why = ", ".join(f"{count} by {name}" for name, count in self.refused_by) or "there is no node"
             return f"none of {nodes} nodes: {why}"
         points = self.candidates[0].points
-        drawn = f", drawn from {self.equal} with as many" if self.equal > 1 else ""
+        drawn = f", of {self.equal} with as many" if self.equal > 1 else ""
         return f"{self.node}: {points} points, {self.passed} of {nodes} nodes could run it{drawn}"
 
 
@@ -73,41 +74,73 @@ def explain(
     profile: Profile, pod: PendingPod, snapshot: Snapshot, *, choice: Choice | None = None, most: int = 16
 ) -> Explanation:
     """Return why `decide` decides as it does about a pod; the chosen node is always among the candidates."""
-    choice = decide(profile, pod, snapshot) if choice is None else choice
-    passing, refused_by = filtered(profile, pod, snapshot)
-    nodes = np.flatnonzero(passing)
-    total = np.zeros(len(nodes), np.int64)
-    for score in profile.scores if len(nodes) else ():
-        total += score.weight * checked_points(score, pod, snapshot, nodes)
-    order = np.lexsort((nodes, nodes != choice.node, -total))[:most]
-    refused = np.flatnonzero(~passing)[:most].tolist()
+    made, examined = examine(profile, pod, snapshot)
+    return explained(profile, choice or made, examined, most=most)
+
+
+def explained(profile: Profile, choice: Choice, examined: Examined, *, most: int = 16) -> Explanation:
+    """Return in words what was examined: of `most` candidates, the best first, and of as many refused nodes."""
+    pod, snapshot, nodes = choice.pod, examined.snapshot, examined.nodes
+    order = _best(examined.total, nodes != choice.node, most)
+    refused = np.flatnonzero(examined.refuser != PASSES)[:most]
     return Explanation(
         pod=pod.name,
         profile=profile.name,
         node=snapshot.columns.names[choice.node] if choice.is_placed else None,
-        candidates=tuple(_candidates(profile, pod, snapshot, nodes[order].tolist())),
-        refused=tuple(_refused(profile, pod, snapshot, node) for node in refused),
-        refused_by=refused_by,
+        candidates=tuple(_candidates(profile, pod, examined, order)) if len(nodes) else (),
+        refused=tuple(_refused(profile, pod, examined, refused)),
+        refused_by=choice.refused,
         passed=len(nodes),
         equal=choice.equal,
     )
 
 
-def _candidates(profile: Profile, pod: PendingPod, snapshot: Snapshot, nodes: list[int]) -> Iterable[Candidate]:
-    points = (
-        [checked_points(score, pod, snapshot, np.array(nodes)).tolist() for score in profile.scores] if nodes else []
-    )
-    for place, node in enumerate(nodes):
-        scores = tuple(
-            Scored(score.name, score.weight, given[place], score.policy.reason(pod, snapshot, node))
-            for score, given in zip(profile.scores, points, strict=True)
-        )
-        yield Candidate(snapshot.columns.names[node], sum(one.weight * one.points for one in scores), scores)
+def _best(total: Longs, is_other: Ids, most: int) -> Ids:
+    """Return the places of the most points, most first; the chosen one before its equals, else in order."""
+    if len(total) > most:
+        least = np.partition(total, len(total) - most)[len(total) - most]
+        places = np.flatnonzero(total >= least)
+    else:
+        places = np.arange(len(total))
+    return places[np.lexsort((places, is_other[places], -total[places]))[:most]]
 
 
-def _refused(profile: Profile, pod: PendingPod, snapshot: Snapshot, node: int) -> Refused:
-    for one in profile.filters:
-        flags = one.policy.passes(pod, snapshot)
-        if flags is not None and not flags[node]:
-            return Refused(snapshot.columns.names[node], one.name, one.policy.reason(pod, snapshot, node))
-    raise AssertionError(f"{snapshot.columns.names[node]} was refused by no filter")
+def _candidates(profile: Profile, pod: PendingPod, examined: Examined, order: Ids) -> Iterator[Candidate]:
+    names, nodes = examined.snapshot.columns.names, examined.nodes[order]
+    columns = []
+    for score, points in zip(profile.scores, examined.points, strict=True):
+        given = points[order]
+        columns.append((score, given.tolist(), _score_reasons(score, pod, examined.snapshot, nodes, given)))
+    for place, (node, total) in enumerate(zip(nodes.tolist(), examined.total[order].tolist(), strict=True)):
+        scores = tuple(Scored(one.name, one.weight, points[place], why[place]) for one, points, why in columns)
+        yield Candidate(names[node], total, scores)
+
+
+def _refused(profile: Profile, pod: PendingPod, examined: Examined, nodes: Ids) -> Iterator[Refused]:
+    by = examined.refuser[nodes]
+    reasons: dict[int, str] = {}
+    for number in np.unique(by).tolist():
+        some = nodes[by == number]
+        why = _filter_reasons(profile.filters[number], pod, examined.snapshot, some)
+        reasons.update(zip(some.tolist(), why, strict=True))
+    names = examined.snapshot.columns.names
+    for node, number in zip(nodes.tolist(), by.tolist(), strict=True):
+        yield Refused(names[node], profile.filters[number].name, reasons[node])
+
+
+def _score_reasons(
+    score: WeightedScore, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs
+) -> Sequence[str]:
+    several = getattr(score.policy, "reasons", None)
+    if several is not None:
+        found: Sequence[str] = several(pod, snapshot, nodes, points)
+        return found
+    return [score.policy.reason(pod, snapshot, node) for node in nodes.tolist()]
+
+
+def _filter_reasons(one: NamedFilter, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Sequence[str]:
+    several = getattr(one.policy, "reasons", None)
+    if several is not None:
+        found: Sequence[str] = several(pod, snapshot, nodes)
+        return found
+    return [one.policy.reason(pod, snapshot, node) for node in nodes.tolist()]

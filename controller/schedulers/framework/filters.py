@@ -35,7 +35,7 @@ class Ready:
 
 
 class StatedLocation:
-    """Refuses all nodes but those that the pod's user stated: by name, by labels, by a kind of device."""
+    """Refuses all nodes but those that were stated: by name, by labels, by a kind of device, by a device's number."""
 
     Settings = NoSettings
     is_local = True
@@ -45,10 +45,14 @@ class StatedLocation:
 
     def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
         """Return which nodes were stated; all, if nothing was."""
-        if not (pod.locations or pod.labels or pod.device_kind is not None):
+        if not (pod.locations or pod.labels or pod.device_kind is not None or pod.device is not None):
             return None
         nodes = snapshot.columns.nodes
         return np.fromiter((_where(pod, node) is None for node in nodes), np.bool_, len(nodes))
+
+    def devices(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
+        """Return the devices of the stated number."""
+        return None if pod.device is None else snapshot.columns.device_number == pod.device
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return what was stated."""
@@ -64,6 +68,23 @@ def _where(pod: PendingPod, node: Node) -> str | None:
             return f"its label {name} is {node.labels.get(name, 'not there')!s}, not {value}"
     if pod.device_kind is not None and all(device.kind is not pod.device_kind for device in node.devices):
         return f"it has no {pod.device_kind}"
+    return None if pod.device is None else _which(pod, pod.device, node)
+
+
+def _which(pod: PendingPod, number: int, node: Node) -> str | None:
+    """Return why a device that was stated by its number is none that the pod can get, None if it may be."""
+    if not pod.request.devices:
+        return f"device {number} is stated, but the pod asks for no device"
+    if number >= len(node.devices):
+        return f"it has {len(node.devices)} devices, no device {number}"
+    device = node.devices[number]
+    if pod.device_kind is not None and device.kind is not pod.device_kind:
+        return f"device {number} is a {device.kind}, not a {pod.device_kind}"
+    wanted = pod.request.devices
+    if sum(one.count for one in wanted) > 1:
+        return f"device {number} is stated, but the pod asks for {sum(one.count for one in wanted)} devices"
+    if not wanted[0].accepts(device.kind, device.model):
+        return f"device {number} is a {device.kind} {device.model}".rstrip() + f", not a {wanted[0]}"
     return None
 
 
@@ -183,8 +204,11 @@ class FitsResources:
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return what is short, and how much."""
-        columns = snapshot.columns
-        refusal = fits(columns.nodes[node], snapshot.free.held_of(columns, node), pod.request)
+        columns, one = snapshot.columns, snapshot.columns.nodes[node]
+        refusal = fits(one, snapshot.free.held_of(columns, node), pod.request)
+        if snapshot.unnarrowed is not None and pod.device is None:
+            # What is missing even with the devices that are kept from the pod is said first.
+            refusal = fits(one, snapshot.unnarrowed.held_of(columns, node), pod.request) or refusal
         return "it fits" if refusal is None else "; ".join(map(str, refusal.missing))
 
 

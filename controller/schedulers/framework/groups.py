@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,11 +40,12 @@ def place_group(
         return GroupChoice((), (), is_placed=False)
     choices: list[Choice] = []
     shares: list[Shares] = []
-    for place, pod in enumerate(pods):
+    for place, member in enumerate(pods):
+        pod = replace(member, companions=len(pods) - place - 1)
         choice = decide(profile, pod, snapshot)
         choices.append(choice)
         if choice.is_placed:
-            taken = snapshot.shares(choice.node, pod.request)
+            taken = profile.shares(pod, snapshot, choice.node)
             shares.append(taken)
             snapshot = snapshot.taking(choice.node, taken, pod.group)
         elif len(shares) + len(pods) - place - 1 < needed:

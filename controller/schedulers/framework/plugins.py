@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
 
 import msgspec
 
 from controller.schedulers.errors import SchedulerError
+from controller.schedulers.framework.devices import LeastLeft
 from controller.schedulers.framework.filters import DeviceModel, FitsResources, NetworkNeed, Ready, StatedLocation
 from controller.schedulers.framework.scores import LeastUsed, MostUsed, NetworkCost, Spread
 
@@ -25,7 +27,23 @@ BUILT_IN: Final[Mapping[str, Callable[..., Any]]] = {
     "most-used": MostUsed,
     "network-cost": NetworkCost,
     "spread": Spread,
+    "least-left": LeastLeft,
 }
+
+CONTAINERS: Final[Mapping[str, str]] = {
+    "device-threshold": "thresholds:DeviceThreshold",
+    "one-a-node": "reduction:OneANode",
+    "tree-cost": "reduction:TreeCost",
+    "image-locality": "images:ImageLocality",
+    "device-fit": "fit:DeviceFit",
+    "best-fit": "fit:BestFit",
+    "dot-product": "fit:DotProduct",
+    "random": "fit:RandomFit",
+    "fragmentation": "fragmentation:Fragmentation",
+    "stranding": "stranding:Stranding",
+}
+"""Policies of the scheduler for containers, in modules of that package: it stands on this one, so they are named."""
+_CONTAINERS: Final = "controller.schedulers.containers"
 
 
 def make_policy(name: str, settings: Mapping[str, object], methods: tuple[str, ...]) -> Any:  # noqa: ANN401 - a policy
@@ -34,7 +52,7 @@ def make_policy(name: str, settings: Mapping[str, object], methods: tuple[str, .
     Raise SchedulerError, in one line, for a name that nothing has, a plug-in that does not load or lacks something, and
     settings that it does not take.
     """
-    made_by = BUILT_IN.get(name) or _load(name)
+    made_by = BUILT_IN.get(name) or _of_containers(name) or _load(name)
     kind = getattr(made_by, "Settings", None)
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         raise SchedulerError(f"policy {name}: it has no Settings")
@@ -51,7 +69,16 @@ def make_policy(name: str, settings: Mapping[str, object], methods: tuple[str, .
 
 def known_policies() -> tuple[str, ...]:
     """Return the names of all policies, those of plug-ins last."""
-    return (*BUILT_IN, *sorted(entry.name for entry in entry_points(group=GROUP) if entry.name not in BUILT_IN))
+    own = (*BUILT_IN, *CONTAINERS)
+    return (*own, *sorted(entry.name for entry in entry_points(group=GROUP) if entry.name not in own))
+
+
+def _of_containers(name: str) -> Callable[..., Any] | None:
+    if (place := CONTAINERS.get(name)) is None:
+        return None
+    module, _, kind = place.partition(":")
+    found: Callable[..., Any] = getattr(import_module(f"{_CONTAINERS}.{module}"), kind)
+    return found
 
 
 def _load(name: str) -> Callable[..., Any]:

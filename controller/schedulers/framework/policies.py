@@ -1,7 +1,13 @@
-"""What a policy is: a filter, which refuses nodes, or a score, which ranks the others.
+"""What a policy is: a filter, which refuses nodes, a score, which ranks the others, or a choice of devices on a node.
 
 A policy is a class with `Settings`, a `dataplane.config.Strict` of its own, and is made with one. It may keep what can
-be computed from its settings, and nothing of what it was asked: the same pod and snapshot give the same answer.
+be computed from its settings, and nothing of what it was asked but what gives the same answer sooner: the same pod and
+snapshot give the same answer, whatever was asked before.
+
+A filter may have `devices(pod, snapshot)`, too: which devices, in the rows of `NodeColumns`, the pod may get of nodes
+that pass, None for all. Policies are shown a snapshot in which nothing is free of the others. Either kind may have a
+method for many reasons at once, where that is cheaper: `reasons(pod, snapshot, nodes)` of a filter, and
+`reasons(pod, snapshot, nodes, points)` of a score, whose points are given back to it.
 
 ```python
 class Quiet:
@@ -27,6 +33,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from controller.cluster.hardware import Shares
 from controller.schedulers.framework.columns import Flags, Ids, Longs
 from controller.schedulers.framework.snapshot import Snapshot
 from controller.schedulers.framework.values import PendingPod
@@ -56,4 +63,12 @@ class Score(Protocol):
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return what a node's points are from."""
+        ...
+
+
+class DeviceChoice(Protocol):
+    """Chooses devices."""
+
+    def shares(self, pod: PendingPod, snapshot: Snapshot, node: int) -> Shares:
+        """Return what a pod gets of a node on which it fits; raise HardwareError where it does not."""
         ...

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Final
 
+import numpy as np
 from msgspec import field
 
+from controller.cluster.hardware import Shares
 from controller.schedulers.errors import SchedulerError
+from controller.schedulers.framework.columns import Flags
+from controller.schedulers.framework.devices import LeastLeft
+from controller.schedulers.framework.filters import NoSettings
 from controller.schedulers.framework.plugins import make_policy
-from controller.schedulers.framework.policies import Filter, Score
+from controller.schedulers.framework.policies import DeviceChoice, Filter, Score
+from controller.schedulers.framework.snapshot import Snapshot
+from controller.schedulers.framework.values import PendingPod
 from dataplane.config import Strict
 
 MOST_WEIGHT: Final = 1_000_000
+_LEAST_LEFT: Final = LeastLeft(NoSettings())
 
 
 class PolicySettings(Strict, frozen=True):
@@ -24,18 +33,35 @@ class PolicySettings(Strict, frozen=True):
     settings: dict[str, Any] = field(default_factory=dict)
 
 
+class Ties(StrEnum):
+    """Which of several nodes with the most points is taken: one drawn by the seed, or the first in order."""
+
+    DRAWN = "drawn"
+    FIRST = "first"
+
+
 class ProfileSettings(Strict, frozen=True):
-    """A way to decide: `filters` one after the other, then the weighted sum of `scores`; `seed` breaks ties."""
+    """A way to decide: `filters` one after the other, then the weighted sum of `scores`; `seed` breaks ties.
+
+    `devices` chooses the devices of the node.
+    """
 
     name: str = "default"
     filters: tuple[PolicySettings, ...] = tuple(
-        PolicySettings(policy=policy) for policy in ("ready", "location", "device-model", "fits", "network-need")
+        PolicySettings(policy=policy)
+        for policy in ("ready", "location", "device-model", "device-threshold", "one-a-node", "fits", "network-need")
     )
     scores: tuple[PolicySettings, ...] = (
         PolicySettings(policy="network-cost", weight=2),
-        PolicySettings(policy="least-used"),
+        PolicySettings(policy="stranding", weight=4),
+        PolicySettings(policy="tree-cost", weight=2),
+        PolicySettings(policy="device-fit"),
+        PolicySettings(policy="image-locality"),
+        PolicySettings(policy="least-used", settings={"but_for_devices": True}),
         PolicySettings(policy="spread"),
     )
+    devices: PolicySettings = PolicySettings(policy="stranding")
+    ties: Ties = Ties.DRAWN
     seed: int = 0
 
 
@@ -63,6 +89,8 @@ class Profile:
     name: str
     filters: tuple[NamedFilter, ...]
     scores: tuple[WeightedScore, ...]
+    devices: DeviceChoice = _LEAST_LEFT
+    ties: Ties = Ties.DRAWN
     seed: int = 0
 
     @classmethod
@@ -71,14 +99,30 @@ class Profile:
         try:
             filters = tuple(NamedFilter(one.policy, _filter(one)) for one in settings.filters)
             scores = tuple(WeightedScore(one.policy, one.weight, _score(one)) for one in settings.scores)
+            devices = _devices(settings.devices)
         except SchedulerError as error:
             raise SchedulerError(f"profile {settings.name}: {error}") from None
-        return cls(settings.name, filters, scores, settings.seed)
+        return cls(settings.name, filters, scores, devices, settings.ties, settings.seed)
 
     @property
     def is_local(self) -> bool:
         """Whether each node's refusal depends on that node alone."""
         return all(one.policy.is_local for one in self.filters)
+
+    def seen(self, pod: PendingPod, snapshot: Snapshot) -> Snapshot:
+        """Return the snapshot that policies are shown: nothing is free of devices that a filter keeps from the pod."""
+        usable: Flags | None = None
+        for one in self.filters:
+            devices = getattr(one.policy, "devices", None)
+            if devices is not None and pod.request.devices and (found := devices(pod, snapshot)) is not None:
+                usable = found if usable is None else usable & found
+        return snapshot if usable is None or bool(np.all(usable)) else snapshot.narrowed(usable)
+
+    def shares(self, pod: PendingPod, snapshot: Snapshot, node: int) -> Shares:
+        """Return what a pod gets of a node on which it fits; raise HardwareError where it does not."""
+        if not pod.request.devices:
+            return Shares(pod.request.cpu_milli, pod.request.memory_bytes)
+        return self.devices.shares(pod, self.seen(pod, snapshot), node)
 
 
 def profiles_of(settings: Sequence[ProfileSettings]) -> dict[str, Profile]:
@@ -102,4 +146,11 @@ def _score(settings: PolicySettings) -> Score:
     if not 1 <= settings.weight <= MOST_WEIGHT:
         raise SchedulerError(f"policy {settings.policy}: a weight of {settings.weight} is not 1 to {MOST_WEIGHT}")
     policy: Score = make_policy(settings.policy, settings.settings, ("points", "reason"))
+    return policy
+
+
+def _devices(settings: PolicySettings) -> DeviceChoice:
+    if settings.weight != 1:
+        raise SchedulerError(f"policy {settings.policy}: a choice of devices has no weight")
+    policy: DeviceChoice = make_policy(settings.policy, settings.settings, ("shares",))
     return policy

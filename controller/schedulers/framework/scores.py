@@ -19,18 +19,29 @@ _NS_PER_BYTE_AT_1_BPS = 8e9
 class LeastUsed:
     """Prefers nodes of which the most is free once the pod is there: load is spread."""
 
-    Settings = NoSettings
+    class Settings(Strict, frozen=True):
+        """Whether pods that ask for devices are left alone: spread over nodes, they leave no several free on one."""
 
-    def __init__(self, settings: NoSettings) -> None:
-        del settings
+        but_for_devices: bool = False
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
         """Return the mean free share, in thousandths, of those of cores, memory and devices that the pod asks for."""
+        if self.settings.but_for_devices and pod.request.devices:
+            return np.full(len(nodes), MOST_POINTS, np.int64)
         return _free_milli(pod, snapshot, nodes)
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return the free share."""
-        return f"{_percent(_free_milli(pod, snapshot, np.array([node])))} of it stay free"
+        return self.reasons(pod, snapshot, np.array([node]), self.points(pod, snapshot, np.array([node])))[0]
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
+        """Return the free shares: they are the points."""
+        if self.settings.but_for_devices and pod.request.devices:
+            return ["it counts for pods without devices"] * len(nodes)
+        return [f"{one / 10:.1f} % of it stay free" for one in points.tolist()]
 
 
 class MostUsed:
@@ -47,7 +58,11 @@ class MostUsed:
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return the used share."""
-        return f"{_percent(MOST_POINTS - _free_milli(pod, snapshot, np.array([node])))} of it would be used"
+        return self.reasons(pod, snapshot, np.array([node]), self.points(pod, snapshot, np.array([node])))[0]
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
+        """Return the used shares: they are the points."""
+        return [f"{one / 10:.1f} % of it would be used" for one in points.tolist()]
 
 
 class Spread:
@@ -146,7 +161,8 @@ def _free_milli(pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
         parts.append(_milli(free.memory_bytes[nodes] - request.memory_bytes, columns.memory_bytes[nodes]))
     if request.devices:
         wanted = sum(device.count * device.thousandths for device in request.devices)
-        device_free = np.bincount(columns.device_node, free.device_milli, len(columns.nodes))[nodes].astype(np.int64)
+        total = np.concatenate(([0], np.cumsum(free.device_milli)))[columns.device_start]
+        device_free = (total[1:] - total[:-1])[nodes]
         has = (columns.device_start[1:] - columns.device_start[:-1])[nodes] * MOST_POINTS
         parts.append(_milli(device_free - wanted, has))
     mean: Longs = sum(parts) // len(parts)  # type: ignore[assignment]
@@ -158,7 +174,3 @@ def _milli(part: Longs, whole: Longs) -> Longs:
     found: Longs = np.maximum(part, 0) * MOST_POINTS // np.maximum(whole, 1)
     found[whole == 0] = MOST_POINTS
     return np.minimum(found, MOST_POINTS)
-
-
-def _percent(milli: Longs) -> str:
-    return f"{milli[0] / 10:.1f} %"

@@ -10,7 +10,8 @@ import numpy as np
 
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, Request, Shares, choose
-from controller.schedulers.framework.columns import Flags, FreeColumns, Ids, NodeColumns
+from controller.schedulers.framework.columns import Flags, Floats, FreeColumns, Ids, NodeColumns
+from controller.schedulers.framework.workload import Workload
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,8 +20,9 @@ class Snapshot:
 
     `ready` is by node; `groups` say how many pods of a group each node (by number) has. Without `costs` nothing is
     known of the network. `host_names` are the topology's hosts that the nodes are on, in their order; without them a
-    node is the host of its name. It belongs to one moment: who made it from books that change takes a new one for the
-    next.
+    node is the host of its name. `device_busy` is each device's measured load, 0 to 1, NaN where nobody measures it;
+    `images` says which nodes have an image, and its bytes; `workload` what pods ask for in general. It belongs to one
+    moment: who made it from books that change takes a new one for the next.
     """
 
     columns: NodeColumns
@@ -29,6 +31,11 @@ class Snapshot:
     costs: CostMap | None = None
     groups: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     host_names: tuple[str, ...] | None = None
+    device_busy: Floats | None = None
+    images: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    workload: Workload | None = None
+    unnarrowed: FreeColumns | None = None
+    """What is free of all devices, where `free` is shown without those that a pod may not get."""
 
     @classmethod
     def of(cls, cluster: Cluster, costs: CostMap | None = None, *, not_ready: frozenset[str] = frozenset()) -> Snapshot:
@@ -54,6 +61,10 @@ class Snapshot:
         if len(request.devices) == 1 and (found := self.free.fewest_left(self.columns, node, request.devices[0])):
             return Shares(request.cpu_milli, request.memory_bytes, found)
         return choose(self.columns.nodes[node], self.free.held_of(self.columns, node), request)
+
+    def narrowed(self, usable: Flags) -> Snapshot:
+        """Return the snapshot in which nothing is free of devices that are not usable."""
+        return replace(self, free=self.free.narrowed(usable), unnarrowed=self.unnarrowed or self.free)
 
     def taking(self, node: int, shares: Shares, group: str = "") -> Snapshot:
         """Return the snapshot in which a pod holds these shares, too."""

@@ -33,7 +33,9 @@ class PendingPod:
     """A pod that waits for a node.
 
     `locations` are the nodes that its user stated, all if there are none; `labels` and `device_kind` are what a node
-    must have. `group` is what it is to be spread over nodes with. A larger `priority` comes first.
+    must have, `device` the number of the one that it is to get. `group` is what it is to be spread over nodes with;
+    of one that `is_reduced` the pods add up their gradients in the network, one a node. A larger `priority` comes
+    first. `images` are what its containers are made of.
     """
 
     name: str
@@ -44,3 +46,8 @@ class PendingPod:
     device_kind: DeviceKind | None = None
     peers: tuple[Peer, ...] = ()
     group: str = ""
+    device: int | None = None
+    images: tuple[str, ...] = ()
+    is_reduced: bool = False
+    companions: int = 0
+    """Of a pod of a group: how many more of it are to be placed after this one."""

@@ -91,5 +91,6 @@ def decision_name(subject: str, suffix: str) -> str:
 
 def line(text: str) -> str:
     """Return a text as one line that is not too long."""
-    text = " ".join(text.split())
+    if not text.isprintable() or "  " in text:
+        text = " ".join(text.split())
     return text if len(text) <= _LINE else f"{text[: _LINE - 3]}..."

@@ -23,7 +23,9 @@ from controller.api.resources.hardware import device_shares
 from controller.cluster.hardware import Shares
 from controller.errors import ApiError, ControllerError, NotFoundError, StaleError
 from controller.schedulers.costs import Costs
-from controller.schedulers.framework import Choice, Explanation, Profile, Snapshot, decide, explain, place_group
+from controller.schedulers.framework import Choice, Explanation, Profile, Snapshot, explain, place_group
+from controller.schedulers.framework.deciding import examine
+from controller.schedulers.framework.explaining import explained
 from controller.schedulers.serving.decisions import decision_name, decision_of, is_measured
 from controller.schedulers.serving.metrics import Metrics
 from controller.schedulers.serving.pending import PendingQueue
@@ -231,9 +233,9 @@ class Scheduler:
         pending = [self.view.pending(pod) for pod in pods]
         most = self._settings.explained_nodes
         if len(pods) == 1:
-            choice = decide(profile, pending[0], snapshot)
-            why = explain(profile, pending[0], snapshot, choice=choice, most=most)
-            shares = (snapshot.shares(choice.node, pending[0].request),) if choice.is_placed else ()
+            choice, examined = examine(profile, pending[0], snapshot)
+            why = explained(profile, choice, examined, most=most)
+            shares = (profile.shares(pending[0], snapshot, choice.node),) if choice.is_placed else ()
             return _Outcome(pods, (choice,), shares, (why,), why.summary)
         found = place_group(profile, pending, snapshot)
         if not found.is_placed:
@@ -249,9 +251,6 @@ class Scheduler:
         profiles = {pod.spec.profile for pod in pods}
         if len(profiles) > 1:
             return f"its pods are of profiles {' and '.join(sorted(profiles))}: a group has one"
-        for pod in pods:
-            if pod.spec.location is not None and pod.spec.location.device is not None:
-                return f"pod {pod.metadata.name} states a device's number, which is not served: state its kind"
         return ""
 
     def _spec(self, kind: str, subject: str, outcome: _Outcome, begun_ns: int) -> DecisionSpec:

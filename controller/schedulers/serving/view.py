@@ -18,6 +18,8 @@ from controller.cluster.hardware.errors import HardwareError
 from controller.cluster.hardware.values import NOTHING
 from controller.schedulers.framework import Peer, PendingPod, Snapshot
 from controller.schedulers.framework.columns import FreeColumns, NodeColumns
+from controller.schedulers.framework.workload import Workload
+from controller.schedulers.serving.reports import images_of, measured_devices
 
 R = TypeVar("R", bound=Resource)
 
@@ -46,6 +48,8 @@ class ClusterView:
         self._snapshot: Snapshot | None = None
         self._known: dict[str, _Known] = {}
         self._columns: NodeColumns | None = None
+        self._made_of: Workload | None = None
+        self._reckoned: frozenset[str] = frozenset()
 
     def take_all(self, kind: type[R], resources: Iterable[R]) -> None:
         """Take all resources of a kind, in place of those known."""
@@ -103,7 +107,14 @@ class ClusterView:
             device_kind=None if location is None else location.device_kind,
             peers=tuple(peers),
             group=spec.group or "",
+            device=None if location is None else location.device,
+            images=tuple(container.image for container in spec.containers if container.image is not None),
+            is_reduced=self._is_reduced(spec.group),
         )
+
+    def _is_reduced(self, group: str | None) -> bool:
+        found = None if group is None else self.groups.get(group)
+        return found is not None and found.spec.allreduce is not None
 
     def _made(self, costs: CostMap | None) -> Snapshot:
         self._known = {name: self._known_of(node) for name, node in self.nodes.items()}
@@ -115,7 +126,30 @@ class ClusterView:
         columns = self._columns
         cluster = Cluster({value.name: value for value in found}, {name: one.held for name, one in good.items()})
         ready = np.array([is_ready(self.nodes[name]) for name in columns.names], np.bool_)
-        return Snapshot(columns, FreeColumns.of(columns, cluster), ready, costs, self._groups_of(columns.number))
+        free = FreeColumns.of(columns, cluster)
+        busy = measured_devices(columns, [self.nodes[name] for name in columns.names], free)
+        return Snapshot(
+            columns,
+            free,
+            ready,
+            costs,
+            self._groups_of(columns.number),
+            device_busy=busy,
+            images=images_of([self.nodes[name] for name in columns.names]),
+            workload=self._workload(),
+        )
+
+    def _workload(self) -> Workload:
+        """Return what pods ask for: made anew once a tenth of them are others than when it was made.
+
+        Policies compute much from it, and a distribution does not change by one pod.
+        """
+        pods = self.pods.keys()
+        changed = len(pods ^ self._reckoned)
+        if self._made_of is None or changed * 10 > len(self._reckoned):
+            self._made_of = Workload.of(pod.spec.request.value for pod in self.pods.values())
+            self._reckoned = frozenset(pods)
+        return self._made_of
 
     def _known_of(self, node: Node) -> _Known:
         """Return a node as schedulers see it; what has not changed is not made again."""

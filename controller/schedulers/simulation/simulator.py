@@ -118,7 +118,7 @@ class Simulator:
                 pod = PendingPod(unit.name, variant.requests[0], unit.priority, peers=peers)
                 choice = decide(self._profile, pod, snapshot)
                 if choice.is_placed:
-                    return variant, [choice], [snapshot.shares(choice.node, pod.request)]
+                    return variant, [choice], [self._profile.shares(pod, snapshot, choice.node)]
                 continue
             pods = [
                 PendingPod(f"{unit.name}/{member}", request, unit.priority, peers=peers, group=unit.name)

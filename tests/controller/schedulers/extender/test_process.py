@@ -56,7 +56,7 @@ def test_verbs_over_http(tmp_path: Path) -> None:
             assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
             assert len(answer.json()["Nodes"]["items"]) == 4
             answer = await http.post("/prioritize", content=recorded("prioritize-nodes"))
-            assert {"Host": "worker-3", "Score": 9} in answer.json()
+            assert {"Host": "worker-3", "Score": 10} in answer.json()
             why = (await http.get("/pods/default/bodies")).json()
             assert (why["asked"], why["passed"], why["refused_by"]) == (8, 4, {"network-need": 4})
             assert "network-need: h3: 10000.0 Mbit/s are free" in why["refused"]["worker-5"]

@@ -171,9 +171,7 @@ def test_what_is_stated_of_location_and_network(play: Play) -> None:
             names = ("labelled", "device", "near")
             reasons = {name: (await cluster.decision_about(name, Outcome.REFUSED)).spec for name in names}
             assert reasons["labelled"].refused[0].reason == "its label zone is not there, not a"
-            assert (
-                reasons["device"].reason == "pod device states a device's number, which is not served: state its kind"
-            )
+            assert reasons["device"].refused[0].reason == "device 1 is stated, but the pod asks for no device"
             assert reasons["near"].refused[0].reason == "nothing is known of the network"
             pods = await cluster.pods_when(lambda pods: pods["there"].status.node is not None)
             assert pods["there"].status.node == "h2"

@@ -1,0 +1,1 @@
+"""Policies of the scheduler for containers; `framework.plugins` knows them by name."""

@@ -1,0 +1,42 @@
+"""What nodes report of themselves beside what they have: load and free memory of devices, images."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from controller.api.resources import Node
+from controller.schedulers.framework.columns import Floats, FreeColumns, NodeColumns
+
+
+def measured_devices(columns: NodeColumns, nodes: Sequence[Node], free: FreeColumns) -> Floats | None:
+    """Return how busy devices are, NaN where nobody says, None if nobody says it of any; nodes in the columns' order.
+
+    Of memory that is free by shares but taken by somebody else, as the report says, nothing stays free, in place.
+    """
+    if not any(node.status.devices for node in nodes):
+        return None
+    busy = np.full(len(columns.device_node), np.nan)
+    for row, node in enumerate(nodes):
+        first, last = int(columns.device_start[row]), int(columns.device_start[row + 1])
+        for one in node.status.devices:
+            place = first + one.number
+            if place >= last:
+                continue
+            if one.load.busy is not None:
+                busy[place] = one.load.busy
+            if one.load.memory_free_bytes is not None:
+                free.device_memory_bytes[place] = min(free.device_memory_bytes[place], one.load.memory_free_bytes)
+    return busy
+
+
+def images_of(nodes: Sequence[Node]) -> Mapping[str, Mapping[int, int]]:
+    """Return which nodes, by number, have an image, and its bytes; by each of its names and its digest."""
+    found: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for row, node in enumerate(nodes):
+        for image in node.status.images:
+            for name in (image.digest, *image.names):
+                found[name][row] = image.nbytes
+    return dict(found)

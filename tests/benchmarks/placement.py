@@ -1,0 +1,51 @@
+"""How well, and how fast, the scheduler for containers places: each part is a module of tests/benchmarks/placing.
+
+`packing`: the pods of the cluster trace openb on its nodes with GPUs until 130 % of these are asked for; what stays
+unallocated by our policy and by four others. `speed`: decisions a second on all of its nodes. A part is a function
+from `quick` and the folder of data to figures; what it needs and lacks it says, and its figures stay null.
+
+    .venv/bin/python -m tests.benchmarks.placement     # --quick: 2 seeds; --only packing; --data FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks.placing import packing, speed
+
+DATA: Final = Path(__file__).parents[2].parent / "shared" / "data"
+
+Part = Callable[[bool, Path], Mapping[str, float]]
+PARTS: Final[dict[str, Part]] = {"packing": packing.figures, "speed": speed.figures}
+NAMES: Final = (*packing.NAMES, *speed.NAMES)
+
+
+def main(argv: list[str]) -> None:
+    """Measure, print a table, and the figures as JSON in the last line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="fewer seeds and pods")
+    parser.add_argument("--only", choices=tuple(PARTS), help="one part alone")
+    parser.add_argument("--data", type=Path, default=DATA, help="the folder of published traces")
+    arguments = parser.parse_args(argv)
+    found: dict[str, float] = {}
+    for name, run in PARTS.items():
+        if arguments.only in {None, name}:
+            found |= run(arguments.quick, arguments.data)
+    figures = {name: round(found[name], 5) if name in found else None for name in NAMES}
+    table = Table("figure", "value")
+    for name, value in figures.items():
+        table.add_row(name, "" if value is None else f"{value:,.3f}")
+    Console(width=100).print(table)
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -16,6 +16,7 @@ from dataplane.rpc.server import is_unix
 
 Positive = Annotated[int, Meta(ge=1)]
 PositiveS = Annotated[float, Meta(gt=0, le=86_400)]
+AgeS = Annotated[float, Meta(gt=0, le=1e9)]
 
 
 def default_socket() -> str:
@@ -169,13 +170,13 @@ class Retention(Strict, frozen=True):
 
     decisions: Positive = 10_000
     """So many decisions are kept, the newest, and those by which pods are where they are."""
-    decisions_s: PositiveS = 604_800.0
+    decisions_s: AgeS = 604_800.0
     """For so long."""
     ended_pods: Positive = 1_000
     """So many pods that have succeeded or failed are kept, the last; those of a group with a template go with it."""
     ended_groups: Positive = 1_000
     """So many groups that have finished or failed are kept, the last."""
-    ended_s: PositiveS = 86_400.0
+    ended_s: AgeS = 86_400.0
     """For so long ended pods and groups are kept."""
 
 

@@ -257,6 +257,8 @@ class Service:
         """Yield what the ring gets; a watcher whose position it has left is too slow."""
         ring, begin = self.cache.ring, after
         position = ring.position_after(after)
+        loop, heartbeat_s = asyncio.get_running_loop(), self._limits.heartbeat_s
+        silent_since_s = loop.time()
         while not self.stopping.is_set():
             found = None if position is None else ring.since(position, _AT_ONCE)
             if position is None or found is None:
@@ -269,8 +271,12 @@ class Service:
             after = max(after, seen)
             if lines:
                 yield b"".join(lines)
-            if not await ring.wait_beyond(position, self._limits.heartbeat_s):
+                silent_since_s = loop.time()
+            # What happens to others wakes it, too, and is no reason for it to be silent.
+            due_s = silent_since_s + heartbeat_s
+            if not await ring.wait_beyond(position, max(0.0, due_s - loop.time())) or loop.time() >= due_s:
                 yield line_of(WatchEvent(EventType.BOOKMARK, after))
+                silent_since_s = loop.time()
         raise UnavailableError("the server stops")
 
     def stop(self) -> None:

@@ -39,11 +39,13 @@ class LeaseKeeper:
         self, folder: NodeFolder, folders: tuple[str, ...], *, now_ns: Callable[[], int] = boot_time_ns
     ) -> None:
         self._folder, self._folders, self._now_ns = folder, folders, now_ns
-        self._boot = lease_file.boot_id()
+        self._boot, self._has_ended = lease_file.boot_id(), False
         self.lease = self._left(Lease(0, _NS_PER_S))
 
     def renew(self, begun_ns: int, lease_s: float) -> None:
         """Take note that a report that began then was acknowledged; raise OSError where that cannot be written down."""
+        if self._has_ended:
+            return
         length_ns = round(lease_s * _NS_PER_S)
         lease = Lease(begun_ns + length_ns, length_ns)
         lease_file.write(str(self._folder.lease), lease.kill_ns, self._boot, self._folders)
@@ -61,7 +63,8 @@ class LeaseKeeper:
             raise NodeError(f"state: {self._folder.lease}: {error.strerror or error}") from None
 
     def end(self) -> None:
-        """Have the guard end: nothing is left to be guarded."""
+        """Have the guard kill what is left, and end; nothing renews the lease after that."""
+        self._has_ended = True
         self._folder.lease.unlink(missing_ok=True)
 
     def _left(self, nothing: Lease) -> Lease:

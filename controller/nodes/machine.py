@@ -49,17 +49,20 @@ class Figures:
 
 def machine_of(settings: NodeSettings, nvml: Nvml | str) -> Machine:
     """Return what a node has; raise NodeError for a host that the topology does not have."""
-    if settings.topology is None:
-        found = discover(Root(Path("/")), nvml)
-        addresses = tuple(device.address for device in found.devices)
-        hardware = Hardware.of(node_of_machine(settings.node, found))
-        return Machine(hardware, is_stated=False, addresses=addresses, notes=found.notes)
-    topology = load_topology(settings.topology)
-    host = next((host for host in topology.hosts if host.name == settings.node), None)
-    if host is None:
-        raise NodeError(f"topology {topology.name}: has no host {settings.node}")
-    value: NodeValue = node_of(host, settings.labels)
-    return Machine(Hardware.of(value), is_stated=True, link_rate_bps=_access_rate_bps(topology, settings.node))
+    rate_bps = None
+    if settings.topology is not None:
+        topology = load_topology(settings.topology)
+        host = next((host for host in topology.hosts if host.name == settings.node), None)
+        if host is None:
+            raise NodeError(f"topology {topology.name}: has no host {settings.node}")
+        rate_bps = _access_rate_bps(topology, settings.node)
+        if host.cores or host.memory or host.devices:
+            value: NodeValue = node_of(host, settings.labels)
+            return Machine(Hardware.of(value), is_stated=True, link_rate_bps=rate_bps)
+    found = discover(Root(Path("/")), nvml)
+    addresses = tuple(device.address for device in found.devices)
+    hardware = Hardware.of(node_of_machine(settings.node, found))
+    return Machine(hardware, is_stated=False, addresses=addresses, link_rate_bps=rate_bps, notes=found.notes)
 
 
 def namespace_of(text: str | None) -> Path | None:

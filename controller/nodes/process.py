@@ -12,7 +12,6 @@ from collectors.devices.nvml import open_nvml
 from controller.api.client import ApiClient, Place, find_place
 from controller.api.client.place import read_token
 from controller.nodes.deciding.orders import Place as ContainerPlace
-from controller.nodes.errors import NodeError
 from controller.nodes.groups import group_folders
 from controller.nodes.lease import LeaseKeeper, boot_time_ns
 from controller.nodes.machine import Gauges, Machine, by_number, machine_of, namespace_of
@@ -111,13 +110,10 @@ def _api(settings: NodeSettings) -> Place:
 
 
 def _place(settings: NodeSettings, machine: Machine, identity: str) -> ContainerPlace:
-    namespace = namespace_of(settings.network_namespace)
-    if namespace is not None and not namespace.exists():
-        raise NodeError(f"network_namespace: {namespace} is not there")
     return ContainerPlace(
         settings.node,
         identity,
-        namespace,
+        namespace_of(settings.network_namespace),
         settings.devices,
         by_number(settings.devices, machine.hardware),
         is_stated=machine.is_stated,

@@ -79,7 +79,7 @@ class NodeSettings(Strict, frozen=True):
     runtime: RuntimeSettings = RuntimeSettings()
     """What runs containers."""
     topology: str | None = None
-    """A topology file or a bundled one's name, whose host of this name says the hardware; null: what is found here."""
+    """A topology file or a bundled one's name, whose host of this name says the hardware; else: what is found here."""
     labels: dict[LabelName, LabelValue] = msgspec.field(default_factory=dict)
     """Of the Node resource, where this manager makes it."""
     devices: dict[DeviceNumber, tuple[str, ...]] = msgspec.field(default_factory=dict)

@@ -16,7 +16,9 @@ from dataplane.rpc.access import Role
 _RETRY_S: Final = 0.2
 
 
-async def ensure_token(file: Path, daemon: str, api: str, role: Role = Role.SERVICE) -> None:
+async def ensure_token(
+    file: Path, daemon: str, api: str, role: Role = Role.SERVICE, subject: str | None = None
+) -> None:
     """Return once `file` has a token of a role that the API at a UNIX socket takes, for as long as that needs.
 
     Raises ApiError for a file that is no token's, UpError where none can be written.
@@ -27,7 +29,7 @@ async def ensure_token(file: Path, daemon: str, api: str, role: Role = Role.SERV
         try:
             if not file.exists() or not await _is_taken(file, api):
                 async with ApiClient(Place(api)) as client:
-                    made = await client.create_token(TokenRequest(name=f"up-{daemon}", role=role))
+                    made = await client.create_token(TokenRequest(name=f"up-{daemon}", role=role, subject=subject))
                 write_private(file, f"{made.token}\n")
         except ApiError:
             # Not there yet, or not able to write: its own health says so.

@@ -6,6 +6,7 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -45,6 +46,7 @@ def checks_of(plan: UpPlan, ready_line: Callable[[str], str | None]) -> Mapping[
         "api": lambda: check_api(settings.address("api")),
         "scheduler": lambda: check_scheduler(ready_line("scheduler")),
         "placement": lambda: check_placement(ready_line("placement")),
+        **{f"node-{name}": partial(check_node, settings.address("api"), name) for name in settings.nodes},
     }
 
 
@@ -195,6 +197,22 @@ async def _totals(ready_line: str | None, names: Sequence[str]) -> list[int] | H
         if name in totals:
             totals[name] += float(value)
     return [int(total) for total in totals.values()]
+
+
+async def check_node(api: str, name: str) -> Health:
+    """Return whether pods may come to a node, as it has reported last."""
+    from controller.api.client import ApiClient, Place  # noqa: PLC0415 - takes a while to load
+    from controller.api.resources import Node  # noqa: PLC0415
+    from controller.errors import NotFoundError  # noqa: PLC0415
+
+    async with ApiClient(Place(api), tries=1) as client:
+        try:
+            node = await client.of(Node).get(name)
+        except NotFoundError:
+            return Health(ok=False, text="it has not reported yet")
+    status = node.status
+    held = f"{len(node.shares)} pods, {status.runtime}"
+    return Health(ok=status.ready, text=held if status.ready else f"not ready: {status.reason}; {held}")
 
 
 class _ReadyAnswer(msgspec.Struct):

@@ -21,6 +21,7 @@ from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.demo.prepare import ScaledLoad, sampled_watch, scaled_load, senders
 from controller.demo.scenario import ScenarioSettings, with_buffers
 from controller.network_state.settings import NetworkStateSettings
+from controller.nodes.settings import NodeSettings, OnStop
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program
 from controller.paths.settings import PathServerSettings, RecordSettings
 from controller.paths.telemetry_load import TelemetryLoad
@@ -60,6 +61,8 @@ class DaemonPlan:
     """The file of its token for the service access point, where it has one."""
     role: Role = Role.SERVICE
     """What that token lets it do."""
+    subject: str | None = None
+    """The one node that it is of."""
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -104,6 +107,7 @@ def make_plan(settings: UpSettings, state: StateFolder) -> UpPlan:
         make.api(),
         make.scheduler(),
         make.placement(),
+        *(make.node(name) for name in settings.nodes),
     ]
     if not settings.switches:
         daemons.insert(0, make.fabric(load))
@@ -117,7 +121,7 @@ def write_generated(plan: UpPlan) -> None:
     if plan.load is not None:
         write_private(folder / "demands.csv", GENERATED + dumps_demands(_matrix(plan.load)))
     for daemon in plan.daemons:
-        text = yaml.safe_dump(msgspec.to_builtins(daemon.settings), sort_keys=False)
+        text = yaml.safe_dump(msgspec.to_builtins(daemon.settings, enc_hook=str), sort_keys=False)
         write_private(settings_file(plan.state, daemon.name), GENERATED + text)
 
 
@@ -152,6 +156,7 @@ class _Maker:
             p4info=str(p4info),
             program=str(program),
             stats_file=str(run / "fabric.json"),
+            namespaces=str(self._namespaces) if self.settings.time is Time.KERNEL else None,
         )
         return DaemonPlan("fabric", ("fabric", "serve"), settings, {"P4Runtime, gNMI": f"unix:{settings.switches}/"})
 
@@ -255,6 +260,36 @@ class _Maker:
         )
         token = self.state.path / "tokens" / "placement"
         return DaemonPlan("placement", ("placement", "serve"), settings, {}, token=token, role=Role.PLACEMENT)
+
+    def node(self, name: str) -> DaemonPlan:
+        """Return the container manager of a host; in the kernel its pods are in its host's network namespace."""
+        if name not in {host.name for host in self.topology.hosts}:
+            raise UpError(f"nodes.{name}: topology {self.topology.name} has no such host")
+        section, is_ours = self.settings.nodes[name], not self.settings.switches
+        in_kernel = is_ours and self.settings.time is Time.KERNEL
+        token = self.state.path / "tokens" / f"node-{name}"
+        settings = NodeSettings(
+            node=name,
+            state=str(self.state.path / "nodes" / name),
+            api=self.settings.address("api"),
+            runtime=section.runtime,
+            topology=self.topology_file,
+            labels=section.labels,
+            devices=section.devices,
+            network_namespace=str(self._namespaces / name) if in_kernel else None,
+            report_s=section.report_s,
+            restart=section.restart,
+            idle=section.idle,
+            on_stop=OnStop.STOP,
+            stop_s=0.8 * self.settings.restart.stop_s,
+        )
+        words = ("node", "serve")
+        return DaemonPlan(f"node-{name}", words, settings, {}, token=token, role=Role.NODE, subject=name)
+
+    @property
+    def _namespaces(self) -> Path:
+        """The folder in which hosts' namespaces are found, whichever fabric is there."""
+        return Path(self.settings.run) / "namespaces"
 
     @property
     def _program(self) -> str:

@@ -12,8 +12,12 @@ from collectors.metrics.settings import MetricsSettings
 from collectors.settings import CollectorSettings
 from controller.aggregation.service.settings import JobSettings
 from controller.aggregation.settings import AggregationSettings
+from controller.api.resources.base import LabelName, LabelValue, Name
+from controller.api.resources.hardware import DeviceNumber
 from controller.api.settings import ApiLimits, AuditSettings, Retention, StoragePlace, TlsSettings
 from controller.gnmi.settings import Hellos
+from controller.nodes.runtimes.settings import RuntimeSettings
+from controller.nodes.settings import IdleSection, RestartSection
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.placement.settings import FlappingSettings, RetrySettings, SilenceSettings
@@ -148,6 +152,23 @@ class PlacementSection(Strict, frozen=True):
     """Where Prometheus finds its metrics, which are its sign of life; default: a free port of loopback."""
 
 
+class NodeSection(Strict, frozen=True):
+    """A host that this machine serves; see docs/nodes.md."""
+
+    runtime: RuntimeSettings = RuntimeSettings()
+    """What runs its containers."""
+    labels: dict[LabelName, LabelValue] = msgspec.field(default_factory=dict)
+    """Of the Node resource, where it is made."""
+    devices: dict[DeviceNumber, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """What a container gets that holds a share of a device, by number: paths in /dev, or CDI names."""
+    report_s: PositiveS | None = None
+    """Time between two reports; default: a quarter of the lease."""
+    restart: RestartSection = RestartSection()
+    """Restarts of containers."""
+    idle: IdleSection = IdleSection()
+    """What idle means."""
+
+
 class RestartSettings(Strict, frozen=True):
     """How daemons that die are started again, and how they are stopped."""
 
@@ -197,6 +218,8 @@ class UpSettings(Strict, frozen=True):
     """The scheduler."""
     placement: PlacementSection = PlacementSection()
     """The main controller."""
+    nodes: dict[Name, NodeSection] = msgspec.field(default_factory=dict)
+    """Hosts of the topology that this machine runs pods for, each with a container manager; default: none."""
     restart: RestartSettings = RestartSettings()
     """Restarts and stops."""
     logs: LogSettings = LogSettings()

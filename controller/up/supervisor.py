@@ -154,7 +154,8 @@ class Supervisor:
         if planned.token is not None:
             from controller.up.access import ensure_token  # noqa: PLC0415 - loads the API's client
 
-            made = ensure_token(planned.token, planned.name, self._plan.settings.address("api"), planned.role)
+            api = self._plan.settings.address("api")
+            made = ensure_token(planned.token, planned.name, api, planned.role, planned.subject)
             try:
                 await until_first_ends(made, _wait(self._stop))
             except MillraceError as error:

@@ -26,7 +26,7 @@ from controller.nodes.deciding.values import MANAGER_LABEL, Action, Actual, Rele
 from controller.nodes.groups import remove_empty
 from controller.nodes.lease import LeaseKeeper
 from controller.nodes.runtimes.base import ContainerPhase, ContainerState, Runtime
-from controller.nodes.runtimes.errors import ContainerError
+from controller.nodes.runtimes.errors import ContainerError, OrderError
 from controller.nodes.settings import NodeSettings
 
 LOGGER: Final = logging.getLogger("millrace.node")
@@ -43,6 +43,15 @@ class _Task:
 
     task: asyncio.Task[None]
     starts: tuple[str, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Dismissal:
+    """A pod is to go though it is bound here: what it is then, why, and how long it may take, None: its own grace."""
+
+    phase: Phase
+    reason: str
+    grace_ns: int | None
 
 
 class Driver:
@@ -83,7 +92,7 @@ class Driver:
         self._looked = asyncio.Event()
         self._fenced: set[str] = set()
         self._failure: BaseException | None = None
-        self._dismissed: dict[tuple[str, int], tuple[Phase, str]] = {}
+        self._dismissed: dict[tuple[str, int], _Dismissal] = {}
 
     def take(self, pods: Mapping[str, Pod] | None) -> None:
         """Take what is wanted; None: nobody knows at present."""
@@ -115,13 +124,16 @@ class Driver:
         """Return what a pod asks for."""
         found = Wanted.of(pod, self.memory.of(pod.metadata.uid, pod.status.epoch))
         dismissed = self._dismissed.get((found.uid, found.epoch))
-        if dismissed is None or found.going is not None:
+        if dismissed is None:
             return found
-        return replace(found, going=dismissed[0], reasons=(dismissed[1],))
+        if dismissed.grace_ns is not None:
+            found = replace(found, grace_ns=min(found.grace_ns, dismissed.grace_ns))
+        return found if found.going is not None else replace(found, going=dismissed.phase, reasons=(dismissed.reason,))
 
-    def dismiss(self, pod: Pod, phase: Phase, reason: str) -> None:
-        """Have a pod stop, and be released with this phase."""
-        self._dismissed[pod.metadata.uid, pod.status.epoch] = (phase, reason)
+    def dismiss(self, pod: Pod, phase: Phase, reason: str, *, grace_s: float | None = None) -> None:
+        """Have a pod stop, within `grace_s` if that is shorter than its own grace, and be released with this phase."""
+        most_ns = None if grace_s is None else round(grace_s * _NS_PER_S)
+        self._dismissed[pod.metadata.uid, pod.status.epoch] = _Dismissal(phase, reason, most_ns)
         self._on_change(pod.metadata.name)
         self._changed.set()
 
@@ -317,7 +329,7 @@ class Driver:
                 image = await self._runtime.pull(container.image)
         digest = None if image is None else image.digest
         async with self._slots:
-            order = order_of(self.place, pod, container, attempt=action.attempt, image=digest)
+            order = order_of(self._place_now(), pod, container, attempt=action.attempt, image=digest)
             made = await self._runtime.create(order)
             try:
                 await self._runtime.start_container(made)
@@ -332,6 +344,15 @@ class Driver:
             phase=ContainerPhase.RUNNING,
             image_digest=digest or "",
         )
+
+    def _place_now(self) -> Place:
+        """Return where containers go now: a fabric that was started again has other namespaces of the same names."""
+        namespace = self.place.network_namespace
+        if namespace is None:
+            return self.place
+        if not namespace.exists():
+            raise OrderError(f"network namespace {namespace} is not there")
+        return replace(self.place, network_namespace=namespace.resolve())
 
     async def _release(self, name: str, action: Release) -> None:
         await self._on_release(name)

@@ -91,6 +91,9 @@ class Manager:
         """Why no pods are to come here; empty where they may."""
         if self._signs_off:
             return self._signs_off
+        namespace = self._driver.place.network_namespace
+        if namespace is not None and not namespace.exists():
+            return f"network namespace {namespace} is not there"
         if self._driver.problem is not None:
             return self._driver.problem
         if self._disk_problem:
@@ -122,15 +125,15 @@ class Manager:
         if self._settings.on_stop is OnStop.STOP and self._driver.pods is not None:
             self._signs_off = "it is being left"
             for pod in self._driver.pods.values():
-                self._driver.dismiss(pod, Phase.PENDING, f"node {self._settings.node} has signed off")
+                reason = f"node {self._settings.node} has signed off"
+                self._driver.dismiss(pod, Phase.PENDING, reason, grace_s=self._settings.stop_s / 2)
             try:
                 async with asyncio.timeout(self._settings.stop_s):
                     await self._driver.wait_empty()
             except TimeoutError:
-                LOGGER.warning("not everything has ended within %g s: the lease ends it", self._settings.stop_s)
-            else:
-                self._keeper.end()
-                remove_empty(self._driver.place.cgroup)
+                LOGGER.warning("not everything has ended within %g s: it is killed", self._settings.stop_s)
+            self._keeper.end()
+            remove_empty(self._driver.place.cgroup)
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(_SIGN_OFF_S):
                 await self._report()

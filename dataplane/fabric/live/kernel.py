@@ -23,6 +23,7 @@ from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Flow
 from dataplane.fabric.kernel.agents import HostAgents
 from dataplane.fabric.kernel.fabric import KernelFabric, KernelSettings
+from dataplane.fabric.kernel.namespaces import RUN_NETNS
 from dataplane.fabric.live.reports import ReportRelay
 from dataplane.fabric.live.settings import FabricSettings
 from dataplane.fabric.live.stats import switch_socket, write_stats
@@ -51,6 +52,8 @@ def run_kernel(settings: FabricSettings, topology: Topology, on_ready: Callable[
         for node in topology.switches:
             target = Path(fabric.p4runtime_address(node.name).removeprefix("unix:"))
             stack.enter_context(linked(switch_socket(settings, node.name), target))
+        if settings.namespaces is not None:
+            stack.enter_context(linked_namespaces(Path(settings.namespaces), fabric))
         if topology.collector is not None:
             stack.enter_context(relaying(fabric, topology.collector, settings.reports, counters.reports))
         fabric.wait_ready(_READY_S + _READY_S_A_SWITCH * len(topology.switches))
@@ -71,20 +74,33 @@ def run_kernel(settings: FabricSettings, topology: Topology, on_ready: Callable[
 
 @contextmanager
 def linked(place: Path, target: Path) -> Iterator[None]:
-    """Have a name lead to a socket, whatever was there, while the block lasts; raise FabricError."""
+    """Have a name lead somewhere, whatever was there, while the block lasts; raise FabricError."""
     draft = place.with_name(f".{place.name}.{os.getpid()}")
     try:
         draft.unlink(missing_ok=True)
         draft.symlink_to(target)
         draft.replace(place)
     except OSError as error:
-        raise FabricError(f"switches: {place}: {error.strerror or error}") from error
+        raise FabricError(f"{place}: {error.strerror or error}") from error
     try:
         yield
     finally:
         with suppress(OSError):  # somebody else's by now, or gone
             if place.readlink() == target:
                 place.unlink()
+
+
+@contextmanager
+def linked_namespaces(folder: Path, fabric: KernelFabric) -> Iterator[None]:
+    """Have hosts' names lead to their namespaces, which have other names in each fabric; raise FabricError."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise FabricError(f"namespaces: {folder}: {error.strerror or error}") from error
+    with ExitStack() as stack:
+        for host in fabric.topology.hosts:
+            stack.enter_context(linked(folder / host.name, RUN_NETNS / fabric.namespace(host.name)))
+        yield
 
 
 def watch(fabric: KernelFabric, counters: FabricCounters) -> None:

@@ -42,5 +42,7 @@ class FabricSettings(Strict, frozen=True):
     """P4Info of the program that the controller is going to push, and ..."""
     program: str | None = None
     """... its bmv2 JSON: compiled before the first switch serves, as that takes seconds where nothing is cached."""
+    namespaces: str | None = None
+    """A folder in which each host's name leads to its network namespace, in the kernel; default: none is made."""
     stats_file: str | None = None
     """File that gets the fabric's counters (JSON), every second."""

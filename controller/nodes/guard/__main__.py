@@ -2,7 +2,7 @@
 
 A process of its own session, so that it outlives the manager, whatever ends that. It sleeps until the end that the file
 says, looks whether that has moved, and else kills all that is in the control groups that the file names: again and
-again while it stays over, as a runtime may still be starting something. It holds LOCK, in which its process id is.
+again for a while, as a runtime may still be starting something. It holds LOCK, in which its process id is.
 When the file is gone it kills what is left, and ends. Nothing of Millrace but its two neighbours is loaded: some ms to
 start, some MB.
 """
@@ -22,6 +22,8 @@ from lease_file import LeaseFileError, boot_id, read  # type: ignore[import-not-
 _LONGEST_SLEEP_S = 1.0
 """A machine that sleeps moves CLOCK_BOOTTIME on, but wakes nobody."""
 _AGAIN_S = 0.2
+_LINGER_S = 60.0
+"""So long after the end nothing is started any more that a manager had asked for; one that lives starts a guard."""
 
 
 def main(lease: str, lock: str) -> int:
@@ -44,7 +46,9 @@ def main(lease: str, lock: str) -> int:
             pass  # half written, or a disk that fails: what was known last counts
         left_s = _LONGEST_SLEEP_S if known is None else left_of(known, boot)
         if known is not None and left_s <= 0:
-            kill_all(known[2], time.monotonic() + _LONGEST_SLEEP_S)
+            found = kill_all(known[2], time.monotonic() + _LONGEST_SLEEP_S)
+            if not found and left_s < -_LINGER_S:
+                return 0
             left_s = _AGAIN_S
         time.sleep(min(left_s, _LONGEST_SLEEP_S))
 

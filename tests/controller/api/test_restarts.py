@@ -19,7 +19,7 @@ from controller.api.registry.encoding import encode, key_of
 from controller.api.registry.events import EventType
 from controller.api.registry.registry import Registry
 from controller.api.registry.selection import ALL
-from controller.api.resources import Decision, Metadata, Pod, PodGroup
+from controller.api.resources import Decision, Metadata, Node, Pod, PodGroup
 from controller.api.resources.decision import DECISION, DecisionSpec, Outcome
 from controller.api.resources.pod import POD, Container, Phase, PodSpec, PodStatus
 from controller.api.resources.pod_group import POD_GROUP, GroupPhase, PodGroupSpec, PodGroupStatus
@@ -32,7 +32,7 @@ from controller.storage import Put
 from controller.storage.sqlite import SqliteStorage
 from dataplane.rpc.access import Role
 from dataplane.rpc.access.values import LOCAL
-from tests.controller.api.api_server import Served, serving, settings_in
+from tests.controller.api.api_server import WAIT_S, Served, serving, settings_in
 from tests.controller.api.certificates import DAY, Authority
 from tests.controller.api.test_resources_over_http import happenings, pod
 from tests.controller.api.test_strangers import tls_settings
@@ -76,6 +76,24 @@ def test_a_watch_that_resumes_before_the_restart_has_a_heartbeat_too(tmp_path: P
             made = await served.client.of(Pod).create(pod("b"))
             assert [one.resource for one in await happenings(watch, 1)] == [made]
             await watch.aclose()
+
+    asyncio.run(main())
+
+
+def test_a_watch_says_something_though_only_others_have_news(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with serving(settings_in(tmp_path, heartbeat_s=0.1), tmp_path) as served:
+            node = await served.client.of(Node).create(Node(metadata=Metadata(name="h1")))
+
+            async def report() -> None:
+                while True:
+                    await served.client.of(Node).replace_status(replace(node, metadata=Metadata(name="h1")))
+
+            reports = asyncio.create_task(report())
+            async with asyncio.timeout(WAIT_S), aclosing(served.client.of(Pod).watch()) as watch:
+                assert [(await anext(watch)).type for _ in range(4)] == [EventType.BOOKMARK] * 4
+            reports.cancel()
+            await asyncio.gather(reports, return_exceptions=True)
 
     asyncio.run(main())
 

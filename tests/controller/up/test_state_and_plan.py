@@ -13,18 +13,20 @@ from msgspec.structs import replace
 from collectors.process import CollectorProcessSettings
 from controller.api.settings import ApiSettings
 from controller.daemon_settings import DaemonSettings
+from controller.nodes.settings import NodeSettings
 from controller.paths.settings import PathServerSettings
 from controller.placement.settings import PlacementSettings
 from controller.schedulers.settings import SchedulerSettings
 from controller.up.command import UpOptions, run
 from controller.up.errors import UpError
 from controller.up.plan import UpPlan, make_plan, settings_file, write_generated
-from controller.up.settings import UpSettings
+from controller.up.settings import NodeSection, UpSettings
 from controller.up.state import StateFolder, default_run, default_state, free_port
 from controller.up.supervisor import changed_daemons
 from dataplane.config import Strict, load
 from dataplane.errors import ConfigError, MillraceError
 from dataplane.fabric.live.settings import FabricSettings, Time
+from dataplane.rpc.access import Role
 from dataplane.topology.demands import load_demands
 from dataplane.topology.file import load_topology
 
@@ -110,6 +112,25 @@ def test_switches_that_run_already_are_joined(state: StateFolder) -> None:
     controller = settings_by_name(plan)["controller"]
     assert isinstance(controller, DaemonSettings)
     assert controller.switches == addresses
+
+
+def test_hosts_that_this_machine_serves_have_managers_with_tokens_of_their_own(state: StateFolder) -> None:
+    settings = replace(settings_of(state, "leaf-spine"), nodes={"h1": NodeSection(labels={"disk": "fast"})})
+    plan = make_plan(settings, state)
+    found = plan.daemons[-1]
+    assert (found.name, found.words, found.role, found.subject) == ("node-h1", ("node", "serve"), Role.NODE, "h1")
+    assert isinstance(found.settings, NodeSettings)
+    assert (found.settings.network_namespace, found.settings.labels) == (None, {"disk": "fast"})
+    kernel = make_plan(replace(settings, time=Time.KERNEL), state)
+    by_name = settings_by_name(kernel)
+    fabric, node = by_name["fabric"], by_name["node-h1"]
+    assert isinstance(fabric, FabricSettings)
+    assert isinstance(node, NodeSettings)
+    assert node.network_namespace == f"{fabric.namespaces}/h1"
+    state.prepare()
+    write_generated(kernel)
+    with pytest.raises(UpError, match=r"nodes\.h77: topology leaf-spine-\S+ has no such host"):
+        make_plan(replace(settings, nodes={"h77": NodeSection()}), state)
 
 
 def test_an_idle_fabric_and_one_switch_send_nothing(state: StateFolder, tmp_path: Path) -> None:

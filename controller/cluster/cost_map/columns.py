@@ -69,13 +69,17 @@ class LinkColumns:
         """What is free on each link; nothing on one that loses every packet."""
         return np.where(self.loss_ppb >= PPB, 0, np.maximum(self.rate_bps - self.load_bps, 0))
 
+    def rows_of(self, links: Iterable[LinkKey]) -> Longs:
+        """Return the links' rows, -1 for those that are not there."""
+        return np.array([self.numbers.get(key, -1) for key in links], np.int64)
+
     def observed(self, links: Mapping[LinkKey, LinkState], dead: Set[LinkKey], stale_after_ns: int) -> LinkColumns:
         """Return the columns with what was measured of some links no longer ago than this; the others stay.
 
         Dead links lose all packets, whatever was measured.
         """
         found = replace(self, **{name: getattr(self, name).copy() for name in _LIVE})
-        rows = np.array([self.numbers.get(key, -1) for key in links], np.int64)
+        rows = self.rows_of(links)
         figures = _columns_of(links) if isinstance(links, LinkStates) else _figures_of(list(links.values()))
         fresh = (rows >= 0) & (figures.age_ns != UNKNOWN) & (figures.age_ns <= stale_after_ns)
         for name in _LIVE:

@@ -127,16 +127,14 @@ class CostMapKeeper:
     def _misfit(self, snapshot: Snapshot) -> str | None:
         """Return what is wrong with links that are not this topology's, None for its own."""
         name, nominal = self.model.topology.name, self.model.nominal
-        rows = [nominal.numbers.get(key) for key in snapshot.links]
-        if None in rows:
-            other = next(key for key in snapshot.links if key not in nominal.numbers)
-            return f"the collector measures another network: topology {name} has no link {other}"
-        differs = np.flatnonzero(rates_of(snapshot.links) != nominal.rate_bps[np.array(rows, np.intp)])
-        if not len(differs):
+        rows = nominal.rows_of(snapshot.links)
+        strange = np.flatnonzero((rows < 0) | (rates_of(snapshot.links) != nominal.rate_bps[rows]))
+        if not len(strange):
             return None
-        link = list(snapshot.links)[differs[0]]
-        here_bps = int(nominal.rate_bps[nominal.numbers[link]])
+        link, row = list(snapshot.links)[strange[0]], rows[strange[0]]
+        if row < 0:
+            return f"the collector measures another network: topology {name} has no link {link}"
         return (
             f"the collector measures another network: {link} has {snapshot.links[link].rate_bps} bit/s there, "
-            f"{here_bps} bit/s in topology {name}"
+            f"{nominal.rate_bps[row]} bit/s in topology {name}"
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import msgspec
 
@@ -65,7 +64,3 @@ class FabricCounters:
             return msgspec.json.decode(data, type=FabricCounters)
         except msgspec.DecodeError as error:
             raise FabricError(f"these are no counters of a fabric: {error}") from error
-
-    def describe(self) -> dict[str, Any]:
-        """Return them as plain values."""
-        return asdict(self)

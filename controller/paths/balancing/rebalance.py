@@ -34,7 +34,10 @@ _LARGEST: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A group's new weights, the row that they relieve, and that link's utilisation before and after as predicted."""
+    """A group's new weights, the row that they relieve, and that link's utilisation before and after as predicted.
+
+    `uncertain` is one standard deviation of what the group sends, as a share of the link's rate.
+    """
 
     group: GroupKey
     old: LinkWeights
@@ -42,6 +45,7 @@ class Change:
     row: int
     before: float
     after: float
+    uncertain: float
 
 
 class Rebalancing:
@@ -141,7 +145,8 @@ class Rebalancing:
             self.load[changed] += more
         self._move(group, traffic, best)
         rate = self._rate[row]
-        return Change(group, old, traffic.link_weights(best), row, float(before / rate), float(self.load[row] / rate))
+        shares = before / rate, self.load[row] / rate, traffic.uncertain_bps / rate
+        return Change(group, old, traffic.link_weights(best), row, *map(float, shares))
 
     def _options(self, traffic: GroupTraffic) -> list[Weights]:
         room = traffic.room_bps(self.load, self.limit)

@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from collectors.values import LinkCondition, LinkState, Snapshot
+from collectors.values import FlowKey, LinkCondition, LinkState, PathState, Snapshot
 from controller.cluster.cost_map.columns import ACCESS, AVAILABLE, DELAY, LOSS, LinkColumns
 from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.pairs import PairColumns, between_hosts, between_switches, refold_between
@@ -32,7 +32,8 @@ class CostMap:
 
     `links` are the figures of all directed links, `between` those of [destination, switch]; `dead` are
     the links that base routes avoid. `host_links` are what hosts measured of their own links, by name, ages as of
-    `taken_ns`. `is_predicted` says that load was added which nobody has measured.
+    `taken_ns`. `is_predicted` says that load was added which nobody has measured. `flows` are those that telemetry
+    sees.
     """
 
     routing: Routing
@@ -44,6 +45,7 @@ class CostMap:
     stale_after_ns: int = DEFAULT_STALE_AFTER_NS
     host_links: Mapping[str, HostLinkState] = field(default_factory=dict)
     is_predicted: bool = False
+    flows: Mapping[FlowKey, PathState] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -65,7 +67,7 @@ class CostMap:
         routing = Routing.of(model, routes, dead)
         links = _links(model, snapshot, dead, own, stale_after_ns)
         between = between_switches(routing, links)
-        return cls(routing, links, between, routes, dead, snapshot.taken_ns, stale_after_ns, own)
+        return cls(routing, links, between, routes, dead, snapshot.taken_ns, stale_after_ns, own, flows=snapshot.paths)
 
     def changed(
         self, snapshot: Snapshot, routes: RouteSet | None = None, host_links: Iterable[HostLinkState] | None = None
@@ -78,7 +80,8 @@ class CostMap:
         own = self._own_later(snapshot.taken_ns) if host_links is None else {state.host: state for state in host_links}
         if (routes is None or routes is self.routes) and dead == self.dead:
             links = _links(model, snapshot, dead, own, self.stale_after_ns)
-            return replace(self._with(links), taken_ns=snapshot.taken_ns, host_links=own, is_predicted=False)
+            made = replace(self._with(links), taken_ns=snapshot.taken_ns, host_links=own, is_predicted=False)
+            return replace(made, flows=snapshot.paths)
         return CostMap.of(
             model,
             snapshot,
@@ -122,6 +125,25 @@ class CostMap:
             added[self.model.up.start + src] += load.rate_bps
             added[self.model.down.start + dst] += load.rate_bps
         return replace(self._with(self.links.loaded(np.rint(added).astype(np.int64))), is_predicted=True)
+
+    def sent_bps(self, src: str, dst: str) -> int:
+        """Return what flows from one host to another send, as far as telemetry has measured it lately."""
+        return self._sent_bps.get((src, dst), 0)
+
+    @cached_property
+    def _sent_bps(self) -> dict[tuple[str, str], int]:
+        names: dict[object, str] = {}
+        for host in self.model.topology.hosts:
+            names[host.ipv4] = host.name
+            if host.ipv6 is not None:
+                names[host.ipv6] = host.name
+        found: dict[tuple[str, str], int] = {}
+        for flow, path in self.flows.items():
+            ends = names.get(flow.src), names.get(flow.dst)
+            if path.rate_bps is None or path.age_ns > self.stale_after_ns or ends[0] is None or ends[1] is None:
+                continue
+            found[ends[0], ends[1]] = found.get((ends[0], ends[1]), 0) + path.rate_bps
+        return found
 
     @property
     def model(self) -> CostModel:

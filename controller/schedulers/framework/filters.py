@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import numpy as np
 
-from controller.cluster.cost_map import UNREACHABLE_NS
+from controller.cluster.cost_map import UNREACHABLE_NS, CostMap
 from controller.cluster.hardware import DeviceRequest, Node, fits
 from controller.schedulers.framework.columns import Flags
 from controller.schedulers.framework.snapshot import Snapshot
@@ -109,6 +111,10 @@ class NetworkNeed:
         found = np.full(len(snapshot.columns.nodes), snapshot.costs is not None)
         for peer in needs if snapshot.costs is not None else ():
             found &= _reached(peer, snapshot)
+        if sum(peer.min_bps > 0 for peer in needs) > 1:
+            # Each need is met alone; whether all are together is asked node by node.
+            for node in np.flatnonzero(found).tolist():
+                found[node] = overloaded(pod, snapshot, node) is None
         return found
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
@@ -126,9 +132,42 @@ class NetworkNeed:
             delay_ns, free_bps = max(cost.delay_ns for cost in costs), min(cost.available_bps for cost in costs)
             return (
                 f"{peer.host}: {free_bps / 1e6:.1f} Mbit/s are free and the delay is {delay_ns / 1e6:.3f} ms "
-                f"({costs[0].available_basis}); {_said(peer)} needed"
+                f"({costs[0].available_basis}{_less(snapshot.costs)}); {_said(peer)} needed"
             )
+        if (link := overloaded(pod, snapshot, node)) is not None:
+            return f"{link}: what is free there is not enough for all of its peers together"
         return "all peers are reached as needed"
+
+
+def overloaded(pod: PendingPod, snapshot: Snapshot, node: int) -> str | None:
+    """Return a link whose free bandwidth all needs of a pod together exceed on a node; None where there is none.
+
+    Of several paths each carries its share.
+    """
+    costs = snapshot.costs
+    if costs is None or snapshot.host[node] < 0:
+        return None
+    added: defaultdict[int, float] = defaultdict(float)
+    model, here = costs.model, int(snapshot.host[node])
+    for peer in pod.peers:
+        there = model.host_number.get(peer.host)
+        if not peer.min_bps or there is None or there == here:
+            continue
+        for src, dst in ((here, there), (there, here)):
+            for row, share in costs.routing.shares(src, dst).items():
+                added[row] += share * peer.min_bps
+            added[model.up.start + src] += peer.min_bps
+            added[model.down.start + dst] += peer.min_bps
+    free_bps = costs.links.available_bps
+    for row, rate_bps in added.items():
+        if rate_bps > free_bps[row] + 1:
+            return str(next(key for key, number in costs.links.numbers.items() if number == row))
+    return None
+
+
+def _less(costs: CostMap) -> str:
+    """Return that more is taken into account than what was measured."""
+    return ", less what bound pods have reserved" if costs.is_predicted else ""
 
 
 def _said(peer: Peer) -> str:

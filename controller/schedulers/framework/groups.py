@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
+from controller.cluster.cost_map import Load
 from controller.cluster.hardware import Shares
 from controller.schedulers.framework.deciding import Choice, decide
 from controller.schedulers.framework.profiles import Profile
 from controller.schedulers.framework.snapshot import Snapshot
-from controller.schedulers.framework.values import PendingPod
+from controller.schedulers.framework.values import Peer, PendingPod
+
+MOST_ORDERS: Final = 8
+"""So many orders of its pods are tried before a group is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,25 +37,91 @@ def place_group(
     """Decide about pods one after the other, each with what those before it took, and place `least` of them or none.
 
     `least` is all of them unless given. Where there cannot be room for so many, no policy is asked, and there are no
-    choices. The order is the group's: another order may place a group that this one does
-    not.
+    choices. Where one finds no place after others have chosen theirs, other orders are tried: those that ask for most
+    first, and then each time the one that found none before all others. What is refused then is what the group's own
+    order refuses.
     """
     needed = len(pods) if least is None else least
     if room_for(snapshot, pods) < needed:
         return GroupChoice((), (), is_placed=False)
+    first, blocked = _placed(profile, pods, snapshot, needed)
+    if first.is_placed or blocked is None or len(pods) == 1 or blocked == 0:
+        return first
+    order = sorted(range(len(pods)), key=lambda place: (_size(pods[place], snapshot), -place), reverse=True)
+    tried = {tuple(range(len(pods)))}
+    for _ in range(MOST_ORDERS):
+        if tuple(order) in tried:
+            break
+        tried.add(tuple(order))
+        found, blocked = _placed(profile, [pods[place] for place in order], snapshot, needed)
+        if found.is_placed:
+            return _in_order(found, order)
+        if not blocked:
+            break  # what comes first finds no place: no order will help it
+        order.insert(0, order.pop(blocked))
+    return first
+
+
+def _placed(
+    profile: Profile, pods: Sequence[PendingPod], snapshot: Snapshot, needed: int
+) -> tuple[GroupChoice, int | None]:
+    """Place pods in this order; return the first that finds no place, too, by its number."""
     choices: list[Choice] = []
     shares: list[Shares] = []
+    blocked: int | None = None
+    there: dict[str, tuple[PendingPod, str]] = {}
     for place, member in enumerate(pods):
-        pod = replace(member, companions=len(pods) - place - 1)
+        pod = replace(member, peers=(*member.peers, *_mates(member, there)), companions=len(pods) - place - 1)
         choice = decide(profile, pod, snapshot)
         choices.append(choice)
         if choice.is_placed:
             taken = profile.shares(pod, snapshot, choice.node)
             shares.append(taken)
-            snapshot = snapshot.taking(choice.node, taken, pod.group)
-        elif len(shares) + len(pods) - place - 1 < needed:
+            host = snapshot.host_name(choice.node)
+            there[member.name] = member, host
+            snapshot = _loaded(snapshot.taking(choice.node, taken, pod.group), host, pod.peers)
+            continue
+        blocked = place if blocked is None else blocked
+        if len(shares) + len(pods) - place - 1 < needed:
             break
-    return GroupChoice(tuple(choices), tuple(shares), len(shares) >= needed)
+    return GroupChoice(tuple(choices), tuple(shares), len(shares) >= needed), blocked
+
+
+def _mates(member: PendingPod, there: Mapping[str, tuple[PendingPod, str]]) -> list[Peer]:
+    """Return the members that have their places and that this one talks to, or that talk to it."""
+    found = [mate.at(there[mate.pod][1]) for mate in member.mates if mate.pod in there]
+    return found + [mate.at(host) for other, host in there.values() for mate in other.mates if mate.pod == member.name]
+
+
+def _loaded(snapshot: Snapshot, host: str, peers: Sequence[Peer]) -> Snapshot:
+    """Return the snapshot in which links carry what a pod on a host needs to its peers."""
+    if snapshot.costs is None:
+        return snapshot
+    known = snapshot.costs.model.host_number
+    needs = [peer for peer in peers if peer.min_bps and peer.host != host and {peer.host, host} <= known.keys()]
+    loads = [Load(*ends, peer.min_bps) for peer in needs for ends in ((host, peer.host), (peer.host, host))]
+    return replace(snapshot, costs=snapshot.costs.with_loads(loads)) if loads else snapshot
+
+
+def _size(pod: PendingPod, snapshot: Snapshot) -> tuple[int, int, int, int]:
+    """Return how hard a pod is to place: whether nodes were stated, its devices, its peers' bandwidth, its cores."""
+    stated = len(pod.locations) or len(snapshot.columns.nodes)
+    devices = sum(wanted.count * wanted.thousandths for wanted in pod.request.devices)
+    needs = sum(peer.min_bps for peer in pod.peers) + sum(mate.min_bps for mate in pod.mates)
+    return -stated, devices, needs, pod.request.cpu_milli
+
+
+def _in_order(found: GroupChoice, order: Sequence[int]) -> GroupChoice:
+    """Return what another order gave in the group's own."""
+    at = {place: number for number, place in enumerate(order[: len(found.choices)])}
+    shares = iter(found.shares)
+    by = {place: next(shares) for place, choice in zip(order, found.choices, strict=False) if choice.is_placed}
+    places = sorted(at)
+    return GroupChoice(
+        tuple(found.choices[at[place]] for place in places),
+        tuple(by[place] for place in places if place in by),
+        found.is_placed,
+    )
 
 
 def room_for(snapshot: Snapshot, pods: Sequence[PendingPod]) -> int:

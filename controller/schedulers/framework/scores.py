@@ -145,9 +145,10 @@ class NetworkCost:
         if not cost.is_reachable:
             return f"{peer.host}: unreachable"
         nbytes = peer.nbytes or self.settings.default_bytes
+        less = ", less what bound pods have reserved" if snapshot.costs.is_predicted else ""
         return (
             f"{peer.host}: {nbytes} bytes over {cost.delay_ns / 1e6:.3f} ms ({cost.delay_basis}) "
-            f"and {cost.available_bps / 1e6:.1f} Mbit/s free ({cost.available_basis})"
+            f"and {cost.available_bps / 1e6:.1f} Mbit/s free ({cost.available_basis}{less})"
         )
 
 

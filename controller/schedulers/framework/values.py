@@ -29,6 +29,20 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True)
+class Mate:
+    """Another pod of the same group that a pod talks to; as for `Peer`, once it is known where that one goes."""
+
+    pod: str
+    nbytes: int = 0
+    min_bps: int = 0
+    max_delay_ns: int | None = None
+
+    def at(self, host: str) -> Peer:
+        """Return it as a peer on a host."""
+        return Peer(host, self.nbytes, self.min_bps, self.max_delay_ns)
+
+
+@dataclass(frozen=True, slots=True)
 class PendingPod:
     """A pod that waits for a node.
 
@@ -49,5 +63,6 @@ class PendingPod:
     device: int | None = None
     images: tuple[str, ...] = ()
     is_reduced: bool = False
+    mates: tuple[Mate, ...] = ()
     companions: int = 0
     """Of a pod of a group: how many more of it are to be placed after this one."""

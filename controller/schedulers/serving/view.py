@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -11,13 +11,15 @@ import numpy as np
 
 from controller.api.resources import Node, Pod, PodGroup
 from controller.api.resources.base import Resource
-from controller.api.resources.pod import Phase
+from controller.api.resources.pod import PeerNeed, Phase
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, values
 from controller.cluster.hardware.errors import HardwareError
 from controller.cluster.hardware.values import NOTHING
+from controller.schedulers.containers.reservations import Reservation, with_reservations
 from controller.schedulers.framework import Peer, PendingPod, Snapshot
 from controller.schedulers.framework.columns import FreeColumns, NodeColumns
+from controller.schedulers.framework.values import Mate
 from controller.schedulers.framework.workload import Workload
 from controller.schedulers.serving.reports import images_of, measured_devices
 
@@ -49,6 +51,9 @@ class ClusterView:
         self._known: dict[str, _Known] = {}
         self._columns: NodeColumns | None = None
         self._made_of: Workload | None = None
+        self._unreserved: CostMap | None = None
+        self._reserved: tuple[CostMap, tuple[Reservation, ...], CostMap] | None = None
+        self._named_by: dict[str, list[tuple[Pod, PeerNeed]]] = {}
         self._reckoned: frozenset[str] = frozenset()
 
     def take_all(self, kind: type[R], resources: Iterable[R]) -> None:
@@ -85,19 +90,56 @@ class ClusterView:
 
     def snapshot(self, costs: CostMap | None) -> Snapshot:
         """Return the present state as policies see it."""
-        if self._snapshot is None or self._snapshot.costs is not costs:
+        if self._snapshot is None or self._unreserved is not costs:
+            self._unreserved = costs
             self._snapshot = self._made(costs)
         return self._snapshot
+
+    def reservations(self) -> Iterator[tuple[Pod, Reservation]]:
+        """Yield what bound pods need of the network, with the pods."""
+        for pod in self.pods.values():
+            if pod.status.node is None:
+                continue
+            for peer in pod.spec.peers:
+                other = None if peer.pod is None else self.pods.get(peer.pod)
+                host = peer.host if peer.pod is None else None if other is None else other.status.node
+                if host is not None and peer.min_bps:
+                    between = frozenset((f"pod/{pod.metadata.name}", f"pod/{peer.pod}" if peer.pod else f"host/{host}"))
+                    yield pod, Reservation(pod.status.node, Peer(host, 0, peer.min_bps), between)
+
+    def _with_reservations(self, costs: CostMap | None) -> CostMap | None:
+        """Return what lies between nodes less what is reserved; it is not worked out again for the same."""
+        self._named_by = self._names()
+        held = () if costs is None else tuple(one for _, one in self.reservations())
+        if costs is None or not held:
+            return costs
+        if self._reserved is None or self._reserved[0] is not costs or self._reserved[1] != held:
+            self._reserved = costs, held, with_reservations(costs, held)
+        return self._reserved[2]
+
+    def _names(self) -> dict[str, list[tuple[Pod, PeerNeed]]]:
+        found: defaultdict[str, list[tuple[Pod, PeerNeed]]] = defaultdict(list)
+        for pod in self.pods.values():
+            for peer in pod.spec.peers:
+                if peer.pod is not None:
+                    found[peer.pod].append((pod, peer))
+        return dict(found)
 
     def pending(self, pod: Pod) -> PendingPod:
         """Return a pod as policies see it; peers that are pods count where they are, and not while they are nowhere."""
         spec, location = pod.spec, pod.spec.location
-        peers = []
+        peers, mates = [], []
         for peer in spec.peers:
             other = None if peer.pod is None else self.pods.get(peer.pod)
             host = peer.host if peer.pod is None else None if other is None else other.status.node
             if host is not None:
                 peers.append(Peer(host, 0, peer.min_bps, peer.max_delay_ns))
+            elif other is not None and spec.group is not None and other.spec.group == spec.group:
+                mates.append(Mate(other.metadata.name, 0, peer.min_bps, peer.max_delay_ns))
+        for asking, need in self._named_by.get(pod.metadata.name, ()):
+            # Who is bound and names this pod needs the way, too: in both directions it is the same.
+            if asking.status.node is not None:
+                peers.append(Peer(asking.status.node, 0, need.min_bps, need.max_delay_ns))
         return PendingPod(
             pod.metadata.name,
             spec.request.value,
@@ -108,6 +150,7 @@ class ClusterView:
             peers=tuple(peers),
             group=spec.group or "",
             device=None if location is None else location.device,
+            mates=tuple(mates),
             images=tuple(container.image for container in spec.containers if container.image is not None),
             is_reduced=self._is_reduced(spec.group),
         )
@@ -132,7 +175,7 @@ class ClusterView:
             columns,
             free,
             ready,
-            costs,
+            self._with_reservations(costs),
             self._groups_of(columns.number),
             device_busy=busy,
             images=images_of([self.nodes[name] for name in columns.names]),

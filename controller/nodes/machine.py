@@ -22,7 +22,7 @@ from controller.nodes.settings import NodeSettings
 from dataplane.clock import Clock
 from dataplane.errors import FabricError
 from dataplane.topology.file import load_topology
-from dataplane.topology.values import Topology
+from dataplane.topology.values import DeviceKind, Topology
 
 RUN_NETNS: Final = Path("/run/netns")
 
@@ -137,16 +137,17 @@ class Gauges:
         return named[0] if len(named) == 1 else None
 
 
-def link_of(rates: InterfaceRates | None) -> HostLink | None:
+def link_of(rates: InterfaceRates | None, now_ns: int) -> HostLink | None:
     """Return what a network device's rates say of its host's link; None where nothing was measured."""
     if rates is None:
         return None
-    return HostLink(sent_bps=rates.tx_bps, received_bps=rates.rx_bps, rate_bps=rates.link_rate_bps)
+    age_ns = max(0, now_ns - rates.time_ns)
+    return HostLink(sent_bps=rates.tx_bps, received_bps=rates.rx_bps, rate_bps=rates.link_rate_bps, age_ns=age_ns)
 
 
-def by_number(devices: Mapping[int, tuple[str, ...]], hardware: Hardware) -> frozenset[int]:
-    """Return the numbers of a node's devices; raise NodeError for files of one that it does not have."""
-    known = frozenset(device.number for device in hardware.devices)
+def by_number(devices: Mapping[int, tuple[str, ...]], hardware: Hardware) -> Mapping[int, DeviceKind]:
+    """Return the kinds of a node's devices; raise NodeError for files of one that it does not have."""
+    known = {device.number: device.kind for device in hardware.devices}
     stranger = next((number for number in sorted(devices) if number not in known), None)
     if stranger is not None:
         raise NodeError(f"devices: {stranger}: this node has no device of that number")

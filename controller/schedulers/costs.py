@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager, suppress
 
 from collectors.values import Snapshot as NetworkSnapshot
+from controller.api.resources import Node
 from controller.cluster.cost_map import CostMap
 from controller.cluster.cost_map.model import CostModel
-from controller.errors import CostMapError
-from controller.network_state.follower import follow
+from controller.cluster.cost_map.values import HostLinkState
+from controller.errors import CostMapError, PathError
+from controller.network_state.follower import CostMapFollower, follow
 from controller.network_state.settings import NetworkStateSettings
 from controller.schedulers.errors import SchedulerError
 from dataplane.topology.file import load_topology
@@ -19,10 +21,32 @@ Costs = Callable[[], CostMap | None]
 """What lies between nodes now, None where nothing is known."""
 
 
+class CostSource:
+    """Costs, and where hosts' own measurements of their links go in: no switch measures these."""
+
+    def __init__(self, current: Costs, follower: CostMapFollower | None = None) -> None:
+        self._current, self._follower = current, follower
+
+    def __call__(self) -> CostMap | None:
+        """Return what lies between nodes now."""
+        return self._current()
+
+    def take_nodes(self, nodes: Iterable[Node]) -> None:
+        """Take what nodes report of their hosts' links; those that are no hosts of the topology are left out."""
+        if self._follower is None:
+            return
+        for node in nodes:
+            link, name = node.status.link, node.metadata.name
+            if link is not None and link.rate_bps is not None:
+                free_bps = max(0, link.rate_bps - link.sent_bps)
+                with suppress(PathError):
+                    self._follower.take_host_links((HostLinkState(name, free_bps, link.age_ns),))
+
+
 @asynccontextmanager
 async def costs_of(
     topology: str | None, network: NetworkStateSettings | None, logger: logging.Logger
-) -> AsyncIterator[Costs]:
+) -> AsyncIterator[CostSource]:
     """Give what lies between a topology's hosts: as telemetry says now, else nominal figures, which say so themselves.
 
     The log says once that telemetry does not count, and why.
@@ -30,12 +54,12 @@ async def costs_of(
     if topology is None:
         if network is not None:
             raise SchedulerError("network: without a topology nothing can be made of the network's state")
-        yield _nothing
+        yield CostSource(_nothing)
         return
     model = CostModel(load_topology(topology))
     nominal = CostMap.of(model, NetworkSnapshot(0, {}, {}, {}))
     if network is None:
-        yield lambda: nominal
+        yield CostSource(lambda: nominal)
         return
     async with follow(model, network) as follower:
         said: list[str] = []
@@ -51,7 +75,7 @@ async def costs_of(
             said.clear()
             return found
 
-        yield current
+        yield CostSource(current, follower)
 
 
 def _nothing() -> CostMap | None:

@@ -86,7 +86,15 @@ async def serve(
         client = ApiClient(find_place(settings.api), on_wait=away)
         await stack.enter_async_context(client)
         where = _serve_metrics(settings, metrics, stack)
-        scheduler = Scheduler(client, settings, profiles, costs=costs, clock=MonotonicClock(), metrics=metrics)
+        scheduler = Scheduler(
+            client,
+            settings,
+            profiles,
+            costs=costs,
+            clock=MonotonicClock(),
+            metrics=metrics,
+            on_nodes=costs.take_nodes,
+        )
         if on_scheduler is not None:
             on_scheduler(scheduler)
         if on_ready is not None:

@@ -161,8 +161,8 @@ class NodeSection(Strict, frozen=True):
     """Of the Node resource, where it is made."""
     devices: dict[DeviceNumber, tuple[str, ...]] = msgspec.field(default_factory=dict)
     """What a container gets that holds a share of a device, by number: paths in /dev, or CDI names."""
-    report_s: PositiveS | None = None
-    """Time between two reports; default: a quarter of the lease."""
+    report_s: PositiveS = 5.0
+    """Time between two reports: what hosts measure of their links is to be young enough to count."""
     restart: RestartSection = RestartSection()
     """Restarts of containers."""
     idle: IdleSection = IdleSection()

@@ -46,6 +46,8 @@ class HostLink(Strict, frozen=True):
     received_bps: Count
     rate_bps: Count | None = None
     """What it can carry in each direction, where that is known."""
+    age_ns: Count = 0
+    """How old this was when it was reported."""
 
 
 class NodeStatus(Strict, frozen=True):

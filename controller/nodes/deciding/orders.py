@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from controller.api.resources.hardware import DeviceShare
 from controller.api.resources.pod import Container, Pod
 from controller.nodes.deciding.values import ATTEMPT_LABEL, MANAGER_LABEL
 from controller.nodes.runtimes.base import (
@@ -17,7 +18,9 @@ from controller.nodes.runtimes.base import (
     UID_LABEL,
     ContainerOrder,
 )
+from controller.nodes.runtimes.devices import DeviceUse, device_environment
 from controller.nodes.runtimes.errors import OrderError
+from dataplane.topology.values import DeviceKind
 
 PARENT: Final = "/millrace"
 """The control group below which each node has one, with one for each of its pods."""
@@ -27,8 +30,8 @@ PARENT: Final = "/millrace"
 class Place:
     """What all containers of a node have in common.
 
-    `devices` are files or CDI names by the number of a device, `known` the numbers that there are; with `is_stated`
-    devices are the topology's word, and those without files are granted as they are.
+    `devices` are files or CDI names by the number of a device, `known` the kinds of those that there are; with
+    `is_stated` devices are the topology's word, and those without files are granted as they are.
     """
 
     node: str
@@ -36,7 +39,7 @@ class Place:
     """Of the manager's state folder: a machine may have several nodes, even of one name."""
     network_namespace: Path | None = None
     devices: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    known: frozenset[int] = frozenset()
+    known: Mapping[int, DeviceKind] = field(default_factory=dict)
     is_stated: bool = False
 
     @property
@@ -77,13 +80,23 @@ def order_of(place: Place, pod: Pod, container: Container, *, attempt: int, imag
 
 
 def _environment(place: Place, pod: Pod) -> dict[str, str]:
-    numbers = ",".join(str(share.number) for share in pod.status.devices)
-    return {
+    found = {
         "MILLRACE_NODE": place.node,
         "MILLRACE_POD": pod.metadata.name,
         "MILLRACE_EPOCH": str(pod.status.epoch),
-        **({"MILLRACE_DEVICES": numbers} if numbers else {}),
     }
+    held = pod.status.devices
+    if not held:
+        return found
+    found["MILLRACE_DEVICES"] = ",".join(str(share.number) for share in held)
+    return found if place.is_stated else found | device_environment([_use(place, share) for share in held])
+
+
+def _use(place: Place, share: DeviceShare) -> DeviceUse:
+    """Return a device as its maker's library counts it: among those of its kind."""
+    kind = place.known.get(share.number, DeviceKind.XPU)
+    index = sum(1 for number, other in place.known.items() if other is kind and number < share.number)
+    return DeviceUse(kind, index, share.thousandths)
 
 
 def _devices(place: Place, pod: Pod) -> tuple[str, ...]:

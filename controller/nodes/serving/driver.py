@@ -91,12 +91,19 @@ class Driver:
         self._pulls = asyncio.Semaphore(settings.pulls)
         self._looked = asyncio.Event()
         self._fenced: set[str] = set()
+        self._released: set[tuple[str, int]] = set()
         self._failure: BaseException | None = None
         self._dismissed: dict[tuple[str, int], _Dismissal] = {}
 
     def take(self, pods: Mapping[str, Pod] | None) -> None:
         """Take what is wanted; None: nobody knows at present."""
         known = self.pods or {}
+        if pods is not None:
+            told = {(pod.metadata.uid, pod.status.epoch) for pod in pods.values()}
+            self._released &= told
+            pods = {
+                name: pod for name, pod in pods.items() if (pod.metadata.uid, pod.status.epoch) not in self._released
+            }
         self.pods = None if pods is None else {name: _newer(known.get(name), pod) for name, pod in pods.items()}
         if pods is not None:
             bound = {pod.metadata.uid: pod.status.epoch for pod in pods.values()}
@@ -360,12 +367,17 @@ class Driver:
         try:
             await self._client.release(ReleaseRequest(releases=(item,)))
         except StaleError as error:
+            # It is bound anew, or gone, as the watch says in a moment.
             LOGGER.info("pod %s: %s", name, error)
+            self._resting[name] = self._now_ns() + _REST_NS
+            return
         except ApiError as error:
             raise ControllerError(f"its release: {error}") from None
         LOGGER.info("pod %s: is released, %s", name, action.phase.value)
-        # The watch says so in a moment; nothing is to be done about it until then.
-        self._resting[name] = self._now_ns() + _REST_NS
+        # Known at once: what is left of it is nobody's now, whatever the watch still has to say.
+        self._released.add((action.uid, action.epoch))
+        if self.pods is not None:
+            self.take(self.pods)
 
 
 def _newer(written: Pod | None, told: Pod) -> Pod:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -202,7 +203,7 @@ class Manager:
             load=usage.figures.load,
             devices=usage.figures.devices,
             images=usage.images,
-            link=link_of(usage.figures.rates),
+            link=link_of(usage.figures.rates, time.monotonic_ns()),
         )
 
     def _away(self, problem: str) -> None:

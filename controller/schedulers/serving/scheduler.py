@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,7 +60,10 @@ class Scheduler:
         costs: Costs,
         clock: Clock,
         metrics: Metrics,
+        on_nodes: Callable[[Iterable[Node]], None] = lambda _: None,
     ) -> None:
+        """`on_nodes` gets nodes as they report."""
+        self._on_nodes = on_nodes
         self.view = ClusterView()
         self.queue = PendingQueue(settings.queue)
         self.profiles = dict(profiles)
@@ -100,6 +103,8 @@ class Scheduler:
                 LOGGER.info("the service access point answers again")
             if hasattr(told, "items"):
                 self.view.take_all(kind, told.items)
+                if kind is Node:
+                    self._on_nodes(node for node in told.items if isinstance(node, Node))
                 self._listed.add(kind)
                 self._refill()
                 self._wake()
@@ -118,6 +123,8 @@ class Scheduler:
         if not self.view.take(resource):
             return
         if isinstance(resource, Node):
+            if before is None or before.status.heartbeat_ns != resource.status.heartbeat_ns:
+                self._on_nodes((resource,))
             if before is None or _may_help(before, resource):
                 self._wake()
             return

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,18 +58,17 @@ def fabric(folder: Path, reports: int) -> Iterator[None]:
 
 
 def health(up: Running, daemon: str) -> str:
+    """Return what a daemon says of itself; empty where a busy machine keeps the supervisor from answering in time."""
     state = up.status()
-    assert state is not None
-    return next(one.health.text for one in state.daemons if one.name == daemon)
+    return "" if state is None else next(one.health.text for one in state.daemons if one.name == daemon)
 
 
 def until_joined(up: Running) -> UpState:
     """Return how all is once both switches are reconciled and links are measured by what they report."""
     state = up.until_green(START_S)
-    deadline = time.monotonic() + START_S
-    while " 0 of " in health(up, "collector") and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert "2 of 2 switches reconciled" in health(up, "controller")
+    wait_until(lambda: "2 of 2 switches reconciled" in health(up, "controller"), "the switches are not reconciled")
+    measured = re.compile(r", [1-9]\d* of \d+ links measured")
+    wait_until(lambda: measured.search(health(up, "collector")) is not None, "nothing is measured")
     return state
 
 
@@ -84,13 +83,11 @@ def test_switches_that_run_already_are_joined_and_joined_again(tmp_path: Path) -
         assert port is not None
         with fabric(tmp_path, port):
             state = until_joined(up)
-        assert [one.name for one in state.daemons] == ["collector", "paths", "controller", "api", "scheduler"]
+        assert "fabric" not in {one.name for one in state.daemons}
         wait_until(lambda: "0 of 2 switches reconciled" in health(up, "controller"), "their death is not seen")
         with fabric(tmp_path, port):
-            until_joined(up)
-        again = up.status()
-        assert again is not None
-        assert [one.restarts for one in again.daemons] == [0] * 5
+            again = until_joined(up)
+        assert not any(one.restarts for one in again.daemons)
 
 
 def test_switches_without_address_are_named_before_anything_starts(tmp_path: Path) -> None:

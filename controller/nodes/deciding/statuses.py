@@ -14,6 +14,7 @@ from controller.nodes.deciding.values import NO_RECORD, Actual, Record, Wanted
 from controller.nodes.runtimes.base import ContainerPhase
 
 _LINE: Final = 1024
+_LOAD_STEP: Final = 0.05
 
 
 def status_of(
@@ -70,6 +71,18 @@ def container_status(
 def is_news(status: PodStatus, known: PodStatus) -> bool:
     """Return whether a status says more than how busy the pod is."""
     return replace(status, load=None) != replace(known, load=None)
+
+
+def is_other_load(load: Load, known: Load | None) -> bool:
+    """Return whether a load is worth a write: another one by a twentieth of what may be used, or of what was free."""
+    if known is None or (load.busy is None) != (known.busy is None):
+        return True
+    if abs((load.busy or 0.0) - (known.busy or 0.0)) >= _LOAD_STEP:
+        return True
+    free, before = load.memory_free_bytes, known.memory_free_bytes
+    if free is None or before is None:
+        return free is not before
+    return abs(free - before) > _LOAD_STEP * max(free, before)
 
 
 def _before(pod: Pod, wanted: Wanted) -> list[tuple[str, ContainerStatus | None]]:

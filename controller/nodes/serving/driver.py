@@ -206,13 +206,17 @@ class Driver:
         self._looked.set()
 
     async def _follow_ends(self) -> None:
+        said = ""
         while True:
             try:
                 async with aclosing(self._runtime.events()) as ends:
                     async for _ in ends:
+                        said = ""
                         self._dirty.set()
             except ContainerError as error:
-                LOGGER.warning("%s", error)
+                if str(error) != said:
+                    LOGGER.warning("ends of containers are not told: %s", error)
+                said = str(error)
             await asyncio.sleep(_LOOK_AGAIN_S)
             self._dirty.set()
 
@@ -307,6 +311,9 @@ class Driver:
         """Take note that the lease is over: whatever ends now was ended by it."""
         self._fenced |= {one.id for one in self.view if one.runs}
         self.is_settled = False
+        for busy in self._tasks.values():
+            if busy.starts is not None:
+                busy.task.cancel()
         self.take(None)
         self._dirty.set()
 

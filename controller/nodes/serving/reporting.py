@@ -16,7 +16,7 @@ from controller.api.client import ApiClient
 from controller.api.resources import Pod
 from controller.api.resources.hardware import Load
 from controller.errors import ApiError, NotFoundError, StaleError
-from controller.nodes.deciding.statuses import is_news, status_of
+from controller.nodes.deciding.statuses import is_news, is_other_load, status_of
 from controller.nodes.server_clock import ServerClock
 from controller.nodes.serving.driver import Driver
 
@@ -63,7 +63,7 @@ class PodReporter:
         wanted = self.driver.wanted_of(pod)
         load = self.loads.get(name) if with_load else None
         status = status_of(pod, wanted, self.driver.containers_of(name), now_ns=self._clock.now_ns(), load=load)
-        if not is_news(status, pod.status) and (load is None or load == pod.status.load):
+        if not is_news(status, pod.status) and (load is None or not is_other_load(load, pod.status.load)):
             return
         try:
             written = await self._client.of(Pod).replace_status(replace(pod, status=status))

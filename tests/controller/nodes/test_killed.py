@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,10 +42,11 @@ class Process:
         self._file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)))
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        command = [sys.executable, "-m", "controller.cli", "node", "serve", "--settings", str(self._file)]
+    def start(self, *before: str) -> None:
+        command = [*before, sys.executable, "-m", "controller.cli", "node", "serve", "--settings", str(self._file)]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            environment = {**os.environ, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         if self._process is not None:
@@ -141,6 +143,31 @@ def test_a_lease_that_is_renewed_touches_nothing_and_a_killed_manager_neither(
                 for name in ("a", "b", "c0"):
                     await _delete(world, name)
                 await world.until(lambda: _none_left(podman_storage))
+            remove_empty(_group(tmp_path))
+
+    asyncio.run(main())
+
+
+def test_a_clock_that_is_off_by_a_day_changes_nothing(tmp_path: Path, podman_storage: PodmanStorage) -> None:
+    if shutil.which("faketime") is None:
+        pytest.skip("needs faketime: apt install faketime")
+
+    async def main() -> None:
+        async with world_in(tmp_path) as world:
+            await world.make_node(lease_s=3.0)
+            with node(tmp_path, podman_storage, world.served.socket) as process:
+                process.start("faketime", "-f", "+1d")
+                await world.until(world.is_ready)
+                await world.bind("a", containers=_containers(podman_storage))
+                found = await world.in_phase("a", Phase.RUNNING)
+                assert found.status.started_ns is not None
+                assert abs(found.status.started_ns - time.time_ns()) < 60 * 10**9
+                begun = time.monotonic()
+                while time.monotonic() < begun + 4.0:  # longer than a lease
+                    assert processes_in(_groups(tmp_path))
+                    await asyncio.sleep(0.05)
+                assert _ids(await world.pod("a")) == _ids(found)
+                await _delete(world, "a")
             remove_empty(_group(tmp_path))
 
     asyncio.run(main())

@@ -126,6 +126,27 @@ class CostMap:
             added[self.model.down.start + dst] += load.rate_bps
         return replace(self._with(self.links.loaded(np.rint(added).astype(np.int64))), is_predicted=True)
 
+    def with_reservations(self, loads: Iterable[Load]) -> CostMap:
+        """Return the map in which these rates are kept free for others, on every link that the hash may put them on.
+
+        A flow takes one of several paths, and which is not known: so free bandwidth is what is left wherever it goes,
+        while delays are those of the loads that are to be expected. Hosts that are not there have no reservation.
+        """
+        most, expected = np.zeros((2, len(self.links.rate_bps)), np.float64)
+        for load in loads:
+            src, dst = self.model.host_number.get(load.src), self.model.host_number.get(load.dst)
+            if src is None or dst is None or src == dst:
+                continue
+            for row, share in self.routing.shares(src, dst).items():
+                expected[row] += share * load.rate_bps
+                most[row] += load.rate_bps
+            for row in (self.model.up.start + src, self.model.down.start + dst):
+                expected[row] += load.rate_bps
+                most[row] += load.rate_bps
+        links = self.links.loaded(np.rint(expected).astype(np.int64))
+        links = replace(links, load_bps=self.links.load_bps + np.rint(most).astype(np.int64))
+        return replace(self._with(links), is_predicted=True)
+
     def sent_bps(self, src: str, dst: str) -> int:
         """Return what flows from one host to another send, as far as telemetry has measured it lately."""
         return self._sent_bps.get((src, dst), 0)

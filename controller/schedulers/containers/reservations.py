@@ -55,4 +55,4 @@ def _already(costs: CostMap, src: str, dst: str) -> int:
 def with_reservations(costs: CostMap, held: Iterable[Reservation]) -> CostMap:
     """Return the cost map that others see: with what is reserved."""
     loads = reserved(held, costs)
-    return costs.with_loads(loads) if loads else costs
+    return costs.with_reservations(loads) if loads else costs

@@ -11,8 +11,8 @@ import numpy as np
 from controller.schedulers.extender.messages import LEAST_PRIORITY, MOST_PRIORITY
 from controller.schedulers.extender.objects import Taint, Toleration
 from controller.schedulers.framework import PendingPod, Profile, Snapshot
-from controller.schedulers.framework.columns import Flags, Ids
-from controller.schedulers.framework.deciding import checked_flags, checked_points
+from controller.schedulers.framework.columns import Ids
+from controller.schedulers.framework.deciding import PASSES, checked_points, filtered
 from controller.schedulers.framework.values import MOST_POINTS
 
 _UNKNOWN: Final = "nothing is known of it yet"
@@ -63,18 +63,18 @@ def filter_nodes(
     `emptied` is the snapshot without all other pods, `untolerated` are taints of nodes that the pod does not tolerate.
     The first `explained` refused nodes have their own reason, the others that the policy refused them.
     """
-    passing, first = _first_refusals(profile, pod, snapshot)
-    never = ~_first_refusals(profile, pod, emptied)[0]
+    snapshot, refuser = _refusers(profile, pod, snapshot)
+    never = _refusers(profile, pod, emptied)[1] != PASSES
     number, refused, passed = snapshot.columns.number, dict[str, Refusal](), list[str]()
     for name in names:
         if (row := number.get(name)) is None:
             refused[name] = Refusal("known", _UNKNOWN, is_final=True)
         elif (taint := untolerated.get(name)) is not None:
             refused[name] = Refusal("taints", f"the pod does not tolerate {taint}", is_final=True)
-        elif passing[row]:
+        elif refuser[row] == PASSES:
             passed.append(name)
         else:
-            policy = profile.filters[int(first[row])]
+            policy = profile.filters[int(refuser[row])]
             reason = policy.policy.reason(pod, snapshot, row) if len(refused) < explained else "it is refused"
             refused[name] = Refusal(policy.name, reason, is_final=bool(never[row]))
     return Filtered(tuple(passed), refused)
@@ -85,15 +85,18 @@ def score_nodes(
 ) -> tuple[NodeScore, ...]:
     """Return the scores of the nodes named, in their order; one that nobody knows has none, 0.
 
-    A score is the share that a node has of the most points there are, in tenths; with `stretch` from the worst of these
-    nodes to the best. The best `explained` have their reasons.
+    A score is the share that a node has of the most points there are, in tenths, by the policies that do not give all
+    of these nodes the same; with `stretch` from the worst of them to the best. The best `explained` have their reasons.
     """
+    snapshot = profile.seen(pod, snapshot)
     rows = _rows(names, snapshot)
     given = [checked_points(score, pod, snapshot, rows) if len(rows) else rows for score in profile.scores]
-    total = np.zeros(len(rows), np.int64)
+    total, most = np.zeros(len(rows), np.int64), 0
     for score, points in zip(profile.scores, given, strict=True):
-        total += score.weight * points
-    least, most = 0, MOST_POINTS * sum(score.weight for score in profile.scores)
+        if len(points) and points.min() < points.max():
+            total += score.weight * points
+            most += score.weight * MOST_POINTS
+    least = 0
     if stretch and len(rows):
         least, most = int(total.min()), int(total.max())
     reasons = {
@@ -115,10 +118,10 @@ def may_run(profile: Profile, pod: PendingPod, node: str, snapshot: Snapshot) ->
     row = snapshot.columns.number.get(node)
     if row is None:
         return Refusal("known", _UNKNOWN, is_final=True)
-    passing, first = _first_refusals(profile, pod, snapshot)
-    if passing[row]:
+    snapshot, refuser = _refusers(profile, pod, snapshot)
+    if refuser[row] == PASSES:
         return None
-    policy = profile.filters[int(first[row])]
+    policy = profile.filters[int(refuser[row])]
     return Refusal(policy.name, policy.policy.reason(pod, snapshot, row), is_final=True)
 
 
@@ -133,17 +136,12 @@ def untolerated(taints: Mapping[str, Sequence[Taint]], tolerations: Sequence[Tol
     return found
 
 
-def _first_refusals(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> tuple[Flags, Ids]:
-    """Return which nodes pass, and the number of the filter that refuses each of the others first."""
-    nodes = len(snapshot.columns.nodes)
-    passing, first = np.ones(nodes, np.bool_), np.zeros(nodes, np.int64)
-    for place, one in enumerate(profile.filters):
-        flags = checked_flags(one, pod, snapshot)
-        if flags is None:
-            continue
-        first[passing & ~flags] = place
-        passing &= flags
-    return passing, first
+def _refusers(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> tuple[Snapshot, Ids]:
+    """Return what policies are shown, and the number of the filter that refuses each node, or `PASSES`."""
+    seen = profile.seen(pod, snapshot)
+    refuser = np.full(len(seen.columns.nodes), PASSES, np.int16)
+    filtered(profile, pod, seen, refuser)
+    return seen, refuser.astype(np.int64)
 
 
 def _rows(names: Sequence[str], snapshot: Snapshot) -> Ids:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 import numpy as np
 
 from controller.cluster.cost_map import UNREACHABLE_NS, CostMap
 from controller.cluster.hardware import DeviceRequest, Node, fits
 from controller.schedulers.framework.columns import Flags
+from controller.schedulers.framework.reservations import carries_all, overloaded_link
 from controller.schedulers.framework.snapshot import Snapshot
 from controller.schedulers.framework.values import Peer, PendingPod
 from dataplane.config import Strict
@@ -111,10 +110,9 @@ class NetworkNeed:
         found = np.full(len(snapshot.columns.nodes), snapshot.costs is not None)
         for peer in needs if snapshot.costs is not None else ():
             found &= _reached(peer, snapshot)
-        if sum(peer.min_bps > 0 for peer in needs) > 1:
-            # Each need is met alone; whether all are together is asked node by node.
-            for node in np.flatnonzero(found).tolist():
-                found[node] = overloaded(pod, snapshot, node) is None
+        if snapshot.costs is not None and sum(peer.min_bps > 0 for peer in needs) > 1:
+            # Each need is met alone; whether all are together is asked host by host.
+            found = carries_all(snapshot.costs, snapshot.host, needs, found)
         return found
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
@@ -140,29 +138,10 @@ class NetworkNeed:
 
 
 def overloaded(pod: PendingPod, snapshot: Snapshot, node: int) -> str | None:
-    """Return a link whose free bandwidth all needs of a pod together exceed on a node; None where there is none.
-
-    Of several paths each carries its share.
-    """
-    costs = snapshot.costs
-    if costs is None or snapshot.host[node] < 0:
+    """Return a link whose free bandwidth all needs of a pod together exceed on a node; None where there is none."""
+    if snapshot.costs is None or snapshot.host[node] < 0:
         return None
-    added: defaultdict[int, float] = defaultdict(float)
-    model, here = costs.model, int(snapshot.host[node])
-    for peer in pod.peers:
-        there = model.host_number.get(peer.host)
-        if not peer.min_bps or there is None or there == here:
-            continue
-        for src, dst in ((here, there), (there, here)):
-            for row, share in costs.routing.shares(src, dst).items():
-                added[row] += share * peer.min_bps
-            added[model.up.start + src] += peer.min_bps
-            added[model.down.start + dst] += peer.min_bps
-    free_bps = costs.links.available_bps
-    for row, rate_bps in added.items():
-        if rate_bps > free_bps[row] + 1:
-            return str(next(key for key, number in costs.links.numbers.items() if number == row))
-    return None
+    return overloaded_link(snapshot.costs, int(snapshot.host[node]), pod.peers)
 
 
 def _less(costs: CostMap) -> str:

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
-from controller.cluster.cost_map import Load
 from controller.cluster.hardware import Shares
 from controller.schedulers.framework.deciding import Choice, decide
 from controller.schedulers.framework.profiles import Profile
+from controller.schedulers.framework.searching import GroupChoice, has_needs, search_group, with_mates
 from controller.schedulers.framework.snapshot import Snapshot
-from controller.schedulers.framework.values import Peer, PendingPod
+from controller.schedulers.framework.values import PendingPod
 
 MOST_ORDERS: Final = 8
 """So many orders of its pods are tried before a group is refused."""
-
-
-@dataclass(frozen=True, slots=True)
-class GroupChoice:
-    """What each pod of a group gets, in the group's order; if not all were placed, nothing is to be bound.
-
-    `shares` are beside `choices`, one for each that was placed.
-    """
-
-    choices: tuple[Choice, ...]
-    shares: tuple[Shares, ...]
-    is_placed: bool
 
 
 def place_group(
@@ -38,8 +26,9 @@ def place_group(
 
     `least` is all of them unless given. Where there cannot be room for so many, no policy is asked, and there are no
     choices. Where one finds no place after others have chosen theirs, other orders are tried: those that ask for most
-    first, and then each time the one that found none before all others. What is refused then is what the group's own
-    order refuses.
+    first, and then each time the one that found none before all others. Of a group that needs something of the network
+    places are searched for instead, as no order may find those that there are (`search_group`). What is refused then is
+    what the group's own order refuses.
     """
     needed = len(pods) if least is None else least
     if room_for(snapshot, pods) < needed:
@@ -47,6 +36,8 @@ def place_group(
     first, blocked = _placed(profile, pods, snapshot, needed)
     if first.is_placed or blocked is None or len(pods) == 1 or blocked == 0:
         return first
+    if needed == len(pods) and has_needs(pods):
+        return search_group(profile, pods, snapshot) or first
     order = sorted(range(len(pods)), key=lambda place: (_size(pods[place], snapshot), -place), reverse=True)
     tried = {tuple(range(len(pods)))}
     for _ in range(MOST_ORDERS):
@@ -69,38 +60,21 @@ def _placed(
     choices: list[Choice] = []
     shares: list[Shares] = []
     blocked: int | None = None
-    there: dict[str, tuple[PendingPod, str]] = {}
+    hosts: dict[str, str] = {}
     for place, member in enumerate(pods):
-        pod = replace(member, peers=(*member.peers, *_mates(member, there)), companions=len(pods) - place - 1)
+        pod = replace(with_mates(member, pods, hosts), companions=len(pods) - place - 1)
         choice = decide(profile, pod, snapshot)
         choices.append(choice)
         if choice.is_placed:
             taken = profile.shares(pod, snapshot, choice.node)
             shares.append(taken)
-            host = snapshot.host_name(choice.node)
-            there[member.name] = member, host
-            snapshot = _loaded(snapshot.taking(choice.node, taken, pod.group), host, pod.peers)
+            hosts[member.name] = snapshot.host_name(choice.node)
+            snapshot = snapshot.taking(choice.node, taken, pod.group, pod.peers)
             continue
         blocked = place if blocked is None else blocked
         if len(shares) + len(pods) - place - 1 < needed:
             break
     return GroupChoice(tuple(choices), tuple(shares), len(shares) >= needed), blocked
-
-
-def _mates(member: PendingPod, there: Mapping[str, tuple[PendingPod, str]]) -> list[Peer]:
-    """Return the members that have their places and that this one talks to, or that talk to it."""
-    found = [mate.at(there[mate.pod][1]) for mate in member.mates if mate.pod in there]
-    return found + [mate.at(host) for other, host in there.values() for mate in other.mates if mate.pod == member.name]
-
-
-def _loaded(snapshot: Snapshot, host: str, peers: Sequence[Peer]) -> Snapshot:
-    """Return the snapshot in which links carry what a pod on a host needs to its peers."""
-    if snapshot.costs is None:
-        return snapshot
-    known = snapshot.costs.model.host_number
-    needs = [peer for peer in peers if peer.min_bps and peer.host != host and {peer.host, host} <= known.keys()]
-    loads = [Load(*ends, peer.min_bps) for peer in needs for ends in ((host, peer.host), (peer.host, host))]
-    return replace(snapshot, costs=snapshot.costs.with_loads(loads)) if loads else snapshot
 
 
 def _size(pod: PendingPod, snapshot: Snapshot) -> tuple[int, int, int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -11,6 +11,8 @@ import numpy as np
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, Request, Shares, choose
 from controller.schedulers.framework.columns import Flags, Floats, FreeColumns, Ids, NodeColumns
+from controller.schedulers.framework.reservations import loads_of
+from controller.schedulers.framework.values import Peer
 from controller.schedulers.framework.workload import Workload
 
 
@@ -66,10 +68,13 @@ class Snapshot:
         """Return the snapshot in which nothing is free of devices that are not usable."""
         return replace(self, free=self.free.narrowed(usable), unnarrowed=self.unnarrowed or self.free)
 
-    def taking(self, node: int, shares: Shares, group: str = "") -> Snapshot:
-        """Return the snapshot in which a pod holds these shares, too."""
+    def taking(self, node: int, shares: Shares, group: str = "", peers: Sequence[Peer] = ()) -> Snapshot:
+        """Return the snapshot in which a pod holds these shares, too, and the bandwidth to its peers."""
         groups = self.groups
         if group:
             counts = groups.get(group, {})
             groups = {**groups, group: {**counts, node: counts.get(node, 0) + 1}}
-        return replace(self, free=self.free.taking(self.columns, node, shares), groups=groups)
+        costs = self.costs
+        if costs is not None and (loads := loads_of(self.host_name(node), peers)):
+            costs = costs.with_reservations(loads)
+        return replace(self, free=self.free.taking(self.columns, node, shares), groups=groups, costs=costs)

@@ -347,7 +347,7 @@ def _explained(
     """Yield why each pod of a group was placed where it is, each with what those before it took."""
     for choice, some in zip(choices, shares, strict=True):
         yield explain(profile, choice.pod, snapshot, choice=choice, most=most)
-        snapshot = snapshot.taking(choice.node, some, choice.pod.group)
+        snapshot = snapshot.taking(choice.node, some, choice.pod.group, choice.pod.peers)
 
 
 def _may_help(before: Node, now: Node) -> bool:

@@ -1,0 +1,230 @@
+"""Scripts to containers, for real: podman, in hosts' namespaces, over switches; and every mistake a user can make."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from controller.api.resources import Node, Pod
+from controller.api.resources.pod import Phase
+from controller.nodes.process import serve as serve_node
+from controller.nodes.runtimes.settings import RuntimeSettings
+from controller.nodes.settings import NodeSettings
+from dataplane.fabric.kernel import KernelFabric
+from tests.controller.nodes.busybox_image import (
+    podman_environment,
+    remove_podman_storage,
+    skip_without_containers,
+    write_layout,
+)
+from tests.controller.nodes.conftest import PodmanStorage
+from tests.integration.placement_world import PlacementWorld, Said, fabric_of
+
+pytestmark = [pytest.mark.root, pytest.mark.containers, pytest.mark.slow]
+
+SCRIPT = r"""
+pod:
+  name: server
+  image: IMAGE
+  command: [sh, -c, "echo hello > /tmp/index.html; exec httpd -f -p 8080 -h /tmp"]
+  cpu: 500m
+  memory: 64 MiB
+  location: {node: h3}
+  stop_grace: 1 s
+---
+pod:
+  name: reader
+  image: IMAGE
+  command: [sh, -c, "while :; do printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 2 ADDRESS 8080; sleep 0.2; done"]
+  cpu: 500m
+  devices: [{kind: gpu, share: 500m}]
+  peers: [{pod: server, min_bandwidth: 5 Mbit/s, max_delay: 2 ms}]
+  stop_grace: 1 s
+"""
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PodmanStorage]:
+    skip_without_containers("podman", "runc", "conmon")
+    folder = tmp_path_factory.mktemp("pods")
+    environment = podman_environment(folder / "podman")
+    digest = write_layout(folder / "image")
+    try:
+        yield PodmanStorage(folder / "podman", environment, f"oci:{folder / 'image'}:latest", digest)
+    finally:
+        remove_podman_storage(folder / "podman", environment)
+
+
+@pytest.fixture(scope="module")
+def world(storage: PodmanStorage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementWorld]:
+    with PlacementWorld(tmp_path_factory.mktemp("w"), storage) as found:
+        yield found
+    assert found.containers() == []
+
+
+@pytest.fixture(scope="module")
+def fabric(world: PlacementWorld) -> Iterator[KernelFabric]:
+    with fabric_of(world.topology, world.folder) as found:
+        yield found
+
+
+def test_a_script_runs_on_the_right_hosts_is_killed_comes_back_and_goes(
+    world: PlacementWorld, fabric: KernelFabric
+) -> None:
+    script = SCRIPT.replace("ADDRESS", str(fabric.topology.host["h3"].ipv4))
+    in_namespace = {name: fabric.namespace(name) for name in ("h2", "h3")}
+    world.start(serve_node, world.node_settings("h2", network_namespace=in_namespace["h2"]))
+    settings = world.node_settings("h3", network_namespace=in_namespace["h3"])
+    with world.process(settings) as manager:
+        world.until_ready("h2", "h3")
+        world.apply(script, "--wait")
+        assert (world.pod("server").status.node, world.pod("reader").status.node) == ("h3", "h2")
+        why = world.run("pod why reader").out
+        assert "1 of 2 nodes could run it" in why
+        assert "it has 0 of 1 gpu │ h3" in why
+        assert "the network's figures were nominal" in why
+        world.until(lambda: "hello" in world.run("pod logs reader").out, "an answer over the switches")
+        assert world.run("pod exec server false").code == 1
+        assert world.run("pod exec server cat /tmp/index.html") == Said("hello\n", "", 0)
+        assert world.type("pod exec -i server cat", b"typed") == (b"typed", 0)
+        assert world.run("pod exec server ls /nowhere").code == 1
+        _survives_its_managers_death(world, manager, settings)
+    assert world.run("pod delete reader --wait").code == 0
+    assert world.containers() == []
+
+
+def test_mistakes_are_clear_lines_and_the_rest_is_unaffected(
+    world: PlacementWorld, storage: PodmanStorage, tmp_path: Path
+) -> None:
+    world.start(serve_node, world.node_settings("h1"))
+    with (
+        world.process(world.node_settings("h2", token_file=str(world.token("h1")))),
+        world.process(world.node_settings("h3"), before=_A_DAY_SLOW),
+        _service(storage, tmp_path) as service,
+        _full_disk(tmp_path) as full,
+    ):
+        hangs = RuntimeSettings(environment=storage.environment, socket=tmp_path / "podman.sock", deadline_s=5.0)
+        world.start(serve_node, world.node_settings("h4", runtime=hangs))
+        world.start(serve_node, world.node_settings("h5", runtime=RuntimeSettings(environment=full)))
+        world.until_ready("h1", "h3", "h4", "h5")
+        world.apply(_sleeping("good", "h1") + _sleeping("slow", "h3") + _sleeping("held", "h4"), "--wait")
+        ids = {name: _id(world.pod(name)) for name in ("good", "slow")}
+        _mistakes_in_scripts(world)
+        world.apply(_sleeping("full", "h5"))
+        world.wait_for(
+            "full", lambda pod: "no space left on device" in str(pod.status.reasons), "the full disk is told"
+        )
+        service.send_signal(signal.SIGSTOP)
+        world.until(lambda: not world.client.of(Node).get("h4").status.ready, "a node whose runtime hangs is not ready")
+        assert "podman" in world.client.of(Node).get("h4").status.reason
+        service.send_signal(signal.SIGCONT)
+        world.until_ready("h4")
+        assert "may not" in world.log("h2")
+        assert "h2" not in {one.metadata.name for one in world.client.of(Node).list().items if one.status.ready}
+        beat_ns = world.client.of(Node).get("h3").status.heartbeat_ns
+        assert beat_ns is not None
+        assert abs(time.time_ns() - beat_ns) < 60 * 10**9  # the server's time, not that machine's
+        world.apply(_sleeping("lazy", "h1", "idle_limit: 1 s"))
+        lazy = world.wait_for("lazy", lambda pod: pod.status.phase is Phase.SUCCEEDED, "idle")
+        assert "idle" in str(lazy.status.reasons)
+        assert {name: _id(world.pod(name)) for name in ids} == ids
+        names = "good slow held full nowhere once huge"
+        assert world.run(f"pod delete {names} --wait").code == 0, world.run("pod list").out
+    assert world.containers() == []
+
+
+def _mistakes_in_scripts(world: PlacementWorld) -> None:
+    said = world.run("pod apply -f -", "pod: {name: x, image: y, memroy: 5 MiB}")
+    assert said == Said("", "millrace: <stdin>:1: pod.memroy: unknown key; did you mean `memory`?\n", 1)
+    world.apply("pod: {name: huge, image: IMAGE, cpu: 1000}")
+    wanted = "cpu: 1000000 thousandths of cores wanted"
+    world.until(lambda: wanted in world.run("pod why huge").out, lambda: world.run("pod why huge").out)
+    for name, restart, phase in (("nowhere", "always", Phase.STARTING), ("once", "never", Phase.FAILED)):
+        world.apply(f"pod: {{name: {name}, image: 'oci:/nowhere:latest', location: {{node: h1}}, restart: {restart}}}")
+        found = world.wait_for(
+            name,
+            lambda pod, phase=phase: pod.status.phase is phase and pod.status.reasons,  # type: ignore[misc]
+            "its image is told",
+        )
+        assert "/nowhere" in str(found.status.reasons)
+
+
+_A_DAY_SLOW = """
+import time
+real, real_ns = time.time, time.time_ns
+time.time, time.time_ns = lambda: real() - 86400, lambda: real_ns() - 86400 * 10**9
+"""
+
+
+def _sleeping(name: str, node: str, more: str = "") -> str:
+    return f"""
+---
+pod:
+  name: {name}
+  image: IMAGE
+  command: [sh, -c, "trap 'exit 0' TERM; while :; do sleep 0.2; done"]
+  location: {{node: {node}}}
+  {more}
+"""
+
+
+@contextmanager
+def _service(storage: PodmanStorage, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A podman service that a test may hold up."""
+    command = ["podman", "system", "service", "--time", "0", f"unix://{folder}/podman.sock"]
+    process = subprocess.Popen(command, env={**os.environ, **storage.environment}, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 30
+        while not (folder / "podman.sock").exists():
+            assert time.monotonic() < end, "podman's service does not come"
+            time.sleep(0.02)
+        yield process
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        process.wait(30)
+
+
+@contextmanager
+def _full_disk(folder: Path) -> Iterator[dict[str, str]]:
+    """A storage of podman's for which there is less room than an image takes."""
+    place = folder / "full"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)], check=True)
+    environment = podman_environment(place / "podman")
+    try:
+        yield environment
+    finally:
+        remove_podman_storage(place / "podman", environment)
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def _survives_its_managers_death(
+    world: PlacementWorld, manager: subprocess.Popen[bytes], settings: NodeSettings
+) -> None:
+    """Kill the manager, then the container beside another manager: it is left alone, then made again."""
+    before = _id(world.pod("server"))
+    assert before is not None
+    manager.kill()
+    manager.wait()
+    with world.process(settings):
+        report_ns = world.client.of(Node).get("h3").status.heartbeat_ns
+        world.until(lambda: world.client.of(Node).get("h3").status.heartbeat_ns != report_ns, "a report")
+        assert _id(world.pod("server")) == before
+        world.podman("kill", before)
+        made = world.wait_for("server", lambda pod: _id(pod) not in (None, before), "made again")
+        assert made.status.containers[0].restarts == 1
+        last = world.run("pod logs reader --tail 1").out
+        world.until(lambda: world.run("pod logs reader --tail 1").out == last == "hello\n", "an answer again")
+        assert world.run("pod delete server reader --wait").code == 0
+
+
+def _id(pod: Pod) -> str | None:
+    return next((one.runtime_id for one in pod.status.containers if one.state == "running"), None)

@@ -135,7 +135,10 @@ class Driver:
             return found
         if dismissed.grace_ns is not None:
             found = replace(found, grace_ns=min(found.grace_ns, dismissed.grace_ns))
-        return found if found.going is not None else replace(found, going=dismissed.phase, reasons=(dismissed.reason,))
+        if pod.metadata.deleting_ns is not None or pod.status.then is not None:
+            return found
+        # That it is stopping may be our own word, which does not say what it is to be then.
+        return replace(found, going=dismissed.phase, reasons=(dismissed.reason,))
 
     def dismiss(self, pod: Pod, phase: Phase, reason: str, *, grace_s: float | None = None) -> None:
         """Have a pod stop, within `grace_s` if that is shorter than its own grace, and be released with this phase."""

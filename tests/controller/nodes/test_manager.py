@@ -305,6 +305,24 @@ def test_an_idle_pod_is_released_and_a_busy_one_stays(tmp_path: Path) -> None:
     play(tmp_path, act)
 
 
+def test_an_idle_pod_whose_stop_takes_long_has_succeeded_too(tmp_path: Path) -> None:
+    """Its report that it is stopping is no request of others that it go and be placed again."""
+    runtime = MemoryRuntime()
+
+    async def act(world: World) -> None:
+        async with world.managing(runtime):
+            await world.bind("lazy", idle_limit_s=0.2)
+            await world.in_phase("lazy", Phase.RUNNING)
+            runtime.hangs.add("lazy")
+            await world.in_phase("lazy", Phase.STOPPING)
+            runtime.hangs.clear()
+            pod = await world.pod_when("lazy", lambda pod: pod.status.node is None)
+            assert pod.status.phase is Phase.SUCCEEDED
+            assert pod.status.reasons[0].startswith("idle for ")
+
+    play(tmp_path, act)
+
+
 def test_the_lease_ends_everything_and_after_it_all_begins_again(tmp_path: Path) -> None:
     runtime = MemoryRuntime()
 

@@ -94,6 +94,9 @@ class PodmanClient:
                     yield line
 
 
+_CAUSES: Final = ("no space left on device", "disk quota exceeded", "read-only file system")
+
+
 def raise_for(status: int, content: bytes, doing: str) -> None:
     """Raise what an answer says went wrong."""
     if status < _REFUSED:
@@ -102,6 +105,9 @@ def raise_for(status: int, content: bytes, doing: str) -> None:
         text = json.loads(content)["message"]
     except (ValueError, KeyError, TypeError):
         text = content.decode("utf-8", "replace")
+    cause = next((cause for cause in _CAUSES if cause in str(text)), None)
+    if cause is not None:  # podman goes through all formats that an image could have, and this comes late
+        text = f"{cause}: {text}"
     kind = NoSuchContainerError if status == _NOT_FOUND else ContainerError
     raise kind(f"podman: {doing}: {one_line(str(text)) or status}")
 

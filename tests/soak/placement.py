@@ -1,0 +1,359 @@
+"""Service access point, scheduler, main controller and managers are killed while scripts are applied and deleted.
+
+Each is killed by SIGKILL at random moments, and started again. Meanwhile pods come and go, groups too, and a watcher
+looks at the control groups of all nodes again and again: never may two containers of one pod's name run at a time.
+Afterwards every pod that was acknowledged runs, in one container, and, once all are deleted, no container is left.
+
+Usage: python -m tests.soak.placement [--kills N] [--seed N]   (root; podman, runc, conmon, busybox-static)
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from controller.api.client import Place, SyncApiClient
+from controller.api.resources import Node, Pod, PodGroup
+from controller.api.settings import ApiSettings, StoragePlace
+from controller.errors import ApiError, NotFoundError, StaleError
+from controller.nodes.runtimes.settings import RuntimeSettings
+from controller.nodes.settings import NodeSettings, RestartSection
+from controller.placement.settings import PlacementSettings
+from controller.schedulers.settings import SchedulerSettings
+from controller.scripts import read_text
+from tests.controller.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
+
+NODES = ("h1", "h2", "h3")
+PODS = 8
+GROUPS = 2
+_SETTLE_S = 180.0
+_GROUPS = Path("/sys/fs/cgroup")
+_TOPOLOGY = """
+millrace: 1
+name: soak
+switches: [{name: s1}]
+hosts:
+""" + "".join(
+    f"  - {{name: {name}, switch: s1, cores: 16, memory: [{{kind: dram, capacity: 64 GiB}}]}}\n" for name in NODES
+)
+_POD = """
+  image: "{image}"
+  command: [sh, -c, "trap 'exit 0' TERM; while :; do sleep 0.2; done"]
+  cpu: 100m
+  stop_grace: 1 s
+"""
+
+
+@dataclass(slots=True)
+class Report:
+    """What came of it; `problems` is empty when all was well."""
+
+    kills: dict[str, int] = field(default_factory=dict)
+    applied: int = 0
+    deleted: int = 0
+    unacknowledged: int = 0
+    """Writes whose fate was not known: done or not, either is right."""
+    looks: int = 0
+    most_running: int = 0
+    settled_s: float = 0.0
+    emptied_s: float = 0.0
+    problems: list[str] = field(default_factory=list)
+
+
+class Daemons:
+    """Processes that are killed and started again."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._commands: dict[str, list[str]] = {}
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, name: str, words: list[str], settings: object) -> None:
+        """Start a daemon with its settings."""
+        file = self._folder / f"{name}.yaml"
+        file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)), encoding="utf-8")
+        self._commands[name] = [sys.executable, "-m", "controller.cli", *words, "-s", str(file)]
+        self._run(name)
+
+    def kill(self, name: str, pause_s: float) -> None:
+        """Kill a daemon, and start it again after a pause."""
+        process = self._running[name]
+        if process.poll() is not None:
+            raise AssertionError(f"{name} has ended by itself: {self.last_words(name)}")
+        process.kill()
+        process.wait()
+        time.sleep(pause_s)
+        self._run(name)
+
+    def last_words(self, name: str) -> str:
+        return (self._folder / f"{name}.log").read_text(encoding="utf-8")[-400:]
+
+    def stop(self) -> None:
+        """End all; managers first, so that they can give back what they hold."""
+        for name in sorted(self._running, key=lambda name: not name.startswith("node")):
+            self._running[name].send_signal(signal.SIGTERM)
+            try:
+                self._running[name].wait(60)
+            except subprocess.TimeoutExpired:
+                self._running[name].kill()
+                self._running[name].wait()
+
+    def _run(self, name: str) -> None:
+        with (self._folder / f"{name}.log").open("ab") as log:
+            self._running[name] = subprocess.Popen(
+                self._commands[name], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+
+class Watcher(threading.Thread):
+    """Looks at the control groups of pods: who runs, and that nobody runs twice."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(daemon=True)
+        self._report, self._stop_asked = report, threading.Event()
+        self._suspects: Counter[str] = Counter()
+
+    def run(self) -> None:
+        """Look until stopped."""
+        while not self._stop_asked.wait(0.05):
+            found = running()
+            self._report.looks += 1
+            self._report.most_running = max(self._report.most_running, len(found))
+            for pod, groups in found.items():
+                if len(groups) > 1:
+                    self._report.problems.append(f"pod {pod} runs twice: {', '.join(sorted(groups))}")
+
+    def stop(self) -> None:
+        self._stop_asked.set()
+        self.join()
+
+
+def running() -> dict[str, set[str]]:
+    """Return the containers with processes of each pod of this soak, by their control groups."""
+    found: dict[str, set[str]] = {}
+    base = next((path for path in (_GROUPS / "pids/millrace", _GROUPS / "millrace") if path.is_dir()), None)
+    if base is None:
+        return found
+    for path in base.glob("h[123]-*/soak-*/*"):
+        if not path.name.startswith("libpod-") or path.name.startswith("libpod-conmon"):
+            continue
+        try:
+            processes = [one for file in path.rglob("cgroup.procs") for one in file.read_text().split()]
+        except OSError:
+            continue  # it has gone meanwhile
+        if any(_lives(one) for one in processes):
+            found.setdefault(path.parent.name, set()).add(f"{path.parent.parent.name}/{path.name}")
+    return found
+
+
+def _lives(process: str) -> bool:
+    """Return whether a process is not a dead one that waits for its parent."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+class User(threading.Thread):
+    """Applies and deletes scripts, over all deaths of the server; remembers what was acknowledged."""
+
+    def __init__(self, place: Place, image: str, seed: int, report: Report) -> None:
+        super().__init__(daemon=True)
+        self._place, self._image, self._report = place, image, report
+        self._rng, self._stop_asked = random.Random(seed), threading.Event()
+        self.wanted: dict[str, bool | None] = {}
+        """Of each name whether it is to be there; None where nobody knows."""
+
+    def run(self) -> None:
+        """Work until stopped."""
+        while not self._stop_asked.wait(self._rng.uniform(0.1, 0.6)):
+            number = self._rng.randrange(PODS + GROUPS)
+            name = f"soak-{number}"
+            try:
+                with SyncApiClient(self._place, tries=1) as client:
+                    self._act(client, name, is_group=number >= PODS)
+            except ApiError:
+                self.wanted[name] = None
+                self._report.unacknowledged += 1
+
+    def _act(self, client: SyncApiClient, name: str, *, is_group: bool) -> None:
+        kind = PodGroup if is_group else Pod
+        if not self.wanted.get(name):
+            body = _POD.format(image=self._image)
+            inner = body.replace("\n  ", "\n    ")
+            text = (
+                f"group:\n  name: {name}\n  size: 3\n  template:{inner}" if is_group else f"pod:\n  name: {name}{body}"
+            )
+            try:
+                client.of(kind).create(read_text(text)[0].resource)
+            except StaleError:  # it goes still, or its creation, or its deletion, was not acknowledged
+                self.wanted[name] = True if client.of(kind).get(name).metadata.deleting_ns is None else None
+                return
+            self.wanted[name] = True
+            self._report.applied += 1
+        else:
+            try:
+                client.of(kind).delete(name)
+            except NotFoundError:
+                if self.wanted[name]:
+                    self._report.problems.append(f"{name} was acknowledged and is lost")
+            self.wanted[name] = False
+            self._report.deleted += 1
+
+    def stop(self) -> None:
+        self._stop_asked.set()
+        self.join()
+
+
+def soak(kills: int, seed: int) -> Report:
+    """Kill so many times, and return what came of it."""
+    rng, report = random.Random(seed), Report()
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="placement")))
+        environment = podman_environment(folder / "podman")
+        stack.callback(remove_podman_storage, folder / "podman", environment)
+        write_layout(folder / "image")
+        place = Place(f"unix:{folder}/api.sock")
+        names = stack.enter_context(_daemons(folder, place, environment, report))
+        daemons, order = names
+        client = stack.enter_context(SyncApiClient(place))
+        _until(lambda: sum(one.status.ready for one in client.of(Node).list().items) == len(NODES), 120, "nodes ready")
+        watcher, user = Watcher(report), User(place, f"oci:{folder / 'image'}:latest", seed, report)
+        watcher.start()
+        user.start()
+        for _ in range(kills):
+            time.sleep(rng.uniform(0.1, 2.0))
+            name = rng.choice(order)
+            daemons.kill(name, rng.choice((0.0, 0.0, rng.uniform(0.0, 2.0))))
+            report.kills[name] = report.kills.get(name, 0) + 1
+            if report.problems:
+                break
+        user.stop()
+        _settle(client, user, report, environment)
+        watcher.stop()
+    return report
+
+
+@contextmanager
+def _daemons(
+    folder: Path, place: Place, environment: dict[str, str], report: Report
+) -> Iterator[tuple[Daemons, list[str]]]:
+    """Have all daemons run; which of them are killed how often is by their places in a list."""
+    topology = folder / "topology.yaml"
+    topology.write_text(_TOPOLOGY, encoding="utf-8")
+    daemons = Daemons(folder)
+    try:
+        daemons.start("api", ["api", "serve"], ApiSettings(storage=StoragePlace(sqlite=str(folder / "db")),
+                                                           listen=(place.address,)))  # fmt: skip
+        daemons.start("scheduler", ["scheduler", "serve"], SchedulerSettings(api=place.address, topology=str(topology)))
+        daemons.start("placement", ["placement", "serve"], PlacementSettings(api=place.address))
+        for name in NODES:
+            settings = NodeSettings(
+                node=name,
+                state=str(folder / f"state-{name}"),
+                api=place.address,
+                topology=str(topology),
+                runtime=RuntimeSettings(environment=environment),
+                restart=RestartSection(first_wait_s=0.2, longest_wait_s=2.0),
+                report_s=1.0,
+            )
+            daemons.start(f"node-{name}", ["node", "serve"], settings)
+        yield daemons, ["api", "scheduler", "placement", *(f"node-{name}" for name in NODES)]
+    finally:
+        daemons.stop()
+
+
+def _settle(client: SyncApiClient, user: User, report: Report, environment: dict[str, str]) -> None:
+    """Wait until all that is wanted runs, once; then delete all, and wait until nothing is left."""
+    started = time.monotonic()
+    expected = {name: 3 if int(name.rpartition("-")[2]) >= PODS else 1 for name, it in user.wanted.items() if it}
+    unknown = {name for name, it in user.wanted.items() if it is None}
+
+    def settled() -> bool:
+        found = client.of(Pod).list().items
+        for name, count in expected.items():
+            mine = [one for one in found if name in {one.metadata.name, one.spec.group}]
+            if sum(one.status.phase.value == "running" for one in mine) != count:
+                return False
+        there = running()
+        alive = {one.metadata.name for one in found if one.status.phase.value == "running"}
+        return there.keys() == alive and not any(one.metadata.deleting_ns for one in found)
+
+    try:
+        _until(settled, _SETTLE_S, "all that is wanted runs")
+        report.settled_s = round(time.monotonic() - started, 1)
+    except TimeoutError as error:
+        phases = {one.metadata.name: one.status.phase.value for one in client.of(Pod).list().items}
+        report.problems.append(f"{error}: wanted {expected}, unknown {unknown}, pods {phases}, containers {running()}")
+    started = time.monotonic()
+    for group in client.of(PodGroup).list().items:
+        client.of(PodGroup).delete(group.metadata.name)
+    for pod in client.of(Pod).list().items:
+        try:
+            client.of(Pod).delete(pod.metadata.name)
+        except NotFoundError:
+            continue  # the main controller was faster
+    try:
+        _until(lambda: not client.of(Pod).list().items and not _containers(environment), _SETTLE_S, "nothing is left")
+        report.emptied_s = round(time.monotonic() - started, 1)
+    except TimeoutError as error:
+        left = [one.metadata.name for one in client.of(Pod).list().items]
+        report.problems.append(f"{error}: pods {left}, containers {_containers(environment)}")
+
+
+def _containers(environment: dict[str, str]) -> list[str]:
+    command = ["podman", "ps", "-a", "--format", "{{.Names}} {{.State}}"]
+    found = subprocess.run(command, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
+    return found.stdout.splitlines()
+
+
+def _until(holds: object, limit_s: float, what: str) -> None:
+    """Wait until something holds, over failures of the server; raise TimeoutError."""
+    assert callable(holds)
+    end = time.monotonic() + limit_s
+    while True:
+        try:
+            if holds():
+                return
+        except ApiError:
+            pass  # it comes back
+        if time.monotonic() > end:
+            raise TimeoutError(f"not within {limit_s:g} s: {what}")
+        time.sleep(0.2)
+
+
+def main() -> None:
+    """Run it, and print what came of it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    report = soak(options.kills, options.seed)
+    print(f"{sum(report.kills.values())} deaths: {report.kills}")
+    print(f"{report.applied} applied, {report.deleted} deleted, {report.unacknowledged} not acknowledged")
+    print(f"{report.looks} looks, at most {report.most_running} pods at a time, none twice")
+    print(f"settled after {report.settled_s:g} s, nothing left after {report.emptied_s:g} s")
+    for problem in report.problems[:20]:
+        print(f"PROBLEM: {problem}")
+    print(json.dumps(asdict(report)))
+    sys.exit(1 if report.problems else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,11 +1,12 @@
 """Evictions: pods that hold shares are asked to go, so that others get the room; no storage here.
 
-An evicted pod keeps what it holds until its node has stopped it and released it; then it is what `then` says. All of
-one request takes effect, or nothing.
+An evicted pod keeps what it holds until its node has stopped it and released it; then it is what `then` says. A group
+that goes whole is placed whole again. All of one request takes effect, or nothing.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated
 
 from msgspec import Meta
@@ -15,7 +16,7 @@ from controller.api.registry.placements import NewDecision, State
 from controller.api.resources import Pod
 from controller.api.resources.base import Count, Line, Name
 from controller.api.resources.pod import Phase
-from controller.api.resources.pod_group import MOST_PODS
+from controller.api.resources.pod_group import MOST_PODS, GroupPhase
 from controller.errors import InvalidError, NotFoundError, StaleError
 from dataplane.config import Strict
 
@@ -61,7 +62,7 @@ def evict(state: State, request: EvictionRequest) -> State:
     twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
     if twice is not None:
         raise InvalidError(f"Pod {twice} is there twice")
-    made = State()
+    made = State(groups=dict(state.groups))
     for item in request.evictions:
         pod = _pod(state, item.pod)
         _check_bound(pod, item)
@@ -75,7 +76,20 @@ def evict(state: State, request: EvictionRequest) -> State:
         if nomination.node not in state.nodes:
             raise NotFoundError(f"there is no Node {nomination.node}")
         made.pods[nomination.pod] = replace(pod, status=replace(pod.status, nominated=nomination.node))
+    _end_groups(made, request)
     return made
+
+
+def _end_groups(made: State, request: EvictionRequest) -> None:
+    """Have groups of which all that is bound goes wait again, to be placed whole, not member by member."""
+    evicted = (made.pods[item.pod] for item in request.evictions if item.then is Phase.PENDING)
+    counts = Counter(pod.spec.group for pod in evicted if pod is not None and pod.spec.group is not None)
+    for name, group in list(made.groups.items()):
+        if group.status.phase is GroupPhase.BOUND and counts[name] >= group.status.bound:
+            status = replace(group.status, phase=GroupPhase.PENDING, bound=0)
+            made.groups[name] = replace(group, status=status)
+        else:
+            del made.groups[name]
 
 
 def _check_bound(pod: Pod, item: Eviction) -> None:

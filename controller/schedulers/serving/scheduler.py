@@ -11,17 +11,21 @@ import logging
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from dataclasses import replace as replace_outcome
 from typing import Final
 
 from msgspec.structs import replace
 
 from controller.api.client import ApiClient
+from controller.api.registry.evictions import evict
 from controller.api.registry.placements import Binding, BindingRequest, NewDecision, PlacementAnswer, State, bind
 from controller.api.resources import Decision, Metadata, Node, Pod, PodGroup
 from controller.api.resources.decision import DecisionSpec
+from controller.api.resources.decision import Outcome as DecisionOutcome
 from controller.api.resources.hardware import device_shares
 from controller.cluster.hardware import Shares
 from controller.errors import ApiError, ControllerError, NotFoundError, StaleError
+from controller.schedulers.containers.preemption import Room, make_room
 from controller.schedulers.costs import Costs
 from controller.schedulers.framework import Choice, Explanation, Profile, Snapshot, explain, place_group
 from controller.schedulers.framework.deciding import examine
@@ -29,6 +33,7 @@ from controller.schedulers.framework.explaining import explained
 from controller.schedulers.serving.decisions import decision_name, decision_of, is_measured
 from controller.schedulers.serving.metrics import Metrics
 from controller.schedulers.serving.pending import PendingQueue
+from controller.schedulers.serving.room import cluster_of, eviction_of, priority_of, promised
 from controller.schedulers.serving.view import ClusterView, is_ready, is_waiting
 from controller.schedulers.settings import SchedulerSettings
 from dataplane.clock import Clock
@@ -39,13 +44,14 @@ _NS_PER_S: Final = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What was decided about a pod or a group; without shares it was refused."""
+    """What was decided about a pod or a group; without shares it was refused, and `room` may be made for it."""
 
     pods: tuple[Pod, ...]
     choices: tuple[Choice, ...]
     shares: tuple[Shares, ...]
     explanations: tuple[Explanation, ...]
     reason: str
+    room: Room | None = None
 
 
 class Scheduler:
@@ -209,6 +215,8 @@ class Scheduler:
             spec = self._spec(kind, subject, outcome, begun_ns)
             if outcome.shares:
                 await self._bind(name, subject, outcome, spec)
+            elif outcome.room is not None and outcome.room.victims:
+                await self._evict(name, subject, outcome, spec)
             else:
                 await self._refuse(name, subject, outcome, spec)
         except StaleError as error:
@@ -233,7 +241,31 @@ class Scheduler:
         return (pod,) if pod is not None and is_waiting(pod) and pod.spec.profile in self.profiles else ()
 
     def _outcome(self, subject: str, pods: tuple[Pod, ...]) -> _Outcome:
-        snapshot = self.view.snapshot(self._costs())
+        outcome = self._decided(subject, pods)
+        if outcome.shares or not outcome.explanations:
+            return outcome
+        room = self._room(pods)
+        if room is None:
+            return outcome
+        if not room.victims:
+            return replace_outcome(outcome, room=room, reason=f"{outcome.reason}; it waits for pods that are stopping")
+        lower = f"{len(room.victims)} pods of lower priority are asked to go: {', '.join(room.victims)}"
+        return replace_outcome(outcome, room=room, reason=f"{outcome.reason}; {lower}")
+
+    def _room(self, pods: tuple[Pod, ...]) -> Room | None:
+        """Return who would have to go for pods that were refused, None where that helps nobody."""
+        priority = priority_of(self.view, pods[0])
+        held = (pod for pod in self.view.pods.values() if pod.status.node is not None)
+        if not any(priority_of(self.view, pod) < priority or pod.status.then is not None for pod in held):
+            return None
+        costs = self._costs()
+        snapshot = promised(self.view, self.profiles, pods, self.view.snapshot(costs))
+        pending = [self.view.pending(pod) for pod in pods]
+        cluster = cluster_of(self.view, snapshot, costs)
+        return make_room(self.profiles[pods[0].spec.profile], pending, cluster, priority)
+
+    def _decided(self, subject: str, pods: tuple[Pod, ...]) -> _Outcome:
+        snapshot = promised(self.view, self.profiles, pods, self.view.snapshot(self._costs()))
         if reason := self._cannot(pods):
             return _Outcome(pods, (), (), (), reason)
         profile = self.profiles[pods[0].spec.profile]
@@ -276,6 +308,8 @@ class Scheduler:
             choice, snapshot = outcome.choices[-1], self.view.snapshot(self._costs())
             measured = is_measured(snapshot, choice.pod, snapshot.columns.names[choice.node])
         group = subject if kind == "group" else None
+        if outcome.room is not None and outcome.room.victims:
+            spec = replace(spec, outcome=DecisionOutcome.PREEMPTING, preempted=outcome.room.victims)
         return replace(spec, profile=outcome.pods[0].spec.profile, measured=measured, group=group)
 
     async def _bind(self, name: str, subject: str, outcome: _Outcome, spec: DecisionSpec) -> None:
@@ -316,6 +350,27 @@ class Scheduler:
             if resource is not None:
                 metadata = replace(resource.metadata, revision=answer.revision)
                 self.view.take(replace(resource, metadata=metadata))
+
+    async def _evict(self, name: str, subject: str, outcome: _Outcome, spec: DecisionSpec) -> None:
+        """Ask pods of a lower priority to go, and promise the room; who gets it is decided once it is there."""
+        assert outcome.room is not None
+        columns = self.view.snapshot(self._costs()).columns
+        nodes = [columns.names[node] for node in outcome.room.nodes]
+        decision = NewDecision(name=decision_name(subject, secrets.token_hex(5)), spec=spec)
+        said = name.replace("/", " ", 1)
+        request = eviction_of(self.view, outcome.pods, outcome.room, nodes, decision=decision, subject=said)
+        if request is None:
+            await self._refuse(name, subject, outcome, replace(spec, outcome=DecisionOutcome.REFUSED, preempted=()))
+            return
+        found = {one: self.view.pods[one] for one in request.pods}
+        groups = {pod.spec.group for pod in found.values() if pod.spec.group is not None}
+        known = {one: self.view.groups[one] for one in groups if one in self.view.groups}
+        expected = evict(State(dict(found), {one: self.view.nodes[one] for one in nodes}, known), request)
+        self._assume(expected, await self._client.evict(request))
+        self.queue.refused(name, self._clock.now_ns())
+        self._said.pop(subject, None)
+        self._metrics.decisions.labels("preempting").inc()
+        LOGGER.info("%s: %s", name.replace("/", " ", 1), outcome.reason)
 
     async def _refuse(self, name: str, subject: str, outcome: _Outcome, spec: DecisionSpec) -> None:
         self.queue.refused(name, self._clock.now_ns())

@@ -54,13 +54,21 @@ class ClusterView:
         self._unreserved: CostMap | None = None
         self._reserved: tuple[CostMap, tuple[Reservation, ...], CostMap] | None = None
         self._named_by: dict[str, list[tuple[Pod, PeerNeed]]] = {}
-        self._reckoned: frozenset[str] = frozenset()
+        self._reckoned = 0
+        self._others = 0
+        self._talking: dict[str, Pod] = {}
+        self._promised: dict[str, Pod] = {}
 
     def take_all(self, kind: type[R], resources: Iterable[R]) -> None:
         """Take all resources of a kind, in place of those known."""
         known = self._of(kind)
         known.clear()
         known.update((one.metadata.name, one) for one in resources)
+        if kind is Pod:
+            self._talking.clear()
+            self._promised.clear()
+            for pod in self.pods.values():
+                self._note(pod)
         self._snapshot = None
 
     def take(self, resource: Resource) -> bool:
@@ -70,6 +78,9 @@ class ClusterView:
         if before is not None and before.metadata.revision >= resource.metadata.revision:
             return False
         known[resource.metadata.name] = resource
+        if isinstance(resource, Pod):
+            self._note(resource)
+            self._others += before is None
         if not isinstance(resource, PodGroup):
             self._snapshot = None
         return True
@@ -77,7 +88,20 @@ class ClusterView:
     def remove(self, kind: type[Resource], name: str) -> None:
         """Take a resource out."""
         self._of(kind).pop(name, None)
+        if kind is Pod:
+            self._talking.pop(name, None)
+            self._promised.pop(name, None)
+            self._others += 1
         self._snapshot = None
+
+    def _note(self, pod: Pod) -> None:
+        """Keep those pods at hand of which only few are looked at each time: with peers, and with a promise."""
+        name = pod.metadata.name
+        for kept, holds in ((self._talking, bool(pod.spec.peers)), (self._promised, pod.status.nominated is not None)):
+            if holds:
+                kept[name] = pod
+            else:
+                kept.pop(name, None)
 
     def waiting(self) -> Iterable[Pod]:
         """Return pods that are to be placed."""
@@ -88,6 +112,10 @@ class ClusterView:
         found = (pod for pod in self.waiting() if pod.spec.group == group)
         return tuple(sorted(found, key=lambda pod: pod.metadata.name))
 
+    def nominated(self) -> Iterable[Pod]:
+        """Return pods that room on a node is promised to."""
+        return tuple(self._promised.values())
+
     def snapshot(self, costs: CostMap | None) -> Snapshot:
         """Return the present state as policies see it."""
         if self._snapshot is None or self._unreserved is not costs:
@@ -97,7 +125,7 @@ class ClusterView:
 
     def reservations(self) -> Iterator[tuple[Pod, Reservation]]:
         """Yield what bound pods need of the network, with the pods."""
-        for pod in self.pods.values():
+        for pod in self._talking.values():
             if pod.status.node is None:
                 continue
             for peer in pod.spec.peers:
@@ -119,7 +147,7 @@ class ClusterView:
 
     def _names(self) -> dict[str, list[tuple[Pod, PeerNeed]]]:
         found: defaultdict[str, list[tuple[Pod, PeerNeed]]] = defaultdict(list)
-        for pod in self.pods.values():
+        for pod in self._talking.values():
             for peer in pod.spec.peers:
                 if peer.pod is not None:
                     found[peer.pod].append((pod, peer))
@@ -187,11 +215,9 @@ class ClusterView:
 
         Policies compute much from it, and a distribution does not change by one pod.
         """
-        pods = self.pods.keys()
-        changed = len(pods ^ self._reckoned)
-        if self._made_of is None or changed * 10 > len(self._reckoned):
+        if self._made_of is None or self._others * 10 > self._reckoned:
             self._made_of = Workload.of(pod.spec.request.value for pod in self.pods.values())
-            self._reckoned = frozenset(pods)
+            self._reckoned, self._others = len(self.pods), 0
         return self._made_of
 
     def _known_of(self, node: Node) -> _Known:

@@ -115,6 +115,7 @@ deep: $(VENV)/.dev
 	$(BIN)/python -m tests.soak.api
 	$(BIN)/python -m tests.soak.etcd_away
 	$(BIN)/python -m tests.soak.up
+	$(BIN)/python -m tests.soak.placement
 	$(BIN)/python tests/soak/switch.py --minutes 10
 
 shell: $(SHELL_VENV)/.ready

@@ -3,8 +3,9 @@
 `packing`: the pods of the cluster trace openb on its nodes with GPUs until 130 % of these are asked for; what stays
 unallocated by our policy and by four others. `speed`: decisions a second on all of its nodes. `network`: delays between
 peers on a loaded fat tree against scoring without the network, and bounds of bandwidth that are kept against an exact
-solution. A part is a function from `quick` and the folder of data to figures; what it needs and lacks it says, and its
-figures stay null.
+solution. `starting`: what all between a script and its container adds to a start, beside podman alone (root). A part
+is a function from `quick` and the folder of data to figures; what it needs and lacks it says, and its figures stay
+null.
 
     .venv/bin/python -m tests.benchmarks.placement     # --quick: 2 seeds; --only packing; --data FOLDER
 """
@@ -21,13 +22,18 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from tests.benchmarks.placing import network, packing, speed
+from tests.benchmarks.placing import network, packing, speed, starting
 
 DATA: Final = Path(__file__).parents[2].parent / "shared" / "data"
 
 Part = Callable[[bool, Path], Mapping[str, float]]
-PARTS: Final[dict[str, Part]] = {"packing": packing.figures, "speed": speed.figures, "network": network.figures}
-NAMES: Final = (*packing.NAMES, *speed.NAMES, *network.NAMES)
+PARTS: Final[dict[str, Part]] = {
+    "packing": packing.figures,
+    "speed": speed.figures,
+    "network": network.figures,
+    "starting": starting.figures,
+}
+NAMES: Final = (*packing.NAMES, *speed.NAMES, *network.NAMES, *starting.NAMES)
 
 
 def main(argv: list[str]) -> None:

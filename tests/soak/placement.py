@@ -4,7 +4,8 @@ Each is killed by SIGKILL at random moments, and started again. Meanwhile pods c
 looks at the control groups of all nodes again and again: never may two containers of one pod's name run at a time.
 Afterwards every pod that was acknowledged runs, in one container, and, once all are deleted, no container is left.
 
-Usage: python -m tests.soak.placement [--kills N] [--seed N]   (root; podman, runc, conmon, busybox-static)
+Usage: python -m tests.soak.placement [--kills N] [--seed N] [--pause-s S]
+As root, with podman, runc, conmon and busybox-static.
 """
 
 from __future__ import annotations
@@ -221,8 +222,8 @@ class User(threading.Thread):
         self.join()
 
 
-def soak(kills: int, seed: int) -> Report:
-    """Kill so many times, and return what came of it."""
+def soak(kills: int, seed: int, pause_s: float) -> Report:
+    """Kill so many times, after pauses of so long in the mean, and return what came of it."""
     rng, report = random.Random(seed), Report()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="placement")))
@@ -238,7 +239,7 @@ def soak(kills: int, seed: int) -> Report:
         watcher.start()
         user.start()
         for _ in range(kills):
-            time.sleep(rng.uniform(0.1, 2.0))
+            time.sleep(rng.uniform(0.0, 2 * pause_s))
             name = rng.choice(order)
             daemons.kill(name, rng.choice((0.0, 0.0, rng.uniform(0.0, 2.0))))
             report.kills[name] = report.kills.get(name, 0) + 1
@@ -343,8 +344,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pause-s", type=float, default=3.0, help="between deaths, in the mean")
     options = parser.parse_args()
-    report = soak(options.kills, options.seed)
+    report = soak(options.kills, options.seed, options.pause_s)
     print(f"{sum(report.kills.values())} deaths: {report.kills}")
     print(f"{report.applied} applied, {report.deleted} deleted, {report.unacknowledged} not acknowledged")
     print(f"{report.looks} looks, at most {report.most_running} pods at a time, none twice")

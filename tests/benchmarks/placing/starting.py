@@ -1,0 +1,161 @@
+"""What everything between a script and its container adds to the time in which a container starts.
+
+From the request that `millrace pod apply` makes until a watcher of the service access point hears that the pod runs:
+service access point, scheduler, main controller and manager are processes as they are in use, with podman. Beside it
+the same runtime makes and starts the same container by itself; both alternate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import yaml
+
+from controller.api.client import ApiClient, Place
+from controller.api.resources import Node, Pod
+from controller.api.resources.pod import Phase
+from controller.api.settings import ApiSettings, StoragePlace
+from controller.errors import ApiError, NotFoundError
+from controller.nodes.runtimes.base import ContainerOrder, Runtime
+from controller.nodes.runtimes.settings import RuntimeSettings, make_runtime
+from controller.nodes.settings import NodeSettings, OnStop
+from controller.placement.settings import PlacementSettings
+from controller.schedulers.settings import SchedulerSettings
+from controller.scripts import read_text
+from tests.controller.nodes.busybox_image import BUSYBOX, podman_environment, remove_podman_storage, write_layout
+
+NAMES: Final = ("start_overhead_ms", "start_runtime_ms", "start_scheduled_ms")
+_PROGRAMS: Final = ("podman", "runc", "conmon")
+_ROUNDS: Final = 20
+_WAIT_S: Final = 300.0
+_SCRIPT: Final = 'pod: {{name: "{name}", image: "{image}", command: [sleep, "1000"], cpu: 100m, stop_grace: 0 s}}'
+
+
+def figures(quick: bool, data: Path) -> Mapping[str, float]:
+    """Return medians in milliseconds: what is added, what the runtime takes alone, and from apply to the binding."""
+    missing = [name for name in _PROGRAMS if shutil.which(name) is None] + ([] if BUSYBOX.exists() else ["busybox"])
+    if missing:
+        print(f"starting: skipped: needs {', '.join(missing)}")
+        return {}
+    with tempfile.TemporaryDirectory(prefix="millrace-") as name:
+        folder = Path(name)
+        environment = podman_environment(folder / "podman")
+        write_layout(folder / "image")
+        try:
+            return asyncio.run(_measure(folder, RuntimeSettings(environment=environment), 3 if quick else _ROUNDS))
+        finally:
+            remove_podman_storage(folder / "podman", environment)
+
+
+async def _measure(folder: Path, runtime: RuntimeSettings, rounds: int) -> Mapping[str, float]:
+    place, image = Place(f"unix:{folder}/api.sock"), f"oci:{folder / 'image'}:latest"
+    (folder / "alone").mkdir()
+    alone = make_runtime(runtime, folder / "alone")
+    with _daemons(folder, place, runtime):
+        async with asyncio.timeout(_WAIT_S), ApiClient(place) as client:
+            await _ready(client)
+            await alone.start()
+            try:
+                await _bare(alone, image, 0)
+                await _applied(client, image, "warm")
+                bare, whole, bound = [], [], []
+                for number in range(1, rounds + 1):
+                    bare.append(await _bare(alone, image, number))
+                    until_bound, until_running = await _applied(client, image, f"p{number}")
+                    bound.append(until_bound)
+                    whole.append(until_running)
+            finally:
+                await alone.close()
+    added = [one - other for one, other in zip(whole, bare, strict=True)]
+    return {
+        "start_overhead_ms": 1e3 * statistics.median(added),
+        "start_runtime_ms": 1e3 * statistics.median(bare),
+        "start_scheduled_ms": 1e3 * statistics.median(bound),
+    }
+
+
+@contextmanager
+def _daemons(folder: Path, place: Place, runtime: RuntimeSettings) -> Iterator[None]:
+    node = NodeSettings(node="h1", state=str(folder / "state"), api=place.address, runtime=runtime, on_stop=OnStop.STOP)
+    wanted: tuple[tuple[tuple[str, str], object], ...] = (
+        (("api", "serve"), ApiSettings(storage=StoragePlace(sqlite=str(folder / "db")), listen=(place.address,))),
+        (("scheduler", "serve"), SchedulerSettings(api=place.address)),
+        (("placement", "serve"), PlacementSettings(api=place.address)),
+        (("node", "serve"), node),
+    )
+    processes = []
+    try:
+        for words, settings in wanted:
+            file = folder / f"{words[0]}.yaml"
+            file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)), encoding="utf-8")
+            with (folder / f"{words[0]}.log").open("wb") as log:
+                command = [sys.executable, "-m", "controller.cli", *words, "-s", str(file)]
+                processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+        yield
+    finally:
+        for process in reversed(processes):
+            process.send_signal(signal.SIGTERM)
+            process.wait(60)
+
+
+async def _ready(client: ApiClient) -> None:
+    while True:
+        try:
+            if (await client.of(Node).get("h1")).status.ready:
+                return
+        except (NotFoundError, ApiError):
+            pass
+        await asyncio.sleep(0.1)
+
+
+async def _applied(client: ApiClient, image: str, name: str) -> tuple[float, float]:
+    """Return seconds from the creation of what a script asks for until it is bound, and until it runs."""
+    async with aclosing(client.of(Pod).watch(fields=f"name={name}")) as events:
+        await anext(events)  # the watch is there
+        begun, bound = time.monotonic(), 0.0
+        (one,) = read_text(_SCRIPT.format(name=name, image=image))
+        assert isinstance(one.resource, Pod)
+        await client.of(Pod).create(one.resource)
+        async for event in events:
+            phase = None if event.resource is None else event.resource.status.phase
+            if phase is Phase.BOUND:
+                bound = time.monotonic() - begun
+            if phase is Phase.RUNNING:
+                break
+        took = time.monotonic() - begun
+        await client.of(Pod).delete(name)
+        async for event in events:
+            if event.type == "DELETE":
+                break
+    return bound, took
+
+
+async def _bare(runtime: Runtime, image: str, number: int) -> float:
+    """Return how long the runtime alone needs until a container runs."""
+    begun = time.monotonic()
+    pulled = await runtime.pull(image)
+    order = ContainerOrder(
+        name=f"bare-{number}",
+        labels={"millrace.node": "none"},
+        image=pulled.digest,
+        command=("sleep", "1000"),
+        hostname="bare",
+        cpu_milli=100,
+    )
+    made = await runtime.create(order)
+    await runtime.start_container(made)
+    took = time.monotonic() - begun
+    await runtime.remove(made)
+    return took

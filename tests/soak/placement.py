@@ -149,18 +149,21 @@ def running() -> dict[str, set[str]]:
     """Return the containers with processes of each pod of this soak, by their control groups."""
     found: dict[str, set[str]] = {}
     base = next((path for path in (_GROUPS / "pids/millrace", _GROUPS / "millrace") if path.is_dir()), None)
-    if base is None:
-        return found
-    for path in base.glob("h[123]-*/soak-*/*"):
-        if not path.name.startswith("libpod-") or path.name.startswith("libpod-conmon"):
+    for folder, _, files in os.walk(base or _GROUPS / "millrace"):  # what goes meanwhile is left out
+        parts = Path(folder).relative_to(base or _GROUPS / "millrace").parts
+        if len(parts) < 3 or not parts[1].startswith("soak-") or not _is_container(parts[2]):
             continue
         try:
-            processes = [one for file in path.rglob("cgroup.procs") for one in file.read_text().split()]
+            processes = (Path(folder) / "cgroup.procs").read_text().split() if "cgroup.procs" in files else []
         except OSError:
-            continue  # it has gone meanwhile
+            continue
         if any(_lives(one) for one in processes):
-            found.setdefault(path.parent.name, set()).add(f"{path.parent.parent.name}/{path.name}")
+            found.setdefault(parts[1], set()).add(f"{parts[0]}/{parts[2]}")
     return found
+
+
+def _is_container(group: str) -> bool:
+    return group.startswith("libpod-") and not group.startswith("libpod-conmon")
 
 
 def _lives(process: str) -> bool:
@@ -245,8 +248,12 @@ def soak(kills: int, seed: int, pause_s: float) -> Report:
             report.kills[name] = report.kills.get(name, 0) + 1
             if report.problems:
                 break
+        if not user.is_alive():
+            report.problems.append("nobody applied scripts")
         user.stop()
         _settle(client, user, report, environment)
+        if not watcher.is_alive() or not report.most_running:
+            report.problems.append("nobody looked whether pods run twice")
         watcher.stop()
     return report
 

@@ -55,6 +55,18 @@ class LeaseKeeper:
         """Return whether nothing may run now."""
         return self.lease.is_over(self._now_ns())
 
+    def has_killed(self) -> bool:
+        """Return whether a guard has killed anything since `forget_killed`."""
+        return self._killed.exists()
+
+    def forget_killed(self) -> None:
+        """Take note that whatever the guard has killed is known."""
+        self._killed.unlink(missing_ok=True)
+
+    @property
+    def _killed(self) -> Path:
+        return self._folder.lease.with_name(f"{self._folder.lease.name}.killed")
+
     def prepare(self) -> None:
         """Write down what is known, for a guard that starts now; raise NodeError."""
         try:

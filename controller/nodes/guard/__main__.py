@@ -9,6 +9,7 @@ start, some MB.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import sys
@@ -47,10 +48,18 @@ def main(lease: str, lock: str) -> int:
         left_s = _LONGEST_SLEEP_S if known is None else left_of(known, boot)
         if known is not None and left_s <= 0:
             found = kill_all(known[2], time.monotonic() + _LONGEST_SLEEP_S)
+            if found:
+                tell(lease)
             if not found and left_s < -_LINGER_S:
                 return 0
             left_s = _AGAIN_S
         time.sleep(min(left_s, _LONGEST_SLEEP_S))
+
+
+def tell(lease: str) -> None:
+    """Leave word for the next manager that what has ended did not end by itself."""
+    with contextlib.suppress(OSError):
+        os.close(os.open(f"{lease}.killed", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
 def left_of(known: tuple[int, str, tuple[str, ...]], boot: str) -> float:

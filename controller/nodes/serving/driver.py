@@ -25,7 +25,7 @@ from controller.nodes.deciding.records import NOTHING, Memory, after_failure, af
 from controller.nodes.deciding.values import MANAGER_LABEL, Action, Actual, Release, Remove, Run, Step, Stop, Wanted
 from controller.nodes.groups import remove_empty
 from controller.nodes.lease import LeaseKeeper
-from controller.nodes.runtimes.base import ContainerPhase, ContainerState, Runtime
+from controller.nodes.runtimes.base import OUT_OF_MEMORY_CODE, ContainerPhase, ContainerState, Runtime
 from controller.nodes.runtimes.errors import ContainerError, OrderError
 from controller.nodes.settings import NodeSettings
 
@@ -197,6 +197,7 @@ class Driver:
         self.view = tuple(
             Actual.of(state) for state in states if state.labels.get(MANAGER_LABEL) == self.place.identity
         )
+        self._note_killed()
         self.memory = observe(self.memory, self.view, self._now_ns(), self._terms, fenced=self._fenced)
         self._fenced &= {one.id for one in self.view}
         now = {one.id: one for one in self.view}
@@ -247,6 +248,7 @@ class Driver:
         if wanted is not None and not self.is_settled:
             self.is_settled = all(one.pod in wanted and one.is_of(wanted[one.pod]) for one in self.view)
             if self.is_settled:
+                self._keeper.forget_killed()
                 self._on_change("")
         wakes = [wake for wake in (found.wake_ns, *self._resting.values()) if wake is not None]
         return min(wakes, default=None)
@@ -309,6 +311,19 @@ class Driver:
         is_wanted = pod is None or self.wanted_of(pod).going is None
         if is_wanted and self._now_ns() >= lease.stop_ns(lease.length_ns):
             self._fenced.add(action.id)
+
+    def _note_killed(self) -> None:
+        """Take note of containers that the guard has killed, perhaps while no manager ran."""
+        seen = self.memory.seen
+        ended = {
+            one.id
+            for one in self.view
+            if one.exit_code == OUT_OF_MEMORY_CODE
+            and not one.state.is_out_of_memory
+            and (one.id not in seen or seen[one.id].ended_ns is None)
+        }
+        if ended and self._keeper.has_killed():
+            self._fenced |= ended
 
     def fence(self) -> None:
         """Take note that the lease is over: whatever ends now was ended by it."""

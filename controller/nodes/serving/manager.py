@@ -37,6 +37,7 @@ _NS_PER_S: Final = 1_000_000_000
 _FIRST_REPORT_S: Final = 10.0
 _AGAIN_S: Final = 1.0
 _LEAST_PATIENCE_S: Final = 0.5
+_LEAST_LOOK_S: Final = 0.05
 _SIGN_OFF_S: Final = 5.0
 
 
@@ -159,7 +160,7 @@ class Manager:
                     await self._report_now.wait()
 
     async def _report_and_renew(self) -> None:
-        begun_ns, was_over = self._now_ns(), self._keeper.is_over()
+        begun_ns = self._now_ns()
         self._was_ready = self.is_ready
         node = await self._report()
         try:
@@ -174,10 +175,7 @@ class Manager:
         if self._api_problem:
             LOGGER.info("the service access point answers again")
             self._api_problem = ""
-        if was_over and self._leased.is_set():
-            LOGGER.info("the lease is renewed: pods are read anew")
         self._leased.set()
-        await self._reporter.write_all()
 
     async def _report(self) -> Node:
         """Write the node's status, having made the node where it is not there; return it as it is then."""
@@ -215,19 +213,24 @@ class Manager:
         while True:
             await self._usage.read()
             self._reporter.loads = self._usage.loads
+            if self._leased.is_set():
+                await self._reporter.write_all()
             await asyncio.sleep(self._report_s)
 
     async def _watch_lease(self) -> None:
         """End what is known of pods when the lease is over; after the next report all is read anew."""
+        was_over = False
         while True:
             left_ns = self._keeper.lease.kill_ns - self._now_ns()
-            if self._leased.is_set() and left_ns <= 0:
-                LOGGER.warning("the lease is over: no report was acknowledged in time, all pods are killed")
+            if left_ns <= 0 and not was_over:
+                if self._leased.is_set():
+                    LOGGER.warning("the lease is over: no report was acknowledged in time, all pods are killed")
                 self._leased.clear()
                 if self._following is not None:
                     self._following.cancel()
                 self._driver.fence()
-            await asyncio.sleep(min(max(left_ns / _NS_PER_S, 0.05), _AGAIN_S))
+            was_over = left_ns <= 0
+            await asyncio.sleep(min(max(left_ns / _NS_PER_S, _LEAST_LOOK_S), _AGAIN_S))
 
     async def _follow_when_leased(self) -> None:
         while True:

@@ -28,6 +28,8 @@ class DeviceFit:
         if not pod.request.devices:
             bare: Longs = (columns.device_start[1:] == columns.device_start[:-1])[nodes] * MOST_POINTS
             return bare
+        if not columns.device_bus_rate.any() and not any(wanted.memory_bytes for wanted in pod.request.devices):
+            return np.full(len(nodes), MOST_POINTS, np.int64)
         parts = [_best(columns, _fit(wanted, snapshot)) for wanted in pod.request.devices]
         points: Longs = np.rint(MOST_POINTS * np.mean(parts, axis=0)[nodes]).astype(np.int64)
         return points

@@ -18,6 +18,10 @@ class ImageLocality:
     def __init__(self, settings: NoSettings) -> None:
         del settings
 
+    def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:
+        """Return whether no node is known to have any of the images."""
+        return not any(snapshot.images.get(image) for image in pod.images)
+
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
         """Return the thousandths of the bytes that are there."""
         there, everything = _bytes(pod, snapshot)

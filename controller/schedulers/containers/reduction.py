@@ -55,6 +55,10 @@ class TreeCost:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
+    def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:
+        """Return whether the pod joins no tree, or nothing is known of the network."""
+        return not pod.is_reduced or snapshot.costs is None
+
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
         """Return `MOST_POINTS` for the cheapest node, half of it for one that costs twice as much."""
         if not pod.is_reduced or snapshot.costs is None:

@@ -34,7 +34,11 @@ class DeviceThreshold:
         """Return which devices are idle enough."""
         if pod.device is not None or not pod.request.devices:
             return None
-        found: Flags = _used(snapshot) < self.settings.below
+        free = snapshot.unnarrowed or snapshot.free
+        found: Flags = free.device_milli > WHOLE - WHOLE * self.settings.below
+        if snapshot.device_busy is not None:
+            is_said = ~np.isnan(snapshot.device_busy)
+            found[is_said] = snapshot.device_busy[is_said] < self.settings.below
         return found
 
     def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
@@ -46,9 +50,12 @@ class DeviceThreshold:
         if idle is None or bool(np.all(idle)):
             return None
         columns, free = snapshot.columns, snapshot.unnarrowed or snapshot.free
-        found = np.ones(len(columns.nodes), np.bool_)
+        found: Flags | None = None
         for wanted in pod.request.devices:
             able = columns.accepted(wanted) & (free.device_milli >= wanted.thousandths)
+            if not (able & ~idle).any():
+                continue  # no device is kept from the pod that would have served it
+            found = np.ones(len(columns.nodes), np.bool_) if found is None else found
             found &= (columns.counted(able & idle) >= wanted.count) | (columns.counted(able) < wanted.count)
         return found
 

@@ -67,6 +67,9 @@ def decide(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> Choice:
         return Choice(pod, NOBODY, 0, refused)
     total = np.zeros(len(nodes), np.int64)
     for score in profile.scores:
+        if is_neutral(score, pod, snapshot):
+            total += score.weight * MOST_POINTS
+            continue
         points = checked_points(score, pod, snapshot, nodes)
         total += points if score.weight == 1 else score.weight * points
     return _chosen(profile, pod, nodes, total, refused)
@@ -133,6 +136,12 @@ def checked_flags(one: NamedFilter, pod: PendingPod, snapshot: Snapshot) -> Flag
     if not isinstance(flags, np.ndarray) or flags.shape != (len(snapshot.columns.nodes),) or flags.dtype != np.bool_:
         raise SchedulerError(f"policy {one.name}: it does not say yes or no of each node")
     return flags
+
+
+def is_neutral(score: WeightedScore, pod: PendingPod, snapshot: Snapshot) -> bool:
+    """Return whether a score says that it gives all nodes the most points."""
+    says = getattr(score.policy, "is_neutral", None)
+    return says is not None and bool(says(pod, snapshot))
 
 
 def checked_points(score: WeightedScore, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:

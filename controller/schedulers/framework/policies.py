@@ -7,7 +7,8 @@ snapshot give the same answer, whatever was asked before.
 A filter may have `devices(pod, snapshot)`, too: which devices, in the rows of `NodeColumns`, the pod may get of nodes
 that pass, None for all. Policies are shown a snapshot in which nothing is free of the others. Either kind may have a
 method for many reasons at once, where that is cheaper: `reasons(pod, snapshot, nodes)` of a filter, and
-`reasons(pod, snapshot, nodes, points)` of a score, whose points are given back to it.
+`reasons(pod, snapshot, nodes, points)` of a score, whose points are given back to it. A score may have
+`is_neutral(pod, snapshot)`: whether it gives all nodes `MOST_POINTS`, so that it need not be asked for them.
 
 ```python
 class Quiet:

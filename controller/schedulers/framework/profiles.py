@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-import numpy as np
 from msgspec import field
 
 from controller.cluster.hardware import Shares
@@ -116,7 +115,7 @@ class Profile:
             devices = getattr(one.policy, "devices", None)
             if devices is not None and pod.request.devices and (found := devices(pod, snapshot)) is not None:
                 usable = found if usable is None else usable & found
-        return snapshot if usable is None or bool(np.all(usable)) else snapshot.narrowed(usable)
+        return snapshot if usable is None or bool(usable.all()) else snapshot.narrowed(usable)
 
     def shares(self, pod: PendingPod, snapshot: Snapshot, node: int) -> Shares:
         """Return what a pod gets of a node on which it fits; raise HardwareError where it does not."""

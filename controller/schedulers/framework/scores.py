@@ -27,9 +27,13 @@ class LeastUsed:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
+    def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:  # noqa: ARG002 - a score's signature
+        """Return whether the pod is left alone."""
+        return self.settings.but_for_devices and bool(pod.request.devices)
+
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
         """Return the mean free share, in thousandths, of those of cores, memory and devices that the pod asks for."""
-        if self.settings.but_for_devices and pod.request.devices:
+        if self.is_neutral(pod, snapshot):
             return np.full(len(nodes), MOST_POINTS, np.int64)
         return _free_milli(pod, snapshot, nodes)
 
@@ -37,9 +41,9 @@ class LeastUsed:
         """Return the free share."""
         return self.reasons(pod, snapshot, np.array([node]), self.points(pod, snapshot, np.array([node])))[0]
 
-    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:
         """Return the free shares: they are the points."""
-        if self.settings.but_for_devices and pod.request.devices:
+        if self.is_neutral(pod, snapshot):
             return ["it counts for pods without devices"] * len(nodes)
         return [f"{one / 10:.1f} % of it stay free" for one in points.tolist()]
 
@@ -73,6 +77,10 @@ class Spread:
     def __init__(self, settings: NoSettings) -> None:
         del settings
 
+    def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:
+        """Return whether no pod of the group is anywhere."""
+        return not (pod.group and snapshot.groups.get(pod.group))
+
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
         """Return `MOST_POINTS` over 1 and the group's pods there."""
         counts = snapshot.groups.get(pod.group, {}) if pod.group else {}
@@ -100,9 +108,13 @@ class NetworkCost:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
+    def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:
+        """Return whether there are no peers, or nothing is known of the network."""
+        return not pod.peers or snapshot.costs is None
+
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
         """Return `MOST_POINTS` for the node with the shortest sum of transfers, half of it for twice as long."""
-        if not pod.peers or snapshot.costs is None:
+        if self.is_neutral(pod, snapshot) or snapshot.costs is None:
             return np.full(len(nodes), MOST_POINTS, np.int64)
         cost_ns = self._cost_ns(pod, snapshot, nodes)
         points = np.zeros(len(nodes), np.int64)

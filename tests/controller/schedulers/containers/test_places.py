@@ -13,6 +13,7 @@ from collectors.values import Snapshot as NetworkSnapshot
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import WHOLE, Cluster, DeviceRequest, Request
 from controller.schedulers.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide, explain, place_group
+from controller.schedulers.framework.deciding import is_neutral
 from controller.schedulers.framework.profiles import PolicySettings
 from dataplane.topology.families import from_text
 from dataplane.topology.values import DeviceKind
@@ -160,3 +161,19 @@ def test_workers_of_a_reduction_are_one_a_host_and_near_to_one_another() -> None
     assert why.refused[0].reason == "its host has a worker of group g already: one a host adds up in the network"
     assert why.candidates[0].scores[0].reason.startswith(f"joins at {hosts[0]}: ")
     assert "(nominal)" in why.candidates[0].scores[0].reason
+
+
+@given(cluster=clusters(), request_=requests, grouped=st.booleans(), there=st.booleans())
+def test_scores_that_say_they_are_neutral_give_all_nodes_the_most(
+    cluster: Cluster, request_: Request, grouped: bool, there: bool
+) -> None:
+    snapshot = Snapshot.of(cluster)
+    if there:
+        snapshot = replace(snapshot, groups={"g": {0: 2}}, images={"i": {0: 5}})
+    pod = PendingPod("p", request_, group="g" if grouped else "", images=("i",), is_reduced=grouped)
+    rows = np.arange(len(cluster.nodes))
+    neutral = [score for score in DEFAULT.scores if is_neutral(score, pod, snapshot)]
+    for score in neutral:
+        assert (score.policy.points(pod, snapshot, rows) == 1000).all()
+    assert {score.name for score in neutral} >= {"network-cost", "tree-cost"}
+    assert ("spread" in {score.name for score in neutral}) == (not (grouped and there))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from typing import Any, Final
 
@@ -81,13 +82,17 @@ def _told(container: Container, told: dict[str, str]) -> Container:
 def _said(value: Any) -> Any:  # noqa: ANN401 - of whatever a spec is made of
     """Return a value without what is as by default, so that a version with more keys finds it the same."""
     if isinstance(value, msgspec.Struct):
-        found = {}
-        for field in msgspec.structs.fields(value):
-            part = getattr(value, field.name)
-            default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
-            if part != default:
-                found[field.name] = _said(part)
-        return found
+        parts = ((name, getattr(value, name), default) for name, default in _defaults(type(value)))
+        return {name: _said(part) for name, part, default in parts if part != default}
     if isinstance(value, tuple):
         return [_said(part) for part in value]
     return value
+
+
+@functools.cache
+def _defaults(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    """Return names and defaults of a struct's fields."""
+    return tuple(
+        (field.name, field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory())
+        for field in msgspec.structs.fields(kind)
+    )

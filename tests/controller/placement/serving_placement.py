@@ -108,11 +108,11 @@ class Cluster:
             await task
 
 
-def play(act: Callable[[Cluster], Awaitable[None]], folder: Path) -> None:
+def play(act: Callable[[Cluster], Awaitable[None]], folder: Path, wait_s: float = WAIT_S) -> None:
     """Run a function on a service over SQLite."""
 
     async def main() -> None:
-        async with asyncio.timeout(WAIT_S), serving(settings_in(folder), folder) as served:
+        async with asyncio.timeout(wait_s), serving(settings_in(folder), folder) as served:
             await act(Cluster(served.client, served.socket))
 
     asyncio.run(main())

@@ -1,10 +1,17 @@
-"""The folders of control groups, in every hierarchy that is mounted here; those that are empty go."""
+"""Control groups of nodes and pods: their folders in every hierarchy, limits of pods, and those that are empty go."""
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
 from pathlib import Path
+from typing import Final
+
+from dataplane.cgroups import Group, group_at
+
+_PERIOD_US: Final = 100_000
+_LEAST_QUOTA_US: Final = 1000
+"""Less the kernel refuses."""
 
 
 def group_folders(group: str) -> tuple[str, ...]:
@@ -17,9 +24,41 @@ def group_folders(group: str) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-def remove_empty(group: str) -> None:
-    """Remove a control group and those below it, in every hierarchy; what has processes stays."""
+def remove_empty(group: str) -> bool:
+    """Remove a control group and those below it, in every hierarchy; return False where processes keep some of it."""
     for top in group_folders(group):
         for folder, _, _ in os.walk(top, topdown=False):
             with suppress(OSError):
                 Path(folder).rmdir()
+    return not any(Path(top).exists() for top in group_folders(group))
+
+
+def limit(group: str, cpu_milli: int | None, memory_bytes: int | None, root: Path = Path("/")) -> None:
+    """Make a control group whose processes, all together, get no more than this; raise OSError.
+
+    Version 1 and 2, whichever has the controller. What is below it may have limits of its own.
+    """
+    top = group_at("/", root)
+    if cpu_milli is not None and "cpu" in top.folders:
+        quota_us = max(cpu_milli * _PERIOD_US // 1000, _LEAST_QUOTA_US)
+        folder = _made(top, "cpu", group)
+        if "cpu" in top.unified:
+            (folder / "cpu.max").write_text(f"{quota_us} {_PERIOD_US}")
+        else:
+            (folder / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
+            (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
+    if memory_bytes is not None and "memory" in top.folders:
+        folder = _made(top, "memory", group)
+        name = "memory.max" if "memory" in top.unified else "memory.limit_in_bytes"
+        (folder / name).write_text(str(memory_bytes))
+
+
+def _made(top: Group, controller: str, group: str) -> Path:
+    """Return a group's folder for a controller, made if it is not there; version 2 hands controllers on by level."""
+    folder = top.folders[controller]
+    for part in group.strip("/").split("/"):
+        if controller in top.unified:
+            (folder / "cgroup.subtree_control").write_text(f"+{controller}")
+        folder /= part
+        folder.mkdir(exist_ok=True)
+    return folder

@@ -51,7 +51,7 @@ class Place:
 def order_of(place: Place, pod: Pod, container: Container, *, attempt: int, image: str | None) -> ContainerOrder:
     """Return the order for a container, its image being `image`; raise OrderError for a device that is not there.
 
-    Limits are the pod's request: of several containers each may use all of it, none more.
+    Limits are the pod's request; what holds several containers together is not in an order.
     """
     name, request = pod.metadata.name, pod.spec.request
     return ContainerOrder(

@@ -23,7 +23,7 @@ from controller.nodes.deciding.orders import Place, order_of
 from controller.nodes.deciding.planning import plan
 from controller.nodes.deciding.records import NOTHING, Memory, after_failure, after_start, observe
 from controller.nodes.deciding.values import MANAGER_LABEL, Action, Actual, Release, Remove, Run, Step, Stop, Wanted
-from controller.nodes.groups import remove_empty
+from controller.nodes.groups import limit, remove_empty
 from controller.nodes.lease import LeaseKeeper
 from controller.nodes.runtimes.base import OUT_OF_MEMORY_CODE, ContainerPhase, ContainerState, Runtime
 from controller.nodes.runtimes.errors import ContainerError, OrderError
@@ -91,6 +91,8 @@ class Driver:
         self._pulls = asyncio.Semaphore(settings.pulls)
         self._looked = asyncio.Event()
         self._fenced: set[str] = set()
+        self._left: set[str] = set()
+        """Pods without containers whose control groups are still there."""
         self._released: set[tuple[str, int]] = set()
         self._failure: BaseException | None = None
         self._dismissed: dict[tuple[str, int], _Dismissal] = {}
@@ -186,7 +188,7 @@ class Driver:
                 self._take_view(states, turn)
             self._changed.set()
             with suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.look_s if ok else _LOOK_AGAIN_S):
+                async with asyncio.timeout(self._settings.look_s if ok and not self._left else _LOOK_AGAIN_S):
                     await self._dirty.wait()
 
     def _take_view(self, states: tuple[ContainerState, ...], turn: int) -> None:
@@ -205,8 +207,10 @@ class Driver:
         self._acted = {name: acted for name, acted in self._acted.items() if acted > turn}
         for name in changed:
             self._on_change(name)
-        for name in {one.pod for one in before.values()} - {one.pod for one in self.view} - self._tasks.keys():
-            remove_empty(f"{self.place.cgroup}/{name}")
+        self._left |= {one.pod for one in before.values()}
+        self._left -= {one.pod for one in self.view} | self._tasks.keys()
+        # A monitor may take a moment longer than its container.
+        self._left = {name for name in self._left if not remove_empty(f"{self.place.cgroup}/{name}")}
         self._looked.set()
 
     async def _follow_ends(self) -> None:
@@ -362,6 +366,7 @@ class Driver:
         digest = None if image is None else image.digest
         async with self._slots:
             order = order_of(self._place_now(), pod, container, attempt=action.attempt, image=digest)
+            self._limit(pod)
             made = await self._runtime.create(order)
             try:
                 await self._runtime.start_container(made)
@@ -376,6 +381,17 @@ class Driver:
             phase=ContainerPhase.RUNNING,
             image_digest=digest or "",
         )
+
+    def _limit(self, pod: Pod) -> None:
+        """Hold the containers of a pod to its limits together; one alone is held by its own."""
+        request = pod.spec.request
+        if len(pod.spec.containers) > 1 and (request.cpu_milli or request.memory_bytes):
+            group = f"{self.place.cgroup}/{pod.metadata.name}"
+            try:
+                limit(group, request.cpu_milli or None, request.memory_bytes or None)
+            except OSError as error:
+                name, reason = pod.metadata.name, error.strerror or error
+                raise OrderError(f"pod {name}: its limits: {error.filename or group}: {reason}") from None
 
     def _place_now(self) -> Place:
         """Return where containers go now: a fabric that was started again has other namespaces of the same names."""

@@ -39,6 +39,8 @@ _AGAIN_S: Final = 1.0
 _LEAST_PATIENCE_S: Final = 0.5
 _LEAST_LOOK_S: Final = 0.05
 _SIGN_OFF_S: Final = 5.0
+_MONITORS_S: Final = 1.0
+"""Monitors end a moment after their containers."""
 
 
 class Manager:
@@ -135,7 +137,10 @@ class Manager:
             except TimeoutError:
                 LOGGER.warning("not everything has ended within %g s: it is killed", self._settings.stop_s)
             self._keeper.end()
-            remove_empty(self._driver.place.cgroup)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_MONITORS_S):
+                    while not remove_empty(self._driver.place.cgroup):
+                        await asyncio.sleep(_LEAST_LOOK_S)
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(_SIGN_OFF_S):
                 await self._report()

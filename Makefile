@@ -68,6 +68,7 @@ demo: same-python $(VENV)/.base
 	@$(BIN)/millrace demo --topology $(TOPOLOGY) --time $(TIME)
 
 test: same-python
+	@./.ci/containers
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.dev $(SHELL_VENV)/.ready
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check
 	@$(MAKE) --no-print-directory unit

@@ -9,7 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from dataplane.cgroups import Limits, Usage, group_of, limits_of, parse_cpus, usage_of
+from dataplane.cgroups import (
+    Limits,
+    Usage,
+    group_at,
+    group_of,
+    kill_in,
+    limits_of,
+    oom_kills_in,
+    parse_cpus,
+    processes_in,
+    remove_group,
+    usage_in,
+    usage_of,
+)
 from tests.recorded import write_tree
 
 STATUS = "Name:\tbash\nCpus_allowed:\tff\nCpus_allowed_list:\t0-3,6\n"
@@ -94,6 +107,29 @@ def test_a_machine_without_control_groups_limits_nothing(tmp_path: Path) -> None
     assert usage_of(tmp_path) == Usage()
 
 
+def test_a_group_of_a_path_and_its_oom_kills(tmp_path: Path) -> None:
+    kept = {"sys/fs/cgroup/millrace/n1/c1/memory.events": "low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\noom_group_kill 0\n"}
+    root = write_tree(tmp_path / "v2", V2 | kept)
+    assert oom_kills_in(group_at("/millrace/n1/c1", root)) == 1
+    assert group_at("/millrace/n2", root).folders == {}
+    kept = {"sys/fs/cgroup/memory/millrace/c1/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n"}
+    root = write_tree(tmp_path / "v1", V1 | kept)
+    group = group_at("/millrace/c1", root)
+    assert oom_kills_in(group) == 3
+    assert set(group.folders) - {"rw"} == {"memory"}
+    assert usage_in(group_at("/a", root)).cpu_ns == 123
+
+
+def test_another_process_is_found_where_this_one_sees_it(tmp_path: Path) -> None:
+    """A container has mounts of its own, of which this process knows nothing."""
+    other = {
+        "proc/77/cgroup": "4:memory:/a/b\n",
+        "proc/77/mountinfo": "33 31 0:30 /a/b /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n",
+    }
+    root = write_tree(tmp_path, V1 | other)
+    assert usage_of(root, "77").memory_bytes == 77
+
+
 def test_lists_of_cpus() -> None:
     assert parse_cpus("0-2,5\n") == {0, 1, 2, 5}
     assert parse_cpus("") == parse_cpus("a-b") == parse_cpus("0-3,") == parse_cpus("0-99999999") == frozenset()
@@ -117,6 +153,30 @@ def half_a_cpu() -> Iterator[Path]:
         yield group / "cgroup.procs"
     finally:
         group.rmdir()
+
+
+@pytest.mark.root
+def test_a_real_group_is_killed_and_removed() -> None:
+    if "pids" not in group_of().folders:
+        pytest.skip("no control group of this machine has the pids controller")
+    path = f"/millrace-test-{os.getpid()}"
+    for top in {top for name, top in group_of().tops.items() if name in ("pids", "")}:
+        (top / path.lstrip("/") / "below").mkdir(parents=True)
+    group = group_at(path)
+    process = subprocess.Popen(["sleep", "60"])
+    try:
+        (group_at(f"{path}/below").folders["pids"] / "cgroup.procs").write_text(str(process.pid))
+        assert processes_in(group) == {process.pid}
+        assert not remove_group(group)
+        assert kill_in(group)
+        assert process.wait() == -9
+        assert not kill_in(group)
+        assert remove_group(group)
+        assert group_at(path).folders == {}
+    finally:
+        process.kill()
+        process.wait()
+        remove_group(group_at(path))
 
 
 @pytest.mark.root

@@ -11,7 +11,8 @@ from controller.nodes.runtimes.errors import ImageError
 
 _DIGEST: Final = re.compile(r"sha256:[0-9a-f]{64}", re.ASCII)
 _NAME: Final = re.compile(
-    r"([a-zA-Z0-9.-]+(:\d{1,5})?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?", re.ASCII
+    r"([a-zA-Z0-9][a-zA-Z0-9.-]*(:\d{1,5})?/)?[a-z0-9]+([._/-]+[a-z0-9]+)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?",
+    re.ASCII,
 )
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _LONGEST: Final = 1024

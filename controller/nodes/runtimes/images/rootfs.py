@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -26,6 +27,8 @@ from controller.nodes.runtimes.processes import run_program
 
 _MADE: Final = "image.json"
 _TAG: Final = "image"
+_REGISTRIES: Final = "CONTAINERS_REGISTRIES_CONF"
+"""Podman reads the file that it names; skopeo is told it."""
 _UNFINISHED: Final = "unfinished-"
 
 
@@ -115,21 +118,41 @@ class UnpackedImages:
         source = f"{reference.transport}:{reference.name}" + (f":{reference.tag}" if reference.tag else "")
         if reference.transport is Transport.REGISTRY:
             source = f"docker://{reference.name}" if reference.digest is None else f"docker://{_pinned(reference)}"
-        command = ("skopeo", "copy", "--quiet", source, f"oci:{work / 'layout'}:{_TAG}")
-        await run_program(command, f"copy {reference.text}", deadline_s=self._deadline_s, environment=self._environment)
-        layout = await asyncio.to_thread(Layout.read, work / "layout")
-        copied = await asyncio.to_thread(layout.select, replace(reference, tag=None, digest=None))
-        if reference.is_file and reference.digest not in (None, copied.digest):
-            raise ImageError(f"image {reference.text}: has digest {copied.digest}")
-        return layout, copied
+        how = () if await self._is_of_docker(source, reference) else ("--preserve-digests",)
+        copied = await self._copy(source, work / "layout", reference, *how)
+        if reference.is_file and reference.digest not in (None, copied[1].digest):
+            raise ImageError(f"image {reference.text}: has digest {copied[1].digest}")
+        return copied
+
+    async def _is_of_docker(self, source: str, reference: Reference) -> bool:
+        """Return whether a manifest is in Docker's format: umoci takes OCI's alone, as which it has another digest."""
+        if reference.transport is Transport.REGISTRY:
+            raw = await self._run(
+                "skopeo", *self._options(), "inspect", "--raw", source, doing=f"look at {reference.text}"
+            )
+            return b"application/vnd.docker.distribution" in raw
+        return reference.transport is Transport.DOCKER_ARCHIVE
+
+    async def _copy(self, source: str, target: Path, reference: Reference, *how: str) -> tuple[Layout, LayoutImage]:
+        """Copy an image into a new layout."""
+        words = ("copy", "--quiet", "--format", "oci", *how, source, f"oci:{target}:{_TAG}")
+        await self._run("skopeo", *self._options(), *words, doing=f"copy {reference.text}")
+        layout = await asyncio.to_thread(Layout.read, target)
+        return layout, await asyncio.to_thread(layout.select, replace(reference, tag=None, digest=None))
+
+    def _options(self) -> tuple[str, ...]:
+        registries = {**os.environ, **self._environment}.get(_REGISTRIES)
+        return () if registries is None else ("--registries-conf", registries)
+
+    async def _run(self, *command: str, doing: str) -> bytes:
+        return await run_program(command, doing, deadline_s=self._deadline_s, environment=self._environment)
 
     async def _unpack(self, layout: Layout, image: LayoutImage, work: Path) -> None:
         """Unpack an image's layers, digests checked, into a bundle."""
         named = work / "named"
         await asyncio.to_thread(layout.link, image, named, _TAG)
-        command = ("umoci", "unpack", "--image", f"{named}:{_TAG}", str(work / "bundle"))
-        doing = f"unpack {image.digest}"
-        await run_program(command, doing, deadline_s=self._deadline_s, environment=self._environment)
+        words = ("umoci", "unpack", "--image", f"{named}:{_TAG}", str(work / "bundle"))
+        await self._run(*words, doing=f"unpack {image.digest}")
 
 
 def _write(folder: Path, image: Image) -> Image:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
@@ -68,30 +67,6 @@ class PodmanClient:
                 )
         raise_for(answer.status_code, answer.content, doing)
         return answer.content
-
-    @asynccontextmanager
-    async def stream(
-        self, method: str, path: str, doing: str, *, query: Query | None = None, idle_s: float | None = None
-    ) -> AsyncIterator[AsyncIterator[str]]:
-        """Yield the lines of an answer that comes over time; with `idle_s` the longest wait for the next piece."""
-        timeout = httpx.Timeout(self._deadline_s, read=idle_s)
-        request = self._http.build_request(method, _PREFIX + path, params=query, timeout=timeout)
-        with _translated(doing, self._deadline_s):
-            async with asyncio.timeout(self._deadline_s):
-                answer = await self._http.send(request, stream=True)
-        try:
-            if answer.status_code >= _REFUSED:
-                raise_for(answer.status_code, await answer.aread(), doing)
-            yield self._lines(answer, doing, idle_s or self._deadline_s)
-        finally:
-            await answer.aclose()
-
-    @staticmethod
-    async def _lines(answer: httpx.Response, doing: str, idle_s: float) -> AsyncIterator[str]:
-        with _translated(doing, idle_s):
-            async for line in answer.aiter_lines():
-                if line.strip():
-                    yield line
 
 
 _CAUSES: Final = ("no space left on device", "disk quota exceeded", "read-only file system")

@@ -122,6 +122,8 @@ async def start_exec(
     """Start a process in a running container and return it; the caller closes it."""
     doing = f"exec in {id[:12]}"
     inspected = json.loads(await call("GET", f"containers/{id}/json", doing))
+    if not inspected["State"].get("CgroupPath"):
+        raise ContainerError(f"podman: {doing}: it does not run")
     group = group_at(str(inspected["State"]["CgroupPath"]))
     wanted = {
         "AttachStdin": True,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +18,31 @@ from controller.nodes.runtimes.processes import one_line
 _PIECE_BYTES: Final = 1 << 20
 _NAME_DIGITS: Final = 16
 Call = Callable[..., Coroutine[Any, Any, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredImage:
+    """An image in podman's storage; `pinned` are NAME@DIGEST: several manifests may name the same content."""
+
+    image: Image
+    pinned: tuple[str, ...] = ()
+
+    def matches(self, reference: Reference) -> Image | None:
+        """Return the image, with the digest that is asked for, if it is the one that is meant."""
+        if reference.digest is not None:
+            digests = {self.image.digest, *(each.rpartition("@")[2] for each in self.pinned)}
+            return replace(self.image, digest=reference.digest) if reference.digest in digests else None
+        names = {reference.text, f"localhost/{reference.text}", f"docker.io/library/{reference.text}"}
+        return self.image if names & set(self.image.names) else None
+
+    def named(self, names: Collection[str]) -> Image:
+        """Return the image with the digest that goes with one of these names."""
+        bare = {name.rpartition(":")[0] for name in names}
+        for each in self.pinned:
+            name, _, digest = each.rpartition("@")
+            if name in bare:
+                return replace(self.image, digest=digest)
+        return self.image
 
 
 class PodmanImages:
@@ -46,37 +71,36 @@ class PodmanImages:
     async def id_of(self, name: str) -> str:
         """Return podman's id of an image that is there."""
         reference = parse_reference(name)
-        image = await self.pull(name) if reference.is_file else await self._find(reference)
-        for image_id, each in (await self.by_id()).items() if image is not None else ():
-            if each == image:
+        if reference.is_file:
+            reference = parse_reference((await self.pull(name)).digest)
+        for image_id, stored in (await self.stored()).items():
+            if stored.matches(reference) is not None:
                 return image_id
         raise ImageError(f"image {name}: is not there")
 
     async def list(self) -> tuple[Image, ...]:
         """Return all images."""
-        return tuple((await self.by_id()).values())
+        return tuple(stored.image for stored in (await self.stored()).values())
 
-    async def by_id(self) -> dict[str, Image]:
+    async def stored(self) -> dict[str, StoredImage]:
         """Return all images by podman's id."""
         entries = json.loads(await self._call("GET", "images/json", "images")) or []
         return {
-            entry["Id"]: Image(entry["Digest"], tuple(entry.get("Names") or ()), entry["Size"]) for entry in entries
+            entry["Id"]: StoredImage(
+                Image(entry["Digest"], tuple(entry.get("Names") or ()), entry["Size"]),
+                tuple(entry.get("RepoDigests") or ()),
+            )
+            for entry in entries
         }
 
-    async def by_digest(self, digest: str) -> Image | None:
-        """Return the image whose manifest has a digest."""
-        return next((image for image in (await self.by_id()).values() if image.digest == digest), None)
-
     async def _find(self, reference: Reference) -> Image | None:
-        if reference.digest is not None:
-            return await self.by_digest(reference.digest)
-        names = {reference.text, f"localhost/{reference.text}", f"docker.io/library/{reference.text}"}
-        return next((image for image in (await self.by_id()).values() if names & set(image.names)), None)
+        found = (stored.matches(reference) for stored in (await self.stored()).values())
+        return next((image for image in found if image is not None), None)
 
     async def _from_layout(self, reference: Reference) -> Image:
         layout = await asyncio.to_thread(Layout.read, Path(reference.name))
         image = await asyncio.to_thread(layout.select, reference)
-        if (found := await self.by_digest(image.digest)) is not None:
+        if (found := await self._find(parse_reference(image.digest))) is not None:
             return found
         # A name of its own: of two images of one name podman would take it from the first.
         name = f"localhost/millrace:{image.digest.removeprefix('sha256:')[:_NAME_DIGITS]}"
@@ -91,12 +115,15 @@ class PodmanImages:
         except ContainerError as error:
             raise ImageError(f"image {reference.text}: {error}") from error
         names = set(json.loads(answer).get("Names") or ())
-        loaded = [image for image in (await self.by_id()).values() if names & set(image.names)]
+        loaded = [stored for stored in (await self.stored()).values() if names & set(stored.image.names)]
         if len(loaded) != 1:
             raise ImageError(f"image {reference.text}: podman loads {len(loaded)} images of it, it is to be one")
-        if reference.digest not in (None, loaded[0].digest):
-            raise ImageError(f"image {reference.text}: has digest {loaded[0].digest}")
-        return loaded[0]
+        image = loaded[0].named(names)
+        if reference.digest is None:
+            return image
+        if (found := loaded[0].matches(parse_reference(reference.digest))) is None:
+            raise ImageError(f"image {reference.text}: has digest {image.digest}")
+        return found
 
     async def _from_registry(self, reference: Reference) -> Image:
         doing, query = f"pull {reference.text}", {"reference": reference.text, "quiet": "true"}
@@ -110,9 +137,9 @@ class PodmanImages:
         if errors := [line["error"] for line in lines if "error" in line]:
             raise ImageError(f"image {reference.text}: does not come: {one_line(errors[-1])}")
         ids = {image_id for line in lines for image_id in line.get("images") or ()}
-        for image_id, image in (await self.by_id()).items():
+        for image_id, stored in (await self.stored()).items():
             if image_id in ids:
-                return image
+                return stored.matches(reference) or stored.image
         raise ImageError(f"image {reference.text}: podman has pulled it and does not have it")
 
 

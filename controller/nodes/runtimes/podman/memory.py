@@ -30,15 +30,17 @@ class MemoryWatch(Closing):
 
     def add(self, container: str, group: Group) -> None:
         """Watch a container's group; one that is watched already, or is gone, is fine."""
-        if self.has(container):
+        if container in self._watches:
             return
         # A group that cannot be watched is one that has gone with its container.
         with suppress(OSError):
             self._watches[container] = _Watch(group, lambda: self._killed.add(container))
 
-    def has(self, container: str) -> bool:
-        """Return whether a container is watched, or known to have been short of memory."""
-        return container in self._watches or container in self._killed
+    def forget(self, container: str) -> None:
+        """Forget a container that is started anew: its group is another one then."""
+        self._killed.discard(container)
+        if (watch := self._watches.pop(container, None)) is not None:
+            watch.close()
 
     def has_killed(self, container: str) -> bool:
         """Return whether a process of the container was killed for want of memory, as far as was seen."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any, Final
+
+import httpx
 
 from controller.nodes.runtimes.base import (
     NODE_LABEL,
@@ -28,15 +30,18 @@ from controller.nodes.runtimes.errors import (
 )
 from controller.nodes.runtimes.logs import read_log
 from controller.nodes.runtimes.podman.client import PodmanClient
+from controller.nodes.runtimes.podman.ends import EndWatch
 from controller.nodes.runtimes.podman.exec import start_exec
 from controller.nodes.runtimes.podman.images import PodmanImages
 from controller.nodes.runtimes.podman.memory import MemoryWatch
 from controller.nodes.runtimes.podman.service import PodmanService
 from controller.nodes.runtimes.podman.specification import specification_of
 from controller.nodes.runtimes.security import HostFolders
-from dataplane.cgroups import Group, Usage, group_at, usage_in
+from dataplane.cgroups import Usage, group_at, usage_in
 
 _S_NS: Final = 1_000_000_000
+_LOOK_S: Final = 0.01
+_MOST_LOOK_S: Final = 0.5
 _ENDED: Final = frozenset({"exited", "stopped", "dead", "removing"})
 _RUNNING: Final = frozenset({"running", "paused", "stopping"})
 
@@ -62,7 +67,7 @@ class PodmanRuntime:
         self._service = None if socket else PodmanService(program, folder, environment or {}, deadline_s)
         self._client = PodmanClient(socket or folder / "podman.sock", deadline_s)
         self._deadline_s, self._folders = deadline_s, folders
-        self._memory = MemoryWatch()
+        self._memory, self._ends = MemoryWatch(), EndWatch()
         self._images = PodmanImages(self._call, pull_deadline_s)
 
     async def start(self) -> None:
@@ -72,6 +77,7 @@ class PodmanRuntime:
     async def close(self) -> None:
         """End the service that `start` has started."""
         self._memory.close()
+        self._ends.close()
         await self._client.close()
         if self._service is not None:
             await self._service.close()
@@ -99,6 +105,7 @@ class PodmanRuntime:
 
     async def start_container(self, id: str) -> None:  # noqa: A002
         """Start it."""
+        self._memory.forget(id)
         await self._call("POST", f"containers/{id}/start", f"start {id[:12]}")
         await self._watch(id)
 
@@ -123,20 +130,18 @@ class PodmanRuntime:
 
     async def list(self, node: str) -> tuple[ContainerState, ...]:
         """Return all containers with this node's label."""
-        filters = json.dumps({"label": [f"{NODE_LABEL}={node}"]})
-        query = {"all": "true", "filters": filters}
-        found = json.loads(await self._call("GET", "containers/json", "list", query=query))
+        found = await self._entries({"label": [f"{NODE_LABEL}={node}"]})
         for entry in found:
             if entry["State"] in _RUNNING:
                 await self._watch(entry["Id"])
         self._memory.keep(entry["Id"] for entry in found)
-        digests = {image_id: image.digest for image_id, image in (await self._images.by_id()).items()}
+        digests = {image_id: stored.image.digest for image_id, stored in (await self._images.stored()).items()}
         return tuple(_state(entry, digests, self._memory) for entry in found)
 
     async def usage(self, id: str) -> Usage:  # noqa: A002
         """Return what its control group uses."""
         state = await self._state_of(id)
-        if not state.get("Running"):
+        if not state.get("Running") or "CgroupPath" not in state:
             raise NoSuchContainerError(f"podman: usage of {id[:12]}: it does not run")
         return usage_in(group_at(str(state["CgroupPath"])))
 
@@ -174,25 +179,41 @@ class PodmanRuntime:
         )
 
     async def events(self) -> AsyncGenerator[Ended]:
-        """Yield containers as they end."""
-        query = {"stream": "true", "filters": json.dumps({"type": ["container"], "event": ["died"]})}
-        if self._service is not None:
-            await self._service.ensure()
-        async with self._client.stream("GET", "events", "events", query=query) as lines:
-            async for line in lines:
-                yield Ended(str(json.loads(line)["Actor"]["ID"]))
+        """Yield containers as they end, once podman knows it: those that run now, and all that are started here."""
+        with self._ends.listening() as queue:
+            for entry in await self._entries({"status": ["running"]}):
+                await self._watch(entry["Id"])
+            while True:
+                container = await queue.get()
+                await self._until_known(container)
+                yield Ended(container)
+
+    async def _until_known(self, container: str) -> None:
+        """Wait until podman has taken note of a container's end, which it does when it is asked."""
+        wait_s = _LOOK_S
+        while (await self._state_of(container)).get("Running"):
+            await asyncio.sleep(wait_s)
+            wait_s = min(2 * wait_s, _MOST_LOOK_S)
+
+    async def _entries(self, filters: Mapping[str, Sequence[str]]) -> tuple[dict[str, Any], ...]:
+        """Return podman's list of containers."""
+        query = {"all": "true", "filters": json.dumps(filters)}
+        return tuple(json.loads(await self._call("GET", "containers/json", "list", query=query)) or ())
 
     async def _call(self, method: str, path: str, doing: str, **more: Any) -> bytes:  # noqa: ANN401
         """Call the service; one of our own that has ended is started again."""
         if self._service is None:
             return await self._client.call(method, path, doing, **more)
         await self._service.ensure()
+        process = self._service.process
         try:
             return await self._client.call(method, path, doing, **more)
-        except RuntimeAwayError:
-            # It ends by itself when nobody has spoken to it for a while; that may have been this moment.
-            await asyncio.sleep(0)
-            await self._service.ensure()
+        except RuntimeAwayError as error:
+            # It ends by itself when nobody has spoken to it for a while; that may have been this moment. What may have
+            # been done already is not done again.
+            if method != "GET" and not isinstance(error.__cause__, httpx.ConnectError):
+                raise
+            await self._service.renew(process)
             return await self._client.call(method, path, doing, **more)
 
     async def _gone_is_fine(
@@ -204,10 +225,14 @@ class PodmanRuntime:
             return
 
     async def _watch(self, id: str) -> None:  # noqa: A002
-        """Watch the memory of a container that runs, from its first sight on."""
-        if not self._memory.has(id):
-            path = (await self._state_of(id)).get("CgroupPath")
-            self._memory.add(id, group_at(str(path)) if path else Group({}, {}, frozenset()))
+        """Watch a container that runs, from its first sight on: its end, and its memory."""
+        if not self._ends.has(id):
+            state = await self._state_of(id)
+            if state.get("Running") and state.get("Pid"):
+                # One that ends at this moment still runs and has no group any more.
+                if "CgroupPath" in state:
+                    self._memory.add(id, group_at(str(state["CgroupPath"])))
+                self._ends.add(id, int(state["Pid"]))
 
     async def _state_of(self, id: str) -> dict[str, Any]:  # noqa: A002
         try:

@@ -37,6 +37,18 @@ class PodmanService:
             if self._process is None or self._process.returncode is not None:
                 await self._start()
 
+    async def renew(self, was: Process | None) -> None:
+        """Start it again in place of a process that takes no requests, unless somebody else has done so already."""
+        async with self._starting:
+            if self._process is was:
+                await self.close()
+                await self._start()
+
+    @property
+    def process(self) -> Process | None:
+        """The process that runs now, as far as is known."""
+        return self._process
+
     async def close(self) -> None:
         """End the process."""
         process, self._process = self._process, None
@@ -67,7 +79,9 @@ class PodmanService:
                 umask=0o077,
             )
         except OSError as error:
-            raise RuntimeAwayError(f"podman: {self._program} cannot be started: {error.strerror}") from error
+            raise RuntimeAwayError(
+                f"podman: {self._program} cannot be started: {(error.strerror or '').lower()}"
+            ) from error
         self._process, self._said = process, b""
         # It would end by SIGPIPE, or wait for ever, were its warnings not read.
         self._reading = asyncio.create_task(self._read(process))

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
+from contextlib import aclosing
 
 import pytest
 
@@ -14,92 +12,24 @@ from controller.nodes.runtimes.base import (
     STDOUT,
     ContainerOrder,
     ContainerPhase,
-    ContainerState,
     Ended,
-    ExecSession,
     Output,
     Runtime,
     Terminal,
 )
 from controller.nodes.runtimes.errors import ContainerError, ImageError, NoSuchContainerError, OrderError
-from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings, make_runtime
 from tests.controller.nodes.conftest import PodmanStorage
+from tests.controller.nodes.runtimes.real_containers import (
+    Run,
+    container,
+    only,
+    outcome,
+    said,
+    stderr_of,
+    until_ended,
+)
 
 pytestmark = [pytest.mark.root, pytest.mark.containers]
-
-Run = Callable[[Callable[[Runtime], Awaitable[None]]], None]
-_DEADLINE_S = 20
-
-
-@pytest.fixture(params=list(RuntimeKind))
-def kind(request: pytest.FixtureRequest) -> RuntimeKind:
-    """Return the runtime that is tested."""
-    return RuntimeKind(request.param)
-
-
-@pytest.fixture
-def run(kind: RuntimeKind, podman_storage: PodmanStorage) -> Run:
-    """Return what does something with a runtime that has a storage of the test's own."""
-
-    def run_it(work: Callable[[Runtime], Awaitable[None]]) -> None:
-        async def main() -> None:
-            async with started(kind, podman_storage) as runtime, asyncio.timeout(_DEADLINE_S):
-                await work(runtime)
-
-        asyncio.run(main())
-
-    return run_it
-
-
-@asynccontextmanager
-async def started(kind: RuntimeKind, storage: PodmanStorage) -> AsyncIterator[Runtime]:
-    settings = RuntimeSettings(kind=kind, environment=storage.environment)
-    runtime = make_runtime(settings, storage.folder / "runtime")
-    await runtime.start()
-    try:
-        yield runtime
-    finally:
-        await runtime.close()
-
-
-@asynccontextmanager
-async def container(runtime: Runtime, storage: PodmanStorage, script: str, **more: object) -> AsyncIterator[str]:
-    """Yield a container that runs a shell script."""
-    image = await runtime.pull(storage.image)
-    order = ContainerOrder(
-        **{"name": "millrace-n1-p1-c1", "labels": {"millrace.node": "n1", "millrace.epoch": "3"}, "image": image.digest}
-        | {"command": ("/bin/sh", "-c", script)}
-        | more  # type: ignore[arg-type]
-    )
-    made = await runtime.create(order)
-    try:
-        await runtime.start_container(made)
-        yield made
-    finally:
-        await runtime.remove(made)
-
-
-async def only(runtime: Runtime) -> ContainerState:
-    (state,) = await runtime.list("n1")
-    return state
-
-
-async def until_ended(runtime: Runtime) -> ContainerState:
-    while (state := await only(runtime)).phase is not ContainerPhase.EXITED:
-        await asyncio.sleep(0.02)
-    return state
-
-
-async def said(runtime: Runtime, made: str, **how: object) -> bytes:
-    return b"".join([output.data async for output in runtime.logs(made, **how)])  # type: ignore[arg-type]
-
-
-async def outcome(session: ExecSession) -> tuple[bytes, bytes, int]:
-    """Return what a process writes to both of its outputs, and its exit code."""
-    written = {STDOUT: b"", STDERR: b""}
-    async for output in session.output():
-        written[output.stream] += output.data
-    return written[STDOUT], written[STDERR], await session.exit_code()
 
 
 def test_a_container_from_its_creation_to_its_removal(run: Run, podman_storage: PodmanStorage) -> None:
@@ -248,20 +178,13 @@ def test_limits_hold(run: Run, podman_storage: PodmanStorage) -> None:
         )
         limits = {"processes": 6, "memory_bytes": 32 << 20, "cpu_milli": 100}
         async with container(runtime, podman_storage, script, **limits) as made:
-            assert b"can't fork" in await anext(_stderr(runtime, made))
+            assert b"can't fork" in await anext(stderr_of(runtime, made))
             assert (await said(runtime, made)).startswith(b"33554432\n10000")
             usage = await runtime.usage(made)
             assert 1 < (usage.processes or 0) <= 6
             assert 0 < (usage.memory_bytes or 0) <= 32 << 20
 
     run(work)
-
-
-async def _stderr(runtime: Runtime, made: str) -> AsyncIterator[bytes]:
-    async with aclosing(runtime.logs(made, follow=True)) as outputs:
-        async for output in outputs:
-            if output.stream == STDERR:
-                yield output.data
 
 
 @pytest.mark.parametrize(
@@ -300,26 +223,5 @@ def test_what_no_control_group_can_hold_is_refused(run: Run, podman_storage: Pod
             await runtime.create(ContainerOrder(name="c1", image=image, memory_bytes=4096))
         with pytest.raises(OrderError, match="cpu_milli is 0"):
             await runtime.create(ContainerOrder(name="c1", image=image, cpu_milli=0))
-
-    run(work)
-
-
-def test_root_in_a_container_may_little(run: Run, podman_storage: PodmanStorage, tmp_path: Path) -> None:
-    async def work(runtime: Runtime) -> None:
-        script = (
-            "grep -E '^(CapEff|CapBnd|NoNewPrivs|Seccomp):' /proc/self/status; mknod /tmp/disk b 8 0 || echo refused;"
-            "mount -t tmpfs none /tmp || echo refused; echo 1 > /sys/kernel/mm/ksm/run || echo refused"
-        )
-        async with container(runtime, podman_storage, script) as made:
-            await until_ended(runtime)
-            text = (await said(runtime, made)).decode()
-            status = dict(line.split(":\t") for line in text.splitlines() if ":\t" in line)
-            assert status == {
-                "CapEff": "00000000800405fb",
-                "CapBnd": "00000000800405fb",
-                "NoNewPrivs": "1",
-                "Seccomp": "2",
-            }
-            assert text.count("refused\n") == 3
 
     run(work)

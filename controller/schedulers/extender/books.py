@@ -8,7 +8,7 @@ whether the pod fits beside the others.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -17,9 +17,10 @@ import numpy as np
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, Node, Request, Shares, choose
 from controller.cluster.hardware.errors import HardwareError
+from controller.schedulers.containers.reservations import Reservation, with_reservations
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.extender import objects
-from controller.schedulers.extender.annotations import NOTHING, PeerNeed, Wishes, wishes_of
+from controller.schedulers.extender.annotations import NOTHING, PeerNeed, Wishes, is_meant, wishes_of
 from controller.schedulers.extender.hardware import KindOf, node_of, request_of
 from controller.schedulers.framework import Peer, PendingPod, Snapshot
 from controller.schedulers.framework.columns import FreeColumns, NodeColumns
@@ -68,6 +69,8 @@ class Books:
     _shares: dict[str, Shares] = field(default_factory=dict)
     _said: set[str] = field(default_factory=set)
     _assumed: dict[str, int] = field(default_factory=dict)
+    _needy: dict[str, KnownPod] = field(default_factory=dict)
+    _reserved: tuple[CostMap, tuple[Reservation, ...], CostMap] | None = None
     _columns: NodeColumns | None = None
     _free: FreeColumns | None = None
     _hosts: tuple[str, ...] = ()
@@ -114,6 +117,8 @@ class Books:
             return
         self.remove_pod(known.uid)
         self.pods[known.uid] = known
+        if known.wishes.peers:
+            self._needy[known.uid] = known
         self._by_name[f"{known.namespace}/{known.name}"] = known.uid
         self._on[known.node][known.uid] = None
         self._hold(known)
@@ -132,6 +137,7 @@ class Books:
         """Forget a pod."""
         self._assumed.pop(uid, None)
         known = self.pods.pop(uid, None)
+        self._needy.pop(uid, None)
         if known is None:
             return
         self.problems.pop(f"{known.namespace}/{known.name}", None)
@@ -168,24 +174,41 @@ class Books:
         known = self.nodes.get(node)
         return "" if known is None else known.host
 
-    def pending(self, pod: objects.Pod, wishes: Wishes) -> PendingPod:
-        """Return a pod as policies see it; peers that are pods count where they are, and not while they are nowhere."""
+    def pending(self, pod: objects.Pod, wishes: Wishes, *, gone: frozenset[str] = frozenset()) -> PendingPod:
+        """Return a pod as policies see it; pods that have `gone`, by uid, are no peers.
+
+        Peers that are pods count where they are, and not while they are nowhere; who is on a node and names the pod
+        needs the way, too. Nobody is his own peer.
+        """
+        without = gone | {pod.metadata.uid}
+        own = [
+            Peer(host, need.nbytes, need.min_bps, need.max_delay_ns) for need, host, _ in self._ways(wishes, without)
+        ]
+        theirs = [
+            Peer(host, need.nbytes, need.min_bps, need.max_delay_ns)
+            for other in self._needy.values()
+            if other.uid not in without and (host := self.host_of(other.node))
+            for need in other.wishes.peers
+            if is_meant(need, pod)
+        ]
         return PendingPod(
             pod.full_name,
             request_of(pod, self.kind_of),
             priority=pod.spec.priority or 0,
             locations=wishes.nodes,
             device_kind=wishes.device_kind,
-            peers=self.peers(wishes, without=pod.metadata.uid),
+            peers=(*own, *theirs),
             group=wishes.group,
         )
 
-    def peers(self, wishes: Wishes, *, without: str = "", gone: frozenset[str] = frozenset()) -> tuple[Peer, ...]:
-        """Return peers by their hosts; pods that have `gone` count no more, and nobody is his own peer."""
+    def reservations(self, gone: frozenset[str] = frozenset()) -> tuple[Reservation, ...]:
+        """Return what pods on nodes need of the network, but for those that have `gone`."""
         return tuple(
-            Peer(host, need.nbytes, need.min_bps, need.max_delay_ns)
-            for need in wishes.peers
-            for host in self._hosts_of(need, gone | {without})
+            Reservation(self.host_of(pod.node), Peer(host, 0, need.min_bps), frozenset((pod.uid, other)))
+            for pod in self._needy.values()
+            if pod.uid not in gone and self.host_of(pod.node)
+            for need, host, other in self._ways(pod.wishes, gone | {pod.uid})
+            if need.min_bps
         )
 
     def snapshot(self, costs: CostMap | None, *, gone: frozenset[str] = frozenset()) -> Snapshot:
@@ -196,27 +219,35 @@ class Books:
             if (shares := self._shares.get(uid)) is not None:
                 free.add(columns, columns.number[self.pods[uid].node], shares, 1)
         ready = np.ones(len(columns.nodes), np.bool_)
-        return Snapshot(columns, free, ready, costs, self._groups(columns, gone), host_names=self._hosts)
+        left = self._beside(costs, self.reservations(gone))
+        return Snapshot(columns, free, ready, left, self._groups(columns, gone), host_names=self._hosts)
 
-    def emptied(self, snapshot: Snapshot) -> Snapshot:
-        """Return a snapshot in which no pod holds anything."""
-        return replace(snapshot, free=FreeColumns.of(snapshot.columns, Cluster({})))
+    def emptied(self, snapshot: Snapshot, costs: CostMap | None) -> Snapshot:
+        """Return a snapshot in which no pod holds anything, nor has reserved of what lies between nodes."""
+        return replace(snapshot, free=FreeColumns.of(snapshot.columns, Cluster({})), costs=costs)
 
-    def _hosts_of(self, need: PeerNeed, without: frozenset[str]) -> list[str]:
-        if need.host:
-            return [need.host]
-        if need.pod:
-            uid = self._by_name.get(need.pod)
-            found = [] if uid is None or uid in without else [self.pods[uid]]
-        else:
-            found = [
-                pod
-                for pod in self.pods.values()
-                if pod.namespace == need.namespace
-                and pod.uid not in without
-                and all(pod.labels.get(name) == value for name, value in need.labels)
-            ]
-        return [host for pod in found if (host := self.host_of(pod.node))]
+    def _beside(self, costs: CostMap | None, held: tuple[Reservation, ...]) -> CostMap | None:
+        """Return what lies between nodes beside what is reserved; it is not worked out again for the same."""
+        if costs is None or not held:
+            return costs
+        if self._reserved is None or self._reserved[0] is not costs or self._reserved[1] != held:
+            self._reserved = costs, held, with_reservations(costs, held)
+        return self._reserved[2]
+
+    def _ways(self, wishes: Wishes, without: frozenset[str]) -> Iterator[tuple[PeerNeed, str, str]]:
+        """Yield each need with its peer's host, and who that is: a pod's uid, or the host; some pods do not count."""
+        for need in wishes.peers:
+            if need.host:
+                yield need, need.host, f"host/{need.host}"
+                continue
+            if need.pod:
+                uid = self._by_name.get(need.pod)
+                found = [] if uid is None else [self.pods[uid]]
+            else:
+                found = [pod for pod in self.pods.values() if _has_labels(pod, need)]
+            for pod in found:
+                if pod.uid not in without and (host := self.host_of(pod.node)):
+                    yield need, host, pod.uid
 
     def _known(self, pod: objects.Pod) -> KnownPod:
         full_name = pod.full_name
@@ -275,3 +306,7 @@ class Books:
 
     def _forget_columns(self) -> None:
         self._columns = self._free = None
+
+
+def _has_labels(pod: KnownPod, need: PeerNeed) -> bool:
+    return pod.namespace == need.namespace and all(pod.labels.get(name) == value for name, value in need.labels)

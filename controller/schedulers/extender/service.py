@@ -197,11 +197,13 @@ class ExtenderService:
         if self._api is None and args is not None:
             books = await self._run(_books_of, books, args)
         books.expire(self._clock.now_ns())
-        snapshot = books.snapshot(self._costs(), gone=gone)
+        costs = self._costs()
+        snapshot = books.snapshot(costs, gone=gone)
         refused = untolerated(
             {name: node.taints for name, node in books.nodes.items() if node.taints}, pod.spec.tolerations or ()
         )
-        return _Asked(profile, books.pending(pod, wishes), snapshot, books.emptied(snapshot), refused, wishes)
+        pending = books.pending(pod, wishes, gone=gone)
+        return _Asked(profile, pending, snapshot, books.emptied(snapshot, costs), refused, wishes)
 
     def _check_nodes(self, args: ExtenderArgs) -> None:
         if len(args.names) > self._settings.limits.nodes:

@@ -237,6 +237,36 @@ def test_peers_that_are_pods_count_where_they_are() -> None:
     extending(act, kubernetes=AWAY)
 
 
+def test_bandwidth_of_pods_on_nodes_is_reserved_and_may_be_preempted() -> None:
+    async def act(extender: Extender) -> None:
+        extender.know(*(a_node(f"n{number}", f"h{number}") for number in (1, 3, 5)))
+        holder = a_pod("holder", "n3", annotations=peers({"host": "h1", "min_bandwidth": "6 Gbit/s"}))
+        extender.know(holder)
+        asked = a_pod("p", annotations=peers({"host": "h1", "min_bandwidth": "6 Gbit/s"}))
+        answer = await extender.ask("filter", arguments(asked, ["n1", "n3", "n5"]))
+        assert answer["NodeNames"] == ["n1"]  # the peer's own host
+        assert answer["FailedAndUnresolvableNodes"] == {}  # without the other pod there would be enough
+        assert answer["FailedNodes"]["n5"].startswith("network-need: h1: 4000.0 Mbit/s are free")
+        assert "less what bound pods have reserved" in answer["FailedNodes"]["n5"]
+        given = victims(n3=["uid-holder"], n5=["uid-x"])
+        helped = await extender.ask("preempt", {"Pod": plain(asked), "NodeNameToMetaVictims": given})
+        assert list(helped["NodeNameToMetaVictims"]) == ["n3"]
+        extender.books.remove_pod("uid-holder")
+        assert (await extender.ask("filter", arguments(asked, ["n5"])))["NodeNames"] == ["n5"]
+
+    extending(act, kubernetes=AWAY)
+
+
+def test_who_is_named_by_a_pod_on_a_node_is_kept_near_it() -> None:
+    async def act(extender: Extender) -> None:
+        extender.know(*(a_node(f"n{number}", f"h{number}") for number in (1, 2, 16)))
+        extender.know(a_pod("worker", "n1", annotations=peers({"pod": "ps", "max_delay": "3 us"})))
+        answer = await extender.ask("filter", arguments(a_pod("ps"), ["n1", "n2", "n16"]))
+        assert answer["NodeNames"] == ["n1", "n2"]
+
+    extending(act, kubernetes=AWAY)
+
+
 def test_a_pod_waits_for_a_peer_that_is_being_bound() -> None:
     """A kube-scheduler asks about the next pod while it binds the one before: its node is not told yet."""
     with kube_double() as double:

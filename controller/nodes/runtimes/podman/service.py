@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,7 +24,8 @@ class PodmanService:
     """A service of its own, behind a socket that only this user may open; conmon keeps containers without it."""
 
     def __init__(self, program: str, folder: Path, environment: Mapping[str, str], deadline_s: float) -> None:
-        self.socket = folder / "podman.sock"
+        # A service of before, whose manager was killed, removes its socket's path when it ends: never ours.
+        self.socket = folder / f"podman-{secrets.token_hex(3)}.sock"
         self._program, self._deadline_s = program, deadline_s
         self._environment = {**os.environ, **environment}
         self._process: Process | None = None
@@ -66,7 +68,8 @@ class PodmanService:
 
     async def _start(self) -> None:
         self.socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self.socket.unlink(missing_ok=True)
+        for left in self.socket.parent.glob("podman-*.sock"):
+            left.unlink(missing_ok=True)
         command = (self._program, "system", "service", "--time", str(_IDLE_S), f"unix://{self.socket}")
         try:
             process = await asyncio.create_subprocess_exec(

@@ -98,7 +98,8 @@ class LeaseKeeper:
             await _ended(process)
             if not self._folder.lease.exists():
                 return
-            LOGGER.warning("the guard (process %d) has ended, another one is started", process)
+            if not self.is_over():  # while nothing runs it may end by itself
+                LOGGER.warning("the guard (process %d) has ended, another one is started", process)
 
     async def _guard(self) -> int:
         """Return the process of a guard that holds the lock; start one if there is none."""

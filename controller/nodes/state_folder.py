@@ -48,7 +48,7 @@ class NodeFolder:
             raise NodeError(f"state: folder {self.path}: {error.strerror or error}") from None
         try:
             self._lock(descriptor)
-            self._own()
+            self._check()
             yield
         finally:
             os.close(descriptor)
@@ -63,23 +63,31 @@ class NodeFolder:
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
     def identity(self) -> str:
-        """Return what distinguishes this folder's containers from those of other nodes of the same name; once held."""
+        """Return what distinguishes this folder's containers from those of other nodes of the same name.
+
+        Once held, and once its settings are known to be right: with the first call the folder is this node's.
+        """
+        try:
+            if not self._is_owned():
+                self._owner.write_text(f"{self.node} {secrets.token_hex(4)}\n", encoding="utf-8")
+        except OSError as error:
+            raise NodeError(f"state: {self._owner}: {error.strerror or error}") from None
         return self._written()[1]
 
-    def _own(self) -> None:
-        """Write down whose it is, the first time."""
-        file = self.path / _OWNER
-        try:
-            if not file.exists() or not file.read_text(encoding="utf-8").strip():
-                file.write_text(f"{self.node} {secrets.token_hex(4)}\n", encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise NodeError(f"state: {file}: {getattr(error, 'strerror', None) or 'cannot be read'}") from None
-        owner = self._written()[0]
-        if owner != self.node:
+    @property
+    def _owner(self) -> Path:
+        return self.path / _OWNER
+
+    def _is_owned(self) -> bool:
+        return self._owner.exists() and self._owner.stat().st_size > 0
+
+    def _check(self) -> None:
+        """Raise NodeError for a folder of another node."""
+        if self._is_owned() and (owner := self._written()[0]) != self.node:
             raise NodeError(f"state: folder {self.path} is of node {owner}, not of {self.node}")
 
     def _written(self) -> tuple[str, str]:
-        file = self.path / _OWNER
+        file = self._owner
         try:
             words = file.read_text(encoding="utf-8").split()
         except (OSError, UnicodeDecodeError) as error:

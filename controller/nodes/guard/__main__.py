@@ -24,7 +24,7 @@ _LONGEST_SLEEP_S = 1.0
 """A machine that sleeps moves CLOCK_BOOTTIME on, but wakes nobody."""
 _AGAIN_S = 0.2
 _LINGER_S = 60.0
-"""So long after the end nothing is started any more that a manager had asked for; one that lives starts a guard."""
+"""So long after the end nothing comes any more that a dead manager had asked for; a living one starts a guard again."""
 
 
 def main(lease: str, lock: str) -> int:
@@ -35,7 +35,7 @@ def main(lease: str, lock: str) -> int:
     except BlockingIOError:
         return 1
     os.pwrite(descriptor, f"{os.getpid():<11}\n".encode(), 0)
-    boot, known = boot_id(), None
+    boot, known, quiet_since_s = boot_id(), None, time.monotonic()
     while True:
         try:
             known = read(lease)
@@ -50,9 +50,12 @@ def main(lease: str, lock: str) -> int:
             found = kill_all(known[2], time.monotonic() + _LONGEST_SLEEP_S)
             if found:
                 tell(lease)
-            if not found and left_s < -_LINGER_S:
+                quiet_since_s = time.monotonic()
+            elif time.monotonic() - quiet_since_s > _LINGER_S:
                 return 0
             left_s = _AGAIN_S
+        else:
+            quiet_since_s = time.monotonic()
         time.sleep(min(left_s, _LONGEST_SLEEP_S))
 
 

@@ -192,13 +192,13 @@ class Driver:
                     await self._dirty.wait()
 
     def _take_view(self, states: tuple[ContainerState, ...], turn: int) -> None:
-        if self.problem is not None:
-            LOGGER.info("%d containers are here", len(states))
         before = {one.id: one for one in self.view}
-        self.problem, self._view_turn = None, turn
+        was_away, self.problem, self._view_turn = self.problem is not None, None, turn
         self.view = tuple(
             Actual.of(state) for state in states if state.labels.get(MANAGER_LABEL) == self.place.identity
         )
+        if was_away:
+            LOGGER.info("%d containers are here", len(self.view))
         self._note_killed()
         self.memory = observe(self.memory, self.view, self._now_ns(), self._terms, fenced=self._fenced)
         self._fenced &= {one.id for one in self.view}

@@ -71,7 +71,7 @@ class Manager:
             settings,
             now_ns=now_ns,
             on_change=self.note_change,
-            on_release=self._reporter.write,
+            on_release=self._reporter.write_last,
         )
         cpu_milli = machine.hardware.cpu_milli
         self._usage = UsageReader(self._driver, runtime, gauges, settings, cpu_milli=cpu_milli, now_ns=now_ns)

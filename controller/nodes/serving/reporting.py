@@ -22,6 +22,7 @@ from controller.nodes.serving.driver import Driver
 
 LOGGER: Final = logging.getLogger("millrace.node")
 _AT_ONCE: Final = 8
+_LAST_TRIES: Final = 4
 
 
 class PodReporter:
@@ -54,25 +55,44 @@ class PodReporter:
                     group.create_task(self._write_bounded(name))
                 await self._woken.wait()
 
-    async def write(self, name: str, *, with_load: bool = False) -> None:
-        """Write a pod's status if there is news; what is not possible now is tried with the next report."""
+    async def write_last(self, name: str) -> None:
+        """Write a pod's status before its release, over whatever others write of it meanwhile."""
+        for _ in range(_LAST_TRIES):
+            if await self.write(name):
+                return
+            assert self.driver is not None
+            try:
+                self.driver.note_written(await self._client.of(Pod).get(name))
+            except ApiError as error:
+                LOGGER.debug("pod %s: %s", name, error)
+                return
+
+    async def write(self, name: str, *, with_load: bool = False) -> bool:
+        """Write a pod's status if there is news; what is not possible now is tried with the next report.
+
+        Return False where somebody else has written it meanwhile.
+        """
         assert self.driver is not None
         pod = (self.driver.pods or {}).get(name)
         if pod is None:
-            return
+            return True
         wanted = self.driver.wanted_of(pod)
         load = self.loads.get(name) if with_load else None
         status = status_of(pod, wanted, self.driver.containers_of(name), now_ns=self._clock.now_ns(), load=load)
         if not is_news(status, pod.status) and (load is None or not is_other_load(load, pod.status.load)):
-            return
+            return True
         try:
             written = await self._client.of(Pod).replace_status(replace(pod, status=status))
-        except (StaleError, NotFoundError) as error:
+        except StaleError as error:
+            LOGGER.debug("pod %s: %s", name, error)
+            return False
+        except NotFoundError as error:
             LOGGER.debug("pod %s: %s", name, error)
         except ApiError as error:
             LOGGER.warning("pod %s: its status is not written: %s", name, error)
         else:
             self.driver.note_written(written)
+        return True
 
     async def write_all(self) -> None:
         """Write the statuses of all pods, with how busy they are."""

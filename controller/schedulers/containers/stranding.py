@@ -114,6 +114,7 @@ class Stranding:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
+        compiled(stranded_changes)  # not while the first pod waits
         self._stated = workload_of(settings.typical)
         self._reckoning: _Reckoning | None = None
 

@@ -249,7 +249,7 @@ class Scheduler:
             return outcome
         if not room.victims:
             return replace_outcome(outcome, room=room, reason=f"{outcome.reason}; it waits for pods that are stopping")
-        lower = f"{len(room.victims)} pods of lower priority are asked to go: {', '.join(room.victims)}"
+        lower = f"asked to go, being of lower priority: {', '.join(room.victims)}"
         return replace_outcome(outcome, room=room, reason=f"{outcome.reason}; {lower}")
 
     def _room(self, pods: tuple[Pod, ...]) -> Room | None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import ssl
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from controller.api.settings import TlsSettings
 from controller.http_server import HttpServer, address_of, listening_at, send_in_time
 from controller.schedulers.costs import costs_of
 from controller.schedulers.errors import SchedulerError
@@ -26,8 +28,9 @@ from controller.schedulers.extender.settings import ExtenderSettings
 from controller.schedulers.framework.profiles import profiles_of
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
+from dataplane.errors import MillraceError
 from dataplane.metrics_server import MetricsServer
-from dataplane.rpc.access.certificates import now_utc, server_context, validity_of
+from dataplane.rpc.access.certificates import load_into, now_utc, server_context, validity_of
 from dataplane.rpc.server import is_unix
 from dataplane.rpc.tls import TlsFiles
 from dataplane.running import run_until, stop_on_signals
@@ -57,7 +60,8 @@ async def serve(settings: ExtenderSettings, stop: asyncio.Event, on_ready: Calla
     """
     profiles, clock = profiles_of(settings.profiles), MonotonicClock()
     token = None if settings.token_file is None else _token(Path(settings.token_file))
-    context = None if settings.tls is None else _context(settings)
+    files = None if settings.tls is None else _files(settings.tls)
+    context = None if files is None else _context(files)
     books = Books(kinds_of(settings.devices), settings.host_label)
     contacts = _Contacts(clock)
     metrics = Metrics(books, None if settings.kubernetes is None else contacts.age_s)
@@ -88,6 +92,8 @@ async def serve(settings: ExtenderSettings, stop: asyncio.Event, on_ready: Calla
 
         async def work() -> None:
             async with asyncio.TaskGroup() as group:
+                if files is not None and context is not None:
+                    group.create_task(_keep_certificate(files, context, settings.certificate_check_s))
                 if api is not None:
                     await _listed(group, api, books, service.unbound.wake)
                 await server.start()
@@ -183,14 +189,46 @@ def _token(file: Path) -> str:
     return found
 
 
-def _context(settings: ExtenderSettings) -> Any:  # noqa: ANN401 - ssl's, or none
-    assert settings.tls is not None
-    ca = None if settings.tls.client_ca is None else Path(settings.tls.client_ca)
-    files = TlsFiles(Path(settings.tls.certificate), Path(settings.tls.private_key), ca)
+def _files(tls: TlsSettings) -> TlsFiles:
+    ca = None if tls.client_ca is None else Path(tls.client_ca)
+    return TlsFiles(Path(tls.certificate), Path(tls.private_key), ca)
+
+
+def _context(files: TlsFiles) -> ssl.SSLContext:
     context = server_context(files)
     if (warning := validity_of(files.certificate).check(now_utc())) is not None:
         LOGGER.warning("%s", warning)
     return context
+
+
+async def _keep_certificate(files: TlsFiles, context: ssl.SSLContext, interval_s: float) -> None:
+    """Use what the certificates' files hold whenever they have changed, as Kubernetes changes those of a Secret."""
+    used, said = _versions(files), ""
+    while True:
+        await asyncio.sleep(interval_s)
+        if (now := _versions(files)) == used:
+            continue
+        try:
+            validity_of(files.certificate).check(now_utc())
+            load_into(context, files)
+        except MillraceError as error:
+            if str(error) != said:
+                said = str(error)
+                LOGGER.warning("the certificate that was in use stays: %s", said)
+            continue
+        used, said = now, ""
+        LOGGER.info("certificate %s is in use", files.certificate)
+
+
+def _versions(files: TlsFiles) -> tuple[tuple[int, int], ...]:
+    """Return what changes when one of the files does; nothing of one that is not there."""
+    found = []
+    for file in (files.certificate, files.private_key, files.client_ca):
+        with suppress(OSError):
+            if file is not None:
+                about = file.stat()
+                found.append((about.st_mtime_ns, about.st_ino))
+    return tuple(found)
 
 
 def _serve_metrics(settings: ExtenderSettings, metrics: Metrics, stack: AsyncExitStack) -> str:

@@ -119,6 +119,9 @@ class ExtenderSettings(Strict, frozen=True):
     tls: TlsSettings | None = None
     """The server's certificate; with `client_ca` whoever calls shows one that this authority signed."""
 
+    certificate_check_s: PositiveS = 60.0
+    """How often the certificates' files are looked at; they are read again once they have changed."""
+
     token_file: str | None = None
     """A secret that whoever calls has to show: as a bearer token, or as the password of the URL's user."""
 

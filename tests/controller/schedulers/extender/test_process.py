@@ -6,6 +6,7 @@ import asyncio
 import json
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -163,6 +164,40 @@ def test_whoever_shows_no_certificate_of_the_authority_is_not_heard(tmp_path: Pa
                 await ask(url, shown)
 
     playing(replace(ANYWHERE, tls=tls), act)
+
+
+def test_a_certificate_that_was_renewed_is_used(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What is there in its place first is none: that which was in use stays."""
+    authority = Authority(tmp_path)
+    certificate, key = authority.sign("server", 90 * DAY)
+    tls = TlsSettings(certificate=str(certificate), private_key=str(key), client_ca=str(authority.file))
+    context = ssl.create_default_context(cafile=str(authority.file))
+    context.load_cert_chain(*authority.sign("kube-scheduler", DAY))
+
+    async def serial(url: str) -> str:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]), ssl=context)
+        found = writer.get_extra_info("peercert")["serialNumber"]
+        writer.close()
+        with suppress(ssl.SSLError, ConnectionError):
+            await writer.wait_closed()
+        del reader
+        return str(found)
+
+    async def act(url: str) -> None:
+        first = await serial(url)
+        certificate.write_text("no certificate")
+        while "the certificate that was in use stays" not in caplog.text:
+            await asyncio.sleep(0.01)
+        assert await serial(url) == first
+        renewed, its_key = authority.sign("renewed", 90 * DAY)
+        its_key.replace(key)
+        renewed.replace(certificate)
+        while await serial(url) == first:
+            await asyncio.sleep(0.01)
+
+    with caplog.at_level("INFO", "millrace.extender"):
+        playing(replace(ANYWHERE, tls=tls, certificate_check_s=0.01), act)
+    assert f"certificate {certificate} is in use" in caplog.text
 
 
 def test_a_token_as_a_bearers_or_in_the_url(tmp_path: Path) -> None:

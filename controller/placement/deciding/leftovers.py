@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
+from controller.api.resources import Pod
 from controller.api.resources.pod import Phase
 from controller.placement.deciding.silence import NS_PER_S
 from controller.placement.settings import PlacementSettings
@@ -12,7 +13,7 @@ from controller.placement.values import DeletePod, Plan, ReleaseShare
 from controller.placement.view import View
 
 
-def decide(view: View, plan: Plan) -> None:
+def decide(view: View, now_ns: int, plan: Plan) -> None:
     """Plan the removal of orphans and of shares that are nobody's."""
     for name in sorted(view.pods_of_group):
         group = view.groups.get(name)
@@ -23,7 +24,14 @@ def decide(view: View, plan: Plan) -> None:
             plan.do(DeletePod(pod, f"its group {name} is gone", orphan_of=(name, uid)))
     for name, seen in view.nodes.items():
         here = view.pods_of_node.get(name, ())
-        plan.do(*(ReleaseShare(name, share.pod) for share in seen.node.shares if share.pod not in here))
+        unknown = [share.pod for share in seen.node.shares if share.pod not in here]
+        if not unknown:
+            continue
+        if seen.node.metadata.revision > view.revisions[Pod]:
+            # A binding writes both, and the watch of pods is behind that of nodes.
+            plan.again_at(now_ns + NS_PER_S)
+            continue
+        plan.do(*(ReleaseShare(name, pod) for pod in unknown))
 
 
 def stuck(view: View, silent: Collection[str], now_ns: int, settings: PlacementSettings, plan: Plan) -> Iterator[str]:

@@ -15,6 +15,6 @@ def reconcile(view: View, now_ns: int, settings: PlacementSettings) -> Decided:
     plan = Plan()
     silent, held = silence.decide(view, now_ns, settings, plan)
     groups.decide(view, now_ns, settings, plan)
-    leftovers.decide(view, plan)
+    leftovers.decide(view, now_ns, plan)
     stuck = leftovers.stuck(view, silent, now_ns, settings, plan)
     return Decided(tuple(plan.actions), plan.due_ns, tuple(silent), held, tuple(stuck))

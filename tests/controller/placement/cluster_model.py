@@ -190,6 +190,8 @@ class Controller:
                 self.view.remove(kind, name, revision)
             else:
                 self.view.take(resource, self.server.now_ns)
+            for each in KINDS:
+                self.view.note_revision(each, revision)
         self.seen = min(self.seen + count, len(self.server.log))
 
     def round(self, fates: Iterator[str]) -> int:

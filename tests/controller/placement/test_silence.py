@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from controller.api.resources import Node
+from controller.api.resources import Node, Pod
 from controller.api.resources.node import NodeSpec
 from controller.api.resources.pod import Phase
 from controller.placement.settings import FlappingSettings, PlacementSettings, SilenceSettings
@@ -184,6 +184,15 @@ def test_shares_of_pods_that_are_gone_are_freed() -> None:
     here, gone = pod("a", "h1"), pod("b", "h1")
     holding = replace(node("h1"), shares=(share_of(here), share_of(gone)))
     assert decide(view_of(holding, here), 1).actions == (ReleaseShare("h1", "b"),)
+
+
+def test_shares_that_the_watch_of_pods_has_not_come_to_are_left_alone() -> None:
+    bound = replace(node("h1", heartbeat=7), shares=(share_of(pod("a", "h1")),))
+    view = view_of(bound, pod("a"))
+    waiting = decide(view, 1)
+    assert (waiting.actions, waiting.due_ns) == ((), 2 * S)
+    view.note_revision(Pod, 7)
+    assert decide(view, 1).actions == (ReleaseShare("h1", "a"),)
 
 
 @pytest.mark.parametrize("phase", [Phase.STOPPING, Phase.RUNNING])

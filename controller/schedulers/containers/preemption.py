@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
 from controller.cluster.cost_map import CostMap
@@ -64,7 +65,7 @@ class _Unit:
         return frozenset(holder.pod for holder in self.holders)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Cluster:
     """A snapshot and who holds what of it; `unreserved` is what lies between nodes without anybody's reservations."""
 
@@ -74,19 +75,25 @@ class Cluster:
 
     def without(self, gone: frozenset[str]) -> Snapshot:
         """Return the snapshot in which these pods hold nothing."""
-        free, groups = self.snapshot.free.copy(), {name: dict(by) for name, by in self.snapshot.groups.items()}
-        costs = self.snapshot.costs
-        for holder in self.holders:
-            if holder.pod in gone:
-                free.add(self.snapshot.columns, holder.node, holder.shares, 1)
-                if holder.group in groups:
-                    groups[holder.group][holder.node] -= 1
-        if self.unreserved is not None and any(one.pod in gone and one.reservations for one in self.holders):
+        free, groups, costs = self.snapshot.free.copy(), dict(self.snapshot.groups), self.snapshot.costs
+        going = [holder for name in gone for holder in self._by_pod.get(name, ())]
+        for holder in going:
+            free.add(self.snapshot.columns, holder.node, holder.shares, 1)
+            if (counts := groups.get(holder.group)) is not None:
+                groups[holder.group] = {**counts, holder.node: counts.get(holder.node, 0) - 1}
+        if self.unreserved is not None and any(holder.reservations for holder in going):
             kept = (one for holder in self.holders if holder.pod not in gone for one in holder.reservations)
             costs = with_reservations(self.unreserved, kept)
         return replace(self.snapshot, free=free, groups=groups, costs=costs)
 
-    @property
+    @cached_property
+    def _by_pod(self) -> dict[str, list[Holder]]:
+        found: defaultdict[str, list[Holder]] = defaultdict(list)
+        for holder in self.holders:
+            found[holder.pod].append(holder)
+        return dict(found)
+
+    @cached_property
     def leaving(self) -> frozenset[str]:
         """Those that leave already."""
         return frozenset(holder.pod for holder in self.holders if holder.is_leaving)
@@ -141,9 +148,9 @@ def _fewest_for_pod(
     """Return the best set of units over the nodes that could run a pod if all of them went."""
     empty = profile.seen(pod, cluster.without(everybody))
     passing, _ = filtered(profile, pod, empty)
-    ways = []
+    ways, on = [], _by_node(units)
     for node in passing.nonzero()[0].tolist():
-        here = [unit for unit in units if any(holder.node == node for holder in unit.holders)]
+        here = on.get(node, [])
         ways.append((_cost(here), node, here))
     best: list[_Unit] | None = None
     for _, node, here in sorted(ways, key=lambda way: way[:2])[:MOST_NODES]:
@@ -161,6 +168,14 @@ def _fewest_for_pod(
         if best is None or _cost(found) < _cost(best):
             best = found
     return best
+
+
+def _by_node(units: Sequence[_Unit]) -> dict[int, list[_Unit]]:
+    found: defaultdict[int, list[_Unit]] = defaultdict(list)
+    for unit in units:
+        for node in sorted({holder.node for holder in unit.holders}):
+            found[node].append(unit)
+    return dict(found)
 
 
 def _fewest_for_group(

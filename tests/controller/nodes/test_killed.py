@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import msgspec
@@ -69,6 +70,7 @@ def node(tmp_path: Path, storage: PodmanStorage, api: str) -> Iterator[Process]:
         deadline = time.monotonic() + 10
         while guard.exists() and _lives(guard) and time.monotonic() < deadline:
             time.sleep(0.05)
+        _end_services(tmp_path)
 
 
 @asynccontextmanager
@@ -223,6 +225,18 @@ def _shells(processes: set[int]) -> set[int]:
             found.add(process)
     assert found
     return found
+
+
+def _end_services(folder: Path) -> None:
+    """End podman's services that killed managers have left: they would end by themselves, but not yet."""
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if words[1:3] == [b"system", b"service"] and any(str(folder).encode() in word for word in words):
+                descriptor = os.pidfd_open(int(entry.name))
+                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+                select.select([descriptor], [], [], 10)
+                os.close(descriptor)
 
 
 def _lives(lock: Path) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from controller.up.control import SOCKET, Question, ask
 from controller.up.errors import UpError
-from controller.up.state import StateFolder, default_state, free_port, run_folder_of
+from controller.up.state import StateFolder, default_state, free_port
 from controller.up.values import UpState
 from dataplane.fabric.live.settings import Time
 
@@ -62,11 +62,12 @@ def run(options: UpOptions, say: Callable[[str], None]) -> None:
         file = options.settings or folder.settings
 
         def read() -> UpSettings:
-            return load(file, UpSettings)
+            return load(file, UpSettings).in_folder(folder)
 
         settings = read()
         _check_fits(options, settings.topology, settings.time, file)
         plan = make_plan(settings, folder)
+        folder.note_run(Path(settings.run))
         say(introduction(plan))
 
         async def supervise() -> None:
@@ -216,9 +217,9 @@ def _check_fits(options: UpOptions, topology: str, at: Time, file: Path) -> None
 
 
 def _socket(folder: StateFolder) -> Path:
-    if not folder.settings.exists():
+    if (run := folder.noted_run()) is None:
         raise UpError(f"no `millrace up` has run for {folder.path}")
-    return run_folder_of(folder) / SOCKET
+    return run / SOCKET
 
 
 def _state_if_ready(folder: StateFolder, pid: int) -> UpState | None:

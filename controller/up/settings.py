@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
 import msgspec
 
@@ -28,6 +28,7 @@ from controller.schedulers.settings import QueueSettings
 from controller.store.settings import StoreSettings
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
+from controller.up.state import StateFolder, default_run
 from dataplane.config import Strict
 from dataplane.fabric.live.settings import Time
 
@@ -196,8 +197,8 @@ class UpSettings(Strict, frozen=True):
 
     topology: str
     """A file, a bundled name, or a family such as fat-tree:k=4."""
-    run: str
-    """Folder of the sockets of the supervisor and the switches; only this user can enter it."""
+    run: str = ""
+    """Folder of the sockets of the supervisor and the switches; only this user can enter it. Default: of the state."""
     time: Time = Time.VIRTUAL
     """Of the fabric that is started: virtual (one process, no root) or kernel (namespaces, root)."""
     switches: dict[str, str] = msgspec.field(default_factory=dict)
@@ -224,6 +225,10 @@ class UpSettings(Strict, frozen=True):
     """Restarts and stops."""
     logs: LogSettings = LogSettings()
     """The daemons' logs."""
+
+    def in_folder(self, state: StateFolder) -> Self:
+        """Return the settings with the folder of sockets that a state folder has, where they name none."""
+        return self if self.run else msgspec.structs.replace(self, run=str(default_run(state.path)))
 
     def address(self, daemon: str) -> str:
         """Return where a daemon is to be reached."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Final
 
 from controller.up.errors import UpError
-from dataplane.config import load
 from dataplane.fabric.live.settings import Time
 from dataplane.rpc.own_folder import own_folders
 
@@ -85,6 +84,19 @@ class StateFolder:
         finally:
             os.close(descriptor)
 
+    def note_run(self, run: Path) -> None:
+        """Write down in which folder the sockets of what runs now are: settings may be anywhere, and change."""
+        write_private(self.path / "run", f"{run.absolute()}\n")
+
+    def noted_run(self) -> Path | None:
+        """Return that folder as the last supervisor wrote it down, None where none has run."""
+        try:
+            return Path((self.path / "run").read_text(encoding="utf-8").removesuffix("\n"))
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UpError(f"state folder {self.path}: run: {error.strerror or error}") from error
+
     def write_settings(
         self, topology: str, time: Time, run: Path | None = None, *, udp_port: int | None = None
     ) -> None:
@@ -117,13 +129,6 @@ def default_run(state: Path) -> Path:
     except UpError:
         is_default = False
     return own if is_default else own / f"up-{hashlib.sha256(os.fsencode(state.resolve())).hexdigest()[:8]}"
-
-
-def run_folder_of(state: StateFolder) -> Path:
-    """Return the folder of sockets that the settings name; raise ConfigError for settings that are wrong."""
-    from controller.up.settings import UpSettings  # noqa: PLC0415 - loads the daemons' settings
-
-    return Path(load(state.settings, UpSettings).run)
 
 
 def free_port(wanted: int) -> int | None:

@@ -33,7 +33,7 @@ from collectors.history.query import query
 from controller.errors import ControllerError
 from controller.status.service import ControllerClient, ControllerClientSettings
 from controller.up.control import SOCKET, Question, ask
-from controller.up.state import StateFolder, free_port, run_folder_of
+from controller.up.state import StateFolder, free_port
 from controller.up.values import UpState
 from dataplane.fabric.live.settings import Time
 
@@ -164,7 +164,7 @@ def running(folder: Path, topology: str, at: str, *words: str, more: str = "") -
     with (folder / "up.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environ)
     try:
-        yield Running(process, state, run_folder_of(state) / SOCKET)
+        yield Running(process, state, folder / "run" / "millrace" / SOCKET)
     finally:
         process.send_signal(signal.SIGTERM)
         try:

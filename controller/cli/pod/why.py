@@ -123,7 +123,7 @@ def _network(spec: DecisionSpec) -> str:
     if spec.measured is None:
         return ""
     if not spec.measured:
-        return "the network's figures were nominal: telemetry had none of the ways to its peers"
+        return "the network's figures were nominal: telemetry does not have all the ways to its peers"
     age = "" if spec.network_age_ns is None else f", {spec.network_age_ns / 1e9:.1f} s before"
     return f"the network's figures were measured{age}"
 

@@ -76,11 +76,14 @@ def scores_of(why: Explanation) -> tuple[Score, ...]:
 
 
 def is_measured(snapshot: Snapshot, pod: PendingPod, node: str) -> bool | None:
-    """Return whether what is known of the ways to a pod's peers was measured; None where none was asked for."""
+    """Return whether what is known of the ways to a pod's peers was measured; None where there is no way to know of.
+
+    To a peer on the same node nothing passes the network.
+    """
     if snapshot.costs is None or node not in snapshot.costs.model.host_number:
         return None
     known = snapshot.costs.model.host_number
-    costs = [snapshot.costs.cost(peer.host, node) for peer in pod.peers if peer.host in known]
+    costs = [snapshot.costs.cost(peer.host, node) for peer in pod.peers if peer.host in known and peer.host != node]
     return all(cost.delay_basis is not Basis.NOMINAL for cost in costs) if costs else None
 
 

@@ -17,13 +17,13 @@ from controller.nodes.settings import NodeSettings
 from controller.paths.settings import PathServerSettings
 from controller.placement.settings import PlacementSettings
 from controller.schedulers.settings import SchedulerSettings
-from controller.up.command import UpOptions, run
+from controller.up.command import UpOptions, run, status
 from controller.up.errors import UpError
 from controller.up.plan import UpPlan, make_plan, settings_file, write_generated
 from controller.up.settings import NodeSection, UpSettings
 from controller.up.state import StateFolder, default_run, default_state, free_port
 from controller.up.supervisor import changed_daemons
-from dataplane.config import Strict, load
+from dataplane.config import Strict, load, loads
 from dataplane.errors import ConfigError, MillraceError
 from dataplane.fabric.live.settings import FabricSettings, Time
 from dataplane.rpc.access import Role
@@ -186,6 +186,23 @@ def test_a_command_that_contradicts_the_file_is_refused(
     settings_of(state)
     with pytest.raises(UpError, match=said):
         run(UpOptions(*options, state.path, None), print)
+
+
+def test_settings_of_ones_own_need_no_folder_of_sockets(state: StateFolder, tmp_path: Path) -> None:
+    file = tmp_path / "own.yaml"
+    file.write_text("topology: leaf-spine\nnodes: {h1: {runtime: {kind: podman}}}\n", encoding="utf-8")
+    settings = load(file, UpSettings).in_folder(state)
+    assert settings.run == str(default_run(state.path))
+    assert settings.address("api") == f"unix:{default_run(state.path)}/api.sock"
+    assert loads("topology: leaf-spine\nrun: /elsewhere\n", UpSettings).in_folder(state).run == "/elsewhere"
+
+
+def test_where_the_sockets_are_is_known_whatever_the_settings_are(state: StateFolder) -> None:
+    assert state.noted_run() is None
+    with pytest.raises(UpError, match="no `millrace up` has run"):
+        status(state.path)
+    state.note_run(Path("/run/user/1/millrace"))
+    assert state.noted_run() == Path("/run/user/1/millrace")
 
 
 def test_a_slip_of_the_pen_is_not_written_down(state: StateFolder, tmp_path: Path) -> None:

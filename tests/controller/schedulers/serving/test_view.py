@@ -13,6 +13,7 @@ from controller.api.resources.pod import Container, Location, PeerNeed, Phase, P
 from controller.api.resources.pod_group import AllReduce, PodGroupSpec
 from controller.cluster.cost_map import CostMap
 from controller.schedulers.framework.values import Mate, Peer
+from controller.schedulers.serving.decisions import is_measured
 from controller.schedulers.serving.view import ClusterView
 from dataplane.topology.families import from_text
 from dataplane.topology.values import DeviceKind
@@ -77,6 +78,15 @@ def test_peers_are_where_they_are_and_who_names_a_pod_needs_it_too() -> None:
     pending = view.pending(pod_of("new", group="g", peers=(need, PeerNeed(pod="mate"), PeerNeed(pod="nowhere"))))
     assert set(pending.peers) == {Peer(HOSTS[1], 0, 5), Peer(HOSTS[0], 0, 7, 9)}
     assert pending.mates == (Mate("mate"),)
+
+
+def test_beside_its_peer_a_pod_needs_no_figures_of_the_network() -> None:
+    costs = CostMap.of(TOPOLOGY, NetworkSnapshot(0, {}, {}, {}))
+    view = view_of(*(node_of(name) for name in HOSTS))
+    pending = view.pending(pod_of("p", peers=(PeerNeed(host=HOSTS[0], min_bps=GBPS),)))
+    snapshot = view.snapshot(costs)
+    assert is_measured(snapshot, pending, HOSTS[0]) is None
+    assert is_measured(snapshot, pending, HOSTS[1]) is False
 
 
 def test_what_is_bound_is_reserved_until_it_is_released() -> None:

@@ -42,16 +42,24 @@ class Process:
         self._file, self._log = folder / "node.yaml", folder / "node.log"
         self._file.write_text(yaml.safe_dump(msgspec.to_builtins(settings, enc_hook=str)))
         self._process: subprocess.Popen[bytes] | None = None
+        self._has_parent = False
 
     def start(self, *before: str) -> None:
+        """Start it, perhaps by another program, which is then killed with it."""
+        self._has_parent = bool(before)
         command = [*before, sys.executable, "-m", "controller.cli", "node", "serve", "--settings", str(self._file)]
         with self._log.open("ab") as log:
             environment = {**os.environ, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment)
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment, start_new_session=True
+            )
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
         if self._process is not None:
-            self._process.send_signal(number)
+            if self._has_parent:
+                os.killpg(self._process.pid, number)
+            else:
+                self._process.send_signal(number)
             self._process.wait(30)
             self._process = None
 

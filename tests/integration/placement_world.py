@@ -30,7 +30,7 @@ from controller.api.tokens import TokenRequest
 from controller.cli.app import app
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.nodes.runtimes.settings import RuntimeSettings
-from controller.nodes.settings import NodeSettings, RestartSection
+from controller.nodes.settings import NodeSettings, OnStop, RestartSection
 from controller.placement.process import serve as serve_placement
 from controller.placement.settings import PlacementSettings
 from controller.schedulers.process import serve as serve_scheduler
@@ -145,7 +145,7 @@ class PlacementWorld:
             restart=QUICK,
             report_s=0.3,
             look_s=1.0,
-            on_stop="stop",  # type: ignore[arg-type]
+            on_stop=OnStop.STOP,
         )
         return msgspec.structs.replace(settings, **more)
 

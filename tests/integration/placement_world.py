@@ -172,6 +172,8 @@ class PlacementWorld:
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(WAIT_S)
+            # The guard of a manager that never knew its pods, or was killed, ends with this.
+            (Path(settings.state) / "lease").unlink(missing_ok=True)
 
     def until_ready(self, *nodes: str) -> None:
         """Wait until nodes have reported that they are ready."""

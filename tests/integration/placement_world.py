@@ -99,6 +99,7 @@ class PlacementWorld:
     def __enter__(self) -> PlacementWorld:
         thread = threading.Thread(target=self._loop.run_forever)
         thread.start()
+        self._stack.callback(self._loop.close)
         self._stack.callback(thread.join)
         self._stack.callback(self._loop.call_soon_threadsafe, self._loop.stop)
         self._stack.callback(self.client.close)

@@ -18,8 +18,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from dataplane.rpc.addresses import unavailable
-from dataplane.rpc.server import is_unix
+from dataplane.rpc.addresses import is_unix, unavailable
 
 # What it has to say of requests is said by the gate, in one line.
 logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)

@@ -15,30 +15,18 @@ from collectors.events.rules import Rule
 from collectors.feed import events_pb2, feed_pb2, records_pb2
 from collectors.feed.events import events_of, rules_message, rules_of
 from collectors.feed.records import drops_of, records_of
-from collectors.feed.service import ADDRESS, FEED
+from collectors.feed.service import FEED
+from collectors.feed.settings import FeedClientSettings
 from collectors.feed.statuses import statuses_message
-from collectors.settings import Positive
 from collectors.values import CollectorStatus, DropRecord, Event, HopRecord, JobNote, LinkStatus, Snapshot
-from dataplane.config import Strict
 from dataplane.rpc.client import Peer, ServiceClient
 from dataplane.topology.values import LinkKey
+
+__all__ = ["FeedClient", "FeedClientSettings"]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 _PEER: Final = Peer(FEED.full_name, "collector", FeedError)
-
-
-class FeedClientSettings(Strict, frozen=True):
-    """Where the collector's feed is, and how to wait for it."""
-
-    address: str = ADDRESS
-    """The feed's gRPC address: unix:PATH or HOST:PORT."""
-
-    first_wait_ns: Positive = 100_000_000
-    """How long to wait before the first new try; each further wait is twice as long."""
-
-    longest_wait_ns: Positive = 1_000_000_000
-    """Waits grow no longer than this."""
 
 
 class FeedClient(ServiceClient):

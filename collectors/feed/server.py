@@ -18,7 +18,8 @@ from collectors.events.service import EventService
 from collectors.feed import events_pb2, feed_pb2, links_pb2
 from collectors.feed.events import events_message, rules_message, rules_of
 from collectors.feed.records import drops_message, records_message
-from collectors.feed.service import ADDRESS, FEED
+from collectors.feed.service import FEED
+from collectors.feed.settings import ADDRESS
 from collectors.feed.snapshots import notes_of, snapshot_message, status_message
 from collectors.feed.statuses import statuses_of
 from collectors.settings import Positive

@@ -20,8 +20,7 @@ from controller.http_server import HttpLimits, HttpServer, listening_at, send_in
 from controller.network_state.follower import follow
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import load
-from dataplane.rpc.addresses import unavailable
-from dataplane.rpc.server import is_unix
+from dataplane.rpc.addresses import is_unix, unavailable
 from dataplane.running import stop_on_signals
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology

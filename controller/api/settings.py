@@ -8,20 +8,15 @@ from typing import Annotated
 from msgspec import Meta
 
 from controller.alto.settings import AltoView
+from controller.api.default_socket import default_socket
 from controller.api.sessions.board import SessionLimits
 from controller.http_server import HttpLimits
 from dataplane.config import Strict
-from dataplane.rpc.own_folder import default_address
-from dataplane.rpc.server import is_unix
+from dataplane.rpc.addresses import is_unix
 
 Positive = Annotated[int, Meta(ge=1)]
 PositiveS = Annotated[float, Meta(gt=0, le=86_400)]
 AgeS = Annotated[float, Meta(gt=0, le=1e9)]
-
-
-def default_socket() -> str:
-    """Return where the service listens unless settings say otherwise: a socket in the user's own folder."""
-    return default_address("api")
 
 
 class EtcdPlace(Strict, frozen=True):

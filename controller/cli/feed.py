@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
 from collectors.errors import FeedError
-from collectors.feed.client import FeedClient, FeedClientSettings
-from collectors.values import Snapshot
+from collectors.feed.settings import FeedClientSettings
+
+if TYPE_CHECKING:
+    from collectors.feed.client import FeedClient
+    from collectors.values import Snapshot
 
 Feed = Annotated[str, typer.Option("--feed", metavar="ADDRESS", help="The collector's feed: unix:PATH or HOST:PORT.")]
 FEED: Final = FeedClientSettings().address
@@ -22,6 +25,7 @@ T = TypeVar("T")
 
 def ask(feed: str, question: Callable[[FeedClient], Awaitable[T]], *, patience_s: float | None = PATIENCE_S) -> T:
     """Return what a question finds out; raise FeedError when nobody is there, or no answer comes in time."""
+    from collectors.feed.client import FeedClient  # noqa: PLC0415
 
     async def asked() -> T:
         client = FeedClient(FeedClientSettings(address=feed), on_wait=lambda line: typer.echo(line, err=True))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from collectors.feed.client import FeedClientSettings
+from collectors.feed.settings import FeedClientSettings
 from collectors.settings import Positive
 from controller.paths.settings import ADDRESS
 from dataplane.config import Strict

@@ -36,6 +36,11 @@ _UNIX_PATH_BYTES: Final = 107
 _PROBE_S: Final = 1.0
 
 
+def is_unix(address: str) -> bool:
+    """Return whether an address is a UNIX socket's."""
+    return address.startswith(("unix:", "unix-abstract:"))
+
+
 def client_options(longest_wait_ns: int) -> list[tuple[str, int]]:
     """Return the options of every client of ours: messages of any size, no proxy, reconnecting soon and without limit.
 

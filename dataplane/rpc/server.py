@@ -19,7 +19,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from dataplane.errors import MillraceError
-from dataplane.rpc.addresses import KEEPALIVE_MS, SERVER_OPTIONS, unavailable
+from dataplane.rpc.addresses import KEEPALIVE_MS, SERVER_OPTIONS, is_unix, unavailable
 from dataplane.rpc.service import Service, Streams, handlers_of
 
 GRACE_S: Final = 0.5
@@ -138,11 +138,6 @@ def bind(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredenti
             return _listening(server, address, credentials)
         finally:
             os.umask(mask)
-
-
-def is_unix(address: str) -> bool:
-    """Return whether an address is a UNIX socket's."""
-    return address.startswith(("unix:", "unix-abstract:"))
 
 
 def _listening(server: grpc.aio.Server, address: str, credentials: grpc.ServerCredentials | None) -> int:

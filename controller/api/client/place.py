@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from controller.api.settings import default_socket
+from controller.api.default_socket import default_socket
 from controller.errors import InvalidError
-from dataplane.rpc.addresses import malformed
-from dataplane.rpc.server import is_unix
+from dataplane.rpc.addresses import is_unix, malformed
 
 API: Final = "MILLRACE_API"
 TOKEN_FILE: Final = "MILLRACE_TOKEN_FILE"  # noqa: S105 - where one is, not what it is

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from collectors.feed.client import FeedClient
 from collectors.values import PathState, ReporterState
 from controller.cli.feed import FEED, Feed, ask, snapshot_of
 from controller.cli.output import Format, FormatOption, show, show_values
@@ -68,7 +67,7 @@ def reporters(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
 @telemetry.command()
 def status(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
     """List the collector's counters, and why it rejected the last bad report."""
-    found = ask(feed, FeedClient.status)
+    found = ask(feed, lambda client: client.status())
     show(("counter", "count"), sorted(found.counters.items()), form)
     if found.last_problem is not None:
         typer.echo(f"last problem: {found.last_problem}", err=True)

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from collectors.feed.client import FeedClient
 from collectors.values import Event
 from controller.cli.feed import FEED, Feed, ask
 from controller.cli.output import Cells, Format, FormatOption, line_of, show, utc
 
 if TYPE_CHECKING:
     from collectors.events.rules import Rule
+    from collectors.feed.client import FeedClient
 
 _COLUMNS = ("time", "phase", "rule", "subject", "figure", "value", "threshold")
 
@@ -48,7 +48,7 @@ def rules(
     """List the rules in force, or replace all of them while the collector runs."""
     if replacement is not None:
         _replace(feed, replacement)
-    found = ask(feed, FeedClient.rules)
+    found = ask(feed, lambda client: client.rules())
     if form is Format.TABLE:
         columns = ("rule", "scope", "figure", "raised", "cleared", "hold s", "of")
         show(columns, map(_rule_cells, found), form)

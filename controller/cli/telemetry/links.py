@@ -7,18 +7,20 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Group, RenderableType
 from rich.live import Live
 
-from collectors.feed.client import FeedClient
 from collectors.values import LinkCondition, LinkState, LinkStatus, Snapshot
 from controller.cli.feed import FEED, Feed, ask, snapshot_of
 from controller.cli.output import Format, FormatOption, show, show_values, table_of
 from controller.cli.units import milliseconds, percent, seconds
 from controller.console import plain_or_terminal
+
+if TYPE_CHECKING:
+    from collectors.feed.client import FeedClient
 
 _COLUMNS = (
     *("link", "state", "for s", "mean ms", "p50 ms", "p99 ms", "max ms", "queue", "used %", "free Mbit/s", "loss %"),

@@ -31,7 +31,7 @@ from dataplane.config import load
 from dataplane.errors import MillraceError
 from dataplane.metrics_server import MetricsServer
 from dataplane.rpc.access.certificates import load_into, now_utc, server_context, validity_of
-from dataplane.rpc.server import is_unix
+from dataplane.rpc.addresses import is_unix
 from dataplane.rpc.tls import TlsFiles
 from dataplane.running import run_until, stop_on_signals
 

@@ -40,7 +40,8 @@ def run(*arguments: str) -> str:
 
 def test_commands_start_without_what_only_some_need() -> None:
     """Each takes long to load."""
-    text = "import sys, controller.cli.app; print({'numpy', 'duckdb', 'networkx', 'scapy', 'torch'} & set(sys.modules))"
+    heavy = {"numpy", "duckdb", "networkx", "scapy", "torch", "grpc", "uvicorn"}
+    text = f"import sys, controller.cli.app, controller.api.client; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "set()\n"
 

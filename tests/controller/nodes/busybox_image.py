@@ -11,7 +11,8 @@ import shutil
 import signal
 import subprocess
 import tarfile
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -156,19 +157,37 @@ def remove_podman_storage(folder: Path, environment: Mapping[str, str]) -> None:
         capture_output=True,
         timeout=60,
     )
-    _end_conmons(folder)
+    _end_processes(folder)
     for point in _mounts_below(folder):
         subprocess.run(["umount", "--lazy", point], check=False, capture_output=True, timeout=10)
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def _end_conmons(folder: Path) -> None:
-    """Kill the processes that podman leaves to look after an ended exec for five minutes, of this storage alone."""
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            words = (process / "cmdline").read_bytes().split(b"\0")
-            if words[0].endswith(b"conmon") and any(bytes(folder) + b"/" in word for word in words):
-                os.kill(int(process.name), signal.SIGKILL)
+def _end_processes(folder: Path) -> None:
+    """Kill what podman has left to look after ended containers and commands, of this storage alone.
+
+    conmon stays for five minutes after a command; the podman that conmon starts when a container has ended mounts the
+    storage anew.
+    """
+    while found := [number for number in _processes() if _is_of(number, folder)]:
+        for number in found:
+            with suppress(ProcessLookupError):
+                os.kill(number, signal.SIGKILL)
+        time.sleep(0.01)
+
+
+def _processes() -> Iterator[int]:
+    return (int(process.name) for process in Path("/proc").glob("[0-9]*"))
+
+
+def _is_of(process: int, folder: Path) -> bool:
+    try:
+        words = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return Path(os.fsdecode(words[0])).name in ("conmon", "podman") and any(
+        bytes(folder) + b"/" in word for word in words
+    )
 
 
 def _mounts_below(folder: Path) -> list[str]:

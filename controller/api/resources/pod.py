@@ -144,6 +144,7 @@ class PodStatus(Strict, frozen=True):
     containers: Annotated[tuple[ContainerStatus, ...], Meta(max_length=16)] = ()
     load: Load | None = None
     reasons: Lines = ()
+    """Why it waits, stops or has ended, as whoever wrote its status last says; a binding clears them."""
     retries: Count = 0
     """How often it was placed again after it had failed on its node."""
 

@@ -85,23 +85,8 @@ async def _until(
                 if is_done(pods):
                     return
     except TimeoutError:
-        reasons = await _refusals(address, [name for name, pod in pods.items() if pod.status.node is None])
-        waiting = ", ".join(sorted(f"{name} is {text}{reasons.get(name, '')}" for name, text in said.items()))
+        waiting = ", ".join(sorted(f"{name} is {text}" for name, text in said.items()))
         raise UnavailableError(f"not {what} after {timeout_s:g} s: {waiting or 'there are no pods'}") from None
-
-
-async def _refusals(address: str | None, names: Sequence[str]) -> dict[str, str]:
-    """Return why pods are on no node, by the newest decision about each, as the end of a sentence."""
-    from controller.api.client import ApiClient, find_place  # noqa: PLC0415
-    from controller.api.resources import Decision  # noqa: PLC0415
-
-    found = {}
-    async with ApiClient(find_place(address), tries=1) as client:
-        for name in names:
-            decisions = (await client.of(Decision).list(fields=f"about={name}")).items
-            newest = max(decisions, key=lambda one: one.metadata.revision, default=None)
-            found[name] = "" if newest is None else f" ({newest.spec.reason})"
-    return found
 
 
 def _say(pods: dict[str, Pod], said: dict[str, str]) -> None:

@@ -375,12 +375,24 @@ class Scheduler:
     async def _refuse(self, name: str, subject: str, outcome: _Outcome, spec: DecisionSpec) -> None:
         self.queue.refused(name, self._clock.now_ns())
         self._metrics.decisions.labels("refused").inc()
-        if self._said.get(subject) == outcome.reason:
-            return
-        LOGGER.info("%s: %s", name.replace("/", " ", 1), outcome.reason)
-        decision = Decision(metadata=Metadata(name=decision_name(subject, secrets.token_hex(5))), spec=spec)
-        await self._client.of(Decision).create(decision)
-        self._said[subject] = outcome.reason
+        if self._said.get(subject) != outcome.reason:
+            LOGGER.info("%s: %s", name.replace("/", " ", 1), outcome.reason)
+            decision = Decision(metadata=Metadata(name=decision_name(subject, secrets.token_hex(5))), spec=spec)
+            await self._client.of(Decision).create(decision)
+            self._said[subject] = outcome.reason
+        await self._tell(outcome.pods, spec.reason)
+
+    async def _tell(self, pods: Sequence[Pod], reason: str) -> None:
+        """Have pods say why they wait, those that do not say so yet; their binding clears it."""
+        for pod in pods:
+            if pod.status.reasons == (reason,):
+                continue
+            told = replace(pod, status=replace(pod.status, reasons=(reason,)))
+            try:
+                # Taken at once: a binding names the revision of its pod.
+                self._take(Pod, pod.metadata.name, await self._client.of(Pod).replace_status(told))
+            except NotFoundError:
+                LOGGER.info("pod %s has gone", pod.metadata.name)
 
     async def _read_again(self, pods: Sequence[Pod]) -> None:
         """Read what a decision was about as it is now, without waiting for the watch; what fails is left to it."""

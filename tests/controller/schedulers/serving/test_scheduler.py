@@ -18,6 +18,7 @@ from controller.api.resources.pod_group import PodGroupSpec
 from controller.schedulers.framework.profiles import PolicySettings, ProfileSettings
 from controller.schedulers.process import serve, take_profiles
 from controller.schedulers.settings import MetricsSettings, SchedulerSettings
+from dataplane.clock import MonotonicClock
 from dataplane.topology.values import DeviceKind
 from tests.controller.schedulers.serving.conftest import QUICK, Cluster, Play
 
@@ -81,6 +82,35 @@ def test_who_is_refused_is_placed_once_there_is_room(play: Play) -> None:
             assert why.spec.refused[0].reason == "cpu: 1000 thousandths of cores wanted, 0 free"
             await cluster.client.release(ReleaseRequest(releases=(Release(pod="first", phase=Phase.SUCCEEDED),)))
             await cluster.pods_when(lambda pods: pods["second"].status.node == "h1")
+        await check_books(cluster)
+
+    play(act)
+
+
+def test_pods_that_wait_say_why(play: Play) -> None:
+    async def act(cluster: Cluster) -> None:
+        await cluster.add_node("h1", cores=1)
+        await cluster.client.of(PodGroup).create(PodGroup(metadata=Metadata(name="g"), spec=PodGroupSpec(size=2)))
+        patient = SchedulerSettings(queue=replace(QUICK, longest_wait_ns=3600 * 10**9))
+        async with cluster.scheduling(patient) as scheduler:
+            for name, more in (("big", {"cores": 2}), ("g0", {"group": "g"}), ("g1", {"group": "g"})):
+                await cluster.add_pod(name, **more)
+            waiting = await cluster.pods_when(
+                lambda pods: len(pods) == 3 and all(p.status.reasons for p in pods.values())
+            )
+            assert waiting["big"].status.reasons == ("none of 1 nodes: 1 by fits",)
+            assert "is not placed whole" in waiting["g1"].status.reasons[0]
+            # What was written wakes nobody; who is looked at again with the same outcome is not written again.
+            due_ns = scheduler.queue.next_due_ns()
+            assert due_ns is not None
+            assert due_ns > MonotonicClock().now_ns()
+            scheduler.queue.wake(MonotonicClock().now_ns())
+            await cluster.add_pod("last", node_labels={"zone": "a"})
+            pods = await cluster.pods_when(lambda pods: "last" in pods and bool(pods["last"].status.reasons))
+            assert all(pods[name].metadata.revision == pod.metadata.revision for name, pod in waiting.items())
+            await cluster.add_node("h2", cores=4)
+            placed_now = await cluster.pods_when(lambda pods: all(pods[name].status.node for name in waiting))
+            assert {placed_now[name].status.reasons for name in waiting} == {()}
         await check_books(cluster)
 
     play(act)

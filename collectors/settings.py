@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
 from dataplane.config import Strict
+from dataplane.rpc.own_folder import default_address
 from dataplane.wire.geneve import UDP_PORT as GENEVE_PORT
 from dataplane.wire.int_shim_gre import ETHER_INT
 from dataplane.wire.marking import EXACT_DSCP
@@ -16,6 +17,9 @@ from dataplane.wire.vxlan_gpe import UDP_PORT as VXLAN_GPE_PORT
 Positive = Annotated[int, Meta(ge=1)]
 Port = Annotated[int, Meta(ge=1, le=65535)]
 Dscp = Annotated[int, Meta(ge=0, le=63)]
+
+FEED_ADDRESS: Final = default_address("collector")
+"""The default address of the feed, for the collector and for its clients."""
 
 
 class SequenceSettings(Strict, frozen=True):
@@ -186,3 +190,16 @@ class CollectorSettings(Strict, frozen=True):
         """Refuse a marker of more than 64 bits, a bound that the schema cannot say."""
         if self.int_probe_marker is not None and self.int_probe_marker >= 1 << 64:
             raise ValueError("int_probe_marker does not fit 64 bits")
+
+
+class FeedClientSettings(Strict, frozen=True):
+    """Where the collector's feed is, and how to wait for it."""
+
+    address: str = FEED_ADDRESS
+    """The feed's gRPC address: unix:PATH or HOST:PORT."""
+
+    first_wait_ns: Positive = 100_000_000
+    """How long to wait before the first new try; each further wait is twice as long."""
+
+    longest_wait_ns: Positive = 1_000_000_000
+    """Waits grow no longer than this."""

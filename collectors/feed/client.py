@@ -16,8 +16,8 @@ from collectors.feed import events_pb2, feed_pb2, records_pb2
 from collectors.feed.events import events_of, rules_message, rules_of
 from collectors.feed.records import drops_of, records_of
 from collectors.feed.service import FEED
-from collectors.feed.settings import FeedClientSettings
 from collectors.feed.statuses import statuses_message
+from collectors.settings import FeedClientSettings
 from collectors.values import CollectorStatus, DropRecord, Event, HopRecord, JobNote, LinkStatus, Snapshot
 from dataplane.rpc.client import Peer, ServiceClient
 from dataplane.topology.values import LinkKey

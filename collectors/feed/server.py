@@ -19,10 +19,9 @@ from collectors.feed import events_pb2, feed_pb2, links_pb2
 from collectors.feed.events import events_message, rules_message, rules_of
 from collectors.feed.records import drops_message, records_message
 from collectors.feed.service import FEED
-from collectors.feed.settings import ADDRESS
 from collectors.feed.snapshots import notes_of, snapshot_message, status_message
 from collectors.feed.statuses import statuses_of
-from collectors.settings import Positive
+from collectors.settings import FEED_ADDRESS, Positive
 from collectors.values import Event, Snapshot
 from dataplane.config import Strict
 from dataplane.rpc.errors import MessageError
@@ -38,7 +37,7 @@ _Subscribe = Callable[[Callable[[tuple[T, ...]], None]], Callable[[], None]]
 class FeedSettings(Strict, frozen=True):
     """Where the collector serves its feed, and how much it keeps for a slow subscriber."""
 
-    address: str = ADDRESS
+    address: str = FEED_ADDRESS
     """A gRPC address: unix:PATH, or HOST:PORT with port 0 for a free one."""
 
     queue_batches: Positive = 4096

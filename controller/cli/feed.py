@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 import typer
 
 from collectors.errors import FeedError
-from collectors.feed.settings import FeedClientSettings
+from collectors.settings import FeedClientSettings
 
 if TYPE_CHECKING:
     from collectors.feed.client import FeedClient

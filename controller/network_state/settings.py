@@ -6,8 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from collectors.feed.settings import FeedClientSettings
-from collectors.settings import Positive
+from collectors.settings import FeedClientSettings, Positive
 from controller.paths.settings import ADDRESS
 from dataplane.config import Strict
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 
 import msgspec
 
-from collectors.feed.settings import FeedClientSettings
+from collectors.settings import FeedClientSettings
 from controller.intents import FlowSpec
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.telemetry_load import TelemetryLoad

@@ -42,6 +42,7 @@ from controller.storage import Event
 from dataplane.rpc.access import Principal, Role
 
 _AWAY_TIMEOUT_S = 6.0
+_NS_PER_S = 1_000_000_000
 _ENDED = frozenset({"succeeded", "failed", "finished"})
 """Phases of pods and groups in which nothing of them runs any more."""
 _ALIVE = (Phase.PENDING, Phase.BOUND, Phase.STARTING, Phase.RUNNING)
@@ -150,6 +151,7 @@ class Service:
         def replaced(found: R) -> R:
             access.check(principal, Verb.STATUS, kind, found)
             made = replace(found, status=resource.status)
+            _check_manager(found, made, self.registry.now_ns())
             kept: R = _keeping_place(found, made)
             return self._ended(self._stamped(found, kept))
 
@@ -378,6 +380,18 @@ def _expected(name: str, resource: Resource, expected: int | None) -> int | None
     if expected is not None and metadata.revision not in {0, expected}:
         raise InvalidError(f"metadata.revision: {metadata.revision}, but If-Match says {expected}")
     return expected if expected is not None else metadata.revision or None
+
+
+def _check_manager(found: Resource, made: Resource, now_ns: int) -> None:
+    """Raise StaleError for a report of a node by another manager than the one whose lease is not over."""
+    if not isinstance(found, Node) or not isinstance(made, Node):
+        return
+    known = found.status
+    if known.signed_off or known.heartbeat_ns is None or known.manager in ("", made.status.manager):
+        return
+    if now_ns < known.heartbeat_ns + round(found.spec.lease_s * _NS_PER_S):
+        name = found.metadata.name
+        raise StaleError(f"Node {name} has a manager, of state folder {known.manager}, whose lease is not over")
 
 
 def _keeping_place(found: Any, made: Any) -> Any:  # noqa: ANN401 - a resource of either type

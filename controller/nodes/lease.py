@@ -75,8 +75,8 @@ class LeaseKeeper:
             raise NodeError(f"state: {self._folder.lease}: {error.strerror or error}") from None
 
     def end(self) -> None:
-        """Have the guard kill what is left, and end; nothing renews the lease after that."""
-        self._has_ended = True
+        """Have the lease be over, and the guard kill what is left, and end; nothing renews the lease after that."""
+        self._has_ended, self.lease = True, Lease(0, _NS_PER_S)
         self._folder.lease.unlink(missing_ok=True)
 
     def _left(self, nothing: Lease) -> Lease:

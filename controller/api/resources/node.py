@@ -57,6 +57,10 @@ class NodeStatus(Strict, frozen=True):
     reason: Line = ""
     heartbeat_ns: TimeNs | None = None
     """When it reported last, by the clock of the server, which writes it with each report."""
+    manager: Line = ""
+    """Which manager reports: the identity of its state folder. Another one's reports are refused during its lease."""
+    signed_off: bool = False
+    """That manager has left nothing here: another one need not wait for the end of its lease."""
     hardware: Hardware | None = None
     runtime: Line = ""
     load: Load | None = None

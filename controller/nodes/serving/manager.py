@@ -83,6 +83,7 @@ class Manager:
         self._report_s = settings.report_s or _FIRST_REPORT_S
         self._was_ready = False
         self._signs_off = ""
+        self._has_left = False
 
     def note_change(self, pod: str) -> None:
         """Take note that something is to be reported: of a pod, or of the node."""
@@ -121,7 +122,6 @@ class Manager:
             group.create_task(self._measure_for_ever())
             group.create_task(self._watch_lease())
             group.create_task(self._follow_when_leased())
-            group.create_task(self._sessions.run())
 
     async def sign_off(self) -> None:
         """Say that no pods are to come, and do what the settings say about those that are here."""
@@ -137,10 +137,13 @@ class Manager:
             except TimeoutError:
                 LOGGER.warning("not everything has ended within %g s: it is killed", self._settings.stop_s)
             self._keeper.end()
+            self._lapse()
             with suppress(TimeoutError):
                 async with asyncio.timeout(_MONITORS_S):
                     while not remove_empty(self._driver.place.cgroup):
                         await asyncio.sleep(_LEAST_LOOK_S)
+                    await self._driver.wait_empty()
+                    self._has_left = remove_empty(self._driver.place.cgroup)
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(_SIGN_OFF_S):
                 await self._report()
@@ -180,7 +183,8 @@ class Manager:
         if self._api_problem:
             LOGGER.info("the service access point answers again")
             self._api_problem = ""
-        self._leased.set()
+        if not self._keeper.is_over():
+            self._leased.set()
 
     async def _report(self) -> Node:
         """Write the node's status, having made the node where it is not there; return it as it is then."""
@@ -203,6 +207,8 @@ class Manager:
             reason=self.problem[:1024],
             hardware=self._hardware,
             runtime=self._runtime_version,
+            manager=self._driver.place.identity,
+            signed_off=self._has_left,
             load=usage.figures.load,
             devices=usage.figures.devices,
             images=usage.images,
@@ -230,23 +236,33 @@ class Manager:
             if left_ns <= 0 and not was_over:
                 if self._leased.is_set():
                     LOGGER.warning("the lease is over: no report was acknowledged in time, all pods are killed")
-                self._leased.clear()
-                if self._following is not None:
-                    self._following.cancel()
-                self._driver.fence()
+                self._lapse()
             was_over = left_ns <= 0
             await asyncio.sleep(min(max(left_ns / _NS_PER_S, _LEAST_LOOK_S), _AGAIN_S))
+
+    def _lapse(self) -> None:
+        """Know of no pods, and start none, until a report is acknowledged."""
+        self._leased.clear()
+        if self._following is not None:
+            self._following.cancel()
+        self._driver.fence()
 
     async def _follow_when_leased(self) -> None:
         while True:
             await self._leased.wait()
-            self._following = asyncio.create_task(self._follow(), name="follow pods")
+            self._following = asyncio.create_task(self._follow_and_answer(), name="follow pods")
             try:
                 await asyncio.wait((self._following,))
             finally:
                 self._following.cancel()
+                await asyncio.gather(self._following, return_exceptions=True)
             if not self._following.cancelled() and (error := self._following.exception()) is not None:
                 raise error
+
+    async def _follow_and_answer(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow())
+            group.create_task(self._sessions.run())
 
     async def _follow(self) -> None:
         """Know the pods that are bound here, as they change."""

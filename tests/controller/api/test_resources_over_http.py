@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 
@@ -60,6 +61,33 @@ def test_a_resource_is_written_read_changed_and_removed(play: Play) -> None:
         await pods.delete("a")
         with pytest.raises(NotFoundError, match="there is no Pod a"):
             await pods.get("a")
+
+    play(act)
+
+
+def test_a_node_has_one_manager_until_its_lease_is_over_or_it_has_signed_off(play: Play) -> None:
+    async def act(served: Served) -> None:
+        nodes = served.client.of(Node)
+
+        async def report(**status: object) -> Node:
+            found = NodeStatus(**status)  # type: ignore[arg-type]
+            return await nodes.replace_status(Node(metadata=Metadata(name="h1"), status=found))
+
+        made = await nodes.create(node("h1"))
+        known = await report(manager="a", ready=True)
+        for other in ("b", ""):
+            with pytest.raises(StaleError, match="Node h1 has a manager, of state folder a, whose lease is not over"):
+                await report(manager=other, signed_off=True)
+        await nodes.replace_status(replace(known, status=replace(known.status, ready=False)))  # silent, somebody says
+        await report(manager="a", signed_off=True)
+        assert (await report(manager="b")).status.manager == "b"
+        await nodes.replace(replace(made, metadata=Metadata(name="h1"), spec=NodeSpec(lease_s=0.5)))
+        known = await report(manager="b")
+        while known.status.manager == "b":
+            with contextlib.suppress(StaleError):
+                taken = await report(manager="c")
+                assert (taken.status.heartbeat_ns or 0) >= (known.status.heartbeat_ns or 0) + 500_000_000
+                known = taken
 
     play(act)
 

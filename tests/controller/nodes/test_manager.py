@@ -250,6 +250,58 @@ def test_a_second_manager_and_a_folder_of_another_node_are_refused_in_a_line(tmp
     play(tmp_path, act)
 
 
+def test_a_second_state_folder_of_a_node_starts_nothing_before_the_firsts_lease_is_over(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    runtime, other = MemoryRuntime(), MemoryRuntime()
+
+    async def act(world: World) -> None:
+        await world.make_node(lease_s=1.0)
+        second = world.settings(state=str(tmp_path / "another"))
+        async with world.managing(runtime):
+            await world.bind("a")
+            await world.in_phase("a", Phase.RUNNING)
+            task = asyncio.create_task(serve(second, asyncio.Event(), runtime=other))
+            await world.until(lambda: _holds("Node h1 has a manager, of state folder " in caplog.text), task)
+            await world.bind("b")
+            await world.in_phase("b", Phase.RUNNING)
+            first = await _manager(world)
+        assert not other.calls
+        known_ns = await world.heartbeat_ns("h1")
+        try:
+            await world.until(lambda: _holds(bool(other.running("a") and other.running("b"))), task)
+            node = await world.client.of(Node).get("h1")
+            assert node.status.manager != first
+            assert (node.status.heartbeat_ns or 0) >= known_ns + 1_000_000_000
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    play(tmp_path, act)
+
+
+def test_a_manager_that_has_signed_off_and_left_nothing_is_succeeded_at_once(tmp_path: Path) -> None:
+    runtime, other = MemoryRuntime(), MemoryRuntime()
+
+    async def act(world: World) -> None:
+        await world.make_node(lease_s=100_000.0)
+        stop = asyncio.Event()
+        task = asyncio.create_task(serve(world.settings(on_stop=OnStop.STOP), stop, runtime=runtime))
+        await world.until(world.is_ready, task)
+        await world.bind("a")
+        await world.in_phase("a", Phase.RUNNING)
+        stop.set()
+        await task
+        before = await _manager(world)
+        async with world.managing(other, world.settings(state=str(tmp_path / "another"))):
+            assert await _manager(world) != before
+            await world.rebind("a")
+            await world.in_phase("a", Phase.RUNNING)
+            assert other.running("a")
+
+    play(tmp_path, act)
+
+
 def test_a_token_of_another_node_ends_the_manager_with_a_line(tmp_path: Path) -> None:
     async def act(world: World) -> None:
         made = await world.served.client_of(Role.NODE, "h2")
@@ -379,6 +431,10 @@ def test_a_manager_that_stops_says_so_and_leaves_or_takes_its_containers(tmp_pat
         assert found.status.reasons == ("node h1 has signed off",)
 
     play(tmp_path, act)
+
+
+async def _manager(world: World) -> str:
+    return (await world.client.of(Node).get("h1")).status.manager
 
 
 async def _holds(what: bool) -> bool:

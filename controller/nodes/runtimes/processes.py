@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
+import re
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping, Sequence
@@ -13,6 +15,7 @@ from typing import Final
 from controller.nodes.runtimes.errors import ContainerError, RuntimeAwayError, RuntimeTimeoutError
 from dataplane.cgroups import Group, group_of
 
+_LOGRUS: Final = re.compile(r'time=(?:"[^"]*"|\S+) level=\w+ msg=("(?:[^"\\]|\\.)*"|\S+)')
 _LONGEST: Final = 400
 """Characters of a program's words that are passed on."""
 
@@ -78,6 +81,16 @@ def kill_group(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
+def _message(line: str) -> str:
+    """Return what a line of logrus says, as runc, podman and skopeo write them; any other line as it is."""
+    if (found := _LOGRUS.match(line)) is None:
+        return line
+    try:
+        return " ".join(str(json.loads(found[1])).split())
+    except ValueError:  # a bare word, or Go's escapes that are not JSON's
+        return found[1].strip('"')
+
+
 def kill_member(process: int, group: Group) -> None:
     """Kill a process, if it is (still) in a control group: its number may be another's by now."""
     with suppress(OSError):
@@ -91,6 +104,6 @@ def kill_member(process: int, group: Group) -> None:
 
 
 def one_line(text: str) -> str:
-    """Return a program's text as one line of bounded length."""
-    line = "; ".join(part.strip() for part in text.splitlines() if part.strip())
+    """Return a program's text as one line of bounded length; of lines of a log their messages alone."""
+    line = "; ".join(_message(part.strip()) for part in text.splitlines() if part.strip())
     return line if len(line) <= _LONGEST else f"...{line[-_LONGEST:]}"

@@ -117,6 +117,18 @@ def test_what_a_bundle_says_of_its_own_limits_and_rights_counts_nothing(
     assert text.decode().split() == ["CapEff:", "00000000800405fb", "NoNewPrivs:", "1", "Seccomp:", "2", "lo"]
 
 
+def test_a_program_that_is_not_there_is_said_without_the_line_of_the_log(
+    podman_storage: PodmanStorage, tmp_path: Path
+) -> None:
+    skip_without_containers("runc", "conmon")
+    bundle = write_bundle(tmp_path / "bundles" / "b1", process={"args": ["/bin/nothing"], "cwd": "/"})
+    with tarfile.open(fileobj=io.BytesIO(layer_of({}))) as layer:
+        layer.extractall(bundle / "rootfs", filter="tar")
+    with pytest.raises(ContainerError, match=r"/bin/nothing.*no such file") as refused:
+        run_bundle(podman_storage, bundle)
+    assert "level=" not in str(refused.value)
+
+
 def test_podman_runs_no_bundles(podman_storage: PodmanStorage, tmp_path: Path) -> None:
     async def work(runtime: Runtime) -> None:
         with pytest.raises(ContainerError, match="podman runs images, the runc runtime runs bundles"):

@@ -9,6 +9,7 @@ import pytest
 from controller.nodes.runtimes.devices import DeviceUse, device_environment, device_files, is_cdi
 from controller.nodes.runtimes.errors import ImageError
 from controller.nodes.runtimes.images.reference import Reference, Transport, parse_reference
+from controller.nodes.runtimes.processes import one_line
 from controller.nodes.runtimes.seccomp import profile_of, read_profile
 from dataplane.topology.values import DeviceKind
 
@@ -39,6 +40,23 @@ def test_names_of_images(text: str, parts: tuple[Transport, str, str | None, str
 def test_what_names_no_image(text: str) -> None:
     with pytest.raises(ImageError):
         parse_reference(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('time="2026-11-23T05:22:19Z" level=error msg="container does not exist"\n', "container does not exist"),
+        (
+            'time="2026-11-23T05:22:19Z" level=fatal msg="name \\"a:b\\": no\\nsuch file" x=1',
+            'name "a:b": no such file',
+        ),
+        ("time=2026 level=warning msg=short\n  and more \n", "short; and more"),
+        ('time=2026 level=error msg="\\x00"', "\\x00"),
+        ("runc: no level=error msg=here", "runc: no level=error msg=here"),
+    ],
+)
+def test_of_a_programs_log_the_messages_are_passed_on(text: str, line: str) -> None:
+    assert one_line(text) == line
 
 
 def test_a_filter_has_the_rules_that_hold_here() -> None:

@@ -116,6 +116,8 @@ class Daemon:
             start_new_session=True,  # a terminal's Ctrl-C is the supervisor's: it stops daemons in order
         )
         self._set(State.STARTING)
+        if self._stopping.is_set():  # who stops it has seen no process yet
+            self.signal(signal.SIGTERM)
         assert process.stdout is not None
         reading = asyncio.create_task(self._read(process.stdout))
         status = await process.wait()

@@ -63,6 +63,8 @@ class DaemonPlan:
     """What that token lets it do."""
     subject: str | None = None
     """The one node that it is of."""
+    asks: tuple[str, ...] = ()
+    """Daemons, started before it, which it needs until it has stopped."""
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -175,7 +177,7 @@ class _Maker:
         addresses = {"reports": f"{section.listen}:{self._report_port()}/udp", "feed": settings.feed.address}
         if section.metrics is not None:
             addresses["metrics"] = f"http://{section.metrics.address}:{section.metrics.port}/metrics"
-        return DaemonPlan("collector", ("collector",), settings, addresses, reloads=True)
+        return DaemonPlan("collector", ("collector",), settings, addresses, reloads=True, asks=("fabric",))
 
     def paths(self) -> DaemonPlan:
         section = self.settings.paths
@@ -192,7 +194,7 @@ class _Maker:
             engineering=section.engineering,
             records=RecordSettings(database=str(self.state.path / "paths.sqlite")),
         )
-        return DaemonPlan("paths", ("paths", "serve"), settings, {"routes": settings.listen})
+        return DaemonPlan("paths", ("paths", "serve"), settings, {"routes": settings.listen}, asks=("collector",))
 
     def controller(self, switches: Mapping[str, str]) -> DaemonPlan:
         section = self.settings.controller
@@ -214,7 +216,8 @@ class _Maker:
         addresses = {"status": self.settings.address("controller")}
         if section.jobs is not None:
             addresses["jobs"] = section.jobs.listen
-        return DaemonPlan("controller", ("controller",), settings, addresses, reloads=True)
+        asks = ("fabric", "collector", "paths")
+        return DaemonPlan("controller", ("controller",), settings, addresses, reloads=True, asks=asks)
 
     def api(self) -> DaemonPlan:
         section = self.settings.api
@@ -245,7 +248,8 @@ class _Maker:
         )
         # Its own token: it may do what schedulers do, and no more, and what it did has its name.
         token = self.state.path / "tokens" / "scheduler"
-        return DaemonPlan("scheduler", ("scheduler", "serve"), settings, {}, reloads=True, token=token)
+        asks = ("collector", "paths", "api")
+        return DaemonPlan("scheduler", ("scheduler", "serve"), settings, {}, reloads=True, token=token, asks=asks)
 
     def placement(self) -> DaemonPlan:
         section, jobs = self.settings.placement, self.settings.controller.jobs
@@ -259,7 +263,8 @@ class _Maker:
             metrics=section.metrics,
         )
         token = self.state.path / "tokens" / "placement"
-        return DaemonPlan("placement", ("placement", "serve"), settings, {}, token=token, role=Role.PLACEMENT)
+        words = ("placement", "serve")
+        return DaemonPlan("placement", words, settings, {}, token=token, role=Role.PLACEMENT, asks=("api",))
 
     def node(self, name: str) -> DaemonPlan:
         """Return the container manager of a host; in the kernel its pods are in its host's network namespace."""
@@ -283,8 +288,11 @@ class _Maker:
             on_stop=OnStop.STOP,
             stop_s=0.8 * self.settings.restart.stop_s,
         )
-        words = ("node", "serve")
-        return DaemonPlan(f"node-{name}", words, settings, {}, token=token, role=Role.NODE, subject=name)
+        words, asks = (
+            ("node", "serve"),
+            ("fabric", "controller", "api"),
+        )  # its pods are workers of the controller's jobs
+        return DaemonPlan(f"node-{name}", words, settings, {}, token=token, role=Role.NODE, subject=name, asks=asks)
 
     @property
     def _namespaces(self) -> Path:

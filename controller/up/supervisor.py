@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -166,10 +166,8 @@ class Supervisor:
             await daemon.run()
 
     async def _end(self, running: Sequence[asyncio.Task[None]]) -> None:
-        """Stop daemons, the last started first: who asks before who is asked."""
         self._stop.set()
-        for daemon in reversed(self._daemons):
-            await daemon.stop()
+        await stop_in_order(self._daemons, {plan.name: plan.asks for plan in self._plan.daemons})
         await asyncio.gather(*running)
 
     def _follow_signals(self) -> None:
@@ -197,6 +195,21 @@ def _addresses(daemon: Daemon, planned: DaemonPlan) -> dict[str, str]:
     """Return what can be reached where: what is planned, and a port that was free."""
     metrics = metrics_address(daemon.ready_line)
     return dict(planned.addresses) | ({} if metrics is None else {"metrics": metrics})
+
+
+async def stop_in_order(daemons: Sequence[Daemon], asks: Mapping[str, Collection[str]]) -> None:
+    """Stop daemons, which were started in this order, each once all have ended that ask it."""
+    ending: dict[str, asyncio.Task[None]] = {}
+    for daemon in reversed(daemons):
+        askers = [task for name, task in ending.items() if daemon.name in asks[name]]
+        ending[daemon.name] = asyncio.create_task(_stop_after(askers, daemon))
+    await asyncio.gather(*ending.values())
+
+
+async def _stop_after(others: Sequence[asyncio.Task[None]], daemon: Daemon) -> None:
+    if others:
+        await asyncio.wait(others)
+    await daemon.stop()
 
 
 async def _wait(event: asyncio.Event) -> None:

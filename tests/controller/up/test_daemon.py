@@ -12,10 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from controller.up.daemon import Daemon, environment, wait_after
 from controller.up.lines import DaemonLog
 from controller.up.settings import LogSettings, RestartSettings
+from controller.up.supervisor import stop_in_order
 from controller.up.values import State
 
 SETTINGS = RestartSettings(first_wait_s=0.01, longest_wait_s=0.02, stop_s=0.5)
@@ -95,6 +97,66 @@ def test_one_that_does_not_stop_is_killed(tmp_path: Path, daemon: Make) -> None:
 
     asyncio.run(use())
     assert "does not stop within 0.5 s: killed" in (tmp_path / "thing.log").read_text(encoding="utf-8")
+
+
+def test_one_that_is_stopped_while_it_starts_ends(daemon: Make) -> None:
+    async def use() -> None:
+        one, _ = daemon(f"import time; time.sleep({4 * WAIT_S})")
+        running = asyncio.create_task(one.run())
+        await asyncio.sleep(0)
+        assert one.pid is None
+        await one.stop()
+        async with asyncio.timeout(WAIT_S):
+            await running
+
+    asyncio.run(use())
+
+
+STOPS_WITH_OTHERS = """
+import pathlib, signal, sys, time
+folder, name, *others = sys.argv[2:]
+folder = pathlib.Path(folder)
+def end(*_):
+    (folder / f"{name}.saw").write_text(" ".join(sorted(each.stem for each in folder.glob("*.ended"))))
+    while not all((folder / f"{other}.saw").exists() for other in others):
+        time.sleep(0.01)
+    (folder / f"{name}.ended").touch()
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+print(": ready: here", flush=True)
+while True:
+    time.sleep(60)
+"""
+
+
+def test_who_is_asked_stops_last_and_the_others_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both nodes wait for each other's SIGTERM: one after the other, the first would be killed."""
+    (tmp_path / "stand_in.py").write_text(STOPS_WITH_OTHERS, encoding="utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr("controller.up.daemon._MODULE", "stand_in")
+    asks = {"fabric": (), "api": (), "node-h1": ("fabric", "api"), "node-h2": ("fabric", "api")}
+    others = {"node-h1": ["node-h2"], "node-h2": ["node-h1"]}
+
+    async def use() -> None:
+        changed, settings = asyncio.Event(), replace(SETTINGS, stop_s=WAIT_S)
+        log = DaemonLog("all", tmp_path, LogSettings(), None)
+        daemons = [
+            Daemon(name, [str(tmp_path), name, *others.get(name, ())], log, settings, on_change=changed.set)
+            for name in asks
+        ]
+        running = [asyncio.create_task(one.run()) for one in daemons]
+        await until(changed, lambda: all(one.state is State.READY for one in daemons))
+        await stop_in_order(daemons, asks)
+        await asyncio.gather(*running)
+        log.close()
+
+    asyncio.run(use())
+    saw = {name: set((tmp_path / f"{name}.saw").read_text().split()) for name in asks}
+    assert {"node-h1", "node-h2"} <= saw["api"] & saw["fabric"]
+    assert not saw["node-h1"] | saw["node-h2"]
+    assert len(list(tmp_path.glob("*.ended"))) == len(asks)
 
 
 def test_a_daemon_dies_with_its_supervisor() -> None:

@@ -117,6 +117,8 @@ def test_switches_that_run_already_are_joined(state: StateFolder) -> None:
 def test_hosts_that_this_machine_serves_have_managers_with_tokens_of_their_own(state: StateFolder) -> None:
     settings = replace(settings_of(state, "leaf-spine"), nodes={"h1": NodeSection(labels={"disk": "fast"})})
     plan = make_plan(settings, state)
+    names = [daemon.name for daemon in plan.daemons]
+    assert all(set(daemon.asks) <= set(names[: names.index(daemon.name)]) for daemon in plan.daemons)
     found = plan.daemons[-1]
     assert (found.name, found.words, found.role, found.subject) == ("node-h1", ("node", "serve"), Role.NODE, "h1")
     assert isinstance(found.settings, NodeSettings)

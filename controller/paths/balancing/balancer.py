@@ -39,16 +39,12 @@ GetFlows = Callable[[Forwarding], Sequence[MeasuredFlow]]
 
 @dataclass(slots=True)
 class _History:
-    """When a group last changed, since when equal weights would have had room, and how patient it has become.
-
-    A change that was decided on uncertain rates `is_provisional`: it may be corrected, once, before its time is over.
-    """
+    """When a group last changed, since when equal weights would have had room, and how patient it has become."""
 
     changed_ns: int
     roomy_since_ns: int | None = None
     patience: int = 1
     is_back_at_equal: bool = False
-    is_provisional: bool = False
 
 
 class Balancer:
@@ -119,7 +115,7 @@ class Balancer:
         held = {
             group
             for group, history in self._histories.items()
-            if self._is_recent(history, now_ns) and not history.is_provisional
+            if 0 <= now_ns - history.changed_ns < self.settings.hold_down_ns
         }
         changes = round_.relieve(lambda group: group not in held, self.settings.balance)
         if not changes:
@@ -134,15 +130,10 @@ class Balancer:
             is_at_ease = calm_ns >= _AT_EASE * history.patience * self.settings.hold_down_ns
             history.patience = 1 if is_at_ease else min(2 * history.patience, _MOST_PATIENCE)
         history.is_back_at_equal = False
-        is_correction = history.is_provisional and self._is_recent(history, now_ns)
-        history.is_provisional = change.uncertain > self.settings.balance.min_gain and not is_correction
         link = self.network.table.links[change.row]
         after = f"from {change.before:.0%} to {change.after:.0%} of it"
         reason = f"{link} cannot carry what is sent over it; other weights take it {after}"
         return self._set_weights(change.group, change.new, now_ns, reason, link, change.before, change.after)
-
-    def _is_recent(self, history: _History, now_ns: int) -> bool:
-        return 0 <= now_ns - history.changed_ns < self.settings.hold_down_ns
 
     def _return_to_equal(self, beliefs: Beliefs, flows: GetFlows, now_ns: int) -> list[Rebalance]:
         """Return the change of the first group that may go back to equal weights, if any."""

@@ -34,10 +34,7 @@ _LARGEST: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A group's new weights, the row that they relieve, and that link's utilisation before and after as predicted.
-
-    `uncertain` is one standard deviation of what the group sends, as a share of the link's rate.
-    """
+    """A group's new weights, the row that they relieve, and that link's utilisation before and after as predicted."""
 
     group: GroupKey
     old: LinkWeights
@@ -45,7 +42,6 @@ class Change:
     row: int
     before: float
     after: float
-    uncertain: float
 
 
 class Rebalancing:
@@ -145,8 +141,7 @@ class Rebalancing:
             self.load[changed] += more
         self._move(group, traffic, best)
         rate = self._rate[row]
-        shares = before / rate, self.load[row] / rate, traffic.uncertain_bps / rate
-        return Change(group, old, traffic.link_weights(best), row, *map(float, shares))
+        return Change(group, old, traffic.link_weights(best), row, float(before / rate), float(self.load[row] / rate))
 
     def _options(self, traffic: GroupTraffic) -> list[Weights]:
         room = traffic.room_bps(self.load, self.limit)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import socket
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -32,11 +34,13 @@ from dataplane.topology.file import load_topology
 
 
 @pytest.fixture
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StateFolder:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    folder = StateFolder(tmp_path / "state")
-    folder.prepare()
-    return folder
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StateFolder]:
+    # A test's own folder may be too long for sockets in it.
+    with tempfile.TemporaryDirectory(prefix="up") as run:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", run)
+        folder = StateFolder(tmp_path / "state")
+        folder.prepare()
+        yield folder
 
 
 def settings_of(state: StateFolder, topology: str = "abilene") -> UpSettings:

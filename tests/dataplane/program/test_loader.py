@@ -184,7 +184,7 @@ def test_union_stacks() -> None:
 
 
 def test_validity_of_a_union_in_a_stack_that_p4c_calls_a_header() -> None:
-    def condition(kind: str) -> object:
+    def condition(kind: object) -> object:
         raw = document("union_stacks")
         right = {"type": kind, "value": "options[0]"}
         raw["pipelines"][0]["conditionals"][0]["expression"] = {
@@ -198,6 +198,10 @@ def test_validity_of_a_union_in_a_stack_that_p4c_calls_a_header() -> None:
         return node.condition
 
     assert condition("header") == condition("header_union")
+    others: tuple[object, ...] = ("bool", [], {})
+    for kind in others:
+        with pytest.raises(ProgramError, match="no header union is called"):
+            condition(kind)
 
 
 def test_unions_are_equal_where_the_same_header_of_both_is_valid_and_equal() -> None:

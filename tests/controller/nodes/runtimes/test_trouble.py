@@ -74,7 +74,7 @@ def test_a_service_that_died_is_started_again(podman_storage: PodmanStorage) -> 
             container(runtime, podman_storage, "sleep 60"),
         ):
             assert isinstance(runtime, PodmanRuntime)
-            socket = podman_storage.folder / "runtime" / "podman.sock"
+            (socket,) = (podman_storage.folder / "runtime").glob("podman-*.sock")
             assert stat.S_IMODE(socket.stat().st_mode) & 0o077 == 0
             assert stat.S_IMODE((podman_storage.folder / "runtime").stat().st_mode) == 0o700
             service = runtime._service

@@ -18,12 +18,15 @@ PROFILE: Final = Path("/usr/share/containers/seccomp.json")
 _ARCHITECTURES: Final = {"x86_64": ("amd64", "SCMP_ARCH_X86_64"), "aarch64": ("arm64", "SCMP_ARCH_AARCH64")}
 
 
-def read_profile(path: Path = PROFILE) -> dict[str, Any] | None:
-    """Return a profile for this machine and a container's capabilities; None where there is no such file."""
+def read_profile(path: Path) -> dict[str, Any]:
+    """Return a profile for this machine and a container's capabilities; raise ContainerError where there is none."""
     try:
         return profile_of(json.loads(path.read_bytes()), platform.machine())
-    except FileNotFoundError:
-        return None
+    except FileNotFoundError as error:
+        raise ContainerError(
+            f"{path}: is not there (Debian package golang-github-containers-common), and without it containers would "
+            "run without a filter of system calls: only with `seccomp: none` in the runtime's settings"
+        ) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ContainerError(f"{path}: is no seccomp profile: {error}") from error
 

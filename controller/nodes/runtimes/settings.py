@@ -12,6 +12,7 @@ from msgspec import Meta
 from controller.nodes.runtimes.base import Runtime
 from controller.nodes.runtimes.podman import PodmanRuntime
 from controller.nodes.runtimes.runc import RuncRuntime
+from controller.nodes.runtimes.seccomp import PROFILE
 from controller.nodes.runtimes.security import HostFolders
 from dataplane.config import Strict
 
@@ -23,6 +24,15 @@ class RuntimeKind(StrEnum):
 
     PODMAN = "podman"
     RUNC = "runc"
+
+
+class Seccomp(StrEnum):
+    """Which system calls containers of runc may make; podman has a filter of its own."""
+
+    PROFILE = "profile"
+    """Those of the profile that podman and others install; without it no container is run."""
+    NONE = "none"
+    """All."""
 
 
 class RuntimeSettings(Strict, frozen=True):
@@ -37,6 +47,8 @@ class RuntimeSettings(Strict, frozen=True):
     """Folders of the machine that containers may see; none by default."""
     bundle_folders: tuple[Path, ...] = ()
     """Folders of the machine that OCI bundles may lie in."""
+    seccomp: Seccomp = Seccomp.PROFILE
+    """Filter of system calls, for runc."""
     deadline_s: Deadline = 30.0
     """For each thing that the runtime is asked."""
     pull_deadline_s: Deadline = 600.0
@@ -50,6 +62,7 @@ def make_runtime(settings: RuntimeSettings, folder: Path) -> Runtime:
             folder,
             environment=settings.environment,
             folders=folders,
+            seccomp=PROFILE if settings.seccomp is Seccomp.PROFILE else None,
             deadline_s=settings.deadline_s,
             pull_deadline_s=settings.pull_deadline_s,
         )

@@ -34,7 +34,7 @@ from controller.nodes.runtimes.runc.conmon import Conmon
 from controller.nodes.runtimes.runc.exec import start_exec
 from controller.nodes.runtimes.runc.overlay import mount_root, unmount_root
 from controller.nodes.runtimes.runc.records import Record, Records
-from controller.nodes.runtimes.seccomp import read_profile
+from controller.nodes.runtimes.seccomp import PROFILE, read_profile
 from controller.nodes.runtimes.security import HostFolders, check_order
 from dataplane.cgroups import Usage, group_at, kill_in, oom_kills_in, processes_in, remove_group, usage_in
 
@@ -55,7 +55,8 @@ class _Ready:
 class RuncRuntime:
     """Containers of runc, all that is theirs in `folder`: images, bundles, logs, exit codes, runc's own state.
 
-    `folders` says which of the machine's folders bundles may lie in, and containers may see.
+    `folders` says which of the machine's folders bundles may lie in, and containers may see; `seccomp` is the
+    profile of system calls, None for none.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class RuncRuntime:
         conmon: str = "conmon",
         environment: Mapping[str, str] | None = None,
         folders: HostFolders = HostFolders(),  # noqa: B008 - frozen
+        seccomp: Path | None = PROFILE,
         deadline_s: float = 30.0,
         pull_deadline_s: float = 600.0,
     ) -> None:
@@ -76,13 +78,15 @@ class RuncRuntime:
         self._records = Records(folder / "containers")
         self._images = UnpackedImages(folder / "images", self._environment, pull_deadline_s)
         self._conmon = Conmon(conmon, self._program, self._root, self._exits, self._environment, deadline_s)
+        self._profile = seccomp
         self._seccomp: Mapping[str, Any] | None = None
 
     async def start(self) -> None:
         """Make sure that runc and conmon are there; what a process that died has left half made is removed."""
         for folder in (self._folder, self._root, self._exits, self._records.folder):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._seccomp = await asyncio.to_thread(read_profile)
+        if self._profile is not None:
+            self._seccomp = await asyncio.to_thread(read_profile, self._profile)
         await self.version()
         await run_program((self._conmon.program, "--version"), "version", deadline_s=self._deadline_s)
         await asyncio.to_thread(self._images.clean)

@@ -11,7 +11,7 @@ import pytest
 
 from controller.nodes.runtimes.base import ContainerOrder, Mount, Runtime
 from controller.nodes.runtimes.errors import OrderError
-from controller.nodes.runtimes.settings import RuntimeKind
+from controller.nodes.runtimes.settings import RuntimeKind, Seccomp
 from tests.controller.nodes.conftest import PodmanStorage
 from tests.controller.nodes.runtimes.real_containers import Run, container, run_with, said, until_ended
 from tests.network_namespace import network_namespace
@@ -43,6 +43,15 @@ def test_root_in_a_container_may_little(run: Run, podman_storage: PodmanStorage)
             assert text.count("refused\n") == 5
 
     run(work)
+
+
+def test_a_filter_of_system_calls_is_left_out_by_a_setting_alone(podman_storage: PodmanStorage) -> None:
+    async def work(runtime: Runtime) -> None:
+        async with container(runtime, podman_storage, "grep ^Seccomp: /proc/self/status") as made:
+            await until_ended(runtime)
+            assert await said(runtime, made) == b"Seccomp:\t0\n"
+
+    run_with(RuntimeKind.RUNC, podman_storage, work, seccomp=Seccomp.NONE)
 
 
 def test_devices_are_those_that_were_given(run: Run, podman_storage: PodmanStorage) -> None:

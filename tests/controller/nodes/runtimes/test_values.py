@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from controller.nodes.runtimes.devices import DeviceUse, device_environment, device_files, is_cdi
-from controller.nodes.runtimes.errors import ImageError
+from controller.nodes.runtimes.errors import ContainerError, ImageError
 from controller.nodes.runtimes.images.reference import Reference, Transport, parse_reference
 from controller.nodes.runtimes.processes import one_line
+from controller.nodes.runtimes.runc import RuncRuntime
 from controller.nodes.runtimes.seccomp import profile_of, read_profile
 from dataplane.topology.values import DeviceKind
 
@@ -101,5 +103,12 @@ def test_variables_narrow_a_program_to_its_devices() -> None:
     assert device_environment([])["NVIDIA_VISIBLE_DEVICES"] == "void"
 
 
-def test_a_machine_without_a_profile_has_none() -> None:
-    assert read_profile(Path("/nowhere")) is None
+def test_runc_does_not_start_without_a_filter_of_system_calls(tmp_path: Path) -> None:
+    with pytest.raises(ContainerError, match=r"^/nowhere: is not there [^\n]*`seccomp: none`[^\n]*$"):
+        asyncio.run(RuncRuntime(tmp_path, seccomp=Path("/nowhere")).start())
+
+
+def test_what_is_no_profile_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "seccomp.json").write_text('{"syscalls": []}')
+    with pytest.raises(ContainerError, match="is no seccomp profile"):
+        read_profile(tmp_path / "seccomp.json")

@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,29 +22,47 @@ from tests.controller.nodes.busybox_image import (
 
 @dataclass(frozen=True, slots=True)
 class PodmanStorage:
-    """Where a test's podman keeps its things; `environment` names its settings; `image` is one that may be pulled."""
+    """Where a test's podman keeps its things; `environment` names its settings; `image` is one that may be pulled.
+
+    `socket` is that of a service that runs, None where each runtime is to start its own.
+    """
 
     folder: Path
     environment: dict[str, str]
     image: str
     digest: str
+    socket: Path | None = None
+
+
+@contextmanager
+def storage_in(folder: Path) -> Iterator[PodmanStorage]:
+    """Yield a storage of podman's with nothing in it, and an image beside it; all containers are gone afterwards."""
+    skip_without_containers("podman", "runc", "conmon")
+    environment = podman_environment(folder / "podman")
+    digest = write_layout(folder / "image")
+    try:
+        yield PodmanStorage(folder / "podman", environment, f"oci:{folder / 'image'}:latest", digest)
+    finally:
+        remove_podman_storage(folder / "podman", environment)
 
 
 @pytest.fixture
 def podman_storage(tmp_path: Path) -> Iterator[PodmanStorage]:
-    """A storage of podman's with nothing in it, and an image beside it; all containers are gone afterwards."""
-    skip_without_containers("podman", "runc", "conmon")
-    environment = podman_environment(tmp_path / "podman")
-    digest = write_layout(tmp_path / "image")
-    try:
-        yield PodmanStorage(tmp_path / "podman", environment, f"oci:{tmp_path / 'image'}:latest", digest)
-    finally:
-        remove_podman_storage(tmp_path / "podman", environment)
+    """A storage of the test's own."""
+    with storage_in(tmp_path) as storage:
+        yield storage
 
 
 @pytest.fixture
 def podman_socket(podman_storage: PodmanStorage) -> Iterator[Path]:
     """The socket of a podman service with this storage; it ends with the test."""
+    with service_of(podman_storage) as socket:
+        yield socket
+
+
+@contextmanager
+def service_of(podman_storage: PodmanStorage) -> Iterator[Path]:
+    """Yield the socket of a podman service with a storage."""
     socket = podman_storage.folder / "podman.sock"
     process = subprocess.Popen(
         ["podman", "system", "service", "--time", "0", f"unix://{socket}"],

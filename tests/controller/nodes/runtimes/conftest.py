@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import pytest
 
 from controller.nodes.runtimes.settings import RuntimeKind
-from tests.controller.nodes.conftest import PodmanStorage
+from tests.controller.nodes.conftest import PodmanStorage, service_of, storage_in
 from tests.controller.nodes.runtimes.real_containers import Run, run_with
 
 
@@ -15,8 +18,15 @@ def kind(request: pytest.FixtureRequest) -> RuntimeKind:
     return RuntimeKind(request.param)
 
 
+@pytest.fixture(scope="module")
+def shared_storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PodmanStorage]:
+    """A storage and a podman service for all tests of a file, for those that leave no container and no other image."""
+    with storage_in(tmp_path_factory.mktemp("shared")) as storage, service_of(storage) as socket:
+        yield replace(storage, socket=socket)
+
+
 @pytest.fixture
 def run(kind: RuntimeKind, podman_storage: PodmanStorage) -> Run:
-    """Return what does something with a runtime that has a storage of the test's own."""
+    """Return what does something with a runtime that has this storage."""
 
     return lambda work: run_with(kind, podman_storage, work)

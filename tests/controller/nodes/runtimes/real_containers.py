@@ -26,7 +26,7 @@ DEADLINE_S = 60
 @asynccontextmanager
 async def started(kind: RuntimeKind, storage: PodmanStorage, **more: object) -> AsyncIterator[Runtime]:
     """Yield a runtime that has started; containers outlive it."""
-    settings = RuntimeSettings(kind=kind, environment=storage.environment, **more)  # type: ignore[arg-type]
+    settings = RuntimeSettings(kind=kind, environment=storage.environment, socket=storage.socket, **more)  # type: ignore[arg-type]
     runtime = make_runtime(settings, storage.folder / "runtime")
     await runtime.start()
     try:

@@ -1,24 +1,18 @@
-"""Images of every origin: layouts, archives, a real registry on loopback; digests hold."""
+"""Images of every origin: layouts and archives; digests hold (a registry: tests/soak/containers.py)."""
 
 from __future__ import annotations
 
-import json
-import shutil
-import socket
 import subprocess
 import tarfile
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from controller.nodes.runtimes.base import Runtime
 from controller.nodes.runtimes.errors import ImageError
-from controller.nodes.runtimes.settings import RuntimeKind
 from tests.controller.nodes.busybox_image import skip_without_containers, write_layout
 from tests.controller.nodes.conftest import PodmanStorage
-from tests.controller.nodes.runtimes.real_containers import Run, container, run_with, said, until_ended
+from tests.controller.nodes.runtimes.real_containers import Run, container, said, until_ended
 
 pytestmark = [pytest.mark.root, pytest.mark.containers]
 
@@ -100,53 +94,12 @@ def test_a_layout_without_a_layer_is_refused(run: Run, podman_storage: PodmanSto
     run(work)
 
 
-@pytest.fixture
-def registry(tmp_path: Path) -> Iterator[str]:
-    """A registry of the test's own on loopback; its address."""
-    program = shutil.which("docker-registry")
-    if program is None:
-        pytest.skip("needs docker-registry: apt install --no-install-recommends docker-registry")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    settings = {
-        "version": 0.1,
-        "log": {"level": "error"},
-        "storage": {"filesystem": {"rootdirectory": str(tmp_path / "registry")}},
-        "http": {"addr": address},
-    }
-    (tmp_path / "registry.yml").write_text(json.dumps(settings))
-    process = subprocess.Popen([program, "serve", str(tmp_path / "registry.yml")], stderr=subprocess.DEVNULL)
-    try:
-        deadline = time.monotonic() + 20
-        while process.poll() is None:
-            with socket.socket() as trial:
-                if trial.connect_ex(("127.0.0.1", int(address.rpartition(":")[2]))) == 0:
-                    break
-            assert time.monotonic() < deadline, "the registry does not come"
-            time.sleep(0.05)
-        yield address
-    finally:
-        process.kill()
-        process.wait()
-
-
-def test_a_registry(kind: RuntimeKind, podman_storage: PodmanStorage, registry: str, tmp_path: Path) -> None:
-    (tmp_path / "registries.conf").write_text(f'[[registry]]\nlocation = "{registry}"\ninsecure = true\n')
-    podman_storage.environment["CONTAINERS_REGISTRIES_CONF"] = str(tmp_path / "registries.conf")
-    how = ("--preserve-digests", "--dest-tls-verify=false")
-    copy(*how, podman_storage.image, f"docker://{registry}/busy/box:1")
-
+def test_a_digest_is_checked(run: Run, podman_storage: PodmanStorage) -> None:
     async def work(runtime: Runtime) -> None:
-        with pytest.raises(ImageError, match=rf"^image {registry}/busy/none:1: [^\n]*$"):
-            await runtime.pull(f"{registry}/busy/none:1")
-        image = await runtime.pull(f"{registry}/busy/box:1")
+        with pytest.raises(ImageError, match="has digest"):
+            await runtime.pull(f"{podman_storage.image}@sha256:{'0' * 64}")
+        assert await runtime.images() == ()
+        image = await runtime.pull(f"{podman_storage.image}@{podman_storage.digest}")
         assert image.digest == podman_storage.digest
-        assert await runtime.pull(f"{registry}/busy/box@{image.digest}") == image
-        with pytest.raises(ImageError, match=r"^image [^\n]*$"):
-            await runtime.pull(f"{registry}/busy/box@sha256:{'0' * 64}")
-        async with container(runtime, podman_storage, "echo ran", image=f"{registry}/busy/box:1") as made:
-            await until_ended(runtime)
-            assert await said(runtime, made) == b"ran\n"
 
-    run_with(kind, podman_storage, work)
+    run(work)

@@ -19,6 +19,12 @@ from tests.network_namespace import network_namespace
 pytestmark = [pytest.mark.root, pytest.mark.containers]
 
 
+@pytest.fixture
+def podman_storage(shared_storage: PodmanStorage) -> PodmanStorage:
+    """Return the storage that these tests share."""
+    return shared_storage
+
+
 def test_root_in_a_container_may_little(run: Run, podman_storage: PodmanStorage) -> None:
     async def work(runtime: Runtime) -> None:
         script = (

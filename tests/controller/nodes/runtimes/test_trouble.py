@@ -8,7 +8,6 @@ import signal
 import stat
 import subprocess
 from collections.abc import Iterator
-from contextlib import aclosing
 from pathlib import Path
 
 import pytest
@@ -19,22 +18,10 @@ from controller.nodes.runtimes.podman import PodmanRuntime
 from controller.nodes.runtimes.runc import RuncRuntime
 from controller.nodes.runtimes.settings import RuntimeKind
 from tests.controller.nodes.conftest import PodmanStorage
+from tests.controller.nodes.runtimes.hanging_runc import hang
 from tests.controller.nodes.runtimes.real_containers import DEADLINE_S, container, only, said, started, until_ended
 
 pytestmark = [pytest.mark.root, pytest.mark.containers]
-
-
-def processes_of(folder: Path) -> list[str]:
-    """Return the command lines of processes that name a folder."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            line = (process / "cmdline").read_bytes()
-        except OSError:
-            continue
-        if os.fsencode(folder) in line and int(process.name) != os.getpid():
-            found.append(line.replace(b"\0", b" ").decode())
-    return found
 
 
 def test_containers_outlive_the_runtime_and_are_adopted(kind: RuntimeKind, podman_storage: PodmanStorage) -> None:
@@ -121,37 +108,9 @@ def test_nobody_behind_a_socket(tmp_path: Path) -> None:
     asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
 
 
-@pytest.mark.parametrize("word", ["create", "start", "list", "exec"])
-def test_a_runc_that_never_ends(podman_storage: PodmanStorage, word: str) -> None:
-    """It sleeps when asked for one thing; all else it does."""
-    program, sleeps = (podman_storage.folder / name for name in ("runc-that-hangs", "sleeps"))
-    program.write_text(
-        f'#!/bin/sh\nfor word in "$@"; do [ "$word" != {word} ] || exec {sleeps}; done\nexec runc "$@"\n'
-    )
-    sleeps.write_text("#!/bin/sh\nwhile :; do sleep 1; done\n")
-    for each in (program, sleeps):
-        each.chmod(0o755)
-
-    async def use(runtime: Runtime) -> None:
-        image = (await runtime.pull(podman_storage.image)).digest
-        order = ContainerOrder(name="c1", labels={"millrace.node": "n1"}, image=image, command=("sleep", "60"))
-        made = await runtime.create(order)
-        await runtime.start_container(made)
-        await (await runtime.exec(made, ("true",))).close()
-        await runtime.list("n1")
-
-    async def main() -> None:
-        folder = podman_storage.folder / "runtime"
-        runtime = RuncRuntime(folder, program=str(program), deadline_s=2)
-        await runtime.start()
-        with pytest.raises(RuntimeTimeoutError, match=rf"^runc[^\n]*: {word}[^\n]*: no answer within 2 s$"):
-            await use(runtime)
-        for record in runtime._records.all():
-            await runtime.remove(record.id)
-        assert list((folder / "containers").iterdir()) == []
-        assert [line for line in processes_of(podman_storage.folder) if "sleeps" in line] == []
-
-    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+def test_a_runc_that_never_ends(podman_storage: PodmanStorage) -> None:
+    """At its other commands: tests/soak/containers.py."""
+    hang(podman_storage, "create")
 
 
 @pytest.fixture
@@ -222,25 +181,6 @@ def test_what_a_dead_manager_left_half_made_goes(podman_storage: PodmanStorage) 
                     assert [state.id for state in await second.list("n1")] == [whole]
                 folders = (podman_storage.folder / "runtime" / "containers").iterdir()
                 assert [folder.name for folder in folders] == [whole]
-
-    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
-
-
-def test_a_log_is_bounded_and_followed_over_its_bound(kind: RuntimeKind, podman_storage: PodmanStorage) -> None:
-    """conmon begins a new file at 10 MiB; whoever follows misses nothing, whoever comes late gets the rest."""
-
-    async def main() -> None:
-        async with started(kind, podman_storage) as runtime:
-            line = "0123456789" * 4
-            script = f"i=0; while test $i -lt 9; do yes {line} | head -n 20000; i=$((i+1)); sleep 0.1; done; echo end"
-            async with container(runtime, podman_storage, script) as made:
-                async with aclosing(runtime.logs(made, follow=True)) as outputs:
-                    followed = sum([output.data.count(b"\n") async for output in outputs])
-                assert followed == 180_001
-                kept = await said(runtime, made)
-                assert kept.endswith(b"\nend\n")
-                assert len(kept) < 10 << 20
-                assert await said(runtime, made, tail=1) == b"end\n"
 
     asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
 

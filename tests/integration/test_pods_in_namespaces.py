@@ -7,7 +7,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -63,6 +62,37 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PodmanStorage]
 
 
 @pytest.fixture
+def service(storage: PodmanStorage, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A podman service that a test may hold up; asked for before the world, whose managers need it to their end."""
+    command = ["podman", "system", "service", "--time", "0", f"unix://{tmp_path}/podman.sock"]
+    process = subprocess.Popen(command, env={**os.environ, **storage.environment}, stderr=subprocess.DEVNULL)
+    try:
+        end = time.monotonic() + 30
+        while not (tmp_path / "podman.sock").exists():
+            assert time.monotonic() < end, "podman's service does not come"
+            time.sleep(0.02)
+        yield process
+    finally:
+        process.send_signal(signal.SIGCONT)
+        process.terminate()
+        process.wait(30)
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """A storage of podman's for which there is less room than an image takes; asked for before the world, too."""
+    place = tmp_path / "full"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)], check=True)
+    environment = podman_environment(place / "podman")
+    try:
+        yield environment
+    finally:
+        remove_podman_storage(place / "podman", environment)
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+@pytest.fixture
 def world(storage: PodmanStorage, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlacementWorld]:
     with PlacementWorld(tmp_path_factory.mktemp("w"), storage) as found:
         yield found
@@ -101,18 +131,20 @@ def test_a_script_runs_on_the_right_hosts_is_killed_comes_back_and_goes(
 
 
 def test_mistakes_are_clear_lines_and_the_rest_is_unaffected(
-    world: PlacementWorld, storage: PodmanStorage, tmp_path: Path
+    service: subprocess.Popen[bytes],
+    full_disk: dict[str, str],
+    world: PlacementWorld,
+    storage: PodmanStorage,
+    tmp_path: Path,
 ) -> None:
     world.start(serve_node, world.node_settings("h1"))
     with (
         world.process(world.node_settings("h2", token_file=str(world.token("h1")))),
         world.process(world.node_settings("h3"), before=_A_DAY_SLOW),
-        _service(storage, tmp_path) as service,
-        _full_disk(tmp_path) as full,
     ):
         hangs = RuntimeSettings(environment=storage.environment, socket=tmp_path / "podman.sock", deadline_s=5.0)
         world.start(serve_node, world.node_settings("h4", runtime=hangs))
-        world.start(serve_node, world.node_settings("h5", runtime=RuntimeSettings(environment=full)))
+        world.start(serve_node, world.node_settings("h5", runtime=RuntimeSettings(environment=full_disk)))
         world.until_ready("h1", "h3", "h4", "h5")
         world.apply(_sleeping("good", "h1") + _sleeping("slow", "h3") + _sleeping("held", "h4"), "--wait")
         ids = {name: _id(world.pod(name)) for name in ("good", "slow")}
@@ -173,37 +205,6 @@ pod:
   location: {{node: {node}}}
   {more}
 """
-
-
-@contextmanager
-def _service(storage: PodmanStorage, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A podman service that a test may hold up."""
-    command = ["podman", "system", "service", "--time", "0", f"unix://{folder}/podman.sock"]
-    process = subprocess.Popen(command, env={**os.environ, **storage.environment}, stderr=subprocess.DEVNULL)
-    try:
-        end = time.monotonic() + 30
-        while not (folder / "podman.sock").exists():
-            assert time.monotonic() < end, "podman's service does not come"
-            time.sleep(0.02)
-        yield process
-    finally:
-        process.send_signal(signal.SIGCONT)
-        process.terminate()
-        process.wait(30)
-
-
-@contextmanager
-def _full_disk(folder: Path) -> Iterator[dict[str, str]]:
-    """A storage of podman's for which there is less room than an image takes."""
-    place = folder / "full"
-    place.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(place)], check=True)
-    environment = podman_environment(place / "podman")
-    try:
-        yield environment
-    finally:
-        remove_podman_storage(place / "podman", environment)
-        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def _survives_its_managers_death(

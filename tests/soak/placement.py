@@ -20,7 +20,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -136,7 +135,6 @@ class Watcher(threading.Thread):
     def __init__(self, report: Report) -> None:
         super().__init__(daemon=True)
         self._report, self._stop_asked = report, threading.Event()
-        self._suspects: Counter[str] = Counter()
 
     def run(self) -> None:
         """Look until stopped."""
@@ -376,7 +374,7 @@ def main() -> None:
     report = soak(options.kills, options.seed, options.pause_s)
     print(f"{sum(report.kills.values())} deaths: {report.kills}")
     print(f"{report.applied} applied, {report.deleted} deleted, {report.unacknowledged} not acknowledged")
-    print(f"{report.looks} looks, at most {report.most_running} pods at a time, none twice")
+    print(f"{report.looks} looks, at most {report.most_running} pods at a time")
     for line in report.ended:
         print(f"ended by itself, and was started again: {line}")
     print(f"settled after {report.settled_s:g} s, nothing left after {report.emptied_s:g} s")

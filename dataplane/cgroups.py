@@ -81,7 +81,12 @@ def group_of(root: Path = Path("/"), process: str = "self") -> Group:
 
 
 def group_at(path: str, root: Path = Path("/")) -> Group:
-    """Return the control group of a path such as /millrace/n1; only folders that are there."""
+    """Return the control group of a path such as /millrace/n1; only folders that are there, none for no such path.
+
+    Where mounts show a part of the hierarchies, a path that is not below that part counts from there, as runtimes do.
+    """
+    if not path.startswith("/") or ".." in PurePosixPath(path).parts:
+        return Group({}, {}, frozenset())
     names = {name for mount in _mounts(_text(root / "proc/self/mountinfo")) for name in mount.controllers}
     return _group(root, dict.fromkeys(names, path), falls_back=False)
 
@@ -93,7 +98,8 @@ def _group(root: Path, memberships: Mapping[str, str], *, falls_back: bool) -> G
         top = root / mount.point.lstrip("/")
         for name in mount.controllers:
             if name in memberships and name not in folders:
-                folder = top / _below(memberships[name], mount.root)
+                path = memberships[name]
+                folder = top / _below(path, mount.root, otherwise="" if falls_back else path.lstrip("/"))
                 if folder.is_dir():
                     folders[name], tops[name] = folder, top
                 elif falls_back:
@@ -156,8 +162,8 @@ def processes_in(group: Group) -> frozenset[int]:
     """Return the processes in a control group and those below it, of whichever controller."""
     found: set[int] = set()
     for folder in set(group.folders.values()):
-        for procs in folder.glob("**/cgroup.procs"):
-            found.update(int(word) for word in (_text(procs) or "").split())
+        for each, _, _ in os.walk(folder):  # which passes over what goes meanwhile
+            found.update(int(word) for word in (_text(Path(each) / "cgroup.procs") or "").split())
     return frozenset(found)
 
 
@@ -181,10 +187,9 @@ def kill_in(group: Group) -> bool:
 def remove_group(group: Group) -> bool:
     """Remove a control group and those below it; return whether it is gone: it stays while it has processes."""
     for folder in set(group.folders.values()):
-        below = sorted((each for each in folder.glob("**/") if each != folder), key=lambda each: -len(each.parts))
-        for each in (*below, folder):
+        for each, _, _ in os.walk(folder, topdown=False):
             with suppress(OSError):
-                each.rmdir()
+                Path(each).rmdir()
     return not any(folder.exists() for folder in group.folders.values())
 
 
@@ -231,12 +236,12 @@ def _unescaped(path: str) -> str:
     return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found[1], 8)), path)
 
 
-def _below(path: str, top: str) -> PurePosixPath:
-    """Return where a group lies below a mount that shows the folder `top`; the mount itself if it is not below it."""
+def _below(path: str, top: str, *, otherwise: str) -> PurePosixPath:
+    """Return where a group lies below a mount that shows the folder `top`; `otherwise` if it is not below it."""
     try:
         found = PurePosixPath(path).relative_to(top)
     except ValueError:
-        return PurePosixPath()
+        return PurePosixPath(otherwise)
     return PurePosixPath() if ".." in found.parts else found
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from dataplane.cgroups import Group, group_at
+from dataplane.cgroups import Group, group_at, remove_group
 
 _PERIOD_US: Final = 100_000
 _LEAST_QUOTA_US: Final = 1000
@@ -26,11 +24,7 @@ def group_folders(group: str) -> tuple[str, ...]:
 
 def remove_empty(group: str) -> bool:
     """Remove a control group and those below it, in every hierarchy; return False where processes keep some of it."""
-    for top in group_folders(group):
-        for folder, _, _ in os.walk(top, topdown=False):
-            with suppress(OSError):
-                Path(folder).rmdir()
-    return not any(Path(top).exists() for top in group_folders(group))
+    return remove_group(group_at(group))
 
 
 def limit(group: str, cpu_milli: int | None, memory_bytes: int | None, root: Path = Path("/")) -> None:

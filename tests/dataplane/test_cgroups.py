@@ -120,6 +120,18 @@ def test_a_group_of_a_path_and_its_oom_kills(tmp_path: Path) -> None:
     assert usage_in(group_at("/a", root)).cpu_ns == 123
 
 
+def test_what_is_no_path_of_a_group_is_never_all_groups(tmp_path: Path) -> None:
+    """Whoever kills in a group must not get the top: of a container that sees its own part of the hierarchies only."""
+    inside = {"proc/self/mountinfo": "30 23 0:26 /docker/c1 /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"}
+    there = {"sys/fs/cgroup/cgroup.procs": "1\n2\n", "sys/fs/cgroup/millrace/n1/cgroup.procs": "77\n"}
+    root = write_tree(tmp_path, V2 | inside | there)
+    for path in ("/millrace/n1", "/docker/c1/millrace/n1"):
+        assert processes_in(group_at(path, root)) == {77}
+    for path in ("/millrace/n2", "/docker/c2", "/millrace/../..", "", "millrace/n1"):
+        assert processes_in(group_at(path, root)) == set()
+    assert processes_in(group_at("/", root)) == {1, 2, 77}
+
+
 def test_another_process_is_found_where_this_one_sees_it(tmp_path: Path) -> None:
     """A container has mounts of its own, of which this process knows nothing."""
     other = {

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.columns import Flags, Ids, Longs
-from controller.schedulers.framework.profiles import NamedFilter, Profile, Ties, WeightedScore
+from controller.schedulers.framework.profiles import NamedFilter, Profile, WeightedScore
 from controller.schedulers.framework.snapshot import Snapshot
 from controller.schedulers.framework.values import MOST_POINTS, PendingPod
 
@@ -96,7 +96,7 @@ def _chosen(
     most = total.max()
     best = nodes[total == most]
     place = 0
-    if len(best) > 1 and profile.ties is Ties.DRAWN:
+    if len(best) > 1 and profile.is_drawn(pod):
         place = crc32(f"{profile.seed}/{pod.name}".encode()) % len(best)
     return Choice(pod, int(best[place]), int(most), refused, len(best))
 

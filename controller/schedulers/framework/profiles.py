@@ -33,10 +33,14 @@ class PolicySettings(Strict, frozen=True):
 
 
 class Ties(StrEnum):
-    """Which of several nodes with the most points is taken: one drawn by the seed, or the first in order."""
+    """Which of several nodes with the most points is taken: one drawn by the seed, or the first in order.
+
+    Packed: the first for pods that ask for devices, so that several stay free on one node, and drawn for all others.
+    """
 
     DRAWN = "drawn"
     FIRST = "first"
+    PACKED = "packed"
 
 
 class ProfileSettings(Strict, frozen=True):
@@ -60,7 +64,7 @@ class ProfileSettings(Strict, frozen=True):
         PolicySettings(policy="spread"),
     )
     devices: PolicySettings = PolicySettings(policy="stranding")
-    ties: Ties = Ties.DRAWN
+    ties: Ties = Ties.PACKED
     seed: int = 0
 
 
@@ -89,7 +93,7 @@ class Profile:
     filters: tuple[NamedFilter, ...]
     scores: tuple[WeightedScore, ...]
     devices: DeviceChoice = _LEAST_LEFT
-    ties: Ties = Ties.DRAWN
+    ties: Ties = Ties.PACKED
     seed: int = 0
 
     @classmethod
@@ -107,6 +111,10 @@ class Profile:
     def is_local(self) -> bool:
         """Whether each node's refusal depends on that node alone."""
         return all(one.policy.is_local for one in self.filters)
+
+    def is_drawn(self, pod: PendingPod) -> bool:
+        """Return whether a pod gets any of several nodes with the most points, not the first of them."""
+        return self.ties is Ties.DRAWN or (self.ties is Ties.PACKED and not pod.request.devices)
 
     def seen(self, pod: PendingPod, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot that policies are shown: nothing is free of devices that a filter keeps from the pod."""

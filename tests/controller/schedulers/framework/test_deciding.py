@@ -24,7 +24,7 @@ from controller.schedulers.framework import (
 )
 from controller.schedulers.framework.deciding import filtered
 from controller.schedulers.framework.filters import FitsResources, NoSettings
-from controller.schedulers.framework.profiles import NamedFilter, PolicySettings, WeightedScore, profiles_of
+from controller.schedulers.framework.profiles import NamedFilter, PolicySettings, Ties, WeightedScore, profiles_of
 from dataplane.topology.families import from_text
 from dataplane.topology.values import DeviceKind
 from tests.controller.schedulers.framework.clusters import GIB, clusters, node, requests
@@ -133,6 +133,16 @@ def test_nodes_without_a_network_to_the_peers_get_no_points() -> None:
         assert all(one.scores[0].reason for one in why.candidates)
     alone = Snapshot.of(Cluster.of([node("stranger")]), costs)
     assert decide(profile("network-cost"), PendingPod("p", peers=(Peer(names[0], 5),)), alone).points == 0
+
+
+def test_of_equal_nodes_pods_with_devices_get_the_first() -> None:
+    """So several devices stay free on one node; ties that are drawn leave half of them on each."""
+    snapshot = Snapshot.of(Cluster.of(node(f"n{number}", gpus=("T4",) * 8) for number in range(50)))
+    gpu = Request(devices=(DeviceRequest(DeviceKind.GPU),))
+    assert {decide(DEFAULT, PendingPod(f"p{n}", gpu), snapshot).node for n in range(50)} == {0}
+    drawn = Profile.of(ProfileSettings(ties=Ties.DRAWN))
+    assert len({decide(drawn, PendingPod(f"p{n}", gpu), snapshot).node for n in range(50)}) > 20
+    assert len({decide(DEFAULT, PendingPod(f"p{n}"), snapshot).node for n in range(50)}) > 20
 
 
 def test_ties_are_drawn_by_the_seed_and_the_name() -> None:

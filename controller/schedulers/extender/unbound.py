@@ -30,12 +30,16 @@ class Unbound:
 
     def note(self, pod: objects.Pod, wishes: Wishes) -> None:
         """Note that a node was found for a pod."""
+        self._forget_old()
         self._pods[pod.metadata.uid] = pod, wishes, self.clock.now_ns() + _FORGOTTEN_NS
 
     def discard(self, uid: str) -> None:
         """Note that a pod was bound, or will not be."""
         self._pods.pop(uid, None)
         self.wake()
+
+    def __len__(self) -> int:
+        return len(self._pods)
 
     def wake(self) -> None:
         """Have those who wait look again."""
@@ -56,11 +60,14 @@ class Unbound:
 
     def _matters(self, pod: objects.Pod, wishes: Wishes) -> bool:
         """Return whether one that is on its way is a peer of the pod, or takes bandwidth of its own."""
-        now_ns = self.clock.now_ns()
-        for uid in [uid for uid, (*_, until_ns) in self._pods.items() if until_ns <= now_ns or self.is_known(uid)]:
-            del self._pods[uid]
+        self._forget_old()
         return any(
             uid != pod.metadata.uid
             and (any(need.min_bps for need in others.peers) or any(is_meant(need, other) for need in wishes.peers))
             for uid, (other, others, _) in self._pods.items()
         )
+
+    def _forget_old(self) -> None:
+        now_ns = self.clock.now_ns()
+        for uid in [uid for uid, (*_, until_ns) in self._pods.items() if until_ns <= now_ns or self.is_known(uid)]:
+            del self._pods[uid]

@@ -50,6 +50,8 @@ class KnownPod:
     request: Request
     labels: Mapping[str, str]
     wishes: Wishes
+    problem: str = ""
+    """Why it counts without what it asks for, or says; empty where it does not."""
 
 
 @dataclass(slots=True)
@@ -117,6 +119,8 @@ class Books:
             return
         self.remove_pod(known.uid)
         self.pods[known.uid] = known
+        if known.problem:
+            self.problems[f"{known.namespace}/{known.name}"] = known.problem
         if known.wishes.peers:
             self._needy[known.uid] = known
         self._by_name[f"{known.namespace}/{known.name}"] = known.uid
@@ -251,12 +255,12 @@ class Books:
 
     def _known(self, pod: objects.Pod) -> KnownPod:
         full_name = pod.full_name
-        wishes, request = NOTHING, Request()
+        wishes, request, problem = NOTHING, Request(), ""
         try:
             request = request_of(pod, self.kind_of)
             wishes = wishes_of(pod)
         except SchedulerError as error:
-            self.problems[full_name] = str(error)
+            problem = str(error)
         namespace, _, name = full_name.partition("/")
         return KnownPod(
             pod.metadata.uid or full_name,
@@ -266,6 +270,7 @@ class Books:
             request,
             pod.metadata.labels or {},
             wishes,
+            problem,
         )
 
     def _made(self) -> tuple[NodeColumns, FreeColumns]:

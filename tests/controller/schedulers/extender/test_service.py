@@ -195,6 +195,19 @@ def test_devices_that_are_over_committed_are_a_problem_that_is_told_once() -> No
     extending(act, kubernetes=AWAY)
 
 
+def test_a_problem_of_a_pod_comes_and_goes_with_what_the_pod_says() -> None:
+    async def act(extender: Extender) -> None:
+        wrong = {"millrace.io/peer": "h1"}
+        extender.know(a_node("n", "h1"), a_pod("p", "n"))
+        assert extender.books.problems == {}
+        extender.know(a_pod("p", "n", annotations=wrong, labels={"app": "web"}))
+        assert list(extender.books.problems) == ["default/p"]
+        extender.know(a_pod("p", "n", labels={"app": "web"}))
+        assert extender.books.problems == {}
+
+    extending(act, kubernetes=AWAY)
+
+
 def test_taints_that_are_not_tolerated() -> None:
     async def act(extender: Extender) -> None:
         nodes = [

@@ -35,19 +35,22 @@ def why(
         columns = ("decision", "at", "outcome", "scheduler", "reason", "measured", "scores", "refused", "preempted")
         show(columns, map(_cells, reversed(decisions)), form)
         return
-    _show_pod(pod)
     if not decisions:
+        _show_pod(pod)
         typer.echo("nothing was decided about it yet: no scheduler of its profile runs, or it is about to")
         return
     shown = next((one for one in decisions if one.metadata.name == pod.status.decision), decisions[-1])
+    _show_pod(pod, shown.spec.reason)
     _show_decision(shown)
     _show_history(decisions)
 
 
-def _show_pod(pod: Pod) -> None:
+def _show_pod(pod: Pod, decided: str = "") -> None:
+    """Show where a pod is and why, but the reason of the decision, which comes below."""
     status = pod.status
+    others = [reason for reason in status.reasons if reason != decided]
     where = "" if status.node is None else f" on {status.node}"
-    reasons = f": {'; '.join(status.reasons)}" if status.reasons else ""
+    reasons = f": {'; '.join(others)}" if others else ""
     typer.echo(f"{pod.metadata.name} is {phase_of(pod)}{where}{reasons}")
     if status.nominated is not None:
         typer.echo(f"room is made for it on {status.nominated}")

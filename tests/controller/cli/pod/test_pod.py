@@ -13,10 +13,11 @@ import termios
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from controller.api.client import Place, SyncApiClient
 from controller.api.registry.placements import Binding, BindingRequest, NewDecision
-from controller.api.resources import Metadata, Node, Pod
+from controller.api.resources import Decision, Metadata, Node, Pod
 from controller.api.resources.decision import DecisionSpec, Outcome, Refusal, Score
 from controller.api.resources.hardware import Device, Hardware, Load
 from controller.api.resources.node import DeviceLoad, NodeSpec, NodeStatus
@@ -134,6 +135,20 @@ def test_why_says_every_decision_node_by_node(run: Run, bound: None) -> None:
     assert row["refused"][0]["nodes"] == [f"n{n}" for n in range(11)]
     assert run("pod why b")[0].splitlines()[1].startswith("nothing was decided about it yet")
     assert run("pod why x") == ("", "millrace: there is no Pod x\n")
+
+
+def test_the_reason_of_a_refusal_is_listed_and_said_once(served: Place, run: Run) -> None:
+    run("pod apply -f -", "pod: {name: c, image: x}")
+    reason = "none of 1 nodes: 1 by fits"
+    with SyncApiClient(served) as client:
+        found = client.of(Pod).get("c")
+        spec = DecisionSpec(subject_kind="pod", subjects=("c",), outcome=Outcome.REFUSED, reason=reason)
+        client.of(Decision).create(Decision(metadata=Metadata(name="c-1"), spec=spec))
+        client.of(Pod).replace_status(replace(found, status=replace(found.status, reasons=(reason, "h1 was silent"))))
+    assert json.loads(run("pod list -f json")[0])[0]["reasons"] == f"{reason}; h1 was silent"
+    said = run("pod why c")[0]
+    assert said.startswith("c is pending: h1 was silent\n")
+    assert said.count(reason) == 1
 
 
 def test_loads_of_nodes_devices_and_pods_are_shown(run: Run, bound: None) -> None:

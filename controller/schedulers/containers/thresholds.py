@@ -41,6 +41,10 @@ class DeviceThreshold:
             found[is_said] = snapshot.device_busy[is_said] < self.settings.below
         return found
 
+    def lets_in(self, before: float, now: float) -> bool:
+        """Return whether a device has become idle enough by its measured load."""
+        return now < self.settings.below <= before
+
     def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
         """Return which nodes have as many idle devices of each sort as the pod asks for, or too few busy ones as well.
 

@@ -5,7 +5,9 @@ be computed from its settings, and nothing of what it was asked but what gives t
 snapshot give the same answer, whatever was asked before.
 
 A filter may have `devices(pod, snapshot)`, too: which devices, in the rows of `NodeColumns`, the pod may get of nodes
-that pass, None for all. Policies are shown a snapshot in which nothing is free of the others. Either kind may have a
+that pass, None for all. Policies are shown a snapshot in which nothing is free of the others. One that goes by measured
+loads has `lets_in(before, now)`: whether a device whose load was the one and is the other is given to pods that did not
+get it, so that these are looked at again. Either kind may have a
 method for many reasons at once, where that is cheaper: `reasons(pod, snapshot, nodes)` of a filter, and
 `reasons(pod, snapshot, nodes, points)` of a score, whose points are given back to it. A score may have
 `is_neutral(pod, snapshot)`: whether it gives all nodes `MOST_POINTS`, so that it need not be asked for them.

@@ -116,6 +116,10 @@ class Profile:
         """Return whether a pod gets any of several nodes with the most points, not the first of them."""
         return self.ties is Ties.DRAWN or (self.ties is Ties.PACKED and not pod.request.devices)
 
+    def lets_in(self, before: float, now: float) -> bool:
+        """Return whether a filter gives pods a device that is as busy as now, and did not when it was as before."""
+        return any(one.policy.lets_in(before, now) for one in self.filters if hasattr(one.policy, "lets_in"))
+
     def seen(self, pod: PendingPod, snapshot: Snapshot) -> Snapshot:
         """Return the snapshot that policies are shown: nothing is free of devices that a filter keeps from the pod."""
         usable: Flags | None = None

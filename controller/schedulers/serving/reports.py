@@ -32,6 +32,13 @@ def measured_devices(columns: NodeColumns, nodes: Sequence[Node], free: FreeColu
     return busy
 
 
+def lower_loads(before: Node, now: Node) -> tuple[tuple[float, float], ...]:
+    """Return the loads, before and now, of devices that are less busy; 0 for one that nobody measures any more."""
+    loads = {one.number: one.load.busy or 0.0 for one in now.status.devices}
+    both = ((one.load.busy or 0.0, loads.get(one.number, 0.0)) for one in before.status.devices)
+    return tuple((was, is_now) for was, is_now in both if is_now < was)
+
+
 def images_of(nodes: Sequence[Node]) -> Mapping[str, Mapping[int, int]]:
     """Return which nodes, by number, have an image, and its bytes; by each of its names and its digest."""
     found: defaultdict[str, dict[int, int]] = defaultdict(dict)

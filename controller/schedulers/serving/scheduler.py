@@ -33,6 +33,7 @@ from controller.schedulers.framework.explaining import explained
 from controller.schedulers.serving.decisions import decision_name, decision_of, is_measured
 from controller.schedulers.serving.metrics import Metrics
 from controller.schedulers.serving.pending import PendingQueue
+from controller.schedulers.serving.reports import lower_loads
 from controller.schedulers.serving.room import cluster_of, eviction_of, priority_of, promised
 from controller.schedulers.serving.view import ClusterView, is_ready, is_waiting
 from controller.schedulers.settings import SchedulerSettings
@@ -131,7 +132,7 @@ class Scheduler:
         if isinstance(resource, Node):
             if before is None or before.status.heartbeat_ns != resource.status.heartbeat_ns:
                 self._on_nodes((resource,))
-            if before is None or _may_help(before, resource):
+            if before is None or _may_help(before, resource) or self._has_idled(before, resource):
                 self._wake()
             return
         if isinstance(resource, Pod):
@@ -139,6 +140,11 @@ class Scheduler:
         else:
             self._refill()
         self._changed.set()
+
+    def _has_idled(self, before: Node, now: Node) -> bool:
+        """Return whether a device is less busy in a way that a profile makes a difference of."""
+        loads = lower_loads(before, now)
+        return any(profile.lets_in(*one) for one in loads for profile in self.profiles.values())
 
     def _wake(self) -> None:
         self.queue.wake(self._clock.now_ns())

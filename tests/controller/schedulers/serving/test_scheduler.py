@@ -11,17 +11,18 @@ from msgspec.structs import replace
 from controller.api.registry.placements import Release, ReleaseRequest
 from controller.api.resources import Decision, Metadata, Node, Pod, PodGroup
 from controller.api.resources.decision import Outcome
-from controller.api.resources.hardware import DeviceNeed, Request
-from controller.api.resources.node import NodeSpec
-from controller.api.resources.pod import Location, PeerNeed, Phase
+from controller.api.resources.hardware import DeviceNeed, Load, Request
+from controller.api.resources.node import DeviceLoad, NodeSpec
+from controller.api.resources.pod import Container, Location, PeerNeed, Phase, PodSpec
 from controller.api.resources.pod_group import PodGroupSpec
 from controller.schedulers.framework.profiles import PolicySettings, ProfileSettings
 from controller.schedulers.process import serve, take_profiles
-from controller.schedulers.settings import MetricsSettings, SchedulerSettings
+from controller.schedulers.settings import MetricsSettings, QueueSettings, SchedulerSettings
 from dataplane.clock import MonotonicClock
 from dataplane.topology.values import DeviceKind
 from tests.controller.schedulers.serving.conftest import QUICK, Cluster, Play
 
+GPU = DeviceNeed(kind=DeviceKind.GPU)
 SPREAD = ProfileSettings(name="spread", scores=(PolicySettings(policy="least-used"),))
 
 
@@ -125,6 +126,28 @@ def test_a_node_that_takes_pods_again(play: Play) -> None:
             why = await cluster.decision_about("p", Outcome.REFUSED)
             assert why.spec.refused[0].reason == "it is not ready"
             await cluster.client.of(Node).replace(replace(closed, spec=NodeSpec()))
+            await cluster.pods_when(placed)
+
+    play(act)
+
+
+def test_a_device_that_idles_again_takes_who_was_refused_for_its_load(play: Play) -> None:
+    """Long before the longest wait is over."""
+
+    async def act(cluster: Cluster) -> None:
+        async def report(busy: float) -> None:
+            node = await cluster.client.of(Node).get("h1")
+            loads = (DeviceLoad(number=0, load=Load(busy=busy)),)
+            await cluster.client.of(Node).replace_status(replace(node, status=replace(node.status, devices=loads)))
+
+        await cluster.add_node("h1", gpus=("T4",))
+        await report(1.0)
+        queue = QueueSettings(first_wait_ns=1_000_000, longest_wait_ns=600_000_000_000)
+        async with cluster.scheduling(SchedulerSettings(queue=queue)):
+            spec = PodSpec(containers=(Container(name="c", image="image"),), request=Request(devices=(GPU,)))
+            await cluster.client.of(Pod).create(Pod(metadata=Metadata(name="p"), spec=spec))
+            await cluster.decision_about("p", Outcome.REFUSED, "device-threshold")
+            await report(0.5)
             await cluster.pods_when(placed)
 
     play(act)

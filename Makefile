@@ -111,7 +111,8 @@ unit: $(VENV)/.dev
 
 # An hour or so; root for what needs namespaces.
 deep: $(VENV)/.dev
-	$(BIN)/python -m pytest -m slow tests/soak tests/soak/containers.py
+	$(BIN)/python -m pytest -m slow tests/soak
+	$(BIN)/python -m pytest tests/soak/containers.py
 	$(BIN)/python -m tests.soak.storage
 	$(BIN)/python -m tests.soak.api
 	$(BIN)/python -m tests.soak.etcd_away

@@ -59,6 +59,8 @@ class Conmon:
                     stderr=DEVNULL,
                     env={**os.environ, **self.environment, "_OCI_SYNCPIPE": str(writing)},
                     pass_fds=(writing,),
+                    # It leaves a file `oom` where it is started, beside the one in its persist folder.
+                    cwd=folder,
                     start_new_session=True,
                 )
             except OSError as error:

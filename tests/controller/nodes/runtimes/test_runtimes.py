@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
+from pathlib import Path
 
 import pytest
 
@@ -162,7 +163,11 @@ def test_a_command_that_is_not_there(run: Run, podman_storage: PodmanStorage) ->
     run(work)
 
 
-def test_out_of_memory_is_told(run: Run, podman_storage: PodmanStorage) -> None:
+def test_out_of_memory_is_told(
+    run: Run, podman_storage: PodmanStorage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
     async def work(runtime: Runtime) -> None:
         for script in ("exec tail /dev/zero", "tail /dev/zero; exit 137"):
             async with container(runtime, podman_storage, script, memory_bytes=16 << 20):
@@ -174,6 +179,7 @@ def test_out_of_memory_is_told(run: Run, podman_storage: PodmanStorage) -> None:
             assert (ended.exit_code, ended.is_out_of_memory) == (137, False)
 
     run(work)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_limits_hold(run: Run, podman_storage: PodmanStorage) -> None:

@@ -170,7 +170,10 @@ def test_out_of_memory_is_told(
 
     async def work(runtime: Runtime) -> None:
         for script in ("exec tail /dev/zero", "tail /dev/zero; exit 137"):
-            async with container(runtime, podman_storage, script, memory_bytes=16 << 20):
+            # Not before podman has been asked for its control group: that is watched from then on.
+            waits = f"while ! test -e /tmp/go; do sleep 0.02; done; {script}"
+            async with container(runtime, podman_storage, waits, memory_bytes=16 << 20):
+                Path(f"/proc/{(await only(runtime)).pid}/root/tmp/go").touch()
                 ended = await until_ended(runtime)
                 assert (ended.exit_code, ended.is_out_of_memory) == (137, True)
         async with container(runtime, podman_storage, "sleep 60", memory_bytes=16 << 20) as made:
@@ -190,7 +193,9 @@ def test_limits_hold(run: Run, podman_storage: PodmanStorage) -> None:
         )
         limits = {"processes": 6, "memory_bytes": 32 << 20, "cpu_milli": 100}
         async with container(runtime, podman_storage, script, **limits) as made:
-            assert b"can't fork" in await anext(stderr_of(runtime, made))
+            written, seen = stderr_of(runtime, made), b""
+            while b"can't fork" not in seen:
+                seen += await anext(written)
             assert (await said(runtime, made)).startswith(b"33554432\n10000")
             usage = await runtime.usage(made)
             assert 1 < (usage.processes or 0) <= 6

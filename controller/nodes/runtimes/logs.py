@@ -124,7 +124,8 @@ def _start_of_tail(opened: IO[bytes], tail: int) -> int:
     position = end = opened.seek(0, os.SEEK_END)
     rest, starts = b"", list[int]()
     while position > 0 and len(starts) <= tail:
-        nbytes = min(_BLOCK_BYTES, position)
+        # Twice as much each time: what is there is split anew.
+        nbytes = min(max(_BLOCK_BYTES, len(rest)), position)
         position -= nbytes
         opened.seek(position)
         rest = opened.read(nbytes) + rest

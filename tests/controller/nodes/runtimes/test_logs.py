@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.nodes.runtimes import logs
 from controller.nodes.runtimes.base import STDERR, STDOUT, Output
 from controller.nodes.runtimes.logs import parse, read_log
 
@@ -50,6 +51,21 @@ def test_the_last_lines_of_a_long_log(tmp_path: Path) -> None:
     for tail in (1, 1000, 19_999, 20_000, 20_001):
         text = b"".join(output.data for output in read(tmp_path / "log", tail=tail))
         assert text.split() == [b"%d" % number for number in range(max(0, 20_000 - tail), 20_000)]
+
+
+def test_the_last_lines_of_a_long_log_are_found_in_a_few_looks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All that was read is split again at each look."""
+    line, number = b"2026-11-23T03:39:42.848067440+00:00 stdout F x\n", 40_000
+    (tmp_path / "log").write_bytes(line * number)
+    looks, starts_of_lines = list[int](), logs._starts_of_lines
+
+    def counted(data: bytes, offset: int) -> list[int]:
+        looks.append(len(data))
+        return starts_of_lines(data, offset)
+
+    monkeypatch.setattr(logs, "_starts_of_lines", counted)
+    assert sum(output.data.count(b"x") for output in read(tmp_path / "log", tail=number)) == number
+    assert sum(looks) <= 3 * number * len(line)
 
 
 def test_what_is_older_is_left_out(tmp_path: Path) -> None:

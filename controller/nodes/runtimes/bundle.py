@@ -78,7 +78,7 @@ def read_bundle(folder: Path, folders: HostFolders) -> Bundle:
         config = json.loads(content) if len(content) <= _MOST_BYTES else None
     except FileNotFoundError as error:
         raise OrderError(f"bundle {folder}: has no config.json") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise OrderError(f"{path}: cannot be read: {error}") from error
     if not isinstance(config, dict):
         raise OrderError(f"{path}: is no JSON object of at most {_MOST_BYTES} bytes")
@@ -90,7 +90,7 @@ def read_bundle(folder: Path, folders: HostFolders) -> Bundle:
             raise OrderError(f"{path}: root.path: {config['root']['path']} is no folder inside the bundle")
         mounts = _mounts_of(config.get("mounts") or (), path, folders)
         return Bundle(process_of(config["process"]), root, mounts, config.get("hostname"))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise OrderError(f"{path}: is not what a bundle has: {error!r}") from error
 
 

@@ -81,7 +81,7 @@ def check_order(order: ContainerOrder) -> None:
 def _inside(path: Path, folders: tuple[Path, ...], what: str, setting: str) -> Path:
     try:
         found = path.resolve(strict=True)
-    except (OSError, RuntimeError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise OrderError(f"{what}: does not exist") from error
     if not any(found.is_relative_to(folder.resolve()) for folder in folders):
         raise OrderError(f"{what}: lies in none of the node's {setting}")

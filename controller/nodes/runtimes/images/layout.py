@@ -48,10 +48,10 @@ class Layout:
     def read(cls, folder: Path) -> Layout:
         """Return the layout; raise ImageError if the folder is none."""
         try:
-            index = json.loads((folder / "index.json").read_bytes())
+            index = json.loads(_content(folder / "index.json"))
         except FileNotFoundError as error:
             raise ImageError(f"image oci:{folder}: does not exist (there is no {folder}/index.json)") from error
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise ImageError(f"image oci:{folder}: index.json cannot be read: {error}") from error
         if not isinstance(index, dict) or not isinstance(index.get("manifests"), list):
             raise ImageError(f"image oci:{folder}: index.json lists no manifests")
@@ -61,7 +61,7 @@ class Layout:
         """Return the image that is meant: of the tag, of the digest, or the only one; else raise ImageError."""
         try:
             return self._select(reference)
-        except (KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
             raise ImageError(f"image {reference.text}: its layout is malformed: {error!r}") from error
 
     def _select(self, reference: Reference) -> LayoutImage:
@@ -122,15 +122,12 @@ class Layout:
         raise ImageError(f"image {text}: has nothing for linux on {architecture}")
 
     def _json(self, digest: str, text: str) -> dict[str, Any]:
-        path = self.blob(digest)
-        if path.stat().st_size > _MOST_BYTES:
-            raise ImageError(f"image {text}: blob {digest} has more than {_MOST_BYTES} bytes")
-        content = path.read_bytes()
+        content = _content(self.blob(digest))
         if f"sha256:{hashlib.sha256(content).hexdigest()}" != digest:
             raise ImageError(f"image {text}: blob {digest} has another digest")
         try:
             found = json.loads(content)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ImageError(f"image {text}: blob {digest} is no JSON") from error
         if not isinstance(found, dict):
             raise ImageError(f"image {text}: blob {digest} is no JSON object")
@@ -145,6 +142,17 @@ class Layout:
             with path.open("rb") as blob:
                 yield from _member(f"blobs/sha256/{path.name}", path.stat().st_size, blob)
         yield bytes(2 * _BLOCK)
+
+
+def _content(path: Path) -> bytes:
+    """Return what a file has; raise ValueError for more than is read of it, and for what is no file, as pipes are."""
+    if path.exists() and not path.is_file():
+        raise ValueError("it is no file")
+    with path.open("rb") as opened:
+        content = opened.read(_MOST_BYTES + 1)
+    if len(content) > _MOST_BYTES:
+        raise ValueError(f"it has more than {_MOST_BYTES} bytes")
+    return content
 
 
 def _index_files(image: LayoutImage, name: str) -> dict[str, dict[str, Any]]:

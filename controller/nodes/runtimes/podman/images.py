@@ -144,7 +144,9 @@ class PodmanImages:
 
 
 async def _pieces(reference: Reference) -> AsyncIterator[bytes]:
-    """Yield a file's bytes."""
+    """Yield a file's bytes; not those of a device or a pipe, which have no end."""
+    if Path(reference.name).exists() and not Path(reference.name).is_file():
+        raise ImageError(f"image {reference.text}: is no file")
     try:
         with await asyncio.to_thread(Path(reference.name).open, "rb") as opened:
             while piece := await asyncio.to_thread(opened.read, _PIECE_BYTES):

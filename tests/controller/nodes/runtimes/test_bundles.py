@@ -80,6 +80,7 @@ def test_a_bundle_is_run_and_not_written_to(podman_storage: PodmanStorage, tmp_p
         ({"mounts": [{"destination": "/h", "type": "ext4", "source": "/dev/vda"}]}, "a mount of type ext4 is refused"),
         ({"process": {"args": "sh"}}, "is not what a bundle has"),
         ({"process": {}}, "is not what a bundle has"),
+        ({"process": {"args": ["sh"], "user": {"uid": float("inf")}}}, "is not what a bundle has"),
     ],
 )
 def test_what_leads_out_of_a_bundle_is_refused(tmp_path: Path, parts: dict[str, Any], problem: str) -> None:
@@ -90,6 +91,13 @@ def test_what_leads_out_of_a_bundle_is_refused(tmp_path: Path, parts: dict[str, 
     assert "\n" not in str(refused.value)
 
 
+def test_a_bundle_of_too_many_brackets_is_refused(tmp_path: Path) -> None:
+    bundle = write_bundle(tmp_path / "b1")
+    (bundle / "config.json").write_text("[" * 100_000)
+    with pytest.raises(OrderError, match=r"config\.json: cannot be read"):
+        read_bundle(bundle, HostFolders(bundles=(tmp_path,)))
+
+
 def test_bundles_lie_where_the_node_allows_them(tmp_path: Path) -> None:
     bundle = write_bundle(tmp_path / "other" / "b1")
     (tmp_path / "bundles").mkdir()
@@ -97,8 +105,9 @@ def test_bundles_lie_where_the_node_allows_them(tmp_path: Path) -> None:
     for path in (bundle, tmp_path / "bundles" / "link", tmp_path / "bundles" / ".." / "other" / "b1", Path("/")):
         with pytest.raises(OrderError, match="none of the node's bundle_folders"):
             read_bundle(path, HostFolders(bundles=(tmp_path / "bundles",)))
-    with pytest.raises(OrderError, match="does not exist"):
-        read_bundle(tmp_path / "nowhere", HostFolders(bundles=(tmp_path,)))
+    for name in ("nowhere", "no\0where"):
+        with pytest.raises(OrderError, match="does not exist"):
+            read_bundle(tmp_path / name, HostFolders(bundles=(tmp_path,)))
 
 
 def test_what_a_bundle_says_of_its_own_limits_and_rights_counts_nothing(

@@ -298,6 +298,7 @@ def test_a_manager_that_has_signed_off_and_left_nothing_is_succeeded_at_once(tmp
             await world.rebind("a")
             await world.in_phase("a", Phase.RUNNING)
             assert other.running("a")
+        (tmp_path / "another" / "lease").unlink()  # which ends the guard
 
     play(tmp_path, act)
 

@@ -67,6 +67,7 @@ def service_of(podman_storage: PodmanStorage) -> Iterator[Path]:
     process = subprocess.Popen(
         ["podman", "system", "service", "--time", "0", f"unix://{socket}"],
         env={**os.environ, **podman_storage.environment},
+        cwd=podman_storage.folder,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,

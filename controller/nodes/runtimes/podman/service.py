@@ -74,6 +74,8 @@ class PodmanService:
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
+                # Its conmon leaves a file `oom` where it runs.
+                cwd=self.socket.parent,
                 stdin=DEVNULL,
                 stdout=DEVNULL,
                 stderr=PIPE,

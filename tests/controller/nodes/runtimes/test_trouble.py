@@ -67,6 +67,7 @@ def test_a_service_that_died_is_started_again(podman_storage: PodmanStorage) -> 
             service = runtime._service
             assert service is not None
             assert service.process is not None
+            assert Path(f"/proc/{service.process.pid}/cwd").readlink() == podman_storage.folder / "runtime"
             os.kill(service.process.pid, signal.SIGKILL)
             states = await asyncio.gather(*(only(runtime) for _ in range(4)))
             assert {state.phase for state in states} == {ContainerPhase.RUNNING}

@@ -83,7 +83,7 @@ class PodmanImages:
         return tuple(stored.image for stored in (await self.stored()).values())
 
     async def stored(self) -> dict[str, StoredImage]:
-        """Return all images by podman's id."""
+        """Return all images by podman's id; one that podman is still storing has no digest yet, and is left out."""
         entries = json.loads(await self._call("GET", "images/json", "images")) or []
         return {
             entry["Id"]: StoredImage(
@@ -91,6 +91,7 @@ class PodmanImages:
                 tuple(entry.get("RepoDigests") or ()),
             )
             for entry in entries
+            if entry.get("Digest")
         }
 
     async def _find(self, reference: Reference) -> Image | None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
 
+from controller.nodes.runtimes.base import Image
 from controller.nodes.runtimes.devices import DeviceUse, device_environment, device_files, is_cdi
 from controller.nodes.runtimes.errors import ContainerError, ImageError
 from controller.nodes.runtimes.images.reference import Reference, Transport, parse_reference
+from controller.nodes.runtimes.podman.images import PodmanImages
 from controller.nodes.runtimes.processes import one_line
 from controller.nodes.runtimes.runc import RuncRuntime
 from controller.nodes.runtimes.seccomp import profile_of, read_profile
@@ -112,3 +115,13 @@ def test_what_is_no_profile_is_refused(tmp_path: Path) -> None:
     (tmp_path / "seccomp.json").write_text('{"syscalls": []}')
     with pytest.raises(ContainerError, match="is no seccomp profile"):
         read_profile(tmp_path / "seccomp.json")
+
+
+def test_an_image_that_podman_is_still_storing_is_none_yet() -> None:
+    stored = {"Id": "1", "Digest": "sha256:1", "Names": ["localhost/a:latest"], "Size": 5, "RepoDigests": []}
+
+    async def answer(*_: object) -> bytes:
+        return json.dumps([stored, {"Id": "2", "Names": None, "Size": 0}]).encode()
+
+    images = asyncio.run(PodmanImages(answer, 1.0).list())
+    assert images == (Image("sha256:1", ("localhost/a:latest",), 5),)

@@ -1,4 +1,4 @@
-"""Scripts to containers, for real: podman, in hosts' namespaces, over switches; and every mistake a user can make."""
+"""Scripts to containers, for real: podman and runc, in hosts' namespaces, over switches; and a user's mistakes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from controller.api.resources import Node, Pod
 from controller.api.resources.pod import Phase
 from controller.nodes.process import serve as serve_node
-from controller.nodes.runtimes.settings import RuntimeSettings
+from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings
 from controller.nodes.settings import NodeSettings
 from dataplane.fabric.kernel import KernelFabric
 from tests.controller.nodes.busybox_image import (
@@ -51,7 +51,7 @@ pod:
 
 @pytest.fixture(scope="module")
 def storage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PodmanStorage]:
-    skip_without_containers("podman", "runc", "conmon")
+    skip_without_containers("podman", "runc", "conmon", "skopeo", "umoci")
     folder = tmp_path_factory.mktemp("pods")
     environment = podman_environment(folder / "podman")
     digest = write_layout(folder / "image")
@@ -110,7 +110,10 @@ def test_a_script_runs_on_the_right_hosts_is_killed_comes_back_and_goes(
 ) -> None:
     script = SCRIPT.replace("ADDRESS", str(fabric.topology.host["h3"].ipv4))
     in_namespace = {name: fabric.namespace(name) for name in ("h2", "h3")}
-    world.start(serve_node, world.node_settings("h2", network_namespace=in_namespace["h2"]))
+    runc = world.node_settings(
+        "h2", network_namespace=in_namespace["h2"], runtime=RuntimeSettings(kind=RuntimeKind.RUNC)
+    )
+    world.start(serve_node, runc)
     settings = world.node_settings("h3", network_namespace=in_namespace["h3"])
     with world.process(settings) as manager:
         world.until_ready("h2", "h3")
@@ -126,8 +129,11 @@ def test_a_script_runs_on_the_right_hosts_is_killed_comes_back_and_goes(
         assert world.type("pod exec -i server cat", b"typed") == (b"typed", 0)
         assert world.run("pod exec server ls /nowhere").code == 1
         _survives_its_managers_death(world, manager, settings)
+    bundles = Path(runc.state) / "containers"
+    assert len(list(bundles.iterdir())) == 1
     assert world.run("pod delete reader --wait").code == 0
     world.until(lambda: world.containers() == [], lambda: f"no containers: {world.containers()}")
+    world.until(lambda: not list(bundles.iterdir()), "no bundle of runc's")
 
 
 def test_mistakes_are_clear_lines_and_the_rest_is_unaffected(

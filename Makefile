@@ -104,10 +104,11 @@ protos: $(VENV)/.dev
 picture:
 	@./.ci/picture
 
+# tests/soak is for `make deep`.
 unit: $(VENV)/.dev
-	$(BIN)/python -m pytest -n auto -m "not root"
-	$(BIN)/python -m pytest -n 4 -m "root and bmv2"
-	$(BIN)/python -m pytest -n 4 --dist loadfile -m "root and not bmv2"
+	$(BIN)/python -m pytest --ignore=tests/soak -n auto -m "not root"
+	$(BIN)/python -m pytest --ignore=tests/soak -n 4 -m "root and bmv2"
+	$(BIN)/python -m pytest --ignore=tests/soak -n 4 --dist loadfile -m "root and not bmv2"
 
 # An hour or so; root for what needs namespaces.
 deep: $(VENV)/.dev

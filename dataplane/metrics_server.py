@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import AsyncExitStack
 from types import TracebackType
+from typing import Protocol
 
 from prometheus_client import CollectorRegistry, start_http_server
+
+from dataplane.errors import MillraceError
+
+
+class MetricsPlace(Protocol):
+    """Where a daemon's settings want its metrics to be."""
+
+    @property
+    def address(self) -> str:
+        """The local address."""
+        ...
+
+    @property
+    def port(self) -> int:
+        """The TCP port, 0 for any that is free."""
+        ...
 
 
 class MetricsServer:
@@ -31,3 +50,20 @@ class MetricsServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def serve_metrics(
+    registry: CollectorRegistry, place: MetricsPlace | None, stack: AsyncExitStack, failure: type[MillraceError]
+) -> str:
+    """Serve a daemon's metrics until `stack` ends; return where, as the end of its ready line, empty without a place.
+
+    Raise `failure` of one line where nothing can listen there.
+    """
+    if place is None:
+        return ""
+    try:
+        server = MetricsServer(registry, place.address, place.port)
+    except OSError as error:
+        raise failure(f"metrics at {place.address}:{place.port}: {os.strerror(error.errno or 0)}") from None
+    stack.callback(server.close)
+    return f", metrics at http://{place.address}:{server.port}/metrics"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,7 +14,7 @@ from controller.placement.metrics import Metrics
 from controller.placement.settings import PlacementSettings
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
-from dataplane.metrics_server import MetricsServer
+from dataplane.metrics_server import serve_metrics
 from dataplane.running import run_until, stop_on_signals
 
 
@@ -51,7 +50,7 @@ async def serve(
             controller.note_away(line)
 
         client = await stack.enter_async_context(ApiClient(find_place(settings.api), on_wait=away))
-        where = _serve_metrics(settings, metrics, stack)
+        where = serve_metrics(metrics.registry, settings.metrics, stack, PlacementError)
         controller = MainController(client, settings, clock=MonotonicClock(), metrics=metrics)
         if on_controller is not None:
             on_controller(controller)
@@ -59,15 +58,3 @@ async def serve(
             silent = f"nodes are silent {settings.silence.margin_s:g} s after their lease"
             on_ready(f"{silent}, API at {client.place.address}{where}")
         await run_until(controller.run(), stop)
-
-
-def _serve_metrics(settings: PlacementSettings, metrics: Metrics, stack: AsyncExitStack) -> str:
-    if settings.metrics is None:
-        return ""
-    address, port = settings.metrics.address, settings.metrics.port
-    try:
-        server = MetricsServer(metrics.registry, address, port)
-    except OSError as error:
-        raise PlacementError(f"metrics at {address}:{port}: {os.strerror(error.errno or 0)}") from None
-    stack.callback(server.close)
-    return f", metrics at http://{address}:{server.port}/metrics"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import signal
 import time
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from controller.schedulers.settings import SchedulerSettings
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
-from dataplane.metrics_server import MetricsServer
+from dataplane.metrics_server import serve_metrics
 from dataplane.running import run_until, stop_on_signals
 
 LOGGER = logging.getLogger("millrace.scheduler")
@@ -85,7 +84,7 @@ async def serve(
 
         client = ApiClient(find_place(settings.api), on_wait=away)
         await stack.enter_async_context(client)
-        where = _serve_metrics(settings, metrics, stack)
+        where = serve_metrics(metrics.registry, settings.metrics, stack, SchedulerError)
         scheduler = Scheduler(
             client,
             settings,
@@ -100,15 +99,3 @@ async def serve(
         if on_ready is not None:
             on_ready(f"profiles {', '.join(profiles)}, API at {client.place.address}{where}")
         await run_until(scheduler.run(), stop)
-
-
-def _serve_metrics(settings: SchedulerSettings, metrics: Metrics, stack: AsyncExitStack) -> str:
-    if settings.metrics is None:
-        return ""
-    address, port = settings.metrics.address, settings.metrics.port
-    try:
-        server = MetricsServer(metrics.registry, address, port)
-    except OSError as error:
-        raise SchedulerError(f"metrics at {address}:{port}: {os.strerror(error.errno or 0)}") from None
-    stack.callback(server.close)
-    return f", metrics at http://{address}:{server.port}/metrics"

@@ -17,7 +17,8 @@ from typing import Any, Final
 from controller.nodes.runtimes.base import ContainerOrder, Mount
 from controller.nodes.runtimes.devices import device_files, is_cdi
 from controller.nodes.runtimes.errors import OrderError
-from controller.nodes.runtimes.security import CAPABILITIES, PERIOD_US, HostFolders, nearest_rlimits
+from controller.nodes.runtimes.resources import resources_of
+from controller.nodes.runtimes.security import CAPABILITIES, HostFolders, nearest_rlimits
 
 _MOST_BYTES: Final = 1 << 20
 _PATH: Final = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -131,7 +132,7 @@ def config_of(
         "linux": {
             "namespaces": _namespaces(order.network_namespace),
             "cgroupsPath": cgroup,
-            "resources": _resources(order)
+            "resources": resources_of(order)
             | {"devices": [{"allow": False, "access": "rwm"}, *({"allow": True, **_rule(file)} for file in files)]},
             "devices": [
                 {"type": "c", "path": file.path, "major": file.major, "minor": file.minor}
@@ -170,17 +171,6 @@ def _process(order: ContainerOrder, process: Process) -> dict[str, Any]:
 def _namespaces(network: Path | None) -> list[dict[str, str]]:
     joined = {} if network is None else {"path": str(network)}
     return [*({"type": kind} for kind in ("pid", "ipc", "uts", "mount", "cgroup")), {"type": "network", **joined}]
-
-
-def _resources(order: ContainerOrder) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    if order.cpu_milli is not None:
-        found["cpu"] = {"quota": order.cpu_milli * PERIOD_US // 1000, "period": PERIOD_US}
-    if order.memory_bytes is not None:
-        found["memory"] = {"limit": order.memory_bytes, "swap": order.memory_bytes}
-    if order.processes is not None:
-        found["pids"] = {"limit": order.processes}
-    return found
 
 
 def _rule(file: Any) -> dict[str, Any]:  # noqa: ANN401

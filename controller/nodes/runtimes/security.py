@@ -15,7 +15,6 @@ CAPABILITIES: Final = (
     *("CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT"),
 )
 """What root in a container keeps: podman's own default."""
-PERIOD_US: Final = 100_000
 """Over which a quota of CPU time holds."""
 LEAST_QUOTA_MILLI: Final = 10
 """The kernel takes no quota below 1 ms of a period."""

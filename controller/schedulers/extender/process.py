@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import ssl
 import time
 from collections.abc import Callable
@@ -29,7 +28,7 @@ from controller.schedulers.framework.profiles import profiles_of
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
-from dataplane.metrics_server import MetricsServer
+from dataplane.metrics_server import serve_metrics
 from dataplane.rpc.access.certificates import load_into, now_utc, server_context, validity_of
 from dataplane.rpc.addresses import is_unix
 from dataplane.rpc.tls import TlsFiles
@@ -72,7 +71,7 @@ async def serve(settings: ExtenderSettings, stop: asyncio.Event, on_ready: Calla
         api = None
         if settings.kubernetes is not None:
             api = await stack.enter_async_context(KubernetesApi(settings.kubernetes, on_contact=contacts.note))
-        where = _serve_metrics(settings, metrics, stack)
+        where = serve_metrics(metrics.registry, settings.metrics, stack, SchedulerError)
         service = ExtenderService(
             settings,
             profiles,
@@ -229,18 +228,6 @@ def _versions(files: TlsFiles) -> tuple[tuple[int, int], ...]:
                 about = file.stat()
                 found.append((about.st_mtime_ns, about.st_ino))
     return tuple(found)
-
-
-def _serve_metrics(settings: ExtenderSettings, metrics: Metrics, stack: AsyncExitStack) -> str:
-    if settings.metrics is None:
-        return ""
-    address, port = settings.metrics.address, settings.metrics.port
-    try:
-        server = MetricsServer(metrics.registry, address, port)
-    except OSError as error:
-        raise SchedulerError(f"metrics at {address}:{port}: {os.strerror(error.errno or 0)}") from None
-    stack.callback(server.close)
-    return f", metrics at http://{address}:{server.port}/metrics"
 
 
 def _said(settings: ExtenderSettings, address: str) -> str:

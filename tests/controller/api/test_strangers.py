@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import ssl
 import stat
 from collections.abc import Awaitable
 from pathlib import Path
@@ -13,8 +12,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from controller.api.client import ApiClient, Place, find_place
-from controller.api.process import serve
+from controller.api.client import ApiClient, Place
 from controller.api.registry.evictions import Eviction, EvictionRequest
 from controller.api.registry.placements import Binding, BindingRequest, Release, ReleaseRequest
 from controller.api.resources import Centre, Decision, Metadata, Node, Pod, PodGroup, ProbeResult, Task
@@ -23,7 +21,6 @@ from controller.api.resources.pod import Phase
 from controller.api.resources.pod_group import PodGroupSpec
 from controller.api.resources.probe_result import ProbeResultSpec
 from controller.api.resources.task import Program, ProgramKind, TaskSpec
-from controller.api.settings import ApiSettings, TlsSettings
 from controller.api.tokens import TokenRequest
 from controller.errors import (
     ForbiddenError,
@@ -31,13 +28,9 @@ from controller.errors import (
     StaleError,
     TooManyError,
     UnauthorizedError,
-    UnavailableError,
 )
-from dataplane.config import loads
-from dataplane.errors import AccessError, ConfigError
 from dataplane.rpc.access import Role
-from tests.controller.api.api_server import Play, Served, serving, settings_in
-from tests.controller.api.certificates import DAY, Authority
+from tests.controller.api.api_server import Play, Served
 from tests.controller.api.test_resources_over_http import node, pod
 
 
@@ -430,76 +423,3 @@ def test_a_watcher_that_takes_nothing_is_left(play: Play) -> None:
         writer.close()
 
     play(act, send_s=0.2)
-
-
-def test_no_address_but_loopback_without_tls() -> None:
-    with pytest.raises(ConfigError, match=r"0\.0\.0\.0:1 is neither loopback nor a UNIX socket: it needs tls"):
-        loads("{storage: {sqlite: x}, listen: ['0.0.0.0:1']}", ApiSettings)
-    with pytest.raises(ConfigError, match="name:1 is neither loopback"):
-        loads("{storage: {sqlite: x}, listen: ['name:1']}", ApiSettings)
-    with pytest.raises(ConfigError, match="either sqlite or etcd"):
-        loads("{storage: {}}", ApiSettings)
-    with pytest.raises(ConfigError, match="unknown key"):
-        loads("{storage: {sqlite: x}, port: 1}", ApiSettings)
-    with pytest.raises(InvalidError, match="by https only"):
-        Place("http://192.0.2.1:1", "token")
-
-
-def test_a_token_file_is_its_users_alone(tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text("millrace_x\n")
-    file.chmod(0o644)
-    environ = {"MILLRACE_TOKEN_FILE": str(file), "MILLRACE_API": "127.0.0.1:9"}
-    with pytest.raises(InvalidError, match=f"lets others read it; chmod 600 {file}"):
-        find_place(environ=environ)
-    file.chmod(0o600)
-    assert find_place(environ=environ) == Place("127.0.0.1:9", "millrace_x")
-    assert "millrace_x" not in repr(find_place(environ=environ))
-
-
-def tls_settings(folder: Path, certificate: Path, key: Path) -> ApiSettings:
-    tls = TlsSettings(certificate=str(certificate), private_key=str(key))
-    return replace(settings_in(folder), tls=tls)
-
-
-def test_an_expired_certificate_is_refused_at_start(tmp_path: Path) -> None:
-    certificate, key = Authority(tmp_path).sign("old", -DAY)
-    with pytest.raises(AccessError, match=rf"certificate {certificate} has expired on 20\d\d-\d\d-\d\d"):
-        asyncio.run(serve(tls_settings(tmp_path, certificate, key), asyncio.Event()))
-    with pytest.raises(ConfigError, match=r"nothing\.pem: tls: cannot read the certificate"):
-        asyncio.run(serve(tls_settings(tmp_path, tmp_path / "nothing.pem", key), asyncio.Event()))
-
-
-def test_tls_serves_and_its_client_knows_whom(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    authority = Authority(tmp_path)
-    certificate, key = authority.sign("server", 3 * DAY)
-
-    async def main() -> None:
-        async with serving(tls_settings(tmp_path, certificate, key), tmp_path) as served:
-            assert served.url.startswith("https://")
-            made = await served.client.create_token(TokenRequest(name="ann", role=Role.USER))
-            async with ApiClient(Place(served.url, made.token, authority.file), tries=1) as client:
-                assert (await client.of(Pod).list()).items == ()
-            async with ApiClient(Place(served.url, made.token), tries=3) as stranger:
-                with pytest.raises(UnavailableError, match="its certificate is refused: unable to get local issuer"):
-                    await stranger.of(Pod).list()
-
-    asyncio.run(main())
-    assert f"certificate {certificate} expires on" in caplog.text
-
-
-def test_a_client_refuses_an_expired_certificate(tmp_path: Path) -> None:
-    authority = Authority(tmp_path)
-    certificate, key = authority.sign("old", -DAY)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate, key)
-
-    async def main() -> None:
-        server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=context)
-        async with server:
-            place = Place(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}", "token", authority.file)
-            async with ApiClient(place, tries=3) as client:
-                with pytest.raises(UnavailableError, match="its certificate is refused: certificate has expired"):
-                    await client.of(Pod).list()
-
-    asyncio.run(main())

@@ -7,7 +7,8 @@ from typing import Any
 from controller.nodes.runtimes.base import ContainerOrder
 from controller.nodes.runtimes.devices import device_files, is_cdi
 from controller.nodes.runtimes.logs import LOG_BYTES
-from controller.nodes.runtimes.security import CAPABILITIES, PERIOD_US, HostFolders, check_order, nearest_rlimits
+from controller.nodes.runtimes.resources import resources_of
+from controller.nodes.runtimes.security import CAPABILITIES, HostFolders, check_order, nearest_rlimits
 
 
 def specification_of(order: ContainerOrder, image_id: str, folders: HostFolders) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def specification_of(order: ContainerOrder, image_id: str, folders: HostFolders)
         "ipcns": {"nsmode": "private"},
         "image_volume_mode": "ignore",
         "log_configuration": {"driver": "k8s-file", "size": LOG_BYTES},
-        "resource_limits": _resources(order),
+        "resource_limits": resources_of(order),
         "r_limits": [{"type": name, "soft": limit, "hard": limit} for name, limit in nearest_rlimits()],
         "devices": [{"path": device} for device in devices],
         "mounts": [
@@ -52,14 +53,3 @@ def specification_of(order: ContainerOrder, image_id: str, folders: HostFolders)
     if order.cgroup_parent is not None:
         specification["cgroup_parent"] = order.cgroup_parent
     return specification
-
-
-def _resources(order: ContainerOrder) -> dict[str, Any]:
-    resources: dict[str, Any] = {}
-    if order.cpu_milli is not None:
-        resources["cpu"] = {"quota": order.cpu_milli * PERIOD_US // 1000, "period": PERIOD_US}
-    if order.memory_bytes is not None:
-        resources["memory"] = {"limit": order.memory_bytes, "swap": order.memory_bytes}
-    if order.processes is not None:
-        resources["pids"] = {"limit": order.processes}
-    return resources

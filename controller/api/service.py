@@ -24,7 +24,7 @@ from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest, State
 from controller.api.registry.registry import Listing, Registry, away
 from controller.api.registry.selection import Selection
-from controller.api.resources import Centre, Kind, Node, Pod, PodGroup, Resource, UnitPool
+from controller.api.resources import Centre, Kind, Node, Pod, PodGroup, Resource, Task, UnitPool
 from controller.api.resources.base import R
 from controller.api.resources.node import NODE
 from controller.api.resources.pod import POD, Phase, PodStatus
@@ -126,6 +126,8 @@ class Service:
         self.health.check()
         if principal.role is Role.USER:
             resource = replace(resource, status=kind.default("status"))
+        if isinstance(resource, Task):
+            resource = replace(resource, status=replace(resource.status, user=principal.name))
         return await self.registry.create(kind, self._stamped(None, resource))
 
     async def replace(self, principal: Principal, kind: Kind[R], name: str, resource: R, *, expected: int | None) -> R:
@@ -396,6 +398,8 @@ def _check_manager(found: Resource, made: Resource, now_ns: int) -> None:
 
 def _keeping_place(found: Any, made: Any) -> Any:  # noqa: ANN401 - a resource of either type
     """Return a pod's new status with where it is, which bindings write; raise StaleError for one of another epoch."""
+    if isinstance(found, Task):
+        return replace(made, status=replace(made.status, user=found.status.user))
     if not isinstance(found, Pod):
         return made
     status, name = found.status, found.metadata.name

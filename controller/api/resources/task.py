@@ -14,7 +14,6 @@ from controller.api.resources.base import (
     Line,
     Lines,
     Name,
-    Names,
     Priority,
     Resource,
     Seconds,
@@ -22,6 +21,7 @@ from controller.api.resources.base import (
     TimeNs,
 )
 from dataplane.config import Strict
+from dataplane.topology.values import NumberFormat
 
 
 class ProgramKind(StrEnum):
@@ -48,11 +48,38 @@ class Program(Strict, frozen=True):
 class OperatorCount(Strict, frozen=True):
     """An operator of the program's graph: how often it runs, on what shapes, and which ones it feeds."""
 
-    name: Name
-    operator: Name
+    name: Line
+    operator: Line
     count: Count = 1
     shapes: Annotated[tuple[tuple[Count, ...], ...], Meta(max_length=16)] = ()
-    feeds: Names = ()
+    feeds: Annotated[tuple[Line, ...], Meta(max_length=1024)] = ()
+    sizes: Annotated[dict[Line, Count], Meta(max_length=64)] = msgspec.field(default_factory=dict)
+    """As its kind names them."""
+    number_format: NumberFormat | None = None
+    input_bytes: Count | None = None
+    output_bytes: Count | None = None
+    code: Text = ""
+    """Of user-written code: its normalised syntax tree, for matching."""
+
+
+class DataRead(Strict, frozen=True):
+    """Bytes that a task reads from a host of the topology."""
+
+    host: Line
+    nbytes: Count
+
+
+class UnitChoice(StrEnum):
+    """Who chooses the unit type that a task, or a probe, runs on.
+
+    configuration: the scheduler, from what centres report that their units support. asked: the scheduler, from what
+    the centre answers. user: whoever submits it, in `unit`. centre: the centre, which reports what it used.
+    """
+
+    CONFIGURATION = "configuration"
+    ASKED = "asked"
+    USER = "user"
+    CENTRE = "centre"
 
 
 class TaskSpec(Strict, frozen=True):
@@ -69,6 +96,12 @@ class TaskSpec(Strict, frozen=True):
     units: Annotated[tuple[Count, ...], Meta(max_length=64)] = ()
     """How many run it at a time; of a probe, one run for each of several."""
     repetitions: Annotated[int, Meta(ge=1, le=10_000)] = 1
+    profile: Name = "measured"
+    """How the scheduler decides about it."""
+    choice: UnitChoice = UnitChoice.CONFIGURATION
+    asks: bool = False
+    """Of a probe: nothing is run, the centre says which of its units could run it."""
+    reads: Annotated[tuple[DataRead, ...], Meta(max_length=256)] = ()
     priority: Priority = 0
     not_before_ns: TimeNs | None = None
     deadline_ns: TimeNs | None = None
@@ -101,6 +134,10 @@ class TaskStatus(Strict, frozen=True):
     """The ProbeResult that it left."""
     decision: Name | None = None
     cost: Seconds | None = None
+    user: Line = ""
+    """Who has submitted it, as the server knows him."""
+    expected_s: Seconds | None = None
+    """How long it was expected to run when it was dispatched, at most."""
     reasons: Lines = ()
 
 

@@ -1,18 +1,17 @@
-"""Programs that are run with a deadline, and processes of containers that are ended."""
+"""Programs of runtimes, run with a deadline, and processes of containers that are ended."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
 import signal
-from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
 from controller.nodes.runtimes.errors import ContainerError, RuntimeAwayError, RuntimeTimeoutError
+from dataplane import programs
 from dataplane.cgroups import Group, group_of
 
 _LOGRUS: Final = re.compile(r'time=(?:"[^"]*"|\S+) level=\w+ msg=("(?:[^"\\]|\\.)*"|\S+)')
@@ -33,52 +32,16 @@ async def run_program(
     It has a process group of its own, which is killed when the deadline passes or the caller is cancelled.
     """
     name = os.path.basename(command[0])  # noqa: PTH119 - a word of a command
+    whole = None if environment is None else {**os.environ, **environment}
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=DEVNULL,
-            stdout=PIPE,
-            stderr=PIPE,
-            env=None if environment is None else {**os.environ, **environment},
-            start_new_session=True,
-            pass_fds=pass_fds,
-        )
+        ended = await programs.run(command, deadline_s=deadline_s, environment=whole, pass_fds=pass_fds)
+    except TimeoutError as error:  # an OSError, too
+        raise RuntimeTimeoutError(name, doing, deadline_s) from error
     except OSError as error:
         raise RuntimeAwayError(f"{name}: {doing}: it cannot be started: {(error.strerror or '').lower()}") from error
-    try:
-        async with asyncio.timeout(deadline_s):
-            output, said = await process.communicate()
-    except TimeoutError as error:
-        raise RuntimeTimeoutError(name, doing, deadline_s) from error
-    finally:
-        close_pipes(process)
-        await end_group(process)
-    if process.returncode:
-        raise ContainerError(f"{name}: {doing}: {one_line(said.decode('utf-8', 'replace')) or process.returncode}")
-    return output
-
-
-async def end_group(process: Process) -> None:
-    """Kill a process that leads a group, and the group, unless it has ended."""
-    if process.returncode is None:
-        kill_group(process.pid)
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-
-def close_pipes(process: Process) -> None:
-    """Close our ends of a process's pipes: it is not waited for while something in them is not read."""
-    transport: asyncio.SubprocessTransport = process._transport  # type: ignore[attr-defined]  # noqa: SLF001 - no other way
-    for number in (0, 1, 2):
-        if (pipe := transport.get_pipe_transport(number)) is not None:
-            pipe.close()
-
-
-def kill_group(leader: int) -> None:
-    """Kill a process group; one that is gone is fine."""
-    with suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
+    if ended.exit_code:
+        raise ContainerError(f"{name}: {doing}: {one_line(ended.said.decode('utf-8', 'replace')) or ended.exit_code}")
+    return ended.output
 
 
 def _message(line: str) -> str:

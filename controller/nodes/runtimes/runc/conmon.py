@@ -19,7 +19,8 @@ from typing import Final
 
 from controller.nodes.runtimes.errors import ContainerError, RuntimeAwayError, RuntimeTimeoutError
 from controller.nodes.runtimes.logs import LOG_BYTES
-from controller.nodes.runtimes.processes import kill_group, one_line
+from controller.nodes.runtimes.processes import one_line
+from dataplane.programs import kill_group
 
 _ANSWER_BYTES: Final = 65_536
 

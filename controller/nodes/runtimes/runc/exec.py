@@ -16,8 +16,9 @@ from typing import Final
 
 from controller.nodes.runtimes.base import STDERR, STDOUT, Output, Terminal
 from controller.nodes.runtimes.errors import ContainerError, RuntimeAwayError, RuntimeTimeoutError
-from controller.nodes.runtimes.processes import close_pipes, end_group, kill_member, one_line
+from controller.nodes.runtimes.processes import kill_member, one_line
 from dataplane.cgroups import Group
+from dataplane.programs import close_pipes, end_group
 
 _PIECE_BYTES: Final = 65_536
 _QUEUED: Final = 4

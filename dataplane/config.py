@@ -7,6 +7,7 @@ type that msgspec converts to. Errors name file, line (YAML) and key.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
@@ -67,11 +68,18 @@ def load_document(path: Path, schema: type[T]) -> Document[T]:
         raise ConfigError(error.strerror or "cannot be read", file=str(path)) from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"is not UTF-8 text (byte {error.start})", file=str(path)) from error
-    return loads_document(text, schema, file=str(path), toml=path.suffix == ".toml")
+    return loads_document(text, schema, file=str(path), toml=path.suffix == ".toml", as_json=path.suffix == ".json")
 
 
-def loads_document(text: str, schema: type[T], *, file: str = "<text>", toml: bool = False) -> Document[T]:
-    """Return YAML (or TOML) text as a `schema` with its places; raise ConfigError with file, line and key."""
+def loads_document(
+    text: str, schema: type[T], *, file: str = "<text>", toml: bool = False, as_json: bool = False
+) -> Document[T]:
+    """Return YAML (or TOML, or JSON) text as a `schema` with its places; raise ConfigError with file, line and key.
+
+    YAML reads most of JSON, but not all of its numbers: 1e-9 is a word there.
+    """
+    if as_json:
+        return _json_document(text, schema, file)
     if toml:
         return _document(_parse_toml(text, file), None, schema, file)
     root, raw = _parse_yaml(text, file)
@@ -95,6 +103,43 @@ def _document(
     except msgspec.ValidationError as error:
         raise _explain(str(error), root, file, schema) from error
     return Document(value, file, lambda path: _line_of(f"$.{path}", root))
+
+
+def _json_document(text: str, schema: type[T], file: str) -> Document[T]:
+    """As `_document`; where in the text a part stands is looked for only when somebody asks."""
+    raw = _parse_json(text, file)
+    try:
+        value = msgspec.convert(raw, type=schema, strict=True, dec_hook=_path)
+    except msgspec.ValidationError as error:
+        raise _explain(str(error), _composed(text), file, schema) from error
+    return Document(value, file, lambda path: _line_of(f"$.{path}", _composed(text)))
+
+
+def _parse_json(text: str, file: str) -> Any:  # noqa: ANN401 - a JSON document is anything
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            names = [name for name, _ in pairs]
+            raise ConfigError("appears twice", file=file, key=next(name for name in names if names.count(name) > 1))
+        return found
+
+    def refuse(word: str) -> None:
+        raise ConfigError(f"{word} is no number of JSON", file=file)
+
+    try:
+        return json.loads(text, object_pairs_hook=once, parse_constant=refuse)
+    except json.JSONDecodeError as error:
+        raise ConfigError(f"is not JSON: {error.msg}", file=file, line=error.lineno) from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"is not JSON: {error}", file=file) from error
+
+
+def _composed(text: str) -> yaml.Node | None:
+    """Return text as YAML's nodes, None where it is none: nearly all of JSON is."""
+    try:
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return None
 
 
 def _path(kind: type, value: Any) -> Any:  # noqa: ANN401 - as msgspec's hooks are

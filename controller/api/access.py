@@ -2,12 +2,14 @@
 
 | role | reads | writes |
 | --- | --- | --- |
-| user | everything, logs of pods | pods, pod groups, tasks: but no status; with the right `exec`: commands in pods |
+| user | everything, logs of pods | pods, groups, tasks, probe tasks: no status; with right `exec`: commands in pods |
 | node | its Node, the pods on it | its Node (to create it, and its status), status and release of the pods on it |
 | centre | its Centre, tasks and probe results of it | its Centre (likewise), status of its tasks, its probe results |
 | placement | nodes, pods, pod groups, decisions | pods and their releases, nodes, status of pod groups |
 | service | everything, logs of pods | everything, but no commands in pods |
 | admin | everything, and tokens | everything, and tokens |
+
+All read probe tasks.
 """
 
 from __future__ import annotations
@@ -38,8 +40,11 @@ class Verb(StrEnum):
 
 
 _ALL: Final = (Role.ADMIN, Role.SERVICE)
-_USERS: Final = {"Pod", "PodGroup", "Task"}
+_USERS: Final = {"Pod", "PodGroup", "ProbeTask", "Task"}
 _USERS_VERBS: Final = {Verb.CREATE, Verb.REPLACE, Verb.DELETE}
+
+_OF_ALL: Final = {"ProbeTask"}
+"""Kinds that everybody with a token reads."""
 
 _OWN_FIELDS: Final[dict[Role, dict[str, str]]] = {
     Role.NODE: {"Node": "name", "Pod": "node"},
@@ -66,7 +71,7 @@ _PLACEMENT: Final[dict[str, set[Verb]]] = {
 def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource) -> None:
     """Raise ForbiddenError for what a principal may not do with a resource."""
     role = principal.role
-    if role in _ALL:
+    if role in _ALL or (verb is Verb.READ and kind.name in _OF_ALL):
         return
     if role is Role.USER:
         if verb is not Verb.READ and not (kind.name in _USERS and verb in _USERS_VERBS):
@@ -85,7 +90,7 @@ def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource)
 
 def check_list(principal: Principal, kind: Kind[Any], selection: Selection) -> None:
     """Raise ForbiddenError for a list, or watch, of more than a principal may read."""
-    if principal.role in (*_ALL, Role.USER):
+    if principal.role in (*_ALL, Role.USER) or kind.name in _OF_ALL:
         return
     if principal.role is Role.PLACEMENT and kind.name in _PLACEMENT:
         return

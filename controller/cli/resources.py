@@ -203,6 +203,12 @@ _COLUMNS: Final[dict[str, _Columns]] = {
         "centre": lambda task: task.status.centre,
         "units": lambda task: task.status.units,
     },
+    "ProbeTask": {
+        "name": _name,
+        "category": lambda probe: probe.spec.category,
+        "kernels": lambda probe: " ".join(f"{use.kernel}x{use.repetitions}" for use in probe.spec.uses),
+        "of": lambda probe: probe.spec.task_type or probe.spec.target,
+    },
     "ProbeResult": {
         "name": _name,
         "probe": lambda result: result.spec.probe,

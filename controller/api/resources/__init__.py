@@ -11,10 +11,21 @@ from controller.api.resources.node import NODE, Node
 from controller.api.resources.pod import POD, Pod
 from controller.api.resources.pod_group import POD_GROUP, PodGroup
 from controller.api.resources.probe_result import PROBE_RESULT, ProbeResult
+from controller.api.resources.probe_task import PROBE_TASK, ProbeTask
 from controller.api.resources.task import TASK, Task
 from controller.api.resources.unit_pool import UNIT_POOL, UnitPool
 
-KINDS: Final[tuple[Kind[Any], ...]] = (NODE, POD, POD_GROUP, CENTRE, TASK, PROBE_RESULT, UNIT_POOL, DECISION)
+KINDS: Final[tuple[Kind[Any], ...]] = (
+    NODE,
+    POD,
+    POD_GROUP,
+    CENTRE,
+    TASK,
+    PROBE_TASK,
+    PROBE_RESULT,
+    UNIT_POOL,
+    DECISION,
+)
 
 __all__ = [
     "KINDS",
@@ -26,6 +37,7 @@ __all__ = [
     "Pod",
     "PodGroup",
     "ProbeResult",
+    "ProbeTask",
     "Resource",
     "Task",
     "UnitPool",

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from controller.api.resources.base import Count, Kind, Line, Lines, Name, Names, Resource, TimeNs
+from controller.api.resources.base import Count, Kind, Line, Lines, Name, Names, Resource, Seconds, TimeNs
 from dataplane.config import Strict
 
 
@@ -24,14 +24,32 @@ class ProbeResultSpec(Strict, frozen=True):
     """Repetitions by kernel."""
 
 
+Times = Annotated[tuple[Seconds, ...], Meta(max_length=10_000)]
+Relative = Annotated[float, Meta(ge=0, le=1e300)]
+"""A relative error."""
+
+
 class ProbeRun(Strict, frozen=True):
     """A run on so many units, repeated; one figure a repetition."""
 
     units: Count
-    run_times_s: Annotated[tuple[float, ...], Meta(max_length=10_000)]
+    run_times_s: Times
     started_ns: TimeNs | None = None
-    accuracies: Annotated[tuple[float, ...], Meta(max_length=10_000)] = ()
-    """Errors against the kernel's true value."""
+    unit: Name | None = None
+    """The type of units."""
+    cores: Count | None = None
+    """All that these units have."""
+    accuracies: Annotated[tuple[Relative, ...], Meta(max_length=10_000)] = ()
+    """The worst relative error of a repetition's kernels against their true values."""
+    kernels_s: Annotated[dict[Name, Times], Meta(max_length=256)] = msgspec.field(default_factory=dict)
+    """By use of a kernel the seconds of one execution, the mean within each repetition of the probe task."""
+    kernel_accuracies: Annotated[dict[Name, Relative], Meta(max_length=256)] = msgspec.field(default_factory=dict)
+    """By use of a kernel the worst relative error."""
+    start_s: Seconds | None = None
+    """From the start of the program until the first kernel ran: paid once, in none of the run times."""
+    peak_memory_bytes: Count | None = None
+    outcome: Literal["succeeded", "crash", "hang", "wrong-value", "out-of-memory", "refused"] = "succeeded"
+    problem: Line = ""
     figures: Annotated[dict[Name, float], Meta(max_length=64)] = msgspec.field(default_factory=dict)
 
 

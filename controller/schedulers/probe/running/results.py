@@ -1,0 +1,111 @@
+"""What a run of a probe task leaves behind, as a JSON file; its reader takes it for what an attacker has written."""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from controller.api.resources.base import Count, Line, Name, Seconds
+from controller.api.resources.probe_result import ProbeRun, Relative, Times
+from controller.schedulers.probe.errors import ProbeError
+from dataplane.config import Strict
+
+MAX_BYTES: Final = 16 << 20
+"""The most that a result's file may have."""
+MOST_REPETITIONS: Final = 10_000
+
+
+class Outcome(StrEnum):
+    """How a run ended; the value is also what people read."""
+
+    SUCCEEDED = "succeeded"
+    CRASH = "crash"
+    HANG = "hang"
+    WRONG_VALUE = "wrong-value"
+    OUT_OF_MEMORY = "out-of-memory"
+    REFUSED = "refused"
+
+
+class Repetition(Strict, frozen=True):
+    """The whole probe task once: seconds of each kernel's executions, and the worst relative error of each one."""
+
+    run_time_s: Seconds
+    kernels_s: Annotated[dict[Name, Times], Meta(max_length=256)]
+    accuracies: Annotated[dict[Name, Relative], Meta(max_length=256)]
+
+
+class RunResult(Strict, frozen=True, kw_only=True):
+    """A run: so many repetitions on so many units, or what went wrong, and with which use of a kernel."""
+
+    millrace: Literal[1] = 1
+    probe: Name
+    units: Count
+    cores: Count
+    outcome: Outcome
+    problem: Line = ""
+    use: Name | None = None
+    repetitions: Annotated[tuple[Repetition, ...], Meta(max_length=MOST_REPETITIONS)] = ()
+    started_ns: Count | None = None
+    """When the program started, in nanoseconds since 1970 by this machine's clock."""
+    start_s: Seconds | None = None
+    """From the program's start until the first repetition: imports, data made ready, one run to warm up."""
+    warm_up_s: Seconds | None = None
+    """The run before the first repetition, which counts for nothing."""
+    peak_memory_bytes: Count | None = None
+    versions: Annotated[dict[Name, Line], Meta(max_length=64)] = msgspec.field(default_factory=dict)
+
+
+def read(path: Path) -> RunResult:
+    """Return the result in a file; ProbeError names it and what is wrong: its size, or its content."""
+    try:
+        with path.open("rb") as file:
+            if not os.path.isfile(file.fileno()):  # noqa: PTH113 - of an open file
+                raise ProbeError(f"{path}: is no file")
+            content = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ProbeError(f"{path}: {error.strerror or 'cannot be read'}") from error
+    return decode(content, source=str(path))
+
+
+def decode(content: bytes, *, source: str = "result") -> RunResult:
+    """Return a result from JSON text; ProbeError for what is no result, has numbers that are none, or too many."""
+    if len(content) > MAX_BYTES:
+        raise ProbeError(f"{source}: has more than {MAX_BYTES} bytes")
+    try:
+        return msgspec.json.decode(content, type=RunResult)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise ProbeError(f"{source}: is no result of a probe task: {error}") from error
+
+
+def encode(result: RunResult) -> bytes:
+    """Return a result as JSON text that `decode` reads back as an equal value."""
+    return msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n"
+
+
+def to_probe_run(result: RunResult, *, unit: str | None = None) -> ProbeRun:
+    """Return a result as what the API keeps of it: means within each repetition, the worst of errors."""
+    names = sorted({name for one in result.repetitions for name in one.kernels_s})
+    means = {
+        name: tuple(sum(times) / len(times) for one in result.repetitions if (times := one.kernels_s.get(name)))
+        for name in names
+    }
+    worst = {name: max(one.accuracies.get(name, 0.0) for one in result.repetitions) for name in names}
+    return ProbeRun(
+        units=result.units,
+        run_times_s=tuple(one.run_time_s for one in result.repetitions),
+        started_ns=result.started_ns,
+        unit=unit,
+        cores=result.cores,
+        accuracies=tuple(max(one.accuracies.values(), default=0.0) for one in result.repetitions),
+        kernels_s=means,
+        kernel_accuracies=worst,
+        start_s=result.start_s,
+        peak_memory_bytes=result.peak_memory_bytes,
+        outcome=result.outcome.value,
+        problem=result.problem,
+    )

@@ -51,6 +51,11 @@ class ProbeRun(Strict, frozen=True):
     outcome: Literal["succeeded", "crash", "hang", "wrong-value", "out-of-memory", "refused"] = "succeeded"
     problem: Line = ""
     figures: Annotated[dict[Name, float], Meta(max_length=64)] = msgspec.field(default_factory=dict)
+    score: float | None = None
+    """By the status's policy; None as long as nobody has scored it, or where a figure is missing that counts."""
+    points: Annotated[dict[Name, float], Meta(max_length=64)] = msgspec.field(default_factory=dict)
+    notes: Lines = ()
+    """What the score leaves out, and why."""
 
 
 class ProbeResultStatus(Strict, frozen=True):
@@ -61,6 +66,8 @@ class ProbeResultStatus(Strict, frozen=True):
     """Which was used, where the centre chose."""
     could_run: Names = ()
     score: float | None = None
+    """That of the run on the fewest units; comparable with others of the same probe on `score_units`."""
+    score_units: Count | None = None
     points: Annotated[dict[Name, float], Meta(max_length=64)] = msgspec.field(default_factory=dict)
     policy: Line = ""
     problems: Lines = ()

@@ -1,0 +1,31 @@
+"""What probes say: scores, how far more units help, and how firmly a centre's figures are to be taken.
+
+All of it is pure: results, clock and random generator are arguments.
+"""
+
+from __future__ import annotations
+
+from controller.schedulers.probe.evaluation.averages import Averaged, averaged
+from controller.schedulers.probe.evaluation.efficiency import Threshold, Verdict, threshold_of, units_for
+from controller.schedulers.probe.evaluation.estimating import estimate_of, lowered
+from controller.schedulers.probe.evaluation.policy import Policy, load_policy
+from controller.schedulers.probe.evaluation.scoring import RunScore, score, scored
+from controller.schedulers.probe.evaluation.trust import TRUSTED, Trust
+
+__all__ = [
+    "TRUSTED",
+    "Averaged",
+    "Policy",
+    "RunScore",
+    "Threshold",
+    "Trust",
+    "Verdict",
+    "averaged",
+    "estimate_of",
+    "load_policy",
+    "lowered",
+    "score",
+    "scored",
+    "threshold_of",
+    "units_for",
+]

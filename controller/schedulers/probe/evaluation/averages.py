@@ -1,0 +1,83 @@
+"""Means of repeated runs, and which runs do not belong with the others.
+
+A run is an outlier where its modified z-score, 0.6745 |x - median| / MAD, is above 3.5 (Iglewicz and Hoaglin, "How to
+Detect and Handle Outliers", 1993; MAD: median absolute deviation; where it is 0, 1.2533 times the mean absolute
+deviation stands in), and it lies at least 1 % off the median: smaller differences are noise of clocks. Fewer than 5
+runs have no outliers, as nobody could tell; and where more than a fourth would be left out all stay, as what happens
+so often belongs to the centre.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from scipy.stats import t as student_t
+
+LEAST_RUNS: Final = 5
+MOST_LEFT_OUT: Final = 0.25
+_MOST_SCORE: Final = 3.5
+_MAD_OF_NORMAL: Final = 0.6745
+_MEAN_OF_NORMAL: Final = 1.253314
+_NOISE: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Averaged:
+    """The mean of repeated figures, and its 95 % confidence interval (Student's t; the mean itself for one figure).
+
+    `kept` are the figures that it is of; `left_out` the places, in the order they were measured, of those it is not
+    of; `reasons` say why, a line for people each.
+    """
+
+    mean: float
+    low: float
+    high: float
+    kept: tuple[float, ...]
+    left_out: tuple[int, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+def averaged(figures: Sequence[float]) -> Averaged | None:
+    """Return the mean of repeated figures without outliers; None of none.
+
+    Figures that are no finite number, or negative, are left out, and said.
+    """
+    broken = [place for place, figure in enumerate(figures) if not (math.isfinite(figure) and figure >= 0)]
+    reasons = [f"repetition {place + 1} left out: {figures[place]} is no measurement" for place in broken]
+    sound = {place: figure for place, figure in enumerate(figures) if place not in broken}
+    if not sound:
+        return None
+    values = np.array(list(sound.values()))
+    is_out = _outliers(values)
+    if 0 < MOST_LEFT_OUT * len(values) < is_out.sum():
+        reasons.append(f"{is_out.sum()} of {len(values)} repetitions lie apart from the others: all are kept")
+        is_out[:] = False
+    places = [place for place, out in zip(sound, is_out, strict=True) if out]
+    median = float(np.median(values))
+    reasons += [f"repetition {place + 1} left out: {sound[place]:.4g}, the median is {median:.4g}" for place in places]
+    kept = values[~is_out]
+    low, mean, high = _confidence(kept)
+    return Averaged(mean, low, high, tuple(kept.tolist()), tuple(sorted(broken + places)), tuple(reasons))
+
+
+def _outliers(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return which figures do not belong with the others."""
+    if len(values) < LEAST_RUNS:
+        return np.zeros(len(values), np.bool_)
+    deviation = np.abs(values - np.median(values))
+    scale = np.median(deviation) / _MAD_OF_NORMAL or np.mean(deviation) * _MEAN_OF_NORMAL
+    is_far: np.ndarray[tuple[int], np.dtype[np.bool_]] = deviation > _MOST_SCORE * scale
+    return is_far & (deviation > _NOISE * np.median(values))
+
+
+def _confidence(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> tuple[float, float, float]:
+    """Return the mean between the bounds of its 95 % confidence interval, which do not go below 0."""
+    mean = float(values.mean())
+    if len(values) < 2:
+        return mean, mean, mean
+    half = float(student_t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / math.sqrt(len(values)))
+    return max(0.0, mean - half), mean, mean + half

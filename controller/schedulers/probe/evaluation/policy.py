@@ -1,0 +1,137 @@
+"""How figures become points: intervals of each figure, and how much it weighs.
+
+Intervals of a figure stand in order, each begins where the one before ends, the first at 0, and the last has no end:
+whatever is measured has points. `from` belongs to an interval, `below` does not.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta, field
+
+from controller.api.resources.base import Name
+from dataplane.config import Strict, load
+
+
+class Interval(Strict, frozen=True, rename={"start": "from"}):
+    """Figures from here to below there, and what they are worth."""
+
+    points: float
+    start: float = 0.0
+    below: float | None = None
+    """Null: without an end."""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.start) and self.start >= 0):
+            raise ValueError(f"from: {self.start} is no figure from which on an interval can be")
+        if not math.isfinite(self.points):
+            raise ValueError(f"points: {self.points} is no number")
+        if self.below is None:
+            return
+        if not math.isfinite(self.below):
+            raise ValueError(f"below: {self.below} is no end; an interval without one has no `below`")
+        if self.below <= self.start:
+            raise ValueError(f"from {self.start:g} to below {self.below:g} there is nothing: bounds are reversed")
+
+    def __contains__(self, figure: float) -> bool:
+        return self.start <= figure and (self.below is None or figure < self.below)
+
+
+class Scale(Strict, frozen=True):
+    """What a figure is worth, and how much that weighs in the score."""
+
+    intervals: Annotated[tuple[Interval, ...], Meta(min_length=1, max_length=1000)]
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.weight) and self.weight > 0):
+            raise ValueError(f"weight: {self.weight} is no weight: weights are above 0")
+        if self.intervals[0].start != 0:
+            raise ValueError(f"intervals[0].from: below {self.intervals[0].start:g} figures have no points: a gap")
+        for place, (one, other) in enumerate(pairwise(self.intervals), 1):
+            if one.below is None:
+                raise ValueError(f"intervals[{place - 1}].below: only the last interval has no end: an overlap")
+            if one.below != other.start:
+                what = "a gap" if one.below < other.start else "an overlap"
+                raise ValueError(
+                    f"intervals[{place}].from: begins at {other.start:g}, the one before ends below {one.below:g}:"
+                    f" {what}"
+                )
+        if (end := self.intervals[-1].below) is not None:
+            raise ValueError(
+                f"intervals[{len(self.intervals) - 1}].below: from {end:g} on figures have no points: a gap"
+            )
+
+    def points(self, figure: float) -> float:
+        """Return what a figure (finite, at least 0) is worth."""
+        return next(interval.points for interval in self.intervals if figure in interval)
+
+
+class Policy(Strict, frozen=True):
+    """How a probe's figures become one score: the weighted sum of what each is worth.
+
+    A figure that is weighed and was not measured leaves a run without a score, which says so: figures are never
+    compared that do not rest on the same things.
+    """
+
+    name: Name = "default"
+    run_time_s: Scale | None = None
+    accuracy: Scale | None = None
+    """By the relative error against the true value: 0 is exact."""
+    figures: Annotated[dict[Name, Scale], Meta(max_length=64)] = field(default_factory=dict)
+    """Anything else that runs measure, by its name."""
+
+    def __post_init__(self) -> None:
+        if not self.scales:
+            raise ValueError("a policy that weighs nothing gives no score: run_time_s, accuracy or figures")
+        if taken := sorted({RUN_TIME, ACCURACY} & self.figures.keys()):
+            raise ValueError(f"figures.{taken[0]}: has a key of its own")
+
+    @property
+    def scales(self) -> dict[str, Scale]:
+        """What is weighed, by the figure's name."""
+        own = {RUN_TIME: self.run_time_s, ACCURACY: self.accuracy}
+        return {name: scale for name, scale in own.items() if scale is not None} | self.figures
+
+
+RUN_TIME = "run-time-s"
+ACCURACY = "accuracy"
+
+DEFAULT = Policy(
+    run_time_s=Scale(
+        weight=0.7,
+        intervals=(
+            *(
+                Interval(start=low, below=high, points=points)
+                for low, high, points in (
+                    (0.0, 0.5, 100.0),
+                    (0.5, 1.0, 90.0),
+                    (1.0, 2.0, 75.0),
+                    (2.0, 4.0, 60.0),
+                    (4.0, 8.0, 45.0),
+                    (8.0, 16.0, 30.0),
+                    (16.0, 32.0, 15.0),
+                )
+            ),
+            Interval(start=32.0, points=0.0),
+        ),
+    ),
+    accuracy=Scale(
+        weight=0.3,
+        intervals=(
+            Interval(start=0.0, below=1e-12, points=100.0),
+            Interval(start=1e-12, below=1e-6, points=80.0),
+            Interval(start=1e-6, below=1e-3, points=50.0),
+            Interval(start=1e-3, points=0.0),
+        ),
+    ),
+)
+
+
+def load_policy(path: Path) -> Policy:
+    """Return the policy of a settings file, YAML or TOML; raise ConfigError with file, line and key."""
+    return load(path, Policy)

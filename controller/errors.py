@@ -11,6 +11,7 @@ MillraceError
     ├── EstimateError      times cannot be compared or combined (controller/cluster/estimates/errors.py)
     ├── OperatorError      an operator or a graph of them is wrong (controller/cluster/operators/errors.py)
     ├── ContainerError     a container runtime cannot do what was asked (controller/nodes/runtimes/errors.py)
+    ├── CentreError        a centre's agent or its engine cannot do what was asked (controller/centres/errors.py)
     ├── WorkloadError      a workload's file or values are wrong (controller/cluster/workloads/errors.py)
     ├── PlacementError     the main controller cannot run as its settings say (controller/placement/errors.py)
     ├── StorageError       the storage of schedulers cannot do what was asked

@@ -4,7 +4,7 @@
 | --- | --- | --- |
 | user | everything, logs of pods | pods, groups, tasks, probe tasks: no status; with right `exec`: commands in pods |
 | node | its Node, the pods on it | its Node (to create it, and its status), status and release of the pods on it |
-| centre | its Centre, tasks and probe results of it | its Centre (likewise), status of its tasks, its probe results |
+| centre | its Centre, its tasks and probe results | its Centre (likewise), status, picks, completions of its tasks |
 | placement | nodes, pods, pod groups, decisions | pods and their releases, nodes, status of pod groups |
 | service | everything, logs of pods | everything, but no commands in pods |
 | admin | everything, and tokens | everything, and tokens |
@@ -35,6 +35,8 @@ class Verb(StrEnum):
     RELEASE = "release"
     EVICT = "evict"
     SHARE = "share"
+    DISPATCH = "dispatch"
+    COMPLETE = "complete"
     EXEC = "exec"
     ANSWER = "answer"
 
@@ -55,8 +57,8 @@ _OWN_VERBS: Final[dict[str, set[Verb]]] = {
     "Node": {Verb.READ, Verb.CREATE, Verb.STATUS},
     "Pod": {Verb.READ, Verb.STATUS, Verb.RELEASE},
     "Centre": {Verb.READ, Verb.CREATE, Verb.STATUS},
-    "Task": {Verb.READ, Verb.STATUS},
-    "ProbeResult": {Verb.READ, Verb.CREATE, Verb.STATUS},
+    "Task": {Verb.READ, Verb.STATUS, Verb.COMPLETE},
+    "ProbeResult": {Verb.READ},
 }
 
 _PLACEMENT: Final[dict[str, set[Verb]]] = {
@@ -113,6 +115,12 @@ def check_evict(principal: Principal) -> None:
         raise _forbidden(principal, Verb.EVICT, "pods")
 
 
+def check_dispatch(principal: Principal) -> None:
+    """Raise ForbiddenError for who is no scheduler."""
+    if principal.role not in _ALL:
+        raise _forbidden(principal, Verb.DISPATCH, "tasks")
+
+
 def check_share(principal: Principal) -> None:
     """Raise ForbiddenError for who does not balance loads."""
     if principal.role not in _ALL:
@@ -158,6 +166,8 @@ _WORDS: Final = {
     Verb.RELEASE: "release",
     Verb.EVICT: "evict",
     Verb.SHARE: "share out",
+    Verb.DISPATCH: "dispatch",
+    Verb.COMPLETE: "complete",
     Verb.EXEC: "run commands",
     Verb.ANSWER: "answer",
 }

@@ -6,7 +6,7 @@ While the storage is away, reads are answered from what is in memory and say how
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +15,16 @@ from msgspec.structs import replace
 
 from controller.api import access
 from controller.api.access import Verb
-from controller.api.registry import actions
+from controller.api.registry import actions, task_actions, task_reports
 from controller.api.registry.cache import ResourceCache, happening_of
 from controller.api.registry.changes import fixed_changes
+from controller.api.registry.dispatches import (
+    CompletionRequest,
+    DispatchAnswer,
+    DispatchRequest,
+    Pick,
+    TaskState,
+)
 from controller.api.registry.encoding import prefix_of
 from controller.api.registry.events import EventType, Happening, WatchEvent, line_of
 from controller.api.registry.evictions import EvictionRequest
@@ -28,6 +35,7 @@ from controller.api.resources import Centre, Kind, Node, Pod, PodGroup, Resource
 from controller.api.resources.base import R
 from controller.api.resources.node import NODE
 from controller.api.resources.pod import POD, Phase, PodStatus
+from controller.api.resources.task import TASK
 from controller.api.resources.unit_pool import UnitHolding
 from controller.errors import (
     ApiError,
@@ -127,7 +135,8 @@ class Service:
         if principal.role is Role.USER:
             resource = replace(resource, status=kind.default("status"))
         if isinstance(resource, Task):
-            resource = replace(resource, status=replace(resource.status, user=principal.name))
+            begun: Any = replace(kind.default("status"), user=principal.name)
+            resource = replace(resource, status=begun)
         return await self.registry.create(kind, self._stamped(None, resource))
 
     async def replace(self, principal: Principal, kind: Kind[R], name: str, resource: R, *, expected: int | None) -> R:
@@ -155,6 +164,10 @@ class Service:
             made = replace(found, status=resource.status)
             _check_manager(found, made, self.registry.now_ns())
             kept: R = _keeping_place(found, made)
+            if isinstance(found, Task) and isinstance(made, Task):
+                kept = task_reports.reported(
+                    found, made, self.registry.now_ns(), by_centre=principal.role is Role.CENTRE
+                )  # type: ignore[assignment]
             return self._ended(self._stamped(found, kept))
 
         return await self.registry.change(kind, name, replaced, expected=expected)
@@ -193,6 +206,22 @@ class Service:
                     access.check_bind(principal)
 
         return await actions.release(self.registry, request, check)
+
+    async def dispatch(self, principal: Principal, request: DispatchRequest) -> DispatchAnswer:
+        """Have tasks go to centres, all or none."""
+        access.check_dispatch(principal)
+        self.health.check()
+        return await task_actions.dispatch(self.registry, request)
+
+    async def pick(self, principal: Principal, request: Pick) -> DispatchAnswer:
+        """Have a task get the units that its centre has picked."""
+        self.health.check()
+        return await task_actions.pick(self.registry, request, _completing(principal))
+
+    async def complete(self, principal: Principal, request: CompletionRequest) -> DispatchAnswer:
+        """Have tasks give back their units, all or none."""
+        self.health.check()
+        return await task_actions.complete(self.registry, request, _completing(principal))
 
     async def share_units(
         self, principal: Principal, name: str, shares: tuple[UnitHolding, ...], *, expected: int | None
@@ -384,8 +413,23 @@ def _expected(name: str, resource: Resource, expected: int | None) -> int | None
     return expected if expected is not None else metadata.revision or None
 
 
+def _completing(principal: Principal) -> Callable[[TaskState], None]:
+    """Return what raises ForbiddenError where one of the tasks is not a principal's to complete."""
+
+    def check(state: TaskState) -> None:
+        for task in state.tasks.values():
+            if task is not None:
+                access.check(principal, Verb.COMPLETE, TASK, task)
+            else:
+                access.check_dispatch(principal)
+
+    return check
+
+
 def _check_manager(found: Resource, made: Resource, now_ns: int) -> None:
-    """Raise StaleError for a report of a node by another manager than the one whose lease is not over."""
+    """Raise StaleError for a report of a node, or centre, by another manager than the one whose lease is not over."""
+    if isinstance(found, Centre) and isinstance(made, Centre):
+        task_reports.check_agent(found, made, now_ns)
     if not isinstance(found, Node) or not isinstance(made, Node):
         return
     known = found.status
@@ -398,8 +442,6 @@ def _check_manager(found: Resource, made: Resource, now_ns: int) -> None:
 
 def _keeping_place(found: Any, made: Any) -> Any:  # noqa: ANN401 - a resource of either type
     """Return a pod's new status with where it is, which bindings write; raise StaleError for one of another epoch."""
-    if isinstance(found, Task):
-        return replace(made, status=replace(made.status, user=found.status.user))
     if not isinstance(found, Pod):
         return made
     status, name = found.status, found.metadata.name
@@ -424,6 +466,8 @@ def _check_held(found: Resource, wanted: Resource) -> None:
         if found.status.node is not None and fixed:
             what = " and ".join(fixed)
             raise StaleError(f"Pod {found.metadata.name} holds a share: its {what} cannot change before its release")
+    if isinstance(found, Task) and isinstance(wanted, Task):
+        task_reports.check_held(found, wanted)
     if isinstance(found, UnitPool) and isinstance(wanted, UnitPool):
         held = sum(share.units for share in found.shares)
         if held > wanted.spec.units:

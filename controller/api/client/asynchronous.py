@@ -15,6 +15,7 @@ from controller.api.client import calls, sessions
 from controller.api.client.calls import Call
 from controller.api.client.place import Place, find_place
 from controller.api.client.values import Event, Listing
+from controller.api.registry.dispatches import CompletionRequest, DispatchAnswer, DispatchRequest, Pick
 from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest
 from controller.api.resources import UnitPool
@@ -67,6 +68,18 @@ class ApiClient:
     async def evict(self, request: EvictionRequest) -> PlacementAnswer:
         """Have pods stop and give back what they hold, all or none; raise StaleError for one that was bound anew."""
         return await self.ask(calls.writing("POST", "/v1/evictions", request), PlacementAnswer)
+
+    async def dispatch(self, request: DispatchRequest) -> DispatchAnswer:
+        """Have tasks go to centres, all or none; raise StaleError where something has moved or does not fit."""
+        return await self.ask(calls.writing("POST", "/v1/dispatches", request), DispatchAnswer)
+
+    async def pick(self, request: Pick) -> DispatchAnswer:
+        """Say which units a task gets that was left to a centre; raise StaleError where they are not free."""
+        return await self.ask(calls.writing("POST", "/v1/picks", request), DispatchAnswer)
+
+    async def complete(self, request: CompletionRequest) -> DispatchAnswer:
+        """Have tasks end and give back their units, all or none; raise StaleError for one dispatched anew."""
+        return await self.ask(calls.writing("POST", "/v1/completions", request), DispatchAnswer)
 
     async def share_units(self, pool: str, shares: tuple[UnitHolding, ...], *, expected: int) -> UnitPool:
         """Say who holds the units of a pool that is of a revision."""

@@ -14,6 +14,7 @@ from controller.api.client import calls, sessions
 from controller.api.client.calls import Call
 from controller.api.client.place import Place, find_place
 from controller.api.client.values import Event, Listing
+from controller.api.registry.dispatches import CompletionRequest, DispatchAnswer, DispatchRequest, Pick
 from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest
 from controller.api.resources import UnitPool
@@ -60,6 +61,18 @@ class SyncApiClient:
     def evict(self, request: EvictionRequest) -> PlacementAnswer:
         """Have pods stop and give back what they hold, all or none; raise StaleError for one that was bound anew."""
         return self.ask(calls.writing("POST", "/v1/evictions", request), PlacementAnswer)
+
+    def dispatch(self, request: DispatchRequest) -> DispatchAnswer:
+        """Have tasks go to centres, all or none; raise StaleError where something has moved or does not fit."""
+        return self.ask(calls.writing("POST", "/v1/dispatches", request), DispatchAnswer)
+
+    def pick(self, request: Pick) -> DispatchAnswer:
+        """Say which units a task gets that was left to a centre; raise StaleError where they are not free."""
+        return self.ask(calls.writing("POST", "/v1/picks", request), DispatchAnswer)
+
+    def complete(self, request: CompletionRequest) -> DispatchAnswer:
+        """Have tasks end and give back their units, all or none; raise StaleError for one dispatched anew."""
+        return self.ask(calls.writing("POST", "/v1/completions", request), DispatchAnswer)
 
     def share_units(self, pool: str, shares: tuple[UnitHolding, ...], *, expected: int) -> UnitPool:
         """Say who holds the units of a pool that is of a revision."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec.structs import replace
@@ -28,13 +29,24 @@ from controller.api.resources.pod_group import POD_GROUP
 from controller.api.resources.unit_pool import UNIT_POOL, UnitHolding
 from controller.errors import ConflictError, InvalidError, StaleError
 from controller.storage import Expected
+from controller.storage.values import ABSENT
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A resource that is to be written together with others: as it is to be, None: it goes; as it was, None: new."""
+
+    kind: Kind[Any]
+    name: str
+    now: Resource | None
+    before: Resource | None
 
 
 async def bind(registry: Registry, request: BindingRequest) -> PlacementAnswer:
     """Place pods, all or none; raise StaleError where something has moved or does not fit."""
 
     async def once() -> PlacementAnswer:
-        pods = {binding.pod: await _find(registry, POD, binding.pod) for binding in request.bindings}
+        pods = {binding.pod: await find(registry, POD, binding.pod) for binding in request.bindings}
         nodes = {binding.node for binding in request.bindings}
         state = await _state(registry, pods, nodes)
         made = placements.bind(state, request, registry.now_ns())
@@ -49,7 +61,7 @@ async def release(
     """Have pods give back what they hold, all or none; `check` may refuse it by what it is about."""
 
     async def once() -> PlacementAnswer:
-        pods = {item.pod: await _find(registry, POD, item.pod) for item in request.releases}
+        pods = {item.pod: await find(registry, POD, item.pod) for item in request.releases}
         nodes = {item.node for item in request.releases if item.node is not None}
         state = await _state(registry, pods, nodes)
         if check is not None:
@@ -64,7 +76,7 @@ async def evict(registry: Registry, request: EvictionRequest) -> PlacementAnswer
     """Have pods stop and give back what they hold, all or none; raise StaleError for one that was bound anew."""
 
     async def once() -> PlacementAnswer:
-        pods = {name: await _find(registry, POD, name) for name in request.pods}
+        pods = {name: await find(registry, POD, name) for name in request.pods}
         state = await _state(registry, pods, {item.node for item in request.nominations})
         return await _write(registry, state, evictions.evict(state, request), request.decision)
 
@@ -104,40 +116,45 @@ async def _state(registry: Registry, pods: dict[str, Pod | None], nodes: set[str
     groups = {pod.spec.group for pod in found if pod.spec.group is not None}
     return State(
         pods,
-        {name: node for name in sorted(names) if (node := await _find(registry, NODE, name)) is not None},
-        {name: group for name in sorted(groups) if (group := await _find(registry, POD_GROUP, name)) is not None},
+        {name: node for name in sorted(names) if (node := await find(registry, NODE, name)) is not None},
+        {name: group for name in sorted(groups) if (group := await find(registry, POD_GROUP, name)) is not None},
     )
 
 
-async def _find(registry: Registry, kind: Kind[R], name: str) -> R | None:
+async def find(registry: Registry, kind: Kind[R], name: str) -> R | None:
+    """Return a resource as the storage has it now, None where there is none."""
     with away():
         stored = await registry.storage.get(key_of(kind, name))
         return None if stored is None else decode(kind, stored)
 
 
-async def _write(registry: Registry, state: State, made: State, decision: NewDecision | None) -> PlacementAnswer:
+async def write_together(registry: Registry, written: Sequence[Written], decision: NewDecision | None) -> int:
     """Write what has changed, if nothing of it was written meanwhile, and the decision, which must be new."""
     wanted: dict[str, Resource | None] = {}
     expected: list[Expected] = []
+    for one in written:
+        key = key_of(one.kind, one.name)
+        expected.append(Expected(key, ABSENT if one.before is None else one.before.metadata.revision))
+        wanted[key] = one.now
+    if decision is not None:
+        metadata = Metadata(name=decision.name, uid=secrets.token_hex(8), created_ns=registry.now_ns())
+        key = key_of(DECISION, decision.name)
+        wanted[key] = placements.decision_of(decision, metadata)
+        expected.append(Expected(key, ABSENT))
+    try:
+        return await registry.write(wanted, tuple(expected))
+    except ConflictError as error:
+        if decision is not None and error.key == key_of(DECISION, decision.name):
+            raise StaleError(f"Decision {decision.name} is there already") from None
+        raise
+
+
+async def _write(registry: Registry, state: State, made: State, decision: NewDecision | None) -> PlacementAnswer:
     before: tuple[tuple[Kind[Any], dict[str, Any], dict[str, Any]], ...] = (
         (POD, state.pods, made.pods),
         (NODE, state.nodes, made.nodes),
         (POD_GROUP, state.groups, made.groups),
     )
-    for kind, old, new in before:
-        for name, resource in new.items():
-            key = key_of(kind, name)
-            expected.append(Expected(key, old[name].metadata.revision))
-            wanted[key] = resource
-    if decision is not None:
-        metadata = Metadata(name=decision.name, uid=secrets.token_hex(8), created_ns=registry.now_ns())
-        key = key_of(DECISION, decision.name)
-        wanted[key] = placements.decision_of(decision, metadata)
-        expected.append(Expected(key, 0))
-    try:
-        revision = await registry.write(wanted, tuple(expected))
-    except ConflictError as error:
-        if decision is not None and error.key == key_of(DECISION, decision.name):
-            raise StaleError(f"Decision {decision.name} is there already") from None
-        raise
+    written = [Written(kind, name, now, old[name]) for kind, old, new in before for name, now in new.items()]
+    revision = await write_together(registry, written, decision)
     return PlacementAnswer(revision=revision, pods=tuple(made.pods), nodes=tuple(made.nodes))

@@ -13,9 +13,11 @@ from msgspec.structs import replace
 from controller.api.registry.acknowledged import AcknowledgedWrites
 from controller.api.registry.encoding import decode, encode, key_of, prefix_of
 from controller.api.registry.selection import ALL, Selection
-from controller.api.resources import Kind, Metadata, Node, Pod, Resource, UnitPool
+from controller.api.resources import Centre, Kind, Metadata, Node, Pod, Resource, Task, UnitPool
 from controller.api.resources.base import R
+from controller.api.resources.centre import UnitShare
 from controller.api.resources.node import Share
+from controller.api.resources.unit_pool import UnitHolding
 from controller.errors import (
     CompactedError,
     ConflictError,
@@ -117,7 +119,7 @@ class Registry:
         return await retried(once, f"{kind.name} {name}")
 
     async def delete(self, kind: Kind[R], name: str, *, expected: int | None = None) -> R:
-        """Remove a resource and return it as it was; a pod that holds a share is marked to go when it is released."""
+        """Remove a resource and return it as it was; what holds a share is marked to go once it does not."""
 
         async def once() -> R:
             found = await self.get(kind, name)
@@ -125,7 +127,9 @@ class Registry:
             _check_removable(found)
             key = key_of(kind, name)
             expectation = Expected(key, found.metadata.revision)
-            is_held = isinstance(found, Pod) and found.status.node is not None
+            is_held = (isinstance(found, Pod) and found.status.node is not None) or (
+                isinstance(found, Task) and found.is_held
+            )
             if is_held:
                 since = found.metadata.deleting_ns or self.now_ns()
                 found = with_metadata(found, replace(found.metadata, deleting_ns=since))
@@ -201,7 +205,13 @@ def fresh(kind: Kind[R], resource: R) -> R:
 
 
 def _check_removable(found: object) -> None:
-    if isinstance(found, Node | UnitPool) and found.shares:
-        holders = [share.pod if isinstance(share, Share) else share.holder for share in found.shares]
+    if isinstance(found, Node | UnitPool | Centre) and found.shares:
+        holders = [_holder(share) for share in found.shares]
         rest = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
         raise StaleError(f"{found.kind} {found.metadata.name} has shares that are held, by {holders[0]}{rest}")
+
+
+def _holder(share: Share | UnitHolding | UnitShare) -> str:
+    if isinstance(share, UnitShare):
+        return share.task
+    return share.pod if isinstance(share, Share) else share.holder

@@ -26,10 +26,16 @@ class UnitType(Strict, frozen=True):
     name: Name
     count: Count
     free: Count | None = None
+    """Those that nobody but our tasks has taken, as the engine says; None: all. What our tasks hold is in `shares`."""
     operators: Names = ()
     """Probe kernels' identifiers that these units can run."""
     unit: Request = Request()
     """What one of them has."""
+
+    @property
+    def for_tasks(self) -> int:
+        """How many there are for our tasks, those that these hold included."""
+        return self.count if self.free is None else min(self.count, self.free)
 
 
 class CentreStatus(Strict, frozen=True):
@@ -44,14 +50,42 @@ class CentreStatus(Strict, frozen=True):
     units: Annotated[tuple[UnitType, ...], Meta(max_length=256)] = ()
     load: Load | None = None
     asks_for_probe: bool = False
+    """It has gained or lost resources: what was measured there may hold no more."""
+    agent: Line = ""
+    """Which agent reports: the identity of its state folder. Another one's reports are refused during its lease."""
+    signed_off: bool = False
+    """That agent has left nothing here: another one need not wait for the end of its lease."""
+
+
+class UnitShare(Strict, frozen=True):
+    """What a task holds of a centre, from its dispatch to its completion."""
+
+    task: Name
+    uid: Line
+    epoch: Count
+    unit: Name | None = None
+    """The type; None until the centre has picked one."""
+    units: Count = 0
 
 
 class Centre(Resource, frozen=True):
-    """A compute centre."""
+    """A compute centre. `shares` are written by dispatches, picks and completions alone, a version each."""
 
     spec: CentreSpec = CentreSpec()
     status: CentreStatus = CentreStatus()
+    shares: Annotated[tuple[UnitShare, ...], Meta(max_length=4096)] = ()
+    shares_version: Count = 0
     kind: Literal["Centre"] = "Centre"
 
+    def free_of(self, unit: UnitType) -> int:
+        """Return how many units of a type are left, of those that its engine has for our tasks."""
+        return max(unit.for_tasks - sum(share.units for share in self.shares if share.unit == unit.name), 0)
 
-CENTRE = Kind("Centre", "centres", Centre, fields={"ready": lambda centre: str(centre.status.ready).lower()})
+
+CENTRE = Kind(
+    "Centre",
+    "centres",
+    Centre,
+    fields={"ready": lambda centre: str(centre.status.ready).lower()},
+    owned=("shares", "shares_version"),
+)

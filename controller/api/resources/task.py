@@ -14,6 +14,7 @@ from controller.api.resources.base import (
     Line,
     Lines,
     Name,
+    Names,
     Priority,
     Resource,
     Seconds,
@@ -100,7 +101,7 @@ class TaskSpec(Strict, frozen=True):
     """How the scheduler decides about it."""
     choice: UnitChoice = UnitChoice.CONFIGURATION
     asks: bool = False
-    """Of a probe: nothing is run, the centre says which of its units could run it."""
+    """Nothing is run and no units are held: the centre answers with the unit types that could (`could_run`)."""
     reads: Annotated[tuple[DataRead, ...], Meta(max_length=256)] = ()
     priority: Priority = 0
     not_before_ns: TimeNs | None = None
@@ -119,13 +120,26 @@ class TaskPhase(StrEnum):
     FAILED = "failed"
 
 
+HELD = (TaskPhase.DISPATCHED, TaskPhase.RUNNING)
+"""Phases in which a task has units of a centre."""
+TASK_ENDED = (TaskPhase.SUCCEEDED, TaskPhase.FAILED)
+
+
 class TaskStatus(Strict, frozen=True):
-    """Where it runs and what became of it."""
+    """Where it runs and what became of it.
+
+    Dispatches, picks and completions write centre, unit, units, epoch, could_run, exit_code, result and times.
+    """
 
     phase: TaskPhase = TaskPhase.PENDING
     centre: Name | None = None
     unit: Name | None = None
     units: Count | None = None
+    epoch: Count = 0
+    """Counts its dispatches: what an older one has started is to end."""
+    could_run: Names = ()
+    """Unit types of its centre that could have run it, where it asks, or where the centre chose."""
+    dispatched_ns: TimeNs | None = None
     engine_id: Line = ""
     started_ns: TimeNs | None = None
     finished_ns: TimeNs | None = None
@@ -147,6 +161,11 @@ class Task(Resource, frozen=True):
     spec: TaskSpec
     status: TaskStatus = TaskStatus()
     kind: Literal["Task"] = "Task"
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it has units of a centre."""
+        return self.status.phase in HELD
 
 
 TASK = Kind(

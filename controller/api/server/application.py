@@ -13,6 +13,7 @@ from litestar.params import FromPath, JSONBody
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from controller.api.access import check_tokens
+from controller.api.registry.dispatches import CompletionRequest, DispatchAnswer, DispatchRequest, Pick
 from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest
 from controller.api.resources import KINDS, UnitPool
@@ -85,7 +86,28 @@ def _actions(service: Service) -> list[Any]:
     async def share(request: _Asked, name: FromPath[str], data: JSONBody[UnitShares], if_match: IfMatch) -> UnitPool:
         return await service.share_units(request.user, name, data.shares, expected=expected_of(if_match))
 
-    return [bind, release, evict, share]
+    return [bind, release, evict, share, *_task_actions(service)]
+
+
+def _task_actions(service: Service) -> list[Any]:
+    common: dict[str, Any] = {"tags": ["actions"], "status_code": 200}
+
+    @post("/v1/dispatches", operation_id="dispatch", **common, summary="Have tasks go to centres, all or none.")
+    async def dispatch(request: _Asked, data: JSONBody[DispatchRequest]) -> DispatchAnswer:
+        request.scope["state"][WHAT] = ", ".join(f"{one.task} -> {one.centre}" for one in data.dispatches)
+        return await service.dispatch(request.user, data)
+
+    @post("/v1/picks", operation_id="pick", **common, summary="Say which units a task gets that was left to a centre.")
+    async def pick(request: _Asked, data: JSONBody[Pick]) -> DispatchAnswer:
+        request.scope["state"][WHAT] = f"{data.task} -> {data.unit}"
+        return await service.pick(request.user, data)
+
+    @post("/v1/completions", operation_id="complete", **common, summary="Have tasks end and give back their units.")
+    async def complete(request: _Asked, data: JSONBody[CompletionRequest]) -> DispatchAnswer:
+        request.scope["state"][WHAT] = ", ".join(f"{one.task}: {one.phase.value}" for one in data.completions)
+        return await service.complete(request.user, data)
+
+    return [dispatch, pick, complete]
 
 
 def _health(service: Service, metrics: Metrics) -> list[Any]:

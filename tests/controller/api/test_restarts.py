@@ -35,7 +35,7 @@ from dataplane.rpc.access.values import LOCAL
 from tests.controller.api.api_server import WAIT_S, Served, serving, settings_in
 from tests.controller.api.certificates import DAY, Authority
 from tests.controller.api.test_resources_over_http import happenings, pod
-from tests.controller.api.test_strangers import tls_settings
+from tests.controller.api.test_tls import tls_settings
 
 
 def test_a_watch_resumes_over_a_restart_and_is_gone_after_compaction(tmp_path: Path) -> None:

@@ -15,12 +15,10 @@ from msgspec.structs import replace
 from controller.api.client import ApiClient, Place
 from controller.api.registry.evictions import Eviction, EvictionRequest
 from controller.api.registry.placements import Binding, BindingRequest, Release, ReleaseRequest
-from controller.api.resources import Centre, Decision, Metadata, Node, Pod, PodGroup, ProbeResult, Task
+from controller.api.resources import Decision, Metadata, Node, Pod, PodGroup, Task
 from controller.api.resources.node import Image, NodeSpec, NodeStatus
 from controller.api.resources.pod import Phase
 from controller.api.resources.pod_group import PodGroupSpec
-from controller.api.resources.probe_result import ProbeResultSpec
-from controller.api.resources.task import Program, ProgramKind, TaskSpec
 from controller.api.tokens import TokenRequest
 from controller.errors import (
     ForbiddenError,
@@ -186,26 +184,6 @@ def test_the_main_controller_touches_pods_nodes_and_the_status_of_groups(play: P
                 mine.bind(BindingRequest(bindings=(Binding(pod="b", node="h1"),))),
                 mine.tokens(),
             )
-
-    play(act)
-
-
-def test_a_centre_touches_its_own_centre_tasks_and_results(play: Play) -> None:
-    async def act(served: Served) -> None:
-        program = TaskSpec(program=Program(kind=ProgramKind.PYTHON, entry="m:f"))
-        await served.client.of(Task).create(Task(metadata=Metadata(name="t"), spec=program))
-        async with await served.client_of(Role.CENTRE, "c1") as mine:
-            await mine.of(Centre).create(Centre(metadata=Metadata(name="c1")))
-            result = ProbeResult(metadata=Metadata(name="r"), spec=ProbeResultSpec(probe="p", centre="c1"))
-            await mine.of(ProbeResult).create(result)
-            other = ProbeResult(metadata=Metadata(name="s"), spec=ProbeResultSpec(probe="p", centre="c2"))
-            await refused(
-                mine.of(Centre).create(Centre(metadata=Metadata(name="c2"))),
-                mine.of(ProbeResult).create(other),
-                mine.of(Task).get("t"),
-                mine.of(Node).list(),
-            )
-            assert (await mine.of(Task).list(fields="centre=c1")).items == ()
 
     play(act)
 

@@ -19,12 +19,12 @@ from controller.cli.paths import paths
 from controller.cli.placement import placement
 from controller.cli.pod.commands import pod
 from controller.cli.ports import ports
+from controller.cli.probe.commands import probe
 from controller.cli.resources import delete, describe, get
 from controller.cli.scheduler import scheduler
 from controller.cli.stf import stf
 from controller.cli.store import store
 from controller.cli.telemetry.commands import telemetry
-from controller.cli.telemetry.probe import probe_by_old_name
 from controller.cli.topology import topology
 from controller.cli.up import down, logs, status, up
 
@@ -45,6 +45,7 @@ app.add_typer(paths)
 app.add_typer(placement)
 app.add_typer(pod)
 app.add_typer(ports)
+app.add_typer(probe)
 app.add_typer(scheduler)
 app.add_typer(store)
 app.add_typer(telemetry)
@@ -58,7 +59,6 @@ app.command()(get)
 app.command()(describe)
 app.command()(delete)
 app.command()(stf)
-app.command("probe", hidden=True)(probe_by_old_name)
 
 
 @app.command()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from functools import wraps
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -45,10 +44,3 @@ def probe(
     if targets:
         with suppress(KeyboardInterrupt):
             asyncio.run(ProbeSender(topology.host[host].ipv4, targets, settings).run())
-
-
-@wraps(probe)
-def probe_by_old_name(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever the command takes
-    """Run `millrace telemetry probe`, whose former name this is."""
-    typer.echo("millrace: `millrace probe` is `millrace telemetry probe` now; the next version has only that", err=True)
-    probe(*args, **kwargs)

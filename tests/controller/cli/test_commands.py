@@ -199,14 +199,10 @@ def test_topologies_are_listed_checked_and_shown(tmp_path: Path) -> None:
         run("topology", "check", str(bad))
 
 
-def test_probes_are_planned_and_the_former_name_warns() -> None:
+def test_probes_are_planned() -> None:
     planned = runner.invoke(app, ["telemetry", "probe", "--topology", "leaf-spine"])
     assert planned.stdout.split("\n")[:2] == ["h1 h3", "h3 h1"]
     assert planned.stderr == ""
-    formerly = runner.invoke(app, ["probe", "--topology", "leaf-spine"])
-    assert (formerly.exit_code, formerly.stdout) == (0, planned.stdout)
-    assert "millrace telemetry probe" in formerly.stderr
-    assert formerly.stderr.count("\n") == 1
     with pytest.raises(MillraceError, match="no host 'h99'"):
         run("telemetry", "probe", "--topology", "leaf-spine", "--host", "h99")
 

@@ -1,0 +1,1 @@
+"""`millrace probe`: what compute centres really deliver, measured by probe tasks of kernels."""

@@ -1,0 +1,13 @@
+"""The commands of `millrace probe`, one file each."""
+
+from __future__ import annotations
+
+import typer
+
+from controller.cli.probe.kernels.commands import kernels
+
+probe = typer.Typer(
+    name="probe", help="What compute centres really deliver: probe kernels, probe tasks, results.", no_args_is_help=True
+)
+
+probe.add_typer(kernels)

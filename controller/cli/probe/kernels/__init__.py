@@ -1,0 +1,1 @@
+"""`millrace probe kernels`: the library of probe kernels."""

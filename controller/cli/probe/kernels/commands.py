@@ -1,0 +1,13 @@
+"""The commands of `millrace probe kernels`, one file each."""
+
+from __future__ import annotations
+
+import typer
+
+from controller.cli.probe.kernels.list import list_
+from controller.cli.probe.kernels.run import run
+
+kernels = typer.Typer(name="kernels", help="The library of probe kernels.", no_args_is_help=True)
+
+kernels.command("list")(list_)
+kernels.command()(run)

@@ -1,0 +1,33 @@
+"""`millrace probe kernels list`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from controller.cli.output import Format, FormatOption, show
+
+
+def list_(
+    category: Annotated[
+        str | None, typer.Option(help="Only of this category: hpc, ai, sql, io, network, memory.")
+    ] = None,
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """List the probe kernels, the newest version of each."""
+    from controller.schedulers.probe.library import KernelLibrary  # noqa: PLC0415
+
+    rows = (
+        (
+            kernel.identifier,
+            kernel.version,
+            kernel.category,
+            kernel.operator,
+            None if kernel.number_format is None else kernel.number_format.value,
+            " ".join(f"{name}={size}" for name, size in kernel.sizes),
+            " ".join(dict.fromkeys(f"{one.device.value}:{one.library.value}" for one in kernel.implementations)),
+        )
+        for kernel in KernelLibrary().kernels(category)
+    )
+    show(("kernel", "version", "category", "operator", "format", "sizes", "implementations"), rows, form)

@@ -1,0 +1,108 @@
+"""Every built-in kernel: its output is right, a wrong one is seen, and what feeds it changes what it computes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from controller.schedulers.probe.kernels.base import Array, Mean
+from controller.schedulers.probe.library import KernelLibrary, prepare
+from controller.schedulers.probe.values import Implementation, Library, ProbeKernel
+from dataplane.topology.values import DeviceKind
+
+SMALL: dict[str, dict[str, int]] = {
+    "dgemm": {"m": 37, "n": 29, "k": 41},
+    "sgemm": {"m": 37, "n": 29, "k": 41},
+    "fft": {"n": 480, "batch": 3},
+    "stream-triad": {"n": 50_000},
+}
+"""Sizes that run at once, none of them round."""
+CASES = [
+    pytest.param(kernel, one, id=f"{kernel.identifier}-{one.device.value}-{one.library.value}")
+    for kernel in KernelLibrary().kernels()
+    for one in kernel.implementations
+]
+each_implementation = pytest.mark.parametrize(("kernel", "implementation"), CASES)
+
+
+@each_implementation
+def test_the_output_is_right_and_the_same_seed_gives_the_same(
+    kernel: ProbeKernel, implementation: Implementation
+) -> None:
+    first, second, other = (
+        prepare(kernel, SMALL[kernel.identifier], seed, device=implementation.device, library=implementation.library)
+        for seed in (7, 7, 8)
+    )
+    output = first.run(())
+    assert first.accuracy(output) <= kernel.tolerance
+    assert np.array_equal(value_of(output), value_of(second.run(())))
+    assert not np.array_equal(value_of(output), value_of(other.run(())))
+
+
+@each_implementation
+def test_a_wrong_output_is_seen(kernel: ProbeKernel, implementation: Implementation) -> None:
+    prepared = prepare(
+        kernel, SMALL[kernel.identifier], 1, device=implementation.device, library=implementation.library
+    )
+    output = np.array(prepared.run(()))
+    assert prepared.accuracy(output * 1.01) > kernel.tolerance
+    one_wrong = output.copy()
+    one_wrong.reshape(-1)[-1] += 1
+    assert prepared.accuracy(one_wrong) > kernel.tolerance
+    assert prepared.accuracy(np.full_like(output, np.nan)) == np.inf
+
+
+@each_implementation
+def test_what_feeds_it_changes_its_output_and_the_output_stays_right(
+    kernel: ProbeKernel, implementation: Implementation
+) -> None:
+    prepared = prepare(
+        kernel, SMALL[kernel.identifier], 1, device=implementation.device, library=implementation.library
+    )
+    outputs = []
+    for inputs in ((), (0.25,), (0.75,), (np.linspace(0.0, 1.0, 11),)):
+        output = prepared.run(inputs)
+        assert prepared.accuracy(output) <= kernel.tolerance
+        outputs.append(value_of(output))
+    assert all(not np.array_equal(one, other) for place, one in enumerate(outputs) for other in outputs[:place])
+
+
+@pytest.mark.parametrize(
+    ("identifier", "shape"), [("dgemm", (37, 41)), ("dgemm", (41, 29)), ("sgemm", (37, 41)), ("fft", (3, 480))]
+)
+def test_an_input_of_an_operands_shape_is_the_operand(identifier: str, shape: tuple[int, ...]) -> None:
+    kernel = KernelLibrary().kernel(identifier)
+    prepared = prepare(kernel, SMALL[identifier], 1)
+    operand = np.random.default_rng(5).normal(size=shape)
+    once, twice = prepared.run((operand,)), None
+    assert prepared.accuracy(once) <= kernel.tolerance
+    once = value_of(once)
+    twice = prepared.run((2 * operand,))
+    assert prepared.accuracy(twice) <= kernel.tolerance
+    np.testing.assert_allclose(value_of(twice), 2 * once, rtol=1e-5, atol=1e-5)
+
+
+def test_the_mean_is_of_all_outputs() -> None:
+    mean = Mean()
+    for output in (np.array([1.0, 2.0]), np.array([3.0, 6.0])):
+        mean.add(output)
+    assert np.array_equal(mean.value, [2.0, 4.0])
+    number = Mean()
+    number.add(3)
+    number.add(4)
+    assert number.value == 3.5
+
+
+def value_of(output: object) -> Array:
+    """Return a copy of an output: a kernel may write the next one over it."""
+    return np.array(output)
+
+
+def test_every_built_in_kernel_is_tried() -> None:
+    assert {kernel.identifier for kernel in KernelLibrary().kernels()} == SMALL.keys()
+    assert {one.device for kernel in KernelLibrary().kernels() for one in kernel.implementations} <= {
+        DeviceKind.CPU,
+        DeviceKind.GPU,
+    }
+    assert all(kernel.truth for kernel in KernelLibrary().kernels())
+    assert Library.NUMPY in {one.library for kernel in KernelLibrary().kernels() for one in kernel.implementations}

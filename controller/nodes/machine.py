@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from collectors.devices.discovery import discover
 from collectors.devices.interfaces import interface_rates, read_interfaces
@@ -13,6 +12,7 @@ from collectors.devices.nvml import Nvml
 from collectors.devices.root import Root
 from collectors.devices.sampling import Sampler
 from collectors.devices.values import InterfaceRates, InterfaceSample
+from controller.agents.access import namespace_of
 from controller.api.resources.hardware import Hardware, Load
 from controller.api.resources.node import DeviceLoad, HostLink
 from controller.cluster.hardware.nodes import node_of, node_of_machine
@@ -23,8 +23,6 @@ from dataplane.clock import Clock
 from dataplane.errors import FabricError
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import DeviceKind, Topology
-
-RUN_NETNS: Final = Path("/run/netns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +61,6 @@ def machine_of(settings: NodeSettings, nvml: Nvml | str) -> Machine:
     addresses = tuple(device.address for device in found.devices)
     hardware = Hardware.of(node_of_machine(settings.node, found))
     return Machine(hardware, is_stated=False, addresses=addresses, link_rate_bps=rate_bps, notes=found.notes)
-
-
-def namespace_of(text: str | None) -> Path | None:
-    """Return the network namespace that is meant: a path, a name of `ip netns`, or FABRIC:HOST; None for none."""
-    if text is None:
-        return None
-    fabric, colon, host = text.partition(":")
-    return RUN_NETNS / (f"mr-{fabric}-{host}" if colon else text)  # a path remains one
 
 
 class Gauges:

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import Final
 
 from collectors.devices.nvml import open_nvml
-from controller.api.client import ApiClient, Place, find_place
-from controller.api.client.place import read_token
+from controller.agents.access import api_place, namespace_of
+from controller.api.client import ApiClient
 from controller.nodes.deciding.orders import Place as ContainerPlace
-from controller.nodes.groups import group_folders
 from controller.nodes.lease import LeaseKeeper, boot_time_ns
-from controller.nodes.machine import Gauges, Machine, by_number, machine_of, namespace_of
+from controller.nodes.machine import Gauges, Machine, by_number, machine_of
 from controller.nodes.runtimes.base import Runtime
 from controller.nodes.runtimes.settings import make_runtime
 from controller.nodes.serving.manager import Manager
 from controller.nodes.settings import NodeSettings
 from controller.nodes.state_folder import NodeFolder
+from dataplane.cgroup_limits import group_folders
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
 from dataplane.running import run_until, stop_on_signals
@@ -59,7 +59,7 @@ async def serve(
         nvml = stack.enter_context(open_nvml())
         machine = machine_of(settings, nvml)
         place = _place(settings, machine, folder.identity())
-        client = await stack.enter_async_context(ApiClient(_api(settings), tries=_TRIES))
+        client = await stack.enter_async_context(ApiClient(api_place(settings.api, settings.token_file), tries=_TRIES))
         runtime = runtime or make_runtime(settings.runtime, folder.path)
         stack.push_async_callback(runtime.close)
         await runtime.start()
@@ -99,14 +99,6 @@ async def _run_and_sign_off(manager: Manager, stop: asyncio.Event) -> None:
     finally:
         ending.cancel()
         await asyncio.gather(ending, return_exceptions=True)
-
-
-def _api(settings: NodeSettings) -> Place:
-    """Return where the service access point is, with the node's token."""
-    found = find_place(settings.api)
-    if settings.token_file is None:
-        return found
-    return Place(found.address, read_token(Path(settings.token_file)), found.ca)
 
 
 def _place(settings: NodeSettings, machine: Machine, identity: str) -> ContainerPlace:

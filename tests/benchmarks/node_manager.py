@@ -28,11 +28,11 @@ from controller.api.registry.placements import Binding, BindingRequest
 from controller.api.resources import Metadata, Node, Pod
 from controller.api.resources.pod import Container, Phase, PodSpec, Restart
 from controller.errors import NotFoundError
-from controller.nodes.groups import remove_empty
 from controller.nodes.runtimes.base import ContainerOrder, Runtime
 from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings, make_runtime
 from controller.nodes.settings import NodeSettings, OnStop
 from controller.nodes.state_folder import NodeFolder
+from dataplane.cgroup_limits import remove_empty
 from tests.controller.api.api_server import serving, settings_in
 from tests.controller.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
 

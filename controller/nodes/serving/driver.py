@@ -23,11 +23,11 @@ from controller.nodes.deciding.orders import Place, order_of
 from controller.nodes.deciding.planning import plan
 from controller.nodes.deciding.records import NOTHING, Memory, after_failure, after_start, observe
 from controller.nodes.deciding.values import MANAGER_LABEL, Action, Actual, Release, Remove, Run, Step, Stop, Wanted
-from controller.nodes.groups import limit, remove_empty
 from controller.nodes.lease import LeaseKeeper
 from controller.nodes.runtimes.base import OUT_OF_MEMORY_CODE, ContainerPhase, ContainerState, Runtime
 from controller.nodes.runtimes.errors import ContainerError, OrderError
 from controller.nodes.settings import NodeSettings
+from dataplane.cgroup_limits import limit, remove_empty
 
 LOGGER: Final = logging.getLogger("millrace.node")
 _NS_PER_S: Final = 1_000_000_000

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from controller.agents.server_clock import ServerClock
 from controller.api.client import ApiClient
 from controller.api.client.values import Listing
 from controller.api.registry.events import EventType
@@ -21,16 +22,15 @@ from controller.api.resources.node import NodeStatus
 from controller.api.resources.pod import Phase
 from controller.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError
 from controller.nodes.deciding.orders import Place
-from controller.nodes.groups import remove_empty
 from controller.nodes.lease import LeaseKeeper
 from controller.nodes.machine import Gauges, Machine, link_of
 from controller.nodes.runtimes.base import Runtime
-from controller.nodes.server_clock import ServerClock
 from controller.nodes.serving.driver import Driver
 from controller.nodes.serving.reporting import PodReporter
 from controller.nodes.serving.sessions import Sessions
 from controller.nodes.serving.usage import UsageReader
 from controller.nodes.settings import NodeSettings, OnStop
+from dataplane.cgroup_limits import remove_empty
 
 LOGGER: Final = logging.getLogger("millrace.node")
 _NS_PER_S: Final = 1_000_000_000

@@ -12,12 +12,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from controller.agents.server_clock import ServerClock
 from controller.api.client import ApiClient
 from controller.api.resources import Pod
 from controller.api.resources.hardware import Load
 from controller.errors import ApiError, NotFoundError, StaleError
 from controller.nodes.deciding.statuses import is_news, is_other_load, status_of
-from controller.nodes.server_clock import ServerClock
 from controller.nodes.serving.driver import Driver
 
 LOGGER: Final = logging.getLogger("millrace.node")

@@ -11,10 +11,10 @@ import pytest
 from controller.api.resources import Pod
 from controller.api.resources.hardware import Request
 from controller.api.resources.pod import Container, Phase
-from controller.nodes.groups import limit, remove_empty
 from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.settings import OnStop
 from controller.nodes.state_folder import NodeFolder
+from dataplane.cgroup_limits import limit, remove_empty
 from dataplane.cgroups import group_at, limits_of
 from tests.controller.nodes.conftest import PodmanStorage
 from tests.controller.nodes.node_world import World, play

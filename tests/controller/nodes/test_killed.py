@@ -21,10 +21,10 @@ import yaml
 
 from controller.api.resources import Pod
 from controller.api.resources.pod import Container, Phase, Restart
-from controller.nodes.groups import group_folders, remove_empty
 from controller.nodes.guard.killing import processes_in
 from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.state_folder import NodeFolder
+from dataplane.cgroup_limits import group_folders, remove_empty
 from tests.controller.api.api_server import serving, settings_in
 from tests.controller.nodes.conftest import PodmanStorage
 from tests.controller.nodes.node_world import World

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from pyroute2 import IPRoute
 
+from controller.agents.access import namespace_of
 from controller.nodes.errors import NodeError
-from controller.nodes.machine import Gauges, Machine, by_number, link_of, machine_of, namespace_of
+from controller.nodes.machine import Gauges, Machine, by_number, link_of, machine_of
 from controller.nodes.settings import NodeSettings
 from dataplane.clock import VirtualClock
 from dataplane.fabric.kernel import namespaces

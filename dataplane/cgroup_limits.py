@@ -1,4 +1,4 @@
-"""Control groups of nodes and pods: their folders in every hierarchy, limits of pods, and those that are empty go."""
+"""Control groups that are made: their folders in every hierarchy, limits of them, and those that are empty go."""
 
 from __future__ import annotations
 
@@ -27,7 +27,14 @@ def remove_empty(group: str) -> bool:
     return remove_group(group_at(group))
 
 
-def limit(group: str, cpu_milli: int | None, memory_bytes: int | None, root: Path = Path("/")) -> None:
+def limit(
+    group: str,
+    cpu_milli: int | None,
+    memory_bytes: int | None,
+    root: Path = Path("/"),
+    *,
+    processes: int | None = None,
+) -> None:
     """Make a control group whose processes, all together, get no more than this; raise OSError.
 
     Version 1 and 2, whichever has the controller. What is below it may have limits of its own.
@@ -45,6 +52,8 @@ def limit(group: str, cpu_milli: int | None, memory_bytes: int | None, root: Pat
         folder = _made(top, "memory", group)
         name = "memory.max" if "memory" in top.unified else "memory.limit_in_bytes"
         (folder / name).write_text(str(memory_bytes))
+    if processes is not None and "pids" in top.folders:
+        (_made(top, "pids", group) / "pids.max").write_text(str(processes))
 
 
 def _made(top: Group, controller: str, group: str) -> Path:

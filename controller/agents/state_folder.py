@@ -1,0 +1,88 @@
+"""The state folder of a node's manager or a centre's agent: whose it is, and that one process at a time has it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from controller.errors import ControllerError
+
+
+@dataclass(frozen=True, slots=True)
+class StateFolder:
+    """A folder that only its user can enter, of one owner; a subclass says what owners are and how it complains."""
+
+    path: Path
+    owner: str
+
+    kind: ClassVar[str]
+    """Of the owner, in one word; also the name of the file that says whose the folder is."""
+    holder: ClassVar[str]
+    """What holds the folder, with its article."""
+    error: ClassVar[type[ControllerError]]
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the folder for this process; raise `error` where another one does, or that of another owner."""
+        try:
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.path.chmod(0o700)
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise self.error(f"state: folder {self.path}: {error.strerror or error}") from None
+        try:
+            self._lock(descriptor)
+            self._check()
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _lock(self, descriptor: int) -> None:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "another process"
+            problem = f"{self.holder} runs there already (process {owner})"
+            raise self.error(f"state: folder {self.path}: {problem}") from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+
+    def identity(self) -> str:
+        """Return what distinguishes this folder from those of others of the same name.
+
+        Once held, and once its settings are known to be right: with the first call the folder is this owner's.
+        """
+        try:
+            if not self._is_owned():
+                self._file.write_text(f"{self.owner} {secrets.token_hex(4)}\n", encoding="utf-8")
+        except OSError as error:
+            raise self.error(f"state: {self._file}: {error.strerror or error}") from None
+        return self._written()[1]
+
+    @property
+    def _file(self) -> Path:
+        return self.path / self.kind
+
+    def _is_owned(self) -> bool:
+        return self._file.exists() and self._file.stat().st_size > 0
+
+    def _check(self) -> None:
+        """Complain of a folder of another owner."""
+        if self._is_owned() and (owner := self._written()[0]) != self.owner:
+            raise self.error(f"state: folder {self.path} is of {self.kind} {owner}, not of {self.owner}")
+
+    def _written(self) -> tuple[str, str]:
+        file = self._file
+        try:
+            words = file.read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError) as error:
+            raise self.error(f"state: {file}: {getattr(error, 'strerror', None) or 'cannot be read'}") from None
+        if len(words) != 2:
+            raise self.error(f"state: {file}: does not say whose folder this is")
+        return words[0], words[1]

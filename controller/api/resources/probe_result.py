@@ -43,6 +43,8 @@ class ProbeRun(Strict, frozen=True):
     """The worst relative error of a repetition's kernels against their true values."""
     kernels_s: Annotated[dict[Name, Times], Meta(max_length=256)] = msgspec.field(default_factory=dict)
     """By use of a kernel the seconds of one execution, the mean within each repetition of the probe task."""
+    steady_s: Annotated[dict[Name, Seconds], Meta(max_length=256)] = msgspec.field(default_factory=dict)
+    """By use of a kernel the seconds of one execution in a program that runs for long: with the gaps of a quota."""
     kernel_accuracies: Annotated[dict[Name, Relative], Meta(max_length=256)] = msgspec.field(default_factory=dict)
     """By use of a kernel the worst relative error."""
     start_s: Seconds | None = None

@@ -11,6 +11,7 @@ from typing import Final
 
 from controller.schedulers.probe.files import load
 from controller.schedulers.probe.running.results import Outcome, RunResult, encode
+from controller.schedulers.probe.running.steady import AT_LEAST_S
 from controller.schedulers.probe.running.supervising import Order, supervise
 from controller.schedulers.probe.running.threads import pin
 from controller.schedulers.probe.values import ProbeTask
@@ -31,8 +32,7 @@ def main(arguments: Sequence[str], started_s: float) -> int:
     options = _parser().parse_args(arguments)
     try:
         probe = load(options.probe)
-        cores = options.units if options.cores is None else options.cores
-        result = run(probe, Order(options.units, cores, options.repeat, options.deadline_s), started_s)
+        result = run(probe, _order(options), started_s)
         _write(options.out, encode(result))
     except MillraceError as error:
         sys.stderr.write(f"probe: {error}\n")
@@ -53,12 +53,18 @@ def run(probe: ProbeTask, order: Order, started_s: float) -> RunResult:
     return supervise(probe, order, started_s)
 
 
+def _order(options: argparse.Namespace) -> Order:
+    cores = options.units if options.cores is None else options.cores
+    return Order(options.units, cores, options.repeat, options.deadline_s, options.at_least_s)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m controller.schedulers.probe.running", description=__doc__)
     parser.add_argument("probe", type=Path, metavar="PROBE.json")
     parser.add_argument("--units", type=_positive, default=1, help="how many units run it together")
     parser.add_argument("--cores", type=_positive, help="what these units have together; default: one each")
     parser.add_argument("--repeat", type=_positive, default=1, help="how often, after one run to warm up")
+    parser.add_argument("--at-least-s", type=float, default=AT_LEAST_S, help="seconds that the kernels run, together")
     parser.add_argument("--deadline-s", type=float, default=300.0, help="seconds until it counts as hanging")
     parser.add_argument("--out", type=Path, default=Path("-"), metavar="RESULT.json")
     return parser

@@ -50,6 +50,8 @@ class RunResult(Strict, frozen=True, kw_only=True):
     problem: Line = ""
     use: Name | None = None
     repetitions: Annotated[tuple[Repetition, ...], Meta(max_length=MOST_REPETITIONS)] = ()
+    steady_s: Annotated[dict[Name, Seconds], Meta(max_length=256)] = msgspec.field(default_factory=dict)
+    """By use the seconds of one execution in a program that runs for long (`steady`)."""
     started_ns: Count | None = None
     """When the program started, in nanoseconds since 1970 by this machine's clock."""
     start_s: Seconds | None = None
@@ -103,6 +105,7 @@ def to_probe_run(result: RunResult, *, unit: str | None = None) -> ProbeRun:
         cores=result.cores,
         accuracies=tuple(max(one.accuracies.values(), default=0.0) for one in result.repetitions),
         kernels_s=means,
+        steady_s=result.steady_s,
         kernel_accuracies=worst,
         start_s=result.start_s,
         peak_memory_bytes=result.peak_memory_bytes,

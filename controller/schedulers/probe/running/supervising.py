@@ -19,6 +19,7 @@ import msgspec
 
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.running.results import Outcome, Repetition, RunResult
+from controller.schedulers.probe.running.steady import AT_LEAST_S
 from controller.schedulers.probe.values import ProbeTask
 
 _READ_BYTES: Final = 1 << 16
@@ -29,12 +30,13 @@ _KIB: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What to run: on how many units, with how many cores, how often, and in what time at most."""
+    """What to run: on how many units, with how many cores, how often, for how long at least, and in what time."""
 
     units: int
     cores: int
     repeat: int
     deadline_s: float
+    at_least_s: float = AT_LEAST_S
 
 
 @dataclass(slots=True)
@@ -46,6 +48,7 @@ class _Told:
     warm_up: Repetition | None = None
     start_s: float | None = None
     repetitions: list[Repetition] = field(default_factory=list)
+    steady_s: dict[str, float] = field(default_factory=dict)
     failed: tuple[Outcome, str] | None = None
     versions: dict[str, str] = field(default_factory=dict)
     is_done: bool = False
@@ -75,6 +78,7 @@ def supervise(probe: ProbeTask, order: Order, started_s: float) -> RunResult:
         problem=problem[:_LINE],
         use=None if outcome is Outcome.SUCCEEDED else told.use,
         repetitions=tuple(told.repetitions),
+        steady_s=told.steady_s,
         started_ns=started_ns,
         start_s=told.start_s,
         warm_up_s=None if told.warm_up is None else told.warm_up.run_time_s,
@@ -101,7 +105,7 @@ def _run_and_tell(probe: ProbeTask, order: Order, tell: Callable[[str, Any], Non
 
     try:
         tell("versions", versions())
-        work(probe, order.repeat, tell)
+        work(probe, order.repeat, order.at_least_s, tell)
         tell("done", None)
     except MemoryError as error:
         tell("failed", [Outcome.OUT_OF_MEMORY.value, str(error) or "no memory is left"])
@@ -140,6 +144,8 @@ def _take_in(told: _Told, line: bytes, started_s: float) -> None:
             told.start_s = time.monotonic() - started_s
         case "repetition":
             told.repetitions.append(msgspec.convert(content, Repetition))
+        case "steady":
+            told.steady_s = content
         case "failed":
             told.failed = Outcome(content[0]), content[1]
         case "done":

@@ -16,6 +16,7 @@ import numpy as np
 
 from controller.schedulers.probe.errors import ProbeError, ProbeKernelError
 from controller.schedulers.probe.running.results import Repetition
+from controller.schedulers.probe.running.steady import Series, began, ended
 from controller.schedulers.probe.values import KernelUse, Library, Prepared, ProbeTask
 
 if TYPE_CHECKING:
@@ -49,20 +50,30 @@ def prepare(use: KernelUse, seed: int) -> Prepared:
     return cast("Prepared", make(dict(use.sizes), seed))
 
 
-def work(probe: ProbeTask, repeat: int, tell: Tell) -> None:
-    """Make all kernels ready, run the probe task once to warm up and then `repeat` times; each is told."""
+def work(probe: ProbeTask, repeat: int, at_least_s: float, tell: Tell) -> None:
+    """Make all kernels ready, run the probe task once to warm up and then `repeat` times; each of these is told.
+
+    It then goes on untold until the kernels have run for `at_least_s` in all, for the seconds of an execution in a
+    program that runs for long (`steady`).
+    """
     prepared = {}
     for index, name in enumerate(probe.order):
         tell("preparing", name)
         prepared[name] = prepare(probe.use[name], probe.seed + index)
-    for index in range(-1, repeat):
-        tell("warm-up" if index < 0 else "repetition", run_once(probe, prepared, tell))
+    tell("warm-up", run_once(probe, prepared, tell, Series()))
+    series, latest = Series(), sum(use.repetitions for use in probe.uses)
+    for _ in range(repeat):
+        tell("repetition", run_once(probe, prepared, tell, series))
+    while not series.is_enough(latest, at_least_s):
+        run_once(probe, prepared, tell, series)
+    tell("steady", series.steady_s())
 
 
-def run_once(probe: ProbeTask, prepared: Mapping[str, Prepared], tell: Tell) -> Repetition:
+def run_once(probe: ProbeTask, prepared: Mapping[str, Prepared], tell: Tell, series: Series) -> Repetition:
     """Run the whole probe task once; WrongValueError names the use whose output is wrong.
 
-    What is spent on checking outputs against their true values is not in the run time.
+    What is spent on checking outputs against their true values is not in the run time. The series takes in each
+    execution.
     """
     means: dict[str, Mean] = {}
     times: dict[str, tuple[float, ...]] = {}
@@ -72,27 +83,28 @@ def run_once(probe: ProbeTask, prepared: Mapping[str, Prepared], tell: Tell) -> 
         tell("use", name)
         use, start_s = probe.use[name], time.perf_counter()
         inputs = tuple(means[source] for source in probe.sources[name])
-        found, times[name], accuracies[name], checking_s = _repeated(use, prepared[name], inputs)
+        found, times[name], accuracies[name], checking_s = _repeated(use, prepared[name], inputs, series)
         means[name] = np.mean(np.asarray(found), axis=0)
         run_time_s += time.perf_counter() - start_s - checking_s
     return Repetition(run_time_s=run_time_s, kernels_s=times, accuracies=accuracies)
 
 
 def _repeated(
-    use: KernelUse, kernel: Prepared, inputs: tuple[Mean, ...]
+    use: KernelUse, kernel: Prepared, inputs: tuple[Mean, ...], series: Series
 ) -> tuple[list[Any], tuple[float, ...], float, float]:
     """Return the outputs of a use's repetitions, their seconds, the worst error, and the seconds of checking."""
     outputs, times, worst, checking_s = [], [], 0.0, 0.0
     for _ in range(use.repetitions):
-        start_s = time.perf_counter()
+        start = began()
         output = kernel.run(inputs)
-        end_s = time.perf_counter()
+        end = ended()
+        series.add(use.name, start, end)
         error = float(kernel.accuracy(output))
         if not error <= use.tolerance:
             said = "is no number" if math.isnan(error) else f"has a relative error of {error:.3g}"
             raise WrongValueError(f"use {use.name}: its output {said}, at most {use.tolerance:g} is right")
         outputs.append(output)
-        times.append(end_s - start_s)
+        times.append(end.wall_s - start.wall_s)
         worst = max(worst, error)
-        checking_s += time.perf_counter() - end_s
+        checking_s += time.perf_counter() - end.wall_s
     return outputs, tuple(times), worst, checking_s

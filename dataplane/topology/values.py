@@ -30,6 +30,7 @@ class NumberFormat(StrEnum):
     INT8 = "int8"
     INT16 = "int16"
     INT32 = "int32"
+    INT64 = "int64"
     FP8 = "fp8"
     FP16 = "fp16"
     BF16 = "bf16"

@@ -17,7 +17,7 @@ from dataplane.topology.values import NumberFormat
 
 
 class OperatorSpec(Strict, frozen=True):
-    """An operator; `shape` are sizes by name, bytes are whole numbers."""
+    """An operator; `shape` are sizes by name, bytes are whole numbers, `code` is a normalised syntax tree."""
 
     name: str
     kind: str
@@ -26,6 +26,8 @@ class OperatorSpec(Strict, frozen=True):
     executions: int = 1
     input_bytes: int | None = None
     output_bytes: int | None = None
+    code: str = ""
+    library: str = ""
 
 
 class FlowSpec(Strict, frozen=True):
@@ -81,6 +83,8 @@ def _resolve(document: Document[GraphSpec]) -> OperatorGraph:
                 operator.executions,
                 operator.input_bytes,
                 operator.output_bytes,
+                operator.code,
+                operator.library,
             )
             work_of(found)
         except OperatorError as error:
@@ -102,6 +106,8 @@ def _operator_document(operator: Operator) -> dict[str, Any]:
         executions=operator.executions,
         input_bytes=operator.input_bytes,
         output_bytes=operator.output_bytes,
+        code=operator.code or None,
+        library=operator.library or None,
     )
 
 

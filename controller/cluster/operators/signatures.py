@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
+from dataclasses import replace
 
 import networkx
 
@@ -55,19 +56,11 @@ def is_same(one: OperatorGraph, other: OperatorGraph) -> bool:
 
 
 def _renamed(operator: Operator, name: str) -> Operator:
-    return Operator(
-        name,
-        operator.kind,
-        operator.shape,
-        operator.number_format,
-        operator.executions,
-        operator.input_bytes,
-        operator.output_bytes,
-    )
+    return replace(operator, name=name)
 
 
 def _colours(graph: OperatorGraph) -> dict[str, str]:
-    first = {operator.name: _digest(repr(_renamed(operator, "-"))) for operator in graph.operators}
+    first = {operator.name: _digest(repr(replace(operator, name="-", library=""))) for operator in graph.operators}
     return _refined(graph, first)
 
 

@@ -22,7 +22,9 @@ class Operator:
 
     `kind` is one of `controller.cluster.operators.KINDS` or any other word (letters, digits, - and _). `shape` are
     sizes by name, sorted: make it with `Operator.of`. `input_bytes` are read from outside the graph and `output_bytes`
-    written there, an execution; None for what nobody said.
+    written there, an execution; None for what nobody said. `code` is the normalised syntax tree of a user's own
+    function (`controller.cluster.operators.tracing.normalised`), '' for an operation of a library. `library` is what
+    the program does it with (numpy, scipy, torch, duckdb, python), '' where nobody said: no part of what is computed.
     """
 
     name: str
@@ -32,6 +34,8 @@ class Operator:
     executions: int = 1
     input_bytes: int | None = None
     output_bytes: int | None = None
+    code: str = ""
+    library: str = ""
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.isprintable():

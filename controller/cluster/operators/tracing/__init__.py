@@ -1,0 +1,8 @@
+"""Operator graphs of programs that run: Python callables and scripts, by what they do; SQL, by its plan."""
+
+from __future__ import annotations
+
+from controller.cluster.operators.tracing.running import trace_callable
+from controller.cluster.operators.tracing.values import Traced
+
+__all__ = ["Traced", "trace_callable"]

@@ -1,0 +1,237 @@
+"""Arrays that tell of what is done with them: a subclass of numpy's that every operation goes through.
+
+Whatever is done with one is done by numpy itself with the plain array under it, by the same call, so that results are
+the same to the last bit; what comes out is such an array again. Nothing but `type(a) is numpy.ndarray` and `a.base`
+can tell the difference.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator
+from time import perf_counter
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+
+from controller.cluster.operators.tracing import functions, state
+from controller.cluster.operators.tracing.places import place_of
+from controller.cluster.operators.tracing.recording import Buffer, Recorder
+from controller.cluster.operators.tracing.values import Described
+
+Describe = Callable[[tuple[Any, ...], dict[str, Any], Any], Described | None]
+_DEEPEST: Final = 8
+"""How far nested lists and tuples are looked through for arrays."""
+
+
+_view: Final = np.ndarray.view
+
+
+class TracedArray(np.ndarray[Any, np.dtype[Any]]):
+    """An array whose operations are recorded while a recorder is active, and which is a plain one else."""
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        changes = method == "at"
+        return observed(getattr(ufunc, method), inputs, kwargs, functions.of_ufunc(ufunc, method), changes=changes)
+
+    def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:  # noqa: ANN401
+        return observed(func, args, kwargs, functions.of_function(func))
+
+    def __getitem__(self, key: Any) -> Any:  # noqa: ANN401
+        if type(key) is int or (type(key) is tuple and all(type(one) is int for one in key)):
+            return traced(plain(self)[key])
+        return observed(operator.getitem, (self, key), {}, functions.of_gather)
+
+    def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401
+        if isinstance(value, np.ndarray) or not functions.is_basic(key):
+            observed(operator.setitem, (self, key, value), {}, functions.of_scatter, changes=True)
+        else:
+            plain(self)[plain(key)] = value
+
+    def __repr__(self) -> str:
+        return repr(plain(self))
+
+    def __str__(self) -> str:
+        return str(plain(self))
+
+    def __format__(self, format_spec: str) -> str:
+        return format(plain(self), format_spec)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:  # noqa: ANN401
+        return plain(self).__reduce_ex__(protocol)
+
+    def __iter__(self) -> Iterator[Any]:
+        return map(traced, plain(self))
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - whatever a program hands to numpy
+    """Return a value with plain arrays in place of traced ones, also within lists, tuples and mappings."""
+    return _Unwrapped().plain(value)
+
+
+def traced(value: Any) -> Any:  # noqa: ANN401
+    """Return a value with traced arrays in place of plain ones, also within lists and tuples."""
+    if type(value) is np.ndarray:
+        return _view(value, TracedArray)
+    if type(value) is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
+        parts = [traced(one) for one in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if type(value) is list and any(type(one) is np.ndarray for one in value):
+        return [traced(one) for one in value]
+    return value
+
+
+class _Unwrapped:
+    """The plain arrays under those of a call, and which they were."""
+
+    def __init__(self) -> None:
+        self.arrays: list[Any] = []
+        self.numbers: list[Any] = []
+        self._originals: dict[int, Any] = {}
+
+    def plain(self, value: Any, depth: int = 0) -> Any:  # noqa: ANN401
+        kind = type(value)
+        if kind is TracedArray:
+            under = _view(value, np.ndarray)
+            self._originals[id(under)] = value
+            self.arrays.append(under)
+            return under
+        if isinstance(value, np.ndarray):
+            self.arrays.append(value)
+        elif isinstance(value, np.generic):
+            self.numbers.append(value)
+        elif depth < _DEEPEST:
+            if kind is tuple or kind is list:
+                return kind(self.plain(one, depth + 1) for one in value)
+            if kind is dict:
+                return {key: self.plain(one, depth + 1) for key, one in value.items()}
+        return value
+
+    def original(self, result: Any) -> Any:  # noqa: ANN401
+        """Return a result, the caller's own array where it is one of them."""
+        return self._originals.get(id(result), result)
+
+    def rewrapped(self, result: Any) -> Any:  # noqa: ANN401
+        """Return a result with traced arrays, the caller's own where it is one of them."""
+        if (original := self._originals.get(id(result))) is not None:
+            return original
+        if type(result) is tuple and any(id(one) in self._originals for one in result):
+            return tuple(self._originals.get(id(one), traced(one)) for one in result)
+        return traced(result)
+
+
+def buffer_of(array: np.ndarray[Any, Any]) -> Buffer:
+    """Return the memory of an array: views of one array share theirs."""
+    owner = array
+    base = array.base
+    while base is not None:
+        if isinstance(base, np.ndarray):
+            owner = base
+        base = getattr(base, "base", None)
+    address = owner.__array_interface__["data"][0]
+    return Buffer(address, array.nbytes, owner, array.nbytes < owner.nbytes)
+
+
+def observed(
+    call: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    describe: Describe,
+    *,
+    changes: bool = False,
+) -> Any:  # noqa: ANN401
+    """Return what a call returns, with traced arrays, and record it; `changes`: it writes its first argument."""
+    under = _Unwrapped()
+    recorder = state.listening()
+    if recorder is None:
+        result = call(*under.plain(args), **under.plain(kwargs))
+        return under.original(result) if state.active() is None else under.rewrapped(result)
+    entered = perf_counter()
+    args, kwargs = under.plain(args), under.plain(kwargs)
+    with recorder.inside():
+        began = perf_counter()
+        result = call(*args, **kwargs)
+        ended = perf_counter()
+    _note(recorder, _Call(describe, args, kwargs, result, changes), under, ended - began)
+    found = under.rewrapped(result)
+    recorder.passed(ended - began, perf_counter() - entered - (ended - began))
+    return found
+
+
+class _Call(NamedTuple):
+    describe: Describe
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+    changes: bool
+
+
+def _note(recorder: Recorder, call: _Call, under: _Unwrapped, seconds: float) -> None:
+    out = call.kwargs.get("out")
+    outs = {id(one) for one in (out if isinstance(out, tuple) else (out,)) if one is not None}
+    reads = [buffer_of(array) for array in under.arrays if id(array) not in outs]
+    reads += [Buffer(-id(number), number.nbytes, None) for number in under.numbers]
+    writes = [buffer_of(call.args[0])] if call.changes else list(_results(recorder, call.result))
+    is_given = any(call.result is array for array in under.arrays)
+    if not call.changes and not is_given and writes and _is_view(reads, writes):
+        return
+    what = call.describe(call.args, call.kwargs, call.result)
+    if what is not None:
+        recorder.record(what, reads, writes, seconds, place_of(state.caller()))
+    elif not is_given:
+        recorder.pass_on(reads, writes)
+
+
+def _is_view(reads: list[Buffer], writes: list[Buffer]) -> bool:
+    keys = {read.key for read in reads}
+    return all(write.key in keys for write in writes)
+
+
+def _results(recorder: Recorder, result: Any) -> Iterator[Buffer]:  # noqa: ANN401
+    if isinstance(result, np.ndarray):
+        yield buffer_of(result)
+    elif isinstance(result, np.generic):
+        yield recorder.keep(result)
+    elif isinstance(result, tuple | list):
+        for one in result:
+            yield from _results(recorder, one)
+
+
+def _operated(name: str, *, changes: bool = False) -> Callable[..., Any]:
+    """Return an operator that numpy's own does with plain arrays: powers have short cuts for those alone."""
+    function = getattr(operator, name)
+
+    def method(self: TracedArray, *others: Any) -> Any:  # noqa: ANN401
+        return observed(function, (self, *others), {}, functions.of_operator(name), changes=changes)
+
+    return method
+
+
+def _reflected(name: str) -> Callable[..., Any]:
+    function = getattr(operator, name)
+
+    def method(self: TracedArray, other: Any) -> Any:  # noqa: ANN401
+        return observed(function, (other, self), {}, functions.of_operator(name))
+
+    return method
+
+
+def _called(name: str) -> Callable[..., Any]:
+    function = getattr(np.ndarray, name)
+
+    def method(self: TracedArray, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        describe = functions.of_method(name)
+        return observed(function, (self, *args), kwargs, describe, changes=name in functions.CHANGING)
+
+    return method
+
+
+for _name in functions.BINARY:
+    setattr(TracedArray, f"__{_name}__", _operated(f"__{_name}__"))
+    setattr(TracedArray, f"__r{_name}__", _reflected(f"__{_name}__"))
+    if hasattr(np.ndarray, f"__i{_name}__"):
+        setattr(TracedArray, f"__i{_name}__", _operated(f"__i{_name}__", changes=True))
+for _name in functions.COMPARING:
+    setattr(TracedArray, f"__{_name}__", _operated(f"__{_name}__"))
+for _name in functions.METHODS:
+    setattr(TracedArray, _name, _called(_name))

@@ -1,0 +1,61 @@
+"""The graph of what was recorded: names, flows by first execution, bytes an execution."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from controller.cluster.operators.tracing.recording import Folded
+from controller.cluster.operators.tracing.values import Traced
+from controller.cluster.operators.values import Flow, Operator, OperatorGraph
+
+
+def traced(
+    name: str, recorded: Sequence[Folded], run_time_s: float, problems: tuple[str, ...], result: object = None
+) -> Traced:
+    """Return operators, named by kind and number, and the data between them.
+
+    A flow to an operator that was first executed before its source is carried round a loop.
+    """
+    names = _names(recorded)
+    flows = [
+        Flow(names[src], names[operator.index], round(nbytes / operator.executions))
+        for operator in recorded
+        for src, nbytes in operator.reads.items()
+        if src in names
+    ]
+    order = {name: place for place, name in enumerate(names.values())}
+    forwards = tuple(flow for flow in flows if order[flow.src] < order[flow.dst])
+    carried = tuple(flow for flow in flows if order[flow.src] >= order[flow.dst])
+    graph = OperatorGraph(name, tuple(_operator(names[one.index], one) for one in recorded), forwards)
+    return Traced(
+        graph,
+        run_time_s,
+        problems,
+        {names[one.index]: one.seconds for one in recorded},
+        {names[one.index]: one.place.label for one in recorded},
+        carried,
+        result,
+    )
+
+
+def _names(recorded: Sequence[Folded]) -> dict[int, str]:
+    counts: Counter[str] = Counter()
+    names: dict[int, str] = {}
+    for one in recorded:
+        counts[one.kind] += 1
+        names[one.index] = f"{one.kind}-{counts[one.kind]}"
+    return names
+
+
+def _operator(name: str, one: Folded) -> Operator:
+    return Operator(
+        name,
+        one.kind,
+        one.shape,
+        one.what.number_format,
+        one.executions,
+        round(one.outside_bytes / one.executions),
+        round(one.unread_bytes / one.executions),
+        one.code,
+    )

@@ -1,0 +1,54 @@
+"""Number formats of arrays, and operators made of them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import numpy as np
+
+from controller.cluster.operators.tracing.values import Described
+from dataplane.topology.values import NumberFormat
+
+_BY_CODE: Final = {
+    "b1": NumberFormat.INT8,
+    **{f"{sign}{width}": NumberFormat(f"int{8 * width}") for sign in "iu" for width in (1, 2, 4, 8)},
+    "f2": NumberFormat.FP16,
+    "f4": NumberFormat.FP32,
+    "f8": NumberFormat.FP64,
+    "c8": NumberFormat.FP32,
+    "c16": NumberFormat.FP64,
+    "M8": NumberFormat.INT64,
+    "m8": NumberFormat.INT64,
+}
+
+
+def format_of(dtype: np.dtype[Any]) -> NumberFormat | None:
+    """Return what numbers of a type are in memory, None for texts, objects, and widths that no format has.
+
+    Complex numbers are two of their parts' format; booleans are bytes.
+    """
+    return _BY_CODE.get(f"{dtype.kind}{dtype.itemsize}")
+
+
+def word(name: str) -> str:
+    """Return a name as a kind of operator: a-z, 0-9, - and _."""
+    found = re.sub(r"[^a-z0-9_]+", "-", name.lower()).strip("-_")
+    return found[:64] if found[:1].isalpha() else f"x-{found}"[:64]
+
+
+def described(kind: str, dtype: np.dtype[Any], count: int = 1, **sizes: int) -> Described:
+    """Return an operator on numbers of a type; on those that have no format of ours its kind says so, too."""
+    number_format = format_of(dtype)
+    shape = tuple(sorted(sizes.items()))
+    if number_format is None:
+        return Described(word(f"{dtype.name}-{kind}"), shape, None, count)
+    return Described(kind, shape, number_format, count)
+
+
+def numbers(shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    """Return how many real numbers an array has."""
+    found = 2 if dtype.kind == "c" else 1
+    for size in shape:
+        found *= size
+    return found

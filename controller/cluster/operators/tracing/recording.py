@@ -1,0 +1,196 @@
+"""Notes of what a running program computes: operators folded as they come, and who wrote which memory."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from controller.cluster.operators.tracing.places import Place
+from controller.cluster.operators.tracing.values import Described
+
+MOST_OPERATORS: Final = 4096
+"""How many different operators a graph may have; more would be a program whose shapes change all the time."""
+_MOST_NUMBERS: Final = 4096
+"""How many single numbers (results of sums) are known by identity."""
+
+
+_MOST_WRITERS: Final = 16
+"""How many operators may have written parts of one array; of more the last ones are known."""
+
+
+class Buffer(NamedTuple):
+    """Memory that is read or written: where all of it begins, bytes touched, what lives as long; `is_part`: not all."""
+
+    key: int
+    nbytes: int
+    owner: object | None
+    is_part: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class Folded:
+    """An operator: all executions of one signature at one place."""
+
+    index: int
+    kind: str
+    shape: tuple[tuple[str, int], ...]
+    what: Described
+    place: Place
+    code: str = ""
+    executions: int = 0
+    seconds: float = 0.0
+    reads: dict[int, int] = field(default_factory=dict)
+    outside_bytes: int = 0
+    unread_bytes: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class _Written:
+    by: Folded
+    nbytes: int
+    is_read: bool = False
+    owner: weakref.ref[object] | None = None
+
+
+class Recorder:
+    """Collects operators of one program; safe for several threads."""
+
+    def __init__(self) -> None:
+        self.operators: dict[object, Folded] = {}
+        self.problems: dict[str, int] = {}
+        self.overhead_s = 0.0
+        self.pid = os.getpid()
+        self._written: dict[int, list[_Written]] = {}
+        self._numbers: deque[object] = deque(maxlen=_MOST_NUMBERS)
+        self._lock = threading.RLock()
+        self._local = threading.local()
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether this thread is outside of all operators, in the process that is traced."""
+        return not getattr(self._local, "depth", 0) and os.getpid() == self.pid
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Take what happens as part of one operator."""
+        self._local.depth = getattr(self._local, "depth", 0) + 1
+        try:
+            yield
+        finally:
+            self._local.depth -= 1
+
+    def passed(self, seconds: float, overhead_s: float) -> None:
+        """Note how long an operator and the tracer's own work took: neither is the calling function's."""
+        self.overhead_s += overhead_s
+        if (frames := getattr(self._local, "frames", None)) is not None:
+            frames[-1].elsewhere_s += seconds + overhead_s
+
+    def problem(self, text: str) -> None:
+        """Note a line for people; the same one is told once."""
+        with self._lock:
+            self.problems[text] = self.problems.get(text, 0) + 1
+
+    def record(  # noqa: PLR0917 - all that is known of an execution
+        self,
+        what: Described,
+        reads: Iterable[Buffer],
+        writes: Iterable[Buffer],
+        seconds: float,
+        place: Place,
+        code: str = "",
+    ) -> None:
+        """Note an operator that was executed."""
+        with self._lock:
+            operator = self._operator(what, place, code)
+            if operator is None:
+                return
+            operator.executions += what.count
+            operator.seconds += seconds
+            self._note_reads(operator, reads)
+            for buffer in writes:
+                self._write(buffer, operator)
+
+    def pass_on(self, reads: Iterable[Buffer], writes: Iterable[Buffer]) -> None:
+        """Note that data went on unchanged: who reads it, reads of those that wrote it."""
+        with self._lock:
+            sources = [found for read in reads for found in self._written.get(read.key, ())]
+            for source in sources:
+                source.is_read = True
+            for buffer in writes:
+                if not buffer.is_part:
+                    self._forget(buffer.key)
+                for by in {source.by.index: source.by for source in sources}.values():
+                    self._write(buffer._replace(is_part=True), by)
+
+    def keep(self, number: object) -> Buffer:
+        """Return the identity of a single number, which is kept alive so that nothing else gets it."""
+        self._numbers.append(number)
+        return Buffer(-id(number), getattr(number, "nbytes", 8), None)
+
+    def finish(self) -> tuple[Folded, ...]:
+        """Return the operators, in order of their first execution; nothing is to be recorded any more."""
+        with self._lock:
+            for key in tuple(self._written):
+                self._forget(key)
+            return tuple(self.operators.values())
+
+    def _operator(self, what: Described, place: Place, code: str) -> Folded | None:
+        key = (what.kind, what.shape, what.number_format, place.user, place.inner, code)
+        if (found := self.operators.get(key)) is not None:
+            return found
+        if len(self.operators) == MOST_OPERATORS:
+            self.problem(f"more than {MOST_OPERATORS} different operators: those that came later are left out")
+            return None
+        found = Folded(len(self.operators), what.kind, what.shape, what, place, code)
+        self.operators[key] = found
+        return found
+
+    def _note_reads(self, operator: Folded, reads: Iterable[Buffer]) -> None:
+        for key, nbytes in {read.key: read.nbytes for read in reads}.items():
+            if not (writers := self._written.get(key)):
+                operator.outside_bytes += nbytes if key > 0 else 0
+                continue
+            for written in writers:
+                written.is_read = True
+                index = written.by.index
+                operator.reads[index] = operator.reads.get(index, 0) + min(nbytes, written.nbytes)
+
+    def _write(self, buffer: Buffer, operator: Folded) -> None:
+        if buffer.nbytes == 0:
+            return
+        if not buffer.is_part:
+            self._forget(buffer.key)
+        writers = self._written.setdefault(buffer.key, [])
+        for written in writers:
+            if written.by is operator:
+                written.nbytes += buffer.nbytes
+                return
+        if len(writers) == _MOST_WRITERS:
+            self._let_go(writers.pop(0))
+        writers.append(_Written(operator, buffer.nbytes, owner=self._owner(buffer)))
+
+    def _owner(self, buffer: Buffer) -> weakref.ref[object] | None:
+        if buffer.owner is None:
+            return None
+        key = buffer.key
+        return weakref.ref(buffer.owner, lambda ref: self._freed(key, ref))
+
+    def _freed(self, key: int, owner: object) -> None:
+        with self._lock:
+            if any(written.owner is owner for written in self._written.get(key, ())):
+                self._forget(key)
+
+    def _forget(self, key: int) -> None:
+        for written in self._written.pop(key, ()):
+            self._let_go(written)
+
+    @staticmethod
+    def _let_go(written: _Written) -> None:
+        if not written.is_read:
+            written.by.unread_bytes += written.nbytes

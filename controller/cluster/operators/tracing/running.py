@@ -1,0 +1,104 @@
+"""Tracing a callable in this process."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from controller.cluster.operators.tracing import folding, state
+from controller.cluster.operators.tracing.arrays import plain, traced
+from controller.cluster.operators.tracing.places import is_user_code
+from controller.cluster.operators.tracing.recording import Recorder
+from controller.cluster.operators.tracing.sources import Replacements, replace_sources
+from controller.cluster.operators.tracing.values import Traced
+
+
+class _DeadlineError(BaseException):
+    """The program runs longer than it may: nothing in it is to catch this."""
+
+
+def trace_callable(
+    function: Callable[..., Any],
+    arguments: Sequence[Any] = (),
+    *,
+    name: str = "",
+    keywords: Mapping[str, Any] | None = None,
+    deadline_s: float | None = None,
+) -> Traced:
+    """Return the graph of what a function computes, by running it once; its result is that of an untraced run.
+
+    A function that raises, or runs longer than `deadline_s`, gives the graph of what it did until then, and a line in
+    `problems`; a single call that never returns to Python cannot be stopped from within: trace a script for that.
+    OperatorError where another trace runs in this process.
+    """
+    recorder = Recorder()
+    result = None
+    with state.tracing(recorder), _instruments():
+        args, kwargs = traced(tuple(arguments)), {key: traced(one) for key, one in (keywords or {}).items()}
+        before_s = recorder.overhead_s
+        began = perf_counter()
+        try:
+            with _until(deadline_s):
+                result = function(*args, **kwargs)
+        except _DeadlineError:
+            recorder.problem(f"it was stopped after {deadline_s} s: what it would have done then is not in the graph")
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a program raises is told in a line
+            recorder.problem(_ending(error))
+        run_time_s = perf_counter() - began - (recorder.overhead_s - before_s)
+    return finished(recorder, name or getattr(function, "__name__", "callable"), run_time_s, plain(result))
+
+
+def finished(recorder: Recorder, name: str, run_time_s: float, result: object = None) -> Traced:
+    """Return what a recorder has seen; say so where it has seen nothing."""
+    operators = recorder.finish()
+    if not operators:
+        recorder.problem("no operator was seen: it computes with nothing that is traced")
+    return folding.traced(name, operators, max(run_time_s, 0.0), tuple(recorder.problems), result)
+
+
+@contextmanager
+def _instruments() -> Iterator[None]:
+    """Have numpy's sources make traced arrays, for as long as this lasts."""
+    replacements = Replacements()
+    with ExitStack() as stack:
+        stack.callback(replacements.restore)
+        replace_sources(replacements)
+        replacements.rebind()
+        yield
+
+
+@contextmanager
+def _until(deadline_s: float | None) -> Iterator[None]:
+    """Raise _DeadlineError in this thread once time is up."""
+    if deadline_s is None:
+        yield
+        return
+    thread = threading.get_ident()
+
+    def stop() -> None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_DeadlineError))
+
+    timer = threading.Timer(deadline_s, stop)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+
+
+def _ending(error: BaseException) -> str:
+    """Return how a program ended, in one line: what it raised, and where in its own code."""
+    if isinstance(error, SystemExit):
+        return f"it ended by itself with status {error.code}"
+    own = [frame for frame in traceback.extract_tb(error.__traceback__) if is_user_code(frame.filename)]
+    where = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
+    text = " ".join(str(error).split())
+    return f"it ended with {type(error).__name__}{': ' if text else ''}{text[:200]}{where}"

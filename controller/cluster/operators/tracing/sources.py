@@ -1,0 +1,168 @@
+"""Where arrays come from that no traced array goes into: numpy's constructors, random numbers, files.
+
+While a program is traced they are replaced, in numpy's name spaces and in the program's own modules that have imported
+them by name; each calls the original and returns its very result as a traced array.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import wraps
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import numpy as np
+from numpy.random import Generator, RandomState
+
+from controller.cluster.operators.tracing.arrays import observed
+from controller.cluster.operators.tracing.formats import described, numbers
+from controller.cluster.operators.tracing.places import is_traced_inside, is_user_code
+from controller.cluster.operators.tracing.values import Described
+
+_MAKING: Final = (
+    *("array", "asarray", "asanyarray", "ascontiguousarray", "asfortranarray", "require", "copy"),
+    *("zeros", "ones", "empty", "full", "arange", "linspace", "logspace", "geomspace", "eye", "identity", "tri"),
+    *("fromfunction", "fromiter", "frombuffer", "fromstring", "indices", "meshgrid", "atleast_1d", "atleast_2d"),
+    *("hanning", "hamming", "blackman", "bartlett", "kaiser", "vander", "diag", "triu_indices", "tril_indices"),
+)
+_READING: Final = ("load", "loadtxt", "genfromtxt", "fromfile")
+_WRITING: Final = ("save", "savetxt", "savez", "savez_compressed")
+_NOT_RANDOM: Final = frozenset({"seed", "get_state", "set_state", "default_rng", "get_bit_generator"})
+Function = Callable[..., Any]
+
+
+class Replacements:
+    """Replaced names of modules, which `restore` puts back."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], None]] = []
+        self.by_original: dict[int, tuple[Any, Any]] = {}
+
+    def replace(self, owner: Any, name: str, new: Any) -> None:  # noqa: ANN401 - a module or a class
+        """Put something in an attribute's place."""
+        old = getattr(owner, name)
+        is_own = name in vars(owner)
+        setattr(owner, name, new)
+        self._undo.append(lambda: setattr(owner, name, old) if is_own else delattr(owner, name))
+        self.by_original[id(old)] = (old, new)
+
+    def rebind(self) -> None:
+        """Replace in the program's modules, too, what they imported by name."""
+        for module in tuple(sys.modules.values()):
+            if not is_user_code(getattr(module, "__file__", None) or "<frozen"):
+                continue
+            for name, value in tuple(vars(module).items()):
+                found = self.by_original.get(id(value))
+                if found is not None and found[0] is value:
+                    self.replace(module, name, found[1])
+
+    def restore(self) -> None:
+        """Put all back, in the program's modules that came meanwhile, too."""
+        originals = {id(new): old for old, new in self.by_original.values()}
+        while self._undo:
+            self._undo.pop()()
+        for module in tuple(sys.modules.values()):
+            if is_user_code(getattr(module, "__file__", None) or "<frozen"):
+                for name, value in tuple(vars(module).items()):
+                    if id(value) in originals:
+                        setattr(module, name, originals[id(value)])
+
+
+def replace_sources(replacements: Replacements) -> None:
+    """Have numpy's constructors return traced arrays."""
+    for name in _MAKING:
+        replacements.replace(np, name, _followed(getattr(np, name), _nothing))
+    for name in _READING:
+        replacements.replace(np, name, _followed(getattr(np, name), _read))
+    for name in _WRITING:
+        replacements.replace(np, name, _followed(getattr(np, name), _written))
+    for name, function in _random_functions(np.random):
+        replacements.replace(np.random, name, _followed(function, _random))
+    replacements.replace(np.random, "default_rng", _generator_maker(np.random.default_rng))
+    for kind, following in ((Generator, _Generator), (RandomState, _RandomState)):
+        replacements.replace(np.random, kind.__name__, following)
+
+
+def _followed(original: Function, describe: Callable[..., Described | None]) -> Function:
+    @wraps(original)
+    def followed(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if not is_traced_inside(sys._getframe(1).f_code.co_filename):  # noqa: SLF001 - who asks
+            return original(*args, **kwargs)
+        return observed(original, args, kwargs, describe)
+
+    return followed
+
+
+def _random_functions(owner: ModuleType | type) -> Iterator[tuple[str, Function]]:
+    for name in dir(owner):
+        function = getattr(owner, name)
+        if (
+            not name.startswith("_")
+            and name not in _NOT_RANDOM
+            and callable(function)
+            and not isinstance(function, type)
+        ):
+            yield name, function
+
+
+def _nothing(args: tuple[Any, ...], _: dict[str, Any], __: Any) -> None:  # noqa: ANN401
+    """Say that a call computes nothing to speak of."""
+
+
+def _random(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401, ARG001
+    if not isinstance(result, np.ndarray) or result.size == 0:
+        return None
+    return described("random-numbers", result.dtype, n=numbers(result.shape, result.dtype))
+
+
+def _read(args: tuple[Any, ...], _: dict[str, Any], result: Any) -> Described | None:  # noqa: ANN401, ARG001
+    nbytes = getattr(result, "nbytes", 0)
+    return Described("bulk-io", (("nbytes", nbytes),), None) if nbytes else None
+
+
+def _written(args: tuple[Any, ...], _: dict[str, Any], __: Any) -> Described | None:  # noqa: ANN401
+    file = args[0] if args else None
+    if not isinstance(file, str | Path):
+        return None
+    path = next((one for one in (Path(file), Path(f"{file}.npy"), Path(f"{file}.npz")) if one.is_file()), None)
+    return None if path is None else Described("bulk-io", (("nbytes", path.stat().st_size),), None)
+
+
+def _generator_maker(original: Function) -> Function:
+    @wraps(original)
+    def make(*args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        found = original(*args, **kwargs)
+        return _Generator(found.bit_generator) if type(found) is Generator else found
+
+    return make
+
+
+class _AnyGenerator(type):
+    """Generators made before are of the class, too."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, Generator)
+
+
+class _AnyState(type):
+    """Random states made before are of the class, too."""
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return isinstance(instance, RandomState)
+
+
+class _Generator(Generator, metaclass=_AnyGenerator):
+    """A generator over the same bits whose arrays are traced."""
+
+
+class _RandomState(RandomState, metaclass=_AnyState):
+    """A random state whose arrays are traced."""
+
+
+for _kind, _plain in ((_Generator, Generator), (_RandomState, RandomState)):
+    _kind.__name__ = _kind.__qualname__ = _plain.__name__
+    for _name, _function in _random_functions(_plain):
+        if _name not in {"bit_generator", "spawn", "tomaxint", "bytes"}:
+            setattr(_kind, _name, _followed(_function, _random))

@@ -1,0 +1,43 @@
+"""What tracing a program gives."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from controller.cluster.operators.values import Flow, OperatorGraph
+from dataplane.topology.values import NumberFormat
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """What a call computes: `count` operators of a kind, sizes and number format (None where it has none of ours)."""
+
+    kind: str
+    shape: tuple[tuple[str, int], ...]
+    number_format: NumberFormat | None
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Traced:
+    """A program's graph as it was seen to run.
+
+    `run_time_s` is the wall time without the tracer's own, as far as that is known. `seconds` are those that all
+    executions of each operator took, by its name, and `places` where the program calls it (`file:line`). `carried` are
+    flows back to an operator that comes earlier: data that goes round in loops, which a graph without circles cannot
+    hold. `problems` are lines for people: why the graph is not the whole program. `result` is what a callable returned.
+    """
+
+    graph: OperatorGraph
+    run_time_s: float
+    problems: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+    carried: tuple[Flow, ...] = ()
+    result: object = None
+
+    @property
+    def share(self) -> float:
+        """How much of the run time the operators took, 0 to 1."""
+        return min(sum(self.seconds.values()) / self.run_time_s, 1.0) if self.run_time_s > 0 else 0.0

@@ -1,0 +1,50 @@
+"""Graphs of Python callables: what numpy is asked for, folded by place, with its data; results stay what they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.cluster.operators import Flow
+from controller.cluster.operators.tracing import trace_callable
+
+
+def dense_solve(n: int) -> NDArray[np.floating[Any]]:
+    """Solve, and refine the solution three times."""
+    rng = np.random.default_rng(1)
+    a = rng.standard_normal((n, n)) + n * np.eye(n)
+    b = np.ones(n)
+    x = np.linalg.solve(a, b)
+    for _ in range(3):
+        x += np.linalg.solve(a, b - a @ x)
+    return x
+
+
+def test_the_graph_of_a_dense_solve_is_what_one_writes_by_hand() -> None:
+    traced = trace_callable(dense_solve, (50,))
+    assert traced.problems == ()
+    assert [(one.signature, one.executions) for one in traced.graph.operators] == [
+        ("random-numbers fp64 n=2500", 1),
+        ("elementwise fp64 n=2500 operands=1", 1),
+        ("elementwise fp64 n=2500 operands=2", 1),
+        ("solve fp64 columns=1 n=50", 1),
+        ("gemv fp64 m=50 n=50", 3),
+        ("elementwise fp64 n=50 operands=2", 3),
+        ("solve fp64 columns=1 n=50", 3),
+        ("elementwise fp64 n=50 operands=2", 3),
+    ]
+    flows = {(flow.src, flow.dst): flow.nbytes for flow in traced.graph.flows}
+    assert flows["elementwise-2", "solve-1"] == 2500 * 8
+    assert flows["gemv-1", "elementwise-3"] == 50 * 8
+    assert flows["elementwise-3", "solve-2"] == 50 * 8
+    assert ("random-numbers-1", "solve-1") not in flows
+    # Two of three executions read what the loop has written before: 2/3 of 400 bytes an execution.
+    assert traced.carried == (Flow("elementwise-4", "gemv-1", 267), Flow("elementwise-4", "elementwise-4", 267))
+
+
+def test_results_are_those_of_an_untraced_run() -> None:
+    traced = trace_callable(dense_solve, (50,))
+    assert type(traced.result) is np.ndarray
+    assert np.array_equal(traced.result, dense_solve(50))

@@ -112,9 +112,10 @@ class ProbeKernel:
         if self.splits and self.splits not in dict(self.sizes):
             raise ProbeKernelError(f"kernel {self.identifier}: splits {self.splits}, no size of its own", at="splits")
 
-    def implementation(self, device: DeviceKind) -> Implementation | None:
-        """Return the first implementation for a kind of device, None if there is none."""
-        return next((one for one in self.implementations if one.device is device), None)
+    def implementation(self, device: DeviceKind, library: Library | None = None) -> Implementation | None:
+        """Return the implementation of a library for a kind of device, the first one without it; None without any."""
+        of_device = [one for one in self.implementations if one.device is device]
+        return next((one for one in of_device if one.library is library), of_device[0] if of_device else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,7 @@ class Match:
 
     `similarity` is of the best kernel, 0 to 1. `sizes` are the kernel's that stand for the operator's shape. `scale` is
     the work of an execution in the target over that of one at these sizes (1 where the sizes are the target's).
-    `reason` says in a line what it was decided by.
+    `reason` says in a line what it was decided by, `library` what the target computes with, where that is known.
     """
 
     operator: str
@@ -132,6 +133,7 @@ class Match:
     sizes: Sizes = ()
     scale: float = 1.0
     reason: str = ""
+    library: Library | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,17 @@ import time
 
 _STARTED_S = time.monotonic()
 
-from controller.schedulers.probe.running.command import main  # noqa: E402 - what imports take is part of the start
+from controller.schedulers.probe.running.handing import handed_over  # noqa: E402 - what imports take is of the start
+
+
+def _run() -> int:
+    code = handed_over(sys.argv[1:], _STARTED_S)
+    if code is not None:
+        return code
+    from controller.schedulers.probe.running.command import main  # noqa: PLC0415 - not where another process runs it
+
+    return main(sys.argv[1:], _STARTED_S)
+
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:], _STARTED_S))
+    sys.exit(_run())

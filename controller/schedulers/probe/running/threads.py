@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
+import sys
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 VARIABLES: Final = (
@@ -14,6 +18,10 @@ VARIABLES: Final = (
     "NUMEXPR_NUM_THREADS",
 )
 """What the usual builds of BLAS, OpenMP and numexpr read once, when they are loaded."""
+_BLAS: Final = re.compile(r"openblas.*\.so")
+_BLAS_CALLS: Final = tuple(
+    f"{stem}openblas_set_num_threads{end}" for stem in ("scipy_", "") for end in ("64_", "_", "")
+)
 
 
 def pin(cores: int) -> tuple[int, ...]:
@@ -24,4 +32,21 @@ def pin(cores: int) -> tuple[int, ...]:
     chosen = tuple(sorted(os.sched_getaffinity(0)))[:cores]
     os.sched_setaffinity(0, chosen)
     os.environ.update(dict.fromkeys(VARIABLES, str(cores)))
+    if "numpy" in sys.modules:  # in a fork of a warm process, whose libraries have read their environment
+        tell_loaded(cores)
     return chosen
+
+
+def tell_loaded(threads: int) -> None:
+    """Say to libraries that are loaded already with how many threads they compute; others read the environment."""
+    import ctypes  # noqa: PLC0415 - not at every start
+
+    with suppress(OSError):
+        lines = Path("/proc/self/maps").read_text(encoding="ascii", errors="replace").splitlines()
+        for name in {line.rpartition(" ")[2] for line in lines if _BLAS.search(line)}:
+            library = ctypes.CDLL(name)
+            for call in _BLAS_CALLS:
+                if hasattr(library, call):
+                    getattr(library, call)(threads)
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(threads)

@@ -1,0 +1,134 @@
+"""Runs that a warm process does for a runner: the same results, and nothing survives who asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.schedulers.probe.running.handing import VARIABLE
+
+KERNELS = """
+import os, time
+import numpy as np
+
+class Kernel:
+    def __init__(self, sizes): self.sizes = sizes
+    def accuracy(self, output): return 0.0
+    def close(self): pass
+
+class Where(Kernel):
+    def run(self, inputs): return float(os.getppid())
+
+class Crashing(Kernel):
+    def run(self, inputs): os.abort()
+
+class Hanging(Kernel):
+    def run(self, inputs):
+        with open("pid", "w") as file: file.write(str(os.getpid()))
+        time.sleep(600)
+        return 0.0
+
+def where(sizes, seed): return Where(sizes)
+def crashing(sizes, seed): return Crashing(sizes)
+def hanging(sizes, seed): return Hanging(sizes)
+"""
+ROOT = Path(__file__).parents[5]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with kernels and probe tasks."""
+    folder = tmp_path_factory.mktemp("warm")
+    (folder / "warm_kernels.py").write_text(KERNELS)
+    for name in ("where", "crashing", "hanging"):
+        entry = {"device": "cpu", "library": "python", "entry": f"warm_kernels:{name}"}
+        use: dict[str, object] = {
+            "name": name,
+            "kernel": name,
+            "version": 1,
+            "sizes": {},
+            "repetitions": 1,
+            "executions": 1,
+        }
+        probe = {"millrace": 1, "name": name, "category": "hpc"}
+        uses = [use | {"implementation": entry, "tolerance": 1e-9}]
+        (folder / f"{name}.json").write_text(json.dumps(probe | {"uses": uses}))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def warm(folder: Path) -> Iterator[Path]:
+    """Return the socket of a warm process."""
+    path = folder / "warm.sock"
+    words = [sys.executable, "-m", "controller.schedulers.probe.running.warm", str(path)]
+    with subprocess.Popen(words, env=_environment(folder), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("warm after")
+        yield path
+        process.kill()
+
+
+def _environment(folder: Path, **more: str) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": f"{ROOT}:{folder}", "OPENBLAS_NUM_THREADS": "1"} | more
+
+
+def _runner(folder: Path, probe: str, socket: Path | str) -> subprocess.Popen[str]:
+    words = ["-m", "controller.schedulers.probe.running", f"{probe}.json", "--at-least-s", "0"]
+    return subprocess.Popen(
+        [sys.executable, *words],
+        cwd=folder,
+        env=_environment(folder, **{VARIABLE: str(socket)}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_the_result_comes_by_the_streams_of_who_asked(folder: Path, warm: Path) -> None:
+    output, errors = _runner(folder, "where", warm).communicate(timeout=60)
+    result = json.loads(output)
+    assert (result["outcome"], errors) == ("succeeded", "")
+    assert result["start_s"] > 0
+
+
+def test_exit_codes_are_those_of_the_run(folder: Path, warm: Path) -> None:
+    process = _runner(folder, "crashing", warm)
+    output, errors = process.communicate(timeout=60)
+    assert process.returncode == 10
+    assert "SIGABRT" in errors
+    assert json.loads(output)["outcome"] == "crash"
+    missing = _runner(folder, "missing", warm)
+    _, errors = missing.communicate(timeout=60)
+    assert (missing.returncode, errors) == (2, "probe: missing.json: No such file or directory\n")
+
+
+@pytest.mark.parametrize("socket", ["", "no.sock"])
+def test_without_a_warm_process_a_runner_starts_as_ever(folder: Path, socket: str) -> None:
+    process = _runner(folder, "where", socket)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert json.loads(output)["outcome"] == "succeeded"
+
+
+def test_a_run_ends_with_who_asked_for_it(folder: Path, warm: Path) -> None:
+    mark = folder / "pid"
+    mark.unlink(missing_ok=True)
+    process = _runner(folder, "hanging", warm)
+    deadline_s = time.monotonic() + 60
+    while not (mark.exists() and mark.read_text()):
+        assert time.monotonic() < deadline_s
+        select.select([], [], [], 0.01)
+    watched = os.pidfd_open(int(mark.read_text()))
+    process.send_signal(signal.SIGKILL)
+    process.communicate(timeout=60)
+    assert select.select([watched], [], [], 60)[0], "the fork has survived who asked for it"
+    os.close(watched)

@@ -68,7 +68,8 @@ demo: same-python $(VENV)/.base
 	@$(BIN)/millrace demo --topology $(TOPOLOGY) --time $(TIME)
 
 test: same-python
-	@./.ci/containers
+	@./.ci/debian containers docker-registry podman runc conmon busybox-static skopeo umoci docker-registry
+	@./.ci/debian "a Slurm cluster" "munge slurmctld slurmd" slurmctld slurmd slurm-client munge
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.dev $(SHELL_VENV)/.ready
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check
 	@$(MAKE) --no-print-directory unit

@@ -1,0 +1,215 @@
+"""The folders of jobs that another system runs: what is to run, under which number, how it ended.
+
+    FOLDER/.millrace/order.json     what process.py is to run, and whose job it is
+    FOLDER/.millrace/process.py     which the worker runs
+    FOLDER/.millrace/id             the job's name at its engine, once that has taken it
+    FOLDER/.millrace/ended.json     how it ended, written by the worker
+    FOLDER/.millrace/grace          seconds, where cancelling names others than the order
+
+Agent and workers share them. They outlive the agent, and the engine's own memory of jobs that have ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+import msgspec
+
+from controller.centres.engines.base import ERRORS_FILE, OUTPUT_FILE, JobMark, JobOrder, JobPhase, JobState, Usage
+from controller.centres.errors import EngineError, OrderError
+
+OWN: Final = ".millrace"
+_PROGRAM: Final = Path(__file__).with_name("process.py")
+_DEPTHS: Final = ("*", "*/*")
+"""Where an agent has its jobs' folders."""
+
+
+class Ending(msgspec.Struct, frozen=True):
+    """How a job ended, as the worker wrote it down."""
+
+    exit_code: int
+    reason: str
+    started_ns: int
+    finished_ns: int
+    cpu_s: float
+    memory_peak_bytes: int
+
+    @property
+    def phase(self) -> JobPhase:
+        """What it comes to: one that was asked to end has failed, whatever it returned."""
+        return JobPhase.FAILED if self.exit_code or self.reason else JobPhase.SUCCEEDED
+
+    @property
+    def why(self) -> str:
+        """One line on why it failed; nothing of a job that has succeeded."""
+        return self.reason or (f"exit code {self.exit_code}" if self.exit_code else "")
+
+
+class _Written(msgspec.Struct, frozen=True):
+    """What order.json has that is asked for later."""
+
+    labels: dict[str, str]
+    unit: str
+    units: int
+
+
+@dataclass(frozen=True, slots=True)
+class JobFolder:
+    """A job's folder that was prepared; `id` is its name at its engine, None before that has taken it."""
+
+    path: Path
+    mark: JobMark
+    unit: str
+    units: int
+    id: str | None
+
+    @property
+    def ending(self) -> Ending | None:
+        """How it ended; None while it has not, as far as is written."""
+        return ending_in(self.path)
+
+    @property
+    def usage(self) -> Usage | None:
+        """What it has used, once it has ended."""
+        ended = self.ending
+        return None if ended is None else Usage(ended.cpu_s, ended.memory_peak_bytes)
+
+    def state(self, phase: JobPhase, reason: str = "", exit_code: int | None = None) -> JobState:
+        """Return it in a phase."""
+        return JobState(
+            id=self.id or "",
+            mark=self.mark,
+            phase=phase,
+            unit=self.unit,
+            units=self.units,
+            exit_code=exit_code,
+            reason=reason,
+            folder=self.path,
+        )
+
+    @property
+    def ended_state(self) -> JobState | None:
+        """It as its own record says that it ended; None without one."""
+        ended = self.ending
+        return None if ended is None else self.state(ended.phase, ended.why, ended.exit_code)
+
+    def bound(self, job: str) -> JobFolder:
+        """Write down under which name the engine has taken it; return it with that."""
+        _write(self.path / OWN / "id", job.encode())
+        return JobFolder(self.path, self.mark, self.unit, self.units, job)
+
+    def say_grace(self, grace_s: float) -> None:
+        """Have the worker kill it so many seconds after it was asked to end."""
+        _write(self.path / OWN / "grace", str(grace_s).encode())
+
+    def forget(self) -> None:
+        """Drop what is kept beside what the job itself has left."""
+        shutil.rmtree(self.path / OWN, ignore_errors=True)
+
+
+class JobFolders:
+    """The folders below one, in which the agent has its jobs; `engine` is whom errors name."""
+
+    def __init__(self, engine: str, root: Path) -> None:
+        self._engine, self._root = engine, root
+
+    def prepare(self, order: JobOrder, *, passes: str) -> JobFolder:
+        """Write what the worker needs; `passes` is the beginning of what it keeps of the engine's own environment.
+
+        Raises OrderError for what no process can be given, EngineError where the folder cannot be written.
+        """
+        self._check(order)
+        own = order.folder / OWN
+        try:
+            shutil.rmtree(own, ignore_errors=True)
+            own.mkdir(parents=True, mode=0o700)
+            for name in (OUTPUT_FILE, ERRORS_FILE):
+                (order.folder / name).unlink(missing_ok=True)
+            for name, content in order.files.items():
+                path = order.folder / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _write(path, content)
+            shutil.copyfile(_PROGRAM, own / _PROGRAM.name)
+            _write(own / "order.json", _order_json(order, passes))
+        except OSError as error:
+            raise EngineError(self._engine, f"{error.filename}: {(error.strerror or '').lower()}") from error
+        return JobFolder(order.folder, order.mark, order.unit, order.units, None)
+
+    def all(self) -> Iterator[JobFolder]:
+        """Yield those that are there and not forgotten; one that is being removed meanwhile is none."""
+        for depth in _DEPTHS:  # not deeper: jobs may leave anything there
+            for own in sorted(self._root.glob(f"{depth}/{OWN}")):
+                found = read_folder(own.parent)
+                if found is not None:
+                    yield found
+
+    def _check(self, order: JobOrder) -> None:
+        if not order.argv or not order.argv[0]:
+            raise OrderError(self._engine, f"task {order.mark.task}: there is nothing to run")
+        if order.image is not None:
+            raise OrderError(self._engine, f"task {order.mark.task}: it runs no containers, such as {order.image!r}")
+        for text in (*order.argv, *order.environment, *order.environment.values()):
+            if "\0" in text:
+                raise OrderError(self._engine, f"task {order.mark.task}: {text!r} has a zero byte")
+        for name in order.environment:
+            if not name or "=" in name:
+                raise OrderError(self._engine, f"task {order.mark.task}: {name!r} is no name of an environment")
+        for name in order.files:
+            parts = PurePosixPath(name).parts
+            if not parts or name.startswith("/") or ".." in parts or parts[0] == OWN or "\0" in name:
+                raise OrderError(self._engine, f"task {order.mark.task}: {name!r} is no file of its folder")
+
+
+def read_folder(path: Path) -> JobFolder | None:
+    """Return the folder of a job; None for one that is none, or forgotten."""
+    try:
+        written = msgspec.json.decode((path / OWN / "order.json").read_bytes(), type=_Written)
+    except (OSError, msgspec.DecodeError):
+        return None
+    mark = JobMark.of_labels(written.labels)
+    if mark is None:
+        return None
+    try:
+        job = (path / OWN / "id").read_text()
+    except (OSError, UnicodeDecodeError):
+        job = None
+    return JobFolder(path, mark, written.unit, written.units, job)
+
+
+def ending_in(path: Path) -> Ending | None:
+    """Return how the job of a folder ended; None while nothing is written, or what is written is none."""
+    try:
+        return msgspec.json.decode((path / OWN / "ended.json").read_bytes(), type=Ending)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _order_json(order: JobOrder, passes: str) -> bytes:
+    return json.dumps(
+        {
+            "labels": order.mark.labels,
+            "unit": order.unit,
+            "units": order.units,
+            "argv": order.argv,
+            "environment": dict(order.environment),
+            "limit_s": order.limit_s,
+            "grace_s": order.grace_s,
+            "output_limit_bytes": order.output_limit_bytes,
+            "output_file": OUTPUT_FILE,
+            "errors_file": ERRORS_FILE,
+            "passes": passes,
+        }
+    ).encode()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write a file all at once or not at all."""
+    new = path.with_name(f"{path.name}.new")
+    new.write_bytes(content)
+    os.replace(new, path)  # noqa: PTH105

@@ -1,0 +1,273 @@
+"""The engine that has Slurm run the jobs.
+
+A job is one process of one node with the CPUs of all its units, or one task for each unit (`spans_nodes`). What Slurm
+knows of a job it forgets some minutes after its end; how it ended stands in its folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from controller.api.resources.centre import UnitType
+from controller.centres.engines.base import JobMark, JobOrder, JobPhase, JobState, Usage
+from controller.centres.engines.jobs.folders import OWN, JobFolder, JobFolders, read_folder
+from controller.centres.engines.slurm.answers import Label, Node, QueuedJob
+from controller.centres.engines.slurm.commands import SlurmCommands, job_text_at
+from controller.centres.engines.slurm.settings import SlurmSettings, SlurmUnit
+from controller.centres.engines.slurm.units import divided, largest, memory_mib, room, unit_types
+from controller.centres.errors import EngineError, OrderError
+
+_ENGINE: Final = "slurm"
+_OUTPUT: Final = "engine"
+"""Of a job's own folder: what Slurm, or what watches over the job, has to say."""
+_MARGIN_S: Final = 30.0
+"""Slurm's own limit comes after ours, which tells why."""
+_POLL_S: Final = 0.1
+_RANKED: Final = 'MILLRACE_RANK="$SLURM_PROCID" MILLRACE_WORLD_SIZE="$SLURM_NTASKS" exec "$@"'
+
+
+class SlurmEngine:
+    """Jobs of a centre on a cluster; `root` is the folder below which the agent has them, shared with the nodes."""
+
+    def __init__(self, settings: SlurmSettings, *, centre: str, root: Path) -> None:
+        self._settings, self._centre = settings, centre
+        self._commands = SlurmCommands(settings)
+        self._folders = JobFolders(_ENGINE, root)
+        self._known: dict[str, JobFolder] = {}
+
+    @property
+    def name(self) -> str:
+        """As CentreStatus.engine says it."""
+        return _ENGINE
+
+    async def start(self) -> None:
+        """Look whether the cluster answers; raise EngineError in one line if it does not."""
+        await self._commands.nodes()
+        self._read_folders()
+
+    async def close(self) -> None:
+        """Nothing is held: jobs run on."""
+
+    async def resources(self) -> tuple[UnitType, ...]:
+        """Return the unit types with what works of them now."""
+        nodes, queue = await self._commands.nodes(), await self._commands.queue()
+        own: dict[str, int] = {}
+        for _, label in self._own(queue, only=JobPhase.RUNNING):
+            own[label.unit] = own.get(label.unit, 0) + label.units
+        return unit_types(divided(self._settings, nodes), nodes, own)
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Yield when nodes or jobs are not as they were, or the cluster stops or begins to answer."""
+        last: object = None
+        while True:
+            now = await self._picture()
+            if last is not None and now != last:
+                yield
+            last = now
+            await asyncio.sleep(self._settings.poll_s)
+
+    async def submit(self, order: JobOrder) -> str:
+        """Queue a job; the same mark twice is one job."""
+        before = read_folder(order.folder)
+        if before is not None and before.mark == order.mark:
+            found = before.id or await self._queued_as(order.mark)
+            if found is not None:
+                return self._bind(before, found)
+        nodes = await self._commands.nodes()
+        units = divided(self._settings, nodes)
+        unit = units.get(order.unit)
+        if unit is None:
+            raise OrderError(_ENGINE, f"task {order.mark.task}: there is no unit type {order.unit!r}")
+        self._check_room(order, unit, nodes)
+        folder = self._folders.prepare(self._spread(order, unit), passes="SLURM_")
+        command = (str(self._settings.python), "-I", "-S", str(folder.path / OWN / "process.py"), str(folder.path))
+        return self._bind(folder, await self._commands.submit(self._options(order, unit, nodes), command))
+
+    async def states(self, ids: Collection[str]) -> Mapping[str, JobState]:
+        """Return these jobs as they are."""
+        if not ids:
+            return {}
+        queue = {str(job.job_id): job for job in await self._commands.queue()}
+        self._read_folders(unless=ids)
+        return {each: self._state(each, queue.get(each)) for each in ids}
+
+    async def jobs(self) -> tuple[JobState, ...]:
+        """Return all of this centre's, those that Slurm knows and those that have left a folder."""
+        self._read_folders()
+        queue = await self._commands.queue()
+        found = {
+            str(job.job_id): self._state(str(job.job_id), job) for job, _ in self._own(queue) if not _is_forgotten(job)
+        }
+        for number in self._known:
+            if number not in found:
+                found[number] = self._state(number, None)
+        return tuple(found.values())
+
+    async def cancel(self, job: str, grace_s: float) -> None:
+        """Ask, wait for the grace, kill; a job that waits is taken off the queue at once."""
+        folder = self._known.get(job)
+        if folder is not None and folder.path.is_dir():
+            folder.say_grace(grace_s)
+        await self._commands.ask_to_end(job)
+        if not await self._ends(job, grace_s + _POLL_S * 10):
+            await self._commands.kill(job)
+
+    async def forget(self, job: str) -> None:
+        """Drop its record."""
+        folder = self._known.pop(job, None)
+        if folder is not None:
+            folder.forget()
+
+    async def usage(self, job: str) -> Usage | None:
+        """Return what it has used: of one that runs where the cluster counts that, of one that has ended always."""
+        folder = self._known.get(job)
+        return (folder and folder.usage) or await self._commands.usage(job)
+
+    def _bind(self, folder: JobFolder, number: str) -> str:
+        self._known[number] = folder.bound(number)
+        return number
+
+    def _read_folders(self, unless: Collection[str] = ()) -> None:
+        """Learn what folders tell; nothing is read where all that is asked for is known."""
+        if not unless or not set(unless) <= self._known.keys():
+            for folder in self._folders.all():
+                if folder.id is not None and folder.mark.centre == self._centre:
+                    self._known[folder.id] = folder
+
+    def _own(self, queue: Collection[QueuedJob], only: JobPhase | None = None) -> list[tuple[QueuedJob, Label]]:
+        """Return this centre's jobs of a queue."""
+        found = []
+        for job in queue:
+            label = job.label if only is None or job.phase is only else None
+            if label is not None and label.mark is not None and label.mark.centre == self._centre:
+                found.append((job, label))
+        return found
+
+    async def _queued_as(self, mark: JobMark) -> str | None:
+        """Return the number of a job with a mark: sbatch may have done what it had no time to say."""
+        own = self._own(await self._commands.queue())
+        return next((str(job.job_id) for job, label in own if label.mark == mark), None)
+
+    def _state(self, number: str, job: QueuedJob | None) -> JobState:
+        """Return a job as its folder and Slurm say; a job with its number, but another mark, is another."""
+        folder = self._known.get(number)
+        label = None if job is None else job.label
+        mark = None if label is None else label.mark
+        if folder is None and job is not None and label is not None and mark is not None:
+            path = Path(job.current_working_directory)
+            folder = JobFolder(path, mark, label.unit, label.units, number)
+        if folder is None:
+            return unknown(number, self._centre)
+        if (ended := folder.ended_state) is not None:
+            return replace(ended, reason=_and_slurms(ended.reason, job))
+        if job is None or mark != folder.mark:
+            return folder.state(JobPhase.LOST, "Slurm does not know it (any more), and it has left no record")
+        said = "" if job.phase in _GOING else job_text_at(folder.path / OWN / _OUTPUT)
+        reason = "" if job.phase is JobPhase.RUNNING else ": ".join(part for part in (job.why, said) if part)
+        return folder.state(job.phase, reason, None if job.phase in (*_GOING, JobPhase.LOST) else job.code)
+
+    def _check_room(self, order: JobOrder, unit: SlurmUnit, nodes: Collection[Node]) -> None:
+        """Refuse what the cluster never has room for, whichever of its nodes work now."""
+        all_up = [_up(node) for node in nodes]
+        most = sum(room(unit, node) for node in all_up) if unit.spans_nodes else largest(unit, all_up)
+        if not 1 <= order.units <= most:
+            where = "the cluster has" if unit.spans_nodes else "the largest node has"
+            raise OrderError(_ENGINE, f"task {order.mark.task}: {order.units} units of {order.unit}: {where} {most}")
+
+    def _spread(self, order: JobOrder, unit: SlurmUnit) -> JobOrder:
+        """Return the order with its program started once for each unit, where the type says so."""
+        if not unit.spans_nodes or not order.argv:
+            return order
+        options = ("--kill-on-bad-exit=1", "--export=ALL", f"--cpus-per-task={unit.cpus}", f"--ntasks={order.units}")
+        ranked = ("/bin/sh", "-c", _RANKED, "sh", *order.argv)
+        return replace(order, argv=(self._commands.path("srun"), *options, "--", *ranked))
+
+    def _options(self, order: JobOrder, unit: SlurmUnit, nodes: Collection[Node]) -> list[str]:
+        """Return what sbatch is told of a job."""
+        settings = self._settings
+        memory = memory_mib(unit, [_up(node) for node in nodes])
+        label = Label(order.mark.labels, order.unit, order.units)
+        options = [
+            f"--job-name={order.mark.job_name}",
+            f"--comment={label.text}",
+            f"--chdir={order.folder}",
+            f"--output={str(order.folder / OWN / _OUTPUT).replace('%', '%%')}",
+            "--export=ALL",  # of an environment that has nothing of the agent's but where Slurm is
+            "--no-requeue",
+            f"--partition={unit.partition}",
+        ]
+        if unit.spans_nodes:
+            options += [f"--ntasks={order.units}", f"--cpus-per-task={unit.cpus}"]
+            options += [f"--mem-per-cpu={memory // unit.cpus}M"] if memory else []
+        else:
+            options += ["--nodes=1", "--ntasks=1", f"--cpus-per-task={unit.cpus * order.units}"]
+            options += [f"--mem={memory * order.units}M"] if memory else []
+        if unit.features:
+            options.append(f"--constraint={'&'.join(unit.features)}")
+        if unit.gres:
+            options.append(f"--gres={','.join(f'{kind}:{count * order.units}' for kind, count in unit.gres.items())}")
+        if order.limit_s is not None:
+            options.append(f"--time={math.ceil((order.limit_s + order.grace_s + _MARGIN_S) / 60)}")
+        chosen = {"account": settings.account, "qos": settings.qos, "reservation": settings.reservation}
+        return options + [f"--{name}={value}" for name, value in chosen.items() if value is not None]
+
+    async def _ends(self, job: str, within_s: float) -> bool:
+        """Wait for a job's end; return whether it has come."""
+        folder = self._known.get(job)
+        try:
+            async with asyncio.timeout(within_s):
+                while folder is None or folder.ending is None:
+                    if (await self.states((job,)))[job].phase not in _GOING:
+                        break
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            return False
+        return True
+
+    async def _picture(self) -> object:
+        """Return what `changes` compares."""
+        try:
+            jobs = {job.job_id: job.job_state for job, _ in self._own(await self._commands.queue())}
+            return await self.resources(), jobs
+        except EngineError as error:
+            return error.problem
+
+
+_GOING: Final = (JobPhase.QUEUED, JobPhase.RUNNING)
+
+
+def unknown(job: str, centre: str) -> JobState:
+    """Return a job of which nothing is known."""
+    return JobState(id=job, mark=JobMark(centre, "", "", 0), phase=JobPhase.LOST, reason="nothing is known of it")
+
+
+def _is_forgotten(job: QueuedJob) -> bool:
+    """Return whether a job that Slurm still knows has ended, and nothing is kept of it."""
+    return job.phase not in _GOING and read_folder(Path(job.current_working_directory)) is None
+
+
+def _up(node: Node) -> Node:
+    """Return a node as it would be if it worked."""
+    return Node(
+        name=node.name,
+        state="idle",
+        cpus=node.cpus,
+        idle_cpus=node.cpus,
+        real_memory=node.real_memory,
+        alloc_memory=0,
+        partitions=node.partitions,
+        features=node.features,
+        gres=node.gres,
+    )
+
+
+def _and_slurms(reason: str, job: QueuedJob | None) -> str:
+    """Return why a job has failed, with Slurm's word where it ended it by itself."""
+    if job is None or not reason or job.job_state in ("COMPLETED", "FAILED", "RUNNING", "COMPLETING"):
+        return reason
+    return f"{reason} ({job.why})"

@@ -1,0 +1,137 @@
+"""What each engine runs on in tests, behind one face: the suite of engines knows nothing else of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from controller.centres.engines.base import JOB_ENDED, Engine, JobMark, JobOrder, JobPhase, JobState
+from controller.centres.engines.slurm import SlurmEngine, SlurmSettings
+from tests.controller.centres.engines.slurm_cluster import SlurmCluster
+
+DEADLINE_S = 60.0
+ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+
+
+class World(Protocol):
+    """Something real that runs jobs, and the folder of the jobs' folders."""
+
+    unit: str
+    """A unit type of which one job can have two."""
+    root: Path
+    centre: str
+    """Of the test's own: others' jobs may be there, too."""
+
+    def engine(self, centre: str | None = None, deadline_s: float = 10.0) -> Engine:
+        """Return a new engine, as an agent that starts makes it."""
+        ...
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Have what runs the jobs not answer for a while."""
+        ...
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """End what is asked, and start it again; jobs that run go on."""
+        ...
+
+    @contextmanager
+    def smaller(self) -> Iterator[None]:
+        """Take some of its units away."""
+        ...
+
+
+class SlurmWorld:
+    """A cluster of three nodes."""
+
+    unit = "batch"
+
+    def __init__(self, cluster: SlurmCluster, root: Path) -> None:
+        self.cluster, self.root, self.centre = cluster, root, root.name
+
+    def engine(self, centre: str | None = None, deadline_s: float = 10.0, **more: Any) -> SlurmEngine:
+        """Return an engine for the cluster."""
+        settings = SlurmSettings(configuration=self.cluster.configuration, poll_s=0.05, deadline_s=deadline_s, **more)
+        return SlurmEngine(settings, centre=centre or self.centre, root=self.root)
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Stop slurmctld in the middle of whatever it does."""
+        with self.cluster.frozen_controller():
+            yield
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """End slurmctld."""
+        self.cluster.stop_controller()
+        yield
+        self.cluster.start_controller()
+        self.cluster.wait_for_controller()
+
+    @contextmanager
+    def smaller(self) -> Iterator[None]:
+        """Drain a node."""
+        self.cluster.run("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=test")
+        try:
+            yield
+        finally:
+            self.cluster.run("scontrol", "update", "NodeName=n2", "State=RESUME")
+
+
+def order(world: World, task: str, *argv: str, **more: Any) -> JobOrder:
+    """Return an order of a task; its mark's epoch, centre and so on as `more` says."""
+    mark = JobMark(
+        more.pop("centre", world.centre),
+        task,
+        more.pop("uid", f"{abs(hash(task)):016x}"),
+        more.pop("epoch", 1),
+        more.pop("is_probe", False),
+    )
+    given: dict[str, Any] = {"unit": world.unit, "units": 1, "environment": ENVIRONMENT, "grace_s": 0.3, **more}
+    return JobOrder(mark=mark, argv=argv, folder=world.root / f"{task}-{mark.epoch}", **given)
+
+
+def play(script: Callable[[], Awaitable[None]]) -> None:
+    """Run a test's script; it has a deadline."""
+
+    async def within() -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            await script()
+
+    asyncio.run(within())
+
+
+async def ended(engine: Engine, *jobs: str) -> Mapping[str, JobState]:
+    """Wait for the end of jobs; return how they ended."""
+    return await until(engine, jobs, JOB_ENDED)
+
+
+async def running(engine: Engine, *jobs: str) -> Mapping[str, JobState]:
+    """Wait until jobs run."""
+    return await until(engine, jobs, (JobPhase.RUNNING,))
+
+
+async def until(engine: Engine, jobs: tuple[str, ...], phases: tuple[JobPhase, ...]) -> Mapping[str, JobState]:
+    """Wait until all jobs are in one of some phases."""
+    due = time.monotonic() + DEADLINE_S
+    while True:
+        states = await engine.states(jobs)
+        if all(state.phase in phases for state in states.values()):
+            return states
+        assert time.monotonic() < due, states
+        assert all(state.phase in phases or state.phase not in JOB_ENDED for state in states.values()), states
+        await asyncio.sleep(0.02)
+
+
+async def until_there(path: Path) -> str:
+    """Wait for a file that a job writes; return its text."""
+    due = time.monotonic() + DEADLINE_S
+    while not path.exists() or not path.read_text():
+        assert time.monotonic() < due, path
+        await asyncio.sleep(0.02)
+    return path.read_text()

@@ -8,6 +8,8 @@ from typing import Final
 from dataplane.cgroups import Group, group_at, remove_group
 
 _PERIOD_US: Final = 100_000
+_USED: Final = ("cpu", "cpuacct", "memory", "pids", "")
+"""Hierarchies in which groups are made; '' is version 2's own."""
 _LEAST_QUOTA_US: Final = 1000
 """Less the kernel refuses."""
 
@@ -25,6 +27,15 @@ def group_folders(group: str) -> tuple[str, ...]:
 def remove_empty(group: str) -> bool:
     """Remove a control group and those below it, in every hierarchy; return False where processes keep some of it."""
     return remove_group(group_at(group))
+
+
+def make_group(group: str, root: Path = Path("/")) -> Group:
+    """Make a control group in each hierarchy that limits, counts or kills, and return it; raise OSError."""
+    top = group_at("/", root)
+    for controller in top.folders:
+        if controller in _USED:
+            _made(top, controller, group)
+    return group_at(group, root)
 
 
 def limit(

@@ -143,6 +143,11 @@ class Engine(Protocol):
         """As CentreStatus.engine says it."""
         ...
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What people should know of it now, a line each: what is in no unit, which limits do not hold."""
+        ...
+
     async def start(self) -> None:
         """Connect to what runs the jobs; raise EngineError where it is not there."""
         ...
@@ -168,7 +173,7 @@ class Engine(Protocol):
         ...
 
     async def states(self, ids: Collection[str]) -> Mapping[str, JobState]:
-        """Return the jobs with these ids; one that is unknown, and has left no record of its end, is LOST."""
+        """Return the jobs with these ids; an unknown one without a record of its end is left out, or LOST."""
         ...
 
     async def jobs(self) -> tuple[JobState, ...]:

@@ -1,0 +1,203 @@
+"""What the local engine keeps of each job, in a folder: the order, what it was started with, and how it ended.
+
+All of it outlives the agent. Whether a job runs is told by its keeper's lock, which no other process can hold.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from controller.centres.engines.base import JobMark, JobOrder, JobPhase, JobState
+from dataplane.config import Strict
+
+_MOST_BYTES: Final = 1 << 24
+_LOST: Final = "its keeper was killed: how it ended is not known"
+
+
+class Ended(Strict, frozen=True):
+    """How a job ended, as its keeper tells it; without times where it was never started."""
+
+    exit_code: int | None = None
+    reason: Annotated[str, Meta(max_length=4096)] = ""
+    started_ns: int | None = None
+    finished_ns: int | None = None
+    cpu_s: float = 0.0
+    memory_peak_bytes: int | None = None
+    dropped_bytes: int = 0
+
+
+class Start(Strict, frozen=True):
+    """What a keeper is told; see keeper.py. `devices` are the numbers of those that the job has."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    folder: str
+    cores: tuple[int, ...]
+    devices: tuple[int, ...]
+    group: str | None
+    group_files: tuple[str, ...]
+    oom_files: tuple[str, ...]
+    network_namespace: str | None
+    user: tuple[int, int] | None
+    resource_limits: dict[str, int]
+    limit_s: float | None
+    grace_s: float
+    grace_file: str
+    output_limit_bytes: int
+
+
+class Order(Strict, frozen=True):
+    """An order, less its files: these are in the job's folder."""
+
+    centre: str
+    task: str
+    uid: str
+    epoch: int
+    is_probe: bool
+    argv: tuple[str, ...]
+    folder: str
+    unit: str
+    units: int
+    environment: dict[str, str]
+    limit_s: float | None
+    grace_s: float
+    output_limit_bytes: int
+    number: int
+    """Orders are served in the order of their numbers."""
+
+    @classmethod
+    def of(cls, order: JobOrder, number: int) -> Order:
+        """Return what is kept of an order."""
+        mark = order.mark
+        return cls(
+            centre=mark.centre,
+            task=mark.task,
+            uid=mark.uid,
+            epoch=mark.epoch,
+            is_probe=mark.is_probe,
+            argv=order.argv,
+            folder=str(order.folder),
+            unit=order.unit,
+            units=order.units,
+            environment=dict(order.environment),
+            limit_s=order.limit_s,
+            grace_s=order.grace_s,
+            output_limit_bytes=order.output_limit_bytes,
+            number=number,
+        )
+
+    @property
+    def mark(self) -> JobMark:
+        """Whose the job is."""
+        return JobMark(self.centre, self.task, self.uid, self.epoch, self.is_probe)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A job's folder."""
+
+    path: Path
+
+    @property
+    def id(self) -> str:
+        """The job's id: the folder's name."""
+        return self.path.name
+
+    @property
+    def order(self) -> Order | None:
+        """What was ordered; None where that is not there, or half written."""
+        found = _read(self.path / "order.json", Order)
+        return found if isinstance(found, Order) else None
+
+    @property
+    def start(self) -> Start | None:
+        """What it was started with; None where it was not."""
+        found = _read(self.path / "start.json", Start)
+        return found if isinstance(found, Start) else None
+
+    @property
+    def ended(self) -> Ended | None:
+        """How it ended; None where nobody has told that."""
+        found = _read(self.path / "exit.json", Ended)
+        return found if isinstance(found, Ended) else None
+
+    @property
+    def grace_file(self) -> Path:
+        """Where whoever cancels the job says how long it has."""
+        return self.path / "grace"
+
+    def write(self, name: str, value: Strict) -> None:
+        """Write one of its files in one step, for good; raise OSError."""
+        part = self.path / f".{name}.part"
+        with part.open("wb") as file:
+            file.write(msgspec.json.encode(value))
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self.path / name)
+
+    def keeper(self) -> int | None:
+        """Return the process that keeps the job, None where none does (any more)."""
+        try:
+            descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            text = os.pread(descriptor, 16, 0).strip()
+            return int(text) if text.isdigit() else None
+        finally:
+            os.close(descriptor)
+        return None
+
+    @property
+    def was_kept(self) -> bool:
+        """Whether a keeper has ever begun."""
+        try:
+            return (self.path / "lock").stat().st_size > 0
+        except OSError:
+            return False
+
+    def state(self) -> JobState | None:
+        """Return the job as it is; None where its order is not there."""
+        order = self.order
+        if order is None:
+            return None
+        # The lock is asked first: a keeper lets go of it after it has told how the job ended.
+        is_kept, ended = self.keeper() is not None, self.ended
+        phase, reason = JobPhase.QUEUED, ""
+        if ended is not None:
+            phase = JobPhase.SUCCEEDED if ended.exit_code == 0 and not ended.reason else JobPhase.FAILED
+            reason = ended.reason
+        elif is_kept:
+            phase = JobPhase.RUNNING
+        elif self.was_kept:
+            phase, reason = JobPhase.LOST, _LOST
+        return JobState(
+            id=self.id,
+            mark=order.mark,
+            phase=phase,
+            unit=order.unit,
+            units=order.units,
+            exit_code=None if ended is None else ended.exit_code,
+            reason=reason,
+            folder=Path(order.folder),
+            started_ns=None if ended is None else ended.started_ns,
+            finished_ns=None if ended is None else ended.finished_ns,
+        )
+
+
+def _read(path: Path, schema: Any) -> Any:  # noqa: ANN401 - of whatever schema
+    """Return a file's content; None where it is not there or is none."""
+    try:
+        with path.open("rb") as file:
+            return msgspec.json.decode(file.read(_MOST_BYTES), type=schema)
+    except (OSError, msgspec.MsgspecError):
+        return None

@@ -11,9 +11,11 @@ libraries take is the warm process's, not the probe's.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import json
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -34,6 +36,8 @@ _PATIENCE_S: Final = 5.0
 _STREAMS: Final = 3
 _PEER: Final = struct.Struct("3i")
 _DESCRIPTORS: Final = 4096
+_LIMITS: Final = tuple(getattr(resource, name) for name in dir(resource) if name.startswith("RLIMIT_"))
+_CLONE_NEWNET: Final = 0x40000000
 
 
 @dataclass(slots=True)
@@ -115,9 +119,7 @@ def _be_runner(process: int, order: dict[str, Any], streams: Sequence[int]) -> N
     code = REFUSED
     try:
         os.setpgid(0, 0)
-        for folder in set(group_of(process=str(process)).folders.values()):
-            (folder / "cgroup.procs").write_text(str(os.getpid()))
-        os.sched_setaffinity(0, os.sched_getaffinity(process))
+        _take_place(process)
         for place, stream in enumerate(streams):
             os.dup2(stream, place)
         os.closerange(_STREAMS, _DESCRIPTORS)
@@ -135,6 +137,21 @@ def _be_runner(process: int, order: dict[str, Any], streams: Sequence[int]) -> N
             sys.stdout.flush()
             sys.stderr.flush()
         os._exit(code)
+
+
+def _take_place(process: int) -> None:
+    """Be limited as another process is: control groups, cores, limits of resources, priority, network."""
+    for folder in set(group_of(process=str(process)).folders.values()):
+        (folder / "cgroup.procs").write_text(str(os.getpid()))
+    os.sched_setaffinity(0, os.sched_getaffinity(process))
+    os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, process))
+    for kind in _LIMITS:
+        resource.setrlimit(kind, resource.prlimit(process, kind))
+    with Path(f"/proc/{process}/ns/net").open("rb") as theirs, Path("/proc/self/ns/net").open("rb") as ours:
+        if os.path.sameopenfile(theirs.fileno(), ours.fileno()):
+            return
+        if ctypes.CDLL(None, use_errno=True).setns(theirs.fileno(), _CLONE_NEWNET) != 0:
+            raise OSError(ctypes.get_errno(), "it cannot join the network namespace of who asked")
 
 
 def main(arguments: Sequence[str]) -> NoReturn:

@@ -17,7 +17,7 @@ import pytest
 from controller.schedulers.probe.running.handing import VARIABLE
 
 KERNELS = """
-import os, time
+import json, os, socket, time
 import numpy as np
 
 class Kernel:
@@ -37,6 +37,15 @@ class Hanging(Kernel):
         time.sleep(600)
         return 0.0
 
+class Placed(Kernel):
+    def run(self, inputs):
+        with open("placed", "w") as file:
+            devices = [name for _, name in socket.if_nameindex()]
+            priority = os.getpriority(os.PRIO_PROCESS, 0)
+            json.dump({"devices": devices, "priority": priority, "cores": sorted(os.sched_getaffinity(0))}, file)
+        return 0.0
+
+def placed(sizes, seed): return Placed(sizes)
 def where(sizes, seed): return Where(sizes)
 def crashing(sizes, seed): return Crashing(sizes)
 def hanging(sizes, seed): return Hanging(sizes)
@@ -49,7 +58,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with kernels and probe tasks."""
     folder = tmp_path_factory.mktemp("warm")
     (folder / "warm_kernels.py").write_text(KERNELS)
-    for name in ("where", "crashing", "hanging"):
+    for name in ("where", "crashing", "hanging", "placed"):
         entry = {"device": "cpu", "library": "python", "entry": f"warm_kernels:{name}"}
         use: dict[str, object] = {
             "name": name,
@@ -132,3 +141,14 @@ def test_a_run_ends_with_who_asked_for_it(folder: Path, warm: Path) -> None:
     process.communicate(timeout=60)
     assert select.select([watched], [], [], 60)[0], "the fork has survived who asked for it"
     os.close(watched)
+
+
+@pytest.mark.root
+def test_a_fork_is_where_who_asked_is(folder: Path, warm: Path) -> None:
+    words = ["unshare", "--net", "nice", "-n", "5", "taskset", "-c", "0", sys.executable, "-m"]
+    words += ["controller.schedulers.probe.running", "placed.json", "--at-least-s", "0"]
+    environment = _environment(folder, **{VARIABLE: str(warm)})
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    where = json.loads((folder / "placed").read_text())
+    assert where == {"devices": ["lo"], "priority": 5, "cores": [0]}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from controller.cluster.operators.tracing.running import trace_callable
+from controller.cluster.operators.tracing.scripts import trace_script, trace_target
 from controller.cluster.operators.tracing.values import Traced
 
-__all__ = ["Traced", "trace_callable"]
+__all__ = ["Traced", "trace_callable", "trace_script", "trace_target"]

@@ -14,6 +14,7 @@ from typing import Any
 from controller.cluster.operators.tracing import folding, state
 from controller.cluster.operators.tracing.arrays import plain, traced
 from controller.cluster.operators.tracing.places import is_user_code
+from controller.cluster.operators.tracing.processes import replace_starts
 from controller.cluster.operators.tracing.recording import Recorder
 from controller.cluster.operators.tracing.sources import Replacements, replace_sources
 from controller.cluster.operators.tracing.values import Traced
@@ -37,21 +38,37 @@ def trace_callable(
     `problems`; a single call that never returns to Python cannot be stopped from within: trace a script for that.
     OperatorError where another trace runs in this process.
     """
-    recorder = Recorder()
+    called = name or getattr(function, "__name__", "callable")
+    return run_traced(Recorder(), function, arguments, keywords or {}, name=called, deadline_s=deadline_s)
+
+
+def run_traced(
+    recorder: Recorder,
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    keywords: Mapping[str, Any],
+    *,
+    name: str,
+    deadline_s: float | None,
+) -> Traced:
+    """Return what a recorder has seen of a function's run."""
     result = None
-    with state.tracing(recorder), _instruments():
-        args, kwargs = traced(tuple(arguments)), {key: traced(one) for key, one in (keywords or {}).items()}
+    with state.tracing(recorder), _instruments(recorder):
+        args, kwargs = traced(tuple(arguments)), {key: traced(one) for key, one in keywords.items()}
         before_s = recorder.overhead_s
         began = perf_counter()
         try:
             with _until(deadline_s):
                 result = function(*args, **kwargs)
         except _DeadlineError:
-            recorder.problem(f"it was stopped after {deadline_s} s: what it would have done then is not in the graph")
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a program raises is told in a line
+            recorder.problem(f"it was stopped after {deadline_s:g} s: what it would have done then is not in the graph")
+        except SystemExit as error:
+            if error.code not in {None, 0}:
+                recorder.problem(f"it ended by itself with status {error.code}")
+        except Exception as error:  # noqa: BLE001 - whatever a program raises is told in a line
             recorder.problem(_ending(error))
         run_time_s = perf_counter() - began - (recorder.overhead_s - before_s)
-    return finished(recorder, name or getattr(function, "__name__", "callable"), run_time_s, plain(result))
+    return finished(recorder, name, run_time_s, plain(result))
 
 
 def finished(recorder: Recorder, name: str, run_time_s: float, result: object = None) -> Traced:
@@ -63,12 +80,13 @@ def finished(recorder: Recorder, name: str, run_time_s: float, result: object = 
 
 
 @contextmanager
-def _instruments() -> Iterator[None]:
+def _instruments(recorder: Recorder) -> Iterator[None]:
     """Have numpy's sources make traced arrays, for as long as this lasts."""
     replacements = Replacements()
     with ExitStack() as stack:
         stack.callback(replacements.restore)
         replace_sources(replacements)
+        replace_starts(replacements, recorder)
         replacements.rebind()
         yield
 
@@ -96,8 +114,6 @@ def _until(deadline_s: float | None) -> Iterator[None]:
 
 def _ending(error: BaseException) -> str:
     """Return how a program ended, in one line: what it raised, and where in its own code."""
-    if isinstance(error, SystemExit):
-        return f"it ended by itself with status {error.code}"
     own = [frame for frame in traceback.extract_tb(error.__traceback__) if is_user_code(frame.filename)]
     where = f" ({Path(own[-1].filename).name}:{own[-1].lineno})" if own else ""
     text = " ".join(str(error).split())

@@ -139,7 +139,7 @@ def test_kinds_that_are_not_known_have_no_work_and_wrong_shapes_are_refused() ->
 
 def test_every_kind_names_its_source() -> None:
     assert all(kind.source and kind.meaning for kind in KINDS.values())
-    assert {name for name, kind in KINDS.items() if kind.counting is Counting.LOWER_BOUND} == {"scan", "sort"}
+    assert {name for name, kind in KINDS.items() if kind.counting is Counting.LOWER_BOUND} == {"scan", "sort", "top-n"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,8 @@
+"""Operator graphs of SQL, by the plan that DuckDB makes of it; nothing is executed."""
+
+from __future__ import annotations
+
+from controller.cluster.operators.sql.graphs import graph_of_sql
+from controller.cluster.operators.sql.tables import SqlTable
+
+__all__ = ["SqlTable", "graph_of_sql"]

@@ -1,0 +1,288 @@
+"""The operators of a query: DuckDB's physical plan, with the rows that it expects."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import duckdb
+
+from controller.cluster.operators.errors import OperatorError
+from controller.cluster.operators.sql.tables import SqlTable, declare, one_line, width_of
+from controller.cluster.operators.values import MAX_SIZE, Flow, Operator, OperatorGraph
+
+_COLUMN: Final = re.compile(r"#(\d+)")
+_CAST: Final = re.compile(r"CAST\((?P<inner>#\d+|\w+) AS (?P<type>.+)\)")
+_NAME: Final = re.compile(r"[A-Za-z_]\w*")
+_WORD: Final = re.compile(r"[^a-z0-9]+")
+_DEEPEST: Final = 500
+_VALUE_BYTES: Final = 8
+_PASSING: Final = frozenset(
+    {"UNION", "LIMIT", "STREAMING_LIMIT", "STREAMING_SAMPLE", "RESERVOIR_SAMPLE", "RESULT_COLLECTOR", "EXPLAIN"}
+)
+_EMPTY: Final = frozenset(
+    {"DUMMY_SCAN", "EMPTY_RESULT", "COLUMN_DATA_SCAN", "EXPRESSION_SCAN", "CTE_SCAN", "DELIM_SCAN"}
+)
+
+
+def graph_of_sql(
+    sql: str,
+    database: duckdb.DuckDBPyConnection | Path | str | None = None,
+    tables: Mapping[str, SqlTable] | None = None,
+    *,
+    name: str = "query",
+) -> OperatorGraph:
+    """Return the operators of a query as DuckDB would run it, with the rows that it expects; nothing is executed.
+
+    `database` is an open connection, or a file that is opened to be read; `tables` are those that are not in it.
+    Filters that a scan applies are operators of their own. OperatorError for what DuckDB refuses, in its words.
+    """
+    with _connected(database) as connection:
+        try:
+            statements = duckdb.extract_statements(sql)
+            if len(statements) != 1:
+                raise OperatorError(f"{len(statements)} statements of SQL: a graph is of one")
+            declared = declare(connection, sql, tables or {})
+            rows = connection.execute(f"EXPLAIN (FORMAT json) {statements[0].query}").fetchall()
+            plans = json.loads(rows[0][1])
+            widths = _widths_of_columns(connection)
+            names = frozenset(column for _, column in widths)
+            known = _Tables(_rows_of_tables(connection), widths, declared, names)
+        except duckdb.Error as error:
+            raise OperatorError(f"SQL: {one_line(error)}") from None
+    builder = _Builder(known)
+    for plan in plans:
+        builder.finish(builder.add(plan, 0))
+    return OperatorGraph(name, tuple(builder.operators), tuple(builder.flows), "sql")
+
+
+@contextmanager
+def _connected(database: duckdb.DuckDBPyConnection | Path | str | None) -> Iterator[duckdb.DuckDBPyConnection]:
+    if isinstance(database, duckdb.DuckDBPyConnection):
+        with database.cursor() as cursor:
+            yield cursor
+        return
+    if database is not None and not Path(database).is_file():
+        raise OperatorError(f"{database}: there is no such database")
+    try:
+        connection = duckdb.connect(str(database) if database else ":memory:", read_only=database is not None)
+    except duckdb.Error as error:
+        raise OperatorError(f"{database}: {one_line(error)}") from None
+    with connection:
+        yield connection
+
+
+def _rows_of_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    found = connection.execute(
+        "SELECT database_name || '.' || schema_name || '.' || table_name, estimated_size FROM duckdb_tables()"
+    ).fetchall()
+    return {name: size or 0 for name, size in found}
+
+
+def _widths_of_columns(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], int]:
+    found = connection.execute(
+        "SELECT database_name || '.' || schema_name || '.' || table_name, column_name, data_type FROM duckdb_columns()"
+    ).fetchall()
+    return {(table, column): width_of(kind) for table, column, kind in found}
+
+
+@dataclass(frozen=True, slots=True)
+class _Tables:
+    rows: Mapping[str, int]
+    widths: Mapping[tuple[str, str], int]
+    declared: Mapping[int, int]
+    columns: frozenset[str]
+
+
+@dataclass(slots=True)
+class _Rows:
+    """What a part of a plan yields: rows of columns with names and bytes; by which operator, or from outside."""
+
+    rows: int
+    columns: list[tuple[str, int]]
+    by: list[str]
+    outside: int = 0
+
+    @property
+    def width(self) -> int:
+        return max(sum(width for _, width in self.columns), 1)
+
+    @property
+    def nbytes(self) -> int:
+        return min(self.rows * self.width, MAX_SIZE)
+
+
+class _Builder:
+    """Operators and flows, from the leaves of a plan to its root."""
+
+    def __init__(self, tables: _Tables) -> None:
+        self.operators: list[Operator] = []
+        self.flows: list[Flow] = []
+        self._tables = tables
+        self._counts: Counter[str] = Counter()
+
+    def add(self, node: Mapping[str, Any], depth: int) -> _Rows:
+        """Add a part of a plan, and return what it yields."""
+        if depth > _DEEPEST:
+            raise OperatorError(f"SQL: a plan deeper than {_DEEPEST} operators")
+        name, info = str(node.get("name", "")).strip(), node.get("extra_info", {})
+        inputs = [self.add(child, depth + 1) for child in node.get("children", ())]
+        estimate = _number(info.get("Estimated Cardinality"))
+        rows = estimate if estimate is not None else sum(one.rows for one in inputs)
+        if not inputs:
+            return self._leaf(name, info, rows)
+        if name == "PROJECTION":
+            return self._projection(info, inputs[0])
+        if name in _PASSING:
+            return _merged(inputs, rows)
+        return self._operation(name, info, inputs, rows)
+
+    def finish(self, found: _Rows) -> None:
+        """Note what leaves the graph; a query that only reads is a scan."""
+        if not self.operators:
+            self._operator("table-scan", {"rows": found.rows, "row_bytes": found.width}, [found])
+            return
+        for index, operator in enumerate(self.operators):
+            if operator.name in found.by:
+                self.operators[index] = _with_output(operator, found.nbytes)
+
+    def _operation(self, name: str, info: Mapping[str, Any], inputs: list[_Rows], rows: int) -> _Rows:
+        source = inputs[0]
+        columns = source.columns
+        sizes = {"rows": source.rows, "row_bytes": source.width}
+        if name == "FILTER":
+            kind, sizes = "filter", sizes | {"kept_rows": rows}
+        elif name.endswith(("_JOIN", "CROSS_PRODUCT")) and len(inputs) > 1:
+            columns = columns if info.get("Join Type") in {"SEMI", "ANTI"} else columns + inputs[1].columns
+            kind, sizes = "join", _join_sizes(inputs, rows, columns)
+        elif name.endswith(("GROUP_BY", "AGGREGATE")):
+            columns = _grouped_columns(info, columns)
+            kind = "aggregate"
+            sizes |= {"groups": rows, "group_bytes": max(sum(width for _, width in columns), 1)}
+        elif name == "ORDER_BY":
+            kind = "sort"
+        elif name == "TOP_N":
+            kind, sizes = "top-n", sizes | {"kept_rows": rows}
+        else:
+            kind = f"sql-{_WORD.sub('-', name.lower()).strip('-')}"[:64]
+        return _Rows(rows, columns, [self._operator(kind, sizes, inputs)])
+
+    def _leaf(self, name: str, info: Mapping[str, Any], rows: int) -> _Rows:
+        if name in _EMPTY:
+            return _Rows(rows, [("", _VALUE_BYTES)], [])
+        table = str(info.get("Table", ""))
+        if not table and rows in self._tables.declared:
+            width = self._tables.declared[rows]
+            return _Rows(rows, [("", width)], [], rows * width)
+        columns = [(column, self._width(table, column)) for column in _texts(info.get("Projections"))]
+        found = _Rows(rows, columns or [("", _VALUE_BYTES)], [])
+        # Filters that other operators make while the query runs drop nothing for certain.
+        filters = [text for text in _texts(info.get("Filters")) if not text.startswith("optional:")]
+        total = max(self._tables.rows.get(table, rows), rows)
+        read = dict(columns) | {column: self._width(table, column) for column in self._named(table, filters)}
+        width = max(sum(read.values()), 1)
+        found.outside = total * width
+        if not table:
+            found.by = [self._operator("table-scan", {"rows": rows, "row_bytes": width}, [found])]
+        if filters:
+            before = _Rows(total, [("", width)], found.by, 0 if found.by else found.outside)
+            found.by = [self._operator("filter", {"rows": total, "row_bytes": width, "kept_rows": rows}, [before])]
+        found.outside = 0 if found.by else found.outside
+        return found
+
+    def _width(self, table: str, column: str) -> int:
+        return self._tables.widths.get((table, column), _VALUE_BYTES)
+
+    def _named(self, table: str, filters: Sequence[str]) -> set[str]:
+        words = {word for text in filters for word in _NAME.findall(text)}
+        return {word for word in words if (table, word) in self._tables.widths}
+
+    def _projection(self, info: Mapping[str, Any], source: _Rows) -> _Rows:
+        columns, formulas = [], 0
+        for text in _texts(info.get("Projections")):
+            found = _column(text, source.columns)
+            # A name of no table's column stands for a formula.
+            is_alias = _NAME.fullmatch(text) is not None and text not in self._tables.columns
+            formulas += is_alias or (found is None and not text.isdigit())
+            columns.append(found or (text, _VALUE_BYTES))
+        result = _Rows(source.rows, columns or source.columns, source.by, source.outside)
+        if formulas:
+            sizes = {"rows": source.rows, "row_bytes": source.width, "expressions": formulas}
+            result.by, result.outside = [self._operator("project", sizes, [source])], 0
+        return result
+
+    def _operator(self, kind: str, sizes: Mapping[str, int], inputs: Sequence[_Rows]) -> str:
+        self._counts[kind] += 1
+        name = f"{kind}-{self._counts[kind]}"
+        outside = min(sum(one.outside for one in inputs), MAX_SIZE)
+        bounded = sorted((size, min(value, MAX_SIZE)) for size, value in sizes.items())
+        self.operators.append(Operator(name, kind, tuple(bounded), None, 1, outside, 0, library="duckdb"))
+        read: dict[str, int] = {}
+        for one in inputs:
+            for src in one.by:
+                read[src] = min(read.get(src, 0) + one.nbytes // len(one.by), MAX_SIZE)
+        self.flows += [Flow(src, name, nbytes) for src, nbytes in read.items()]
+        return name
+
+
+def _join_sizes(inputs: Sequence[_Rows], rows: int, columns: Sequence[tuple[str, int]]) -> dict[str, int]:
+    left, right = inputs[:2]
+    return {
+        "left_rows": left.rows,
+        "left_row_bytes": left.width,
+        "right_rows": right.rows,
+        "right_row_bytes": right.width,
+        "out_rows": rows,
+        "out_row_bytes": max(sum(width for _, width in columns), 1),
+    }
+
+
+def _grouped_columns(info: Mapping[str, Any], columns: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+    groups = [_column(text, columns) or (text, _VALUE_BYTES) for text in _texts(info.get("Groups"))]
+    return groups + [(text, _VALUE_BYTES) for text in _texts(info.get("Aggregates")) if text]
+
+
+def _merged(inputs: Sequence[_Rows], rows: int) -> _Rows:
+    by = list(dict.fromkeys(name for one in inputs for name in one.by))
+    return _Rows(rows, inputs[0].columns, by, sum(one.outside for one in inputs))
+
+
+def _column(text: str, columns: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
+    """Return the column that a text of a plan names, None for a formula."""
+    if found := _COLUMN.fullmatch(text):
+        index = int(found[1])
+        return columns[index] if index < len(columns) else (text, _VALUE_BYTES)
+    if found := _CAST.fullmatch(text):
+        return found["inner"], width_of(found["type"])
+    if _NAME.fullmatch(text):
+        return next((column for column in columns if column[0] == text), (text, _VALUE_BYTES))
+    return None
+
+
+def _with_output(operator: Operator, nbytes: int) -> Operator:
+    return Operator(
+        operator.name,
+        operator.kind,
+        operator.shape,
+        None,
+        1,
+        operator.input_bytes,
+        nbytes,
+        library=operator.library,
+    )
+
+
+def _texts(value: Any) -> list[str]:  # noqa: ANN401 - a text or a list of them
+    return (
+        [value] if isinstance(value, str) and value else [str(one) for one in value] if isinstance(value, list) else []
+    )
+
+
+def _number(value: Any) -> int | None:  # noqa: ANN401
+    return min(int(value), MAX_SIZE) if isinstance(value, str) and value.isdigit() else None

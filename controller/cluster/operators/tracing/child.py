@@ -1,0 +1,87 @@
+"""The process that a script is traced in: `python -m controller.cluster.operators.tracing.child FOLDER`."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import os
+import runpy
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from controller.cluster.operators.tracing.exchange import Request, read_request, write_answer
+from controller.cluster.operators.tracing.recording import Recorder
+from controller.cluster.operators.tracing.running import finished, run_traced
+from controller.cluster.operators.tracing.values import Traced
+
+_STUCK_S = 2.0
+"""After the deadline: how long a program may take to get back to Python before it is left in its call."""
+
+
+def main(folder: Path) -> None:
+    """Run what the folder's request names, and leave its trace there."""
+    request = read_request(folder)
+    _restore_path(request)
+    recorder, pid = Recorder(), os.getpid()
+    threading.Thread(target=_leave_when_stuck, args=(request, folder, recorder), daemon=True).start()
+    traced = run_traced(recorder, _program(request), (), {}, name=request.name, deadline_s=request.deadline_s)
+    # A program that forks comes by here in each of its processes.
+    if os.getpid() == pid:
+        _write(request, folder, traced)
+
+
+def _write(request: Request, folder: Path, traced: Traced) -> None:
+    write_answer(folder, replace(traced, graph=replace(traced.graph, category=request.category)))
+
+
+def _leave_when_stuck(request: Request, folder: Path, recorder: Recorder) -> None:
+    """Write what was seen, and end, where a call into a library does not return after the deadline."""
+    threading.Event().wait(request.deadline_s + _STUCK_S)
+    recorder.problem(
+        f"it was stopped after {request.deadline_s:g} s, within a call that did not end: that call is not in the graph"
+    )
+    _write(request, folder, finished(recorder, request.name, request.deadline_s))
+    os._exit(0)
+
+
+def _restore_path(request: Request) -> None:
+    """Give the program the environment that it would have without a tracer."""
+    os.environ.pop("PYTHONPATH", None)
+    if request.pythonpath is not None:
+        os.environ["PYTHONPATH"] = request.pythonpath
+    sys.path[0] = str(Path(request.script).resolve().parent) if request.script else os.getcwd()  # noqa: PTH109
+
+
+def _program(request: Request) -> Callable[[], Any]:
+    if request.script and not request.function:
+        sys.argv = [request.script, *request.arguments]
+        return lambda: runpy.run_path(request.script, run_name="__main__")
+    sys.argv = [request.script or request.module]
+    return lambda: _function(request)(*(_value(argument) for argument in request.arguments))
+
+
+def _function(request: Request) -> Callable[..., Any]:
+    """Return the function that is to be traced; what its module does when it is imported is traced, too."""
+    module = request.module or Path(request.script).stem
+    found: Any = importlib.import_module(module)
+    for part in request.function.split("."):
+        found = getattr(found, part)
+    if not callable(found):
+        raise TypeError(f"{module}:{request.function} cannot be called")
+    called: Callable[..., Any] = found
+    return called
+
+
+def _value(text: str) -> object:
+    with suppress(ValueError, SyntaxError):
+        return ast.literal_eval(text)
+    return text
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

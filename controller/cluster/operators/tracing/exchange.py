@@ -1,0 +1,75 @@
+"""What a traced process is asked, and what it answers, as JSON in a folder between the two."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from controller.cluster.operators.errors import OperatorError
+from controller.cluster.operators.files import dumps, loads
+from controller.cluster.operators.tracing.values import Traced
+from controller.cluster.operators.values import Flow
+
+REQUEST, ANSWER = "request.json", "answer.json"
+_MOST_BYTES = 64 << 20
+
+
+class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A script, or a function of a script or module, with its arguments as texts."""
+
+    script: str
+    module: str
+    function: str
+    arguments: tuple[str, ...]
+    name: str
+    category: str
+    deadline_s: float
+    pythonpath: str | None
+
+
+class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A trace, with the graph as its file has it."""
+
+    graph: str
+    run_time_s: float
+    problems: tuple[str, ...]
+    seconds: dict[str, float]
+    places: dict[str, str]
+    carried: tuple[tuple[str, str, int | None], ...]
+
+
+def write_request(folder: Path, request: Request) -> None:
+    """Write what is asked."""
+    (folder / REQUEST).write_bytes(msgspec.json.encode(request))
+
+
+def read_request(folder: Path) -> Request:
+    """Return what is asked."""
+    return msgspec.json.decode((folder / REQUEST).read_bytes(), type=Request)
+
+
+def write_answer(folder: Path, traced: Traced) -> None:
+    """Write a trace, all of it or nothing."""
+    carried = tuple((flow.src, flow.dst, flow.nbytes) for flow in traced.carried)
+    graph = dumps(traced.graph, as_json=True)
+    answer = Answer(graph, traced.run_time_s, traced.problems, dict(traced.seconds), dict(traced.places), carried)
+    partial = folder / f"{ANSWER}.partial"
+    partial.write_bytes(msgspec.json.encode(answer))
+    partial.replace(folder / ANSWER)
+
+
+def read_answer(folder: Path) -> Traced | None:
+    """Return the trace that was written, None where none was; OperatorError for one that is not what it can be."""
+    path = folder / ANSWER
+    if not path.is_file():
+        return None
+    if path.stat().st_size > _MOST_BYTES:
+        raise OperatorError(f"the trace is larger than {_MOST_BYTES >> 20} MiB")
+    try:
+        answer = msgspec.json.decode(path.read_bytes(), type=Answer)
+    except msgspec.DecodeError as error:
+        raise OperatorError(f"the traced program wrote over its trace: {error}") from None
+    graph = loads(answer.graph, file="<trace>")
+    carried = tuple(Flow(*flow) for flow in answer.carried)
+    return Traced(graph, answer.run_time_s, answer.problems, answer.seconds, answer.places, carried)

@@ -1,0 +1,126 @@
+"""Operators of SQL: what DuckDB plans, with pushed filters as filters, widths of rows, and tables that are not here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from controller.cluster.operators import Flow, OperatorError, OperatorGraph, dumps, loads, work_of
+from controller.cluster.operators.sql import SqlTable, graph_of_sql
+
+JOIN = """
+    select o.customer, sum(l.price) as total from orders o join lines l on o.id = l.order_id
+    where o.day > 100 and l.quantity < 20 group by o.customer order by total desc
+"""
+
+
+@pytest.fixture
+def shop() -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        connection.execute(
+            "create table orders as select i as id, i % 100 as customer, i % 365 as day, 'x' as note"
+            " from range(10000) t(i)"
+        )
+        connection.execute(
+            "create table lines as select i % 10000 as order_id, i % 50 as quantity, i * 0.5::double as price"
+            " from range(40000) t(i)"
+        )
+        yield connection
+
+
+def kinds(graph: OperatorGraph) -> list[str]:
+    return [operator.kind for operator in graph.operators]
+
+
+def test_a_join_with_filters_is_what_one_writes_by_hand(shop: duckdb.DuckDBPyConnection) -> None:
+    graph = graph_of_sql(JOIN, shop)
+    assert kinds(graph) == ["filter", "filter", "join", "aggregate", "sort"]
+    assert graph.category == "sql"
+    by_rows = {dict(one.shape)["rows"]: one for one in graph.operators[:2]}
+    assert by_rows.keys() == {10_000, 40_000}
+    # Columns read are id, customer and day; order_id, quantity and price: 8 bytes each.
+    assert {one.input_bytes for one in by_rows.values()} == {10_000 * 24, 40_000 * 24}
+    assert [(flow.src, flow.dst) for flow in graph.flows] == [
+        ("filter-1", "join-1"),
+        ("filter-2", "join-1"),
+        ("join-1", "aggregate-1"),
+        ("aggregate-1", "sort-1"),
+    ]
+    kept = [dict(one.shape)["kept_rows"] for one in graph.operators[:2]]
+    assert [flow.nbytes for flow in graph.flows[:2]] == [16 * rows for rows in kept]
+    assert all(one.library == "duckdb" and work_of(one) is not None for one in graph.operators)
+    assert loads(dumps(graph)) == graph
+
+
+def test_only_the_plan_is_made(shop: duckdb.DuckDBPyConnection) -> None:
+    graph_of_sql("insert into orders select * from orders", shop)
+    found = shop.execute("select count(*) from orders").fetchone()
+    assert found == (10_000,)
+
+
+def test_a_query_without_conditions_is_a_scan_and_a_formula_is_a_projection(shop: duckdb.DuckDBPyConnection) -> None:
+    assert kinds(graph_of_sql("select * from orders", shop)) == ["table-scan"]
+    assert kinds(graph_of_sql("select price * 2 + 1 from lines", shop)) == ["project"]
+    assert kinds(graph_of_sql("select day from orders order by day limit 3", shop)) == ["top-n"]
+    assert kinds(graph_of_sql("select distinct note from orders", shop)) == ["aggregate"]
+
+
+def test_tables_that_are_not_here_are_planned_by_rows_and_bytes() -> None:
+    tables = {"orders": SqlTable(10**9, 10**11), "lines": SqlTable(4 * 10**9, 10**12)}
+    graph = graph_of_sql(JOIN, None, tables)
+    assert kinds(graph) == ["filter", "filter", "join", "aggregate", "sort"]
+    by_rows = {dict(one.shape)["rows"]: dict(one.shape)["row_bytes"] for one in graph.operators[:2]}
+    assert by_rows == {10**9: 100, 4 * 10**9: 250}
+    assert sum(one.input_bytes or 0 for one in graph.operators) == 10**11 + 10**12
+
+
+def test_equally_many_rows_do_not_mix_tables_up() -> None:
+    tables = {"orders": SqlTable(1000, 10_000), "lines": SqlTable(1000, 50_000)}
+    graph = graph_of_sql(JOIN, None, tables)
+    assert {dict(one.shape)["row_bytes"] for one in graph.operators[:2]} == {10, 50}
+
+
+def test_declared_columns_say_which_bytes_are_read() -> None:
+    columns = {"price": "DOUBLE", "note": "VARCHAR", "rest": "VARCHAR"}
+    graph = graph_of_sql("select sum(price) from lines where note = 'a'", None, {"lines": SqlTable(1000, 0, columns)})
+    assert kinds(graph) == ["filter", "aggregate"]
+    assert graph.operators[0].input_bytes == 1000 * (8 + 16)
+    assert graph.flows == (Flow("filter-1", "aggregate-1", dict(graph.operators[0].shape)["kept_rows"] * 8),)
+
+
+def test_types_of_columns_are_those_of_what_they_are_compared_with() -> None:
+    graph = graph_of_sql(
+        "select count(*) from lines where day > date '2020-01-01' and note like 'a%'",
+        None,
+        {"lines": SqlTable(1000, 8000)},
+    )
+    assert kinds(graph) == ["filter", "aggregate"]
+
+
+@pytest.mark.parametrize(
+    ("sql", "problem"),
+    [
+        ("select", "SQL: Parser Error"),
+        ("", "0 statements of SQL"),
+        ("select 1; drop table orders", "2 statements of SQL: a graph is of one"),
+        ("select x from missing", "SQL: Catalog Error: Table with name missing does not exist!"),
+    ],
+)
+def test_what_duckdb_refuses_is_one_line(sql: str, problem: str, shop: duckdb.DuckDBPyConnection) -> None:
+    with pytest.raises(OperatorError, match=problem) as caught:
+        graph_of_sql(sql, shop)
+    assert "\n" not in str(caught.value)
+    assert shop.execute("select count(*) from orders").fetchone() == (10_000,)
+
+
+def test_files_that_are_no_database_are_told(tmp_path: Path) -> None:
+    with pytest.raises(OperatorError, match="there is no such database"):
+        graph_of_sql("select 1", tmp_path / "missing")
+    (tmp_path / "text").write_text("no database" * 1000)
+    with pytest.raises(OperatorError, match="text: "):
+        graph_of_sql("select 1", tmp_path / "text")
+    with pytest.raises(OperatorError, match="table t: 0 rows"):
+        graph_of_sql("select a from t", None, {"t": SqlTable(0, 1)})

@@ -16,12 +16,13 @@ from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.profiles import profiles_of
 from controller.schedulers.serving.metrics import Metrics
 from controller.schedulers.serving.scheduler import Scheduler
+from controller.schedulers.serving.tasks.scheduler import TaskScheduler
 from controller.schedulers.settings import SchedulerSettings
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
 from dataplane.metrics_server import serve_metrics
-from dataplane.running import run_until, stop_on_signals
+from dataplane.running import run_until, stop_on_signals, until_first_ends
 
 LOGGER = logging.getLogger("millrace.scheduler")
 
@@ -98,4 +99,16 @@ async def serve(
             on_scheduler(scheduler)
         if on_ready is not None:
             on_ready(f"profiles {', '.join(profiles)}, API at {client.place.address}{where}")
-        await run_until(scheduler.run(), stop)
+        works = [scheduler.run()]
+        if settings.tasks is not None:
+            tasks = TaskScheduler(
+                client,
+                settings.tasks,
+                name=settings.name,
+                costs=costs,
+                clock=MonotonicClock(),
+                now_ns=time.time_ns,
+                registry=metrics.registry,
+            )
+            works.append(tasks.run())
+        await run_until(until_first_ends(*works), stop)

@@ -11,6 +11,7 @@ from msgspec import Meta, field
 from collectors.settings import Positive
 from controller.network_state.settings import NetworkStateSettings
 from controller.schedulers.framework.profiles import ProfileSettings
+from controller.schedulers.probe.dispatch.settings import TaskSettings
 from dataplane.config import Strict
 
 
@@ -49,6 +50,8 @@ class SchedulerSettings(Strict, frozen=True):
     queue: QueueSettings = msgspec.field(default_factory=QueueSettings)
     metrics: MetricsSettings | None = None
     """Where Prometheus finds metrics; null: nowhere."""
+    tasks: TaskSettings | None = None
+    """How tasks are dispatched to compute centres; null: tasks are left to other schedulers."""
     name: str = field(default_factory=socket.gethostname)
     """Who stands in decisions as the scheduler."""
     explained_nodes: Annotated[int, Meta(ge=1, le=256)] = 16

@@ -21,6 +21,8 @@ class Outcome(StrEnum):
     PREEMPTING = "preempting"
     RELEASED = "released"
     DISPATCHED = "dispatched"
+    WAITING = "waiting"
+    """For units that are held, or for a time that is to come."""
     MOVED = "moved"
 
 

@@ -59,6 +59,8 @@ class OperatorCount(Strict, frozen=True):
     number_format: NumberFormat | None = None
     input_bytes: Count | None = None
     output_bytes: Count | None = None
+    seconds: Seconds | None = None
+    """What all its executions took together, where somebody has measured it."""
     code: Text = ""
     """Of user-written code: its normalised syntax tree, for matching."""
 

@@ -43,7 +43,26 @@ CONTAINERS: Final[Mapping[str, str]] = {
     "stranding": "stranding:Stranding",
 }
 """Policies of the scheduler for containers, in modules of that package: it stands on this one, so they are named."""
-_CONTAINERS: Final = "controller.schedulers.containers"
+
+TASKS: Final[Mapping[str, str]] = {
+    "centre-ready": "filters:CentreReady",
+    "stated": "filters:Stated",
+    "units-exist": "filters:UnitsExist",
+    "operators": "filters:Operators",
+    "probed": "filters:Probed",
+    "firm-estimate": "filters:FirmEstimate",
+    "efficient": "filters:Efficient",
+    "all-units": "filters:AllUnits",
+    "reachable": "filters:Reachable",
+    "finish-time": "scores:FinishTime",
+    "thrift": "scores:Thrift",
+    "good-hours": "scores:GoodHours",
+}
+"""Policies of tasks, likewise; they rank units of centres, not nodes."""
+_PLACES: Final = (
+    (CONTAINERS, "controller.schedulers.containers"),
+    (TASKS, "controller.schedulers.probe.dispatch"),
+)
 
 
 def make_policy(name: str, settings: Mapping[str, object], methods: tuple[str, ...]) -> Any:  # noqa: ANN401 - a policy
@@ -52,7 +71,7 @@ def make_policy(name: str, settings: Mapping[str, object], methods: tuple[str, .
     Raise SchedulerError, in one line, for a name that nothing has, a plug-in that does not load or lacks something, and
     settings that it does not take.
     """
-    made_by = BUILT_IN.get(name) or _of_containers(name) or _load(name)
+    made_by = BUILT_IN.get(name) or _named(name) or _load(name)
     kind = getattr(made_by, "Settings", None)
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         raise SchedulerError(f"policy {name}: it has no Settings")
@@ -69,16 +88,18 @@ def make_policy(name: str, settings: Mapping[str, object], methods: tuple[str, .
 
 def known_policies() -> tuple[str, ...]:
     """Return the names of all policies, those of plug-ins last."""
-    own = (*BUILT_IN, *CONTAINERS)
+    own = (*BUILT_IN, *CONTAINERS, *TASKS)
     return (*own, *sorted(entry.name for entry in entry_points(group=GROUP) if entry.name not in own))
 
 
-def _of_containers(name: str) -> Callable[..., Any] | None:
-    if (place := CONTAINERS.get(name)) is None:
-        return None
-    module, _, kind = place.partition(":")
-    found: Callable[..., Any] = getattr(import_module(f"{_CONTAINERS}.{module}"), kind)
-    return found
+def _named(name: str) -> Callable[..., Any] | None:
+    """Return a policy of the packages that stand on this one."""
+    for places, package in _PLACES:
+        if (place := places.get(name)) is not None:
+            module, _, kind = place.partition(":")
+            found: Callable[..., Any] = getattr(import_module(f"{package}.{module}"), kind)
+            return found
+    return None
 
 
 def _load(name: str) -> Callable[..., Any]:

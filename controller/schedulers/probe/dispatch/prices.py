@@ -1,0 +1,65 @@
+"""What a task costs: units, times seconds, times a price by the score that was measured where it ran."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated
+
+from msgspec import Meta
+
+from dataplane.config import Strict
+
+Amount = Annotated[float, Meta(ge=0, le=1e9)]
+
+
+class PriceStep(Strict, frozen=True):
+    """Scores from here on, up to the next step, and what a second of one unit costs there."""
+
+    score: float
+    per_unit_s: Amount
+
+
+class PriceSettings(Strict, frozen=True):
+    """Prices by measured score; whoever is faster or more exact may cost more. Amounts are of whatever money is meant.
+
+    Below the first step, and where nothing was measured, a second of one unit costs `unscored_per_unit_s`.
+    """
+
+    steps: Annotated[tuple[PriceStep, ...], Meta(max_length=1000)] = (
+        PriceStep(score=0.0, per_unit_s=0.5),
+        PriceStep(score=25.0, per_unit_s=1.0),
+        PriceStep(score=50.0, per_unit_s=2.0),
+        PriceStep(score=75.0, per_unit_s=3.0),
+    )
+    unscored_per_unit_s: Amount = 0.5
+
+    def __post_init__(self) -> None:
+        for place, one in enumerate(self.steps):
+            if not math.isfinite(one.score):
+                raise ValueError(f"steps[{place}].score: {one.score} is no score")
+        for place, (one, other) in enumerate(pairwise(self.steps), 1):
+            if other.score <= one.score:
+                raise ValueError(f"steps[{place}].score: {other.score:g} does not come after {one.score:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a task costs, and why."""
+
+    amount: float
+    reason: str
+
+
+def price_of(settings: PriceSettings, score: float | None) -> float:
+    """Return what a second of one unit costs where a probe has that score, None where there is none."""
+    found = [step.per_unit_s for step in settings.steps if score is not None and score >= step.score]
+    return found[-1] if found else settings.unscored_per_unit_s
+
+
+def cost_of(settings: PriceSettings, units: int, seconds: float, score: float | None) -> Cost:
+    """Return what so many units cost for so long."""
+    price = price_of(settings, score)
+    why = "no score was measured there" if score is None else f"score {score:g}"
+    return Cost(units * seconds * price, f"{units} units x {seconds:.4g} s x {price:g} ({why})")

@@ -1,0 +1,79 @@
+"""When the units of an offer are free: the books of one plan, in seconds from its beginning.
+
+Tasks are planned one after the other, each onto the units that are free first. What lies idle before a task that waits
+for more units is lent to shorter ones (backfilling: Lifka, "The ANL/IBM SP Scheduling System", 1995): nobody who was
+planned before begins later for it.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import insort
+from collections.abc import Iterable
+from typing import Final
+
+NEVER_S: Final = math.inf
+"""Units that are free at a time that nobody knows."""
+
+
+class Slots:
+    """Units of one offer. `version` moves with each task that is planned."""
+
+    def __init__(self, count: int, held: Iterable[tuple[int, float]] = ()) -> None:
+        """`held` are units and the seconds until they are free; more than there are count as all."""
+        self.count, self.version = count, 0
+        self._free_at: list[tuple[float, int]] = []
+        self._idle: list[tuple[int, float]] = []
+        left = count
+        for units, until_s in sorted(held, key=lambda one: -one[1]):
+            taken = min(units, left)
+            if taken:
+                insort(self._free_at, (until_s, taken))
+            left -= taken
+        if left:
+            insort(self._free_at, (0.0, left))
+
+    @property
+    def free(self) -> int:
+        """Units that are free now, for however short a time."""
+        now = sum(units for at_s, units in self._free_at if at_s <= 0)
+        return now + sum(units for units, _ in self._idle)
+
+    def start_s(self, units: int, seconds: float) -> float:
+        """Return when so many units are free for so long; NEVER_S where they never are, as far as is known."""
+        if not 0 < units <= self.count:
+            return NEVER_S
+        if self._loan(units, seconds) is not None:
+            return 0.0
+        found = 0
+        for at_s, some in self._free_at:
+            found += some
+            if found >= units:
+                return at_s
+        return NEVER_S
+
+    def take(self, units: int, seconds: float, start_s: float) -> None:
+        """Plan a task onto units that `start_s` said are free then; one that begins later takes those free first."""
+        self.version += 1
+        firm = sum(some for at_s, some in self._free_at if at_s <= 0)
+        loan = self._loan(units, seconds) if start_s <= 0 and firm < units else None
+        if loan is not None:
+            some, until_s = self._idle.pop(loan)
+            if some > units:
+                self._idle.append((some - units, until_s))
+            return
+        left = units
+        while left:
+            at_s, some = self._free_at.pop(0)
+            taken = min(some, left)
+            if taken < some:
+                insort(self._free_at, (at_s, some - taken))
+            if at_s <= 0 < start_s:
+                self._idle.append((taken, start_s))
+            left -= taken
+        insort(self._free_at, (start_s + seconds, units))
+
+    def _loan(self, units: int, seconds: float) -> int | None:
+        """Return the place of idle units that are enough, and free for long enough; None if there are none."""
+        fitting = (place for place, (some, until_s) in enumerate(self._idle) if some >= units and seconds <= until_s)
+        return next(fitting, None)

@@ -1,0 +1,121 @@
+"""The meta-scheduler: tasks that wait at the service access point go to compute centres, each after what is measured.
+
+A round looks at all there is, and does what is due: results get their scores and tasks their costs, tasks of silent
+centres wait again, types never seen get probes, probes go to free units, and tasks to where they end first. Everything
+that a round rests on stands at the service access point; one that is killed has dispatched a task whole or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from controller.api.client import ApiClient
+from controller.api.resources.base import Resource
+from controller.errors import ApiError, ControllerError
+from controller.schedulers.costs import Costs
+from controller.schedulers.probe.dispatch.profiles import task_profiles_of
+from controller.schedulers.probe.dispatch.settings import TaskSettings
+from controller.schedulers.serving.tasks.accounts import Accounts
+from controller.schedulers.serving.tasks.dispatching import Dispatching
+from controller.schedulers.serving.tasks.knowledge import Knowledge
+from controller.schedulers.serving.tasks.metrics import TaskMetrics
+from controller.schedulers.serving.tasks.probes import Probes
+from controller.schedulers.serving.tasks.silence import Silence
+from controller.schedulers.serving.tasks.view import KINDS, TasksView
+from controller.schedulers.serving.tasks.writing import Writer
+from dataplane.clock import Clock
+
+LOGGER: Final = logging.getLogger("millrace.scheduler")
+_NS_PER_S: Final = 1_000_000_000
+_GATHER_S: Final = 0.02
+"""After the first change a round waits so long for others."""
+_LONGEST_S: Final = 1.0
+"""Between rounds: leases, deadlines and periods end without anybody saying so."""
+
+
+class TaskScheduler:
+    """Dispatches tasks of its profiles. `run` follows the service access point and decides, until it is cancelled."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        settings: TaskSettings,
+        *,
+        name: str,
+        costs: Costs,
+        clock: Clock,
+        now_ns: Callable[[], int],
+        registry: CollectorRegistry,
+    ) -> None:
+        """`now_ns` is the wall's clock, which stands in decisions; leases and waits are by `clock`."""
+        self.view, self.metrics = TasksView(), TaskMetrics(registry)
+        self.knowledge = Knowledge(self.view, settings.probing)
+        self._client, self._clock, self._now_ns = client, clock, now_ns
+        self._changed = asyncio.Event()
+        self._listed: set[type[Resource]] = set()
+        writer = Writer(client, self.view, self.metrics, name=name, clock=clock, now_ns=now_ns)
+        profiles = task_profiles_of(settings.profiles)
+        self._accounts = Accounts(self.view, settings, writer)
+        self._silence = Silence(self.view, settings, writer, self.metrics)
+        self._probes = Probes(self.view, self.knowledge, settings, writer)
+        self._dispatching = Dispatching(
+            self.view, self.knowledge, settings, profiles=profiles, writer=writer, costs=costs
+        )
+
+    async def run(self) -> None:
+        """Follow and decide until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for kind in KINDS:
+                group.create_task(self._follow(kind))
+            group.create_task(self._decide_for_ever())
+
+    async def _follow(self, kind: type[Resource]) -> None:
+        async for told in self._client.of(kind).follow():
+            now_ns = self._clock.now_ns()
+            if hasattr(told, "items"):
+                self.view.take_all(kind, told.items, now_ns)
+                self._listed.add(kind)
+                self._changed.set()
+            elif told.name and told.resource is not None and told.type != "DELETE":
+                if self.view.take(told.resource, now_ns):
+                    self._changed.set()
+            elif told.name and told.type == "DELETE":
+                self.view.remove(kind, told.name)
+                self._changed.set()
+
+    async def _decide_for_ever(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_LONGEST_S):
+                    await self._changed.wait()
+                await asyncio.sleep(_GATHER_S)
+            except TimeoutError:
+                pass
+            self._changed.clear()
+            if len(self._listed) == len(KINDS):
+                await self._round()
+
+    async def _round(self) -> None:
+        """Look at everything once; what cannot be done now is tried again in the next round."""
+        begun_ns = self._clock.now_ns()
+        try:
+            await self._accounts.settle()
+            await self._silence.release(begun_ns)
+            await self._probes.build()
+            await self._probes.order(begun_ns, self._now_ns())
+            await self._probes.send(begun_ns)
+            await self._dispatching.dispatch(begun_ns, self._now_ns())
+        except ApiError as error:
+            self.metrics.failures.inc()
+            LOGGER.warning("%s", error)
+            await asyncio.sleep(_LONGEST_S)
+        except ControllerError as error:
+            self.metrics.failures.inc()
+            LOGGER.warning("%s", error)
+        self.metrics.waiting.set(sum(1 for _ in self.view.waiting()))
+        self.metrics.seconds.observe((self._clock.now_ns() - begun_ns) / _NS_PER_S)

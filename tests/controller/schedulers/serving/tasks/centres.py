@@ -1,0 +1,108 @@
+"""Centres whose agents live in the test: over the real API they report, take what is dispatched and complete it.
+
+How long a probe's kernels take there, and whether it succeeds, the test says; nothing is run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from controller.api.client import ApiClient
+from controller.api.registry.dispatches import Completion, CompletionRequest, NewResult
+from controller.api.resources import Centre, Metadata, ProbeTask, Task
+from controller.api.resources.centre import CentreStatus, UnitType
+from controller.api.resources.probe_result import ProbeResultStatus, ProbeRun
+from controller.api.resources.task import TaskPhase
+from controller.errors import StaleError
+
+Runs = Callable[[Task, ProbeTask | None], Completion | None]
+"""What becomes of a task that is dispatched; None: it goes on running."""
+
+
+@dataclass(slots=True)
+class PlayedCentre:
+    """A centre and what it has been given; `speed` divides the seconds that an execution of any kernel takes."""
+
+    client: ApiClient
+    name: str
+    units: tuple[UnitType, ...]
+    speed: float = 1.0
+    hosts: tuple[str, ...] = ()
+    runs: Runs | None = None
+    given: list[Task] = field(default_factory=list)
+    is_answering: bool = True
+
+    async def report(self, *, ready: bool = True, **more: object) -> Centre:
+        """Report as an agent does; the first time the centre is made."""
+        centres = self.client.of(Centre)
+        status = CentreStatus(
+            ready=ready,
+            engine="local",
+            hosts=self.hosts,
+            units=self.units,
+            **more,  # type: ignore[arg-type]
+        )
+        try:
+            made = await centres.create(Centre(metadata=Metadata(name=self.name)))
+        except StaleError:
+            made = await centres.get(self.name)
+        return await centres.replace_status(replace(made, metadata=replace(made.metadata, revision=0), status=status))
+
+    async def run(self) -> None:
+        """Take tasks until cancelled."""
+        taken: set[tuple[str, int]] = set()
+        async for told in self.client.of(Task).follow(fields=f"centre={self.name}"):
+            found = told.items if hasattr(told, "items") else () if told.resource is None else (told.resource,)
+            for task in found:
+                key = (task.metadata.uid, task.status.epoch)
+                if task.status.phase is TaskPhase.DISPATCHED and key not in taken and self.is_answering:
+                    taken.add(key)
+                    self.given.append(task)
+                    await self._run(task)
+
+    async def _run(self, task: Task) -> None:
+        probe = None
+        if task.spec.is_probe and not task.spec.asks:
+            probe = await self.client.of(ProbeTask).get(task.spec.program.entry)
+        running = replace(task, status=replace(task.status, phase=TaskPhase.RUNNING))
+        await self.client.of(Task).replace_status(running)
+        completion = (self.runs or self.completion)(task, probe)
+        if completion is not None:
+            await self.client.complete(CompletionRequest(completions=(completion,)))
+
+    def completion(self, task: Task, probe: ProbeTask | None) -> Completion:
+        """Return how a task ends that goes well."""
+        name, epoch = task.metadata.name, task.status.epoch
+        if task.spec.asks:
+            return Completion(
+                task=name, epoch=epoch, phase=TaskPhase.SUCCEEDED, could_run=tuple(unit.name for unit in self.units)
+            )
+        if probe is None:
+            return Completion(task=name, epoch=epoch, phase=TaskPhase.SUCCEEDED, exit_code=0)
+        runs = tuple(self.measured(probe, units, task.spec.repetitions) for units in task.spec.units or (1,))
+        result = NewResult(status=ProbeResultStatus(runs=runs))
+        return Completion(task=name, epoch=epoch, phase=TaskPhase.SUCCEEDED, exit_code=0, result=result)
+
+    def measured(self, probe: ProbeTask, units: int, repetitions: int, *, serial: float = 0.0) -> ProbeRun:
+        """Return a run in which an execution of each kernel took a millisecond of one unit; `serial` never scales."""
+        factor = (serial + (1 - serial) / units) / self.speed
+        times = {use.name: (0.001 * factor,) * repetitions for use in probe.spec.uses}
+        total = sum(0.001 * factor * use.repetitions for use in probe.spec.uses)
+        return ProbeRun(
+            units=units,
+            run_times_s=(total,) * repetitions,
+            accuracies=(1e-15,) * repetitions,
+            kernels_s=times,
+            kernel_accuracies=dict.fromkeys(times, 1e-15),
+        )
+
+
+async def run_all(centres: list[PlayedCentre]) -> list[asyncio.Task[None]]:
+    """Have centres report and take tasks; the tasks of the loop are to be cancelled."""
+    for centre in centres:
+        await centre.report()
+    return [asyncio.create_task(centre.run()) for centre in centres]

@@ -48,7 +48,11 @@ class ProbeRun(Strict, frozen=True):
     kernel_accuracies: Annotated[dict[Name, Relative], Meta(max_length=256)] = msgspec.field(default_factory=dict)
     """By use of a kernel the worst relative error."""
     start_s: Seconds | None = None
-    """From the start of the program until the first kernel ran: paid once, in none of the run times."""
+    """From the start of the program until all was imported: paid once, in none of the run times."""
+    prepare_s: Seconds | None = None
+    """Making the kernels' data."""
+    wall_s: Seconds | None = None
+    """From the start of the program to its end: what the probe took away from others, on each of the units."""
     peak_memory_bytes: Count | None = None
     outcome: Literal["succeeded", "crash", "hang", "wrong-value", "out-of-memory", "refused"] = "succeeded"
     problem: Line = ""

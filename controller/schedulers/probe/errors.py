@@ -3,6 +3,7 @@
 SchedulerError
 └── ProbeError            a probe task, a use of a kernel, or a result is not what it can be
     └── ProbeKernelError  a probe kernel is not there, cannot run here, or is not what it can be
+        └── ProbeMemoryError  it has less memory than it takes
 """
 
 from __future__ import annotations
@@ -23,3 +24,7 @@ class ProbeError(SchedulerError):
 
 class ProbeKernelError(ProbeError):
     """A probe kernel is not there, cannot run here, or is not what it can be; the text names kernel and version."""
+
+
+class ProbeMemoryError(ProbeKernelError):
+    """A probe kernel takes more memory than there is; the text names it and its sizes."""

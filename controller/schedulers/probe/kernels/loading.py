@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from controller.schedulers.probe.errors import ProbeKernelError
+from controller.schedulers.probe.errors import ProbeKernelError, ProbeMemoryError
 from controller.schedulers.probe.kernels.base import Maker, Output, Sizes, Value
 from controller.schedulers.probe.values import Implementation, Library, Prepared
 from dataplane.cgroups import limits_of
@@ -120,7 +120,7 @@ def _failed(name: str, step: str, error: Exception) -> ProbeKernelError:
     if isinstance(error, ProbeKernelError):
         return error
     if isinstance(error, MemoryError):
-        return ProbeKernelError(f"kernel {name}: {step}: out of memory")
+        return ProbeMemoryError(f"kernel {name}: {step}: out of memory")
     said = str(error).strip().splitlines()
     text = f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
     return ProbeKernelError(f"kernel {name}: {step}: {text}")
@@ -173,7 +173,7 @@ def _check_memory(name: str, make: object, sizes: Sizes, limit: int | None) -> N
         needed = int(needs(sizes))
     if needed > limit:
         shape = " ".join(f"{key}={value}" for key, value in sorted(sizes.items()))
-        raise ProbeKernelError(
+        raise ProbeMemoryError(
             f"kernel {name} at {shape} needs {_in_mib(needed)} of memory, there are {_in_mib(limit)}", at="sizes"
         )
 

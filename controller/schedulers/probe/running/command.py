@@ -2,86 +2,113 @@
 
 from __future__ import annotations
 
-import argparse
+import math
 import os
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Final
 
-from controller.schedulers.probe.files import load
-from controller.schedulers.probe.running.results import Outcome, RunResult, encode
+from controller.schedulers.probe.errors import ProbeError
+from controller.schedulers.probe.running.order import Order
+from controller.schedulers.probe.running.reading import read
+from controller.schedulers.probe.running.report import EXIT_CODES, MOST_REPETITIONS, Outcome, Report, encode
 from controller.schedulers.probe.running.steady import AT_LEAST_S
-from controller.schedulers.probe.running.supervising import Order, supervise
+from controller.schedulers.probe.running.supervising import supervise
 from controller.schedulers.probe.running.threads import pin
 from controller.schedulers.probe.values import ProbeTask
-from dataplane.errors import MillraceError
 
-EXIT_CODES: Final = {
-    Outcome.SUCCEEDED: 0,
-    Outcome.REFUSED: 2,
-    Outcome.CRASH: 10,
-    Outcome.HANG: 11,
-    Outcome.WRONG_VALUE: 12,
-    Outcome.OUT_OF_MEMORY: 13,
-}
+DEADLINE_S: Final = 300.0
+_MOST_CORES: Final = 4096
+_MOST_S: Final = 86_400
+_OPTIONS: Final = ("--units", "--cores", "--repeat", "--at-least-s", "--deadline-s", "--out")
+_USAGE: Final = f"""\
+usage: python -m controller.schedulers.probe.running PROBE.json [OPTION VALUE]...
+  --units N       how many units run it together (1)
+  --cores N       cores that these units have together (one each)
+  --repeat N      how often it runs, after each kernel has run once to warm up (1)
+  --at-least-s S  seconds that the kernels run in all ({AT_LEAST_S:g})
+  --deadline-s S  seconds after which it counts as hanging ({DEADLINE_S:g})
+  --out FILE      where the result is left, as JSON (-, standard output)
+exit codes: {", ".join(f"{code} {outcome.value}" for outcome, code in EXIT_CODES.items())}
+"""
 
 
 def main(arguments: Sequence[str], started_s: float) -> int:
     """Run what the command line says; `started_s` is when the program started, by the monotonic clock."""
-    options = _parser().parse_args(arguments)
+    if "--help" in arguments:
+        sys.stdout.write(_USAGE)
+        return 0
     try:
-        probe = load(options.probe)
-        result = run(probe, _order(options), started_s)
-        _write(options.out, encode(result))
-    except MillraceError as error:
+        path, out, order = _parsed(arguments)
+        report = run(read(path), order, started_s)
+        _write(out, encode(report))
+    except ProbeError as error:
         sys.stderr.write(f"probe: {error}\n")
         return EXIT_CODES[Outcome.REFUSED]
-    if result.problem:
-        sys.stderr.write(f"probe {probe.name}: {result.outcome.value}: {result.problem}\n")
-    return EXIT_CODES[result.outcome]
+    if report.problem:
+        sys.stderr.write(f"probe {report.probe}: {report.outcome.value}: {report.problem}\n")
+    return EXIT_CODES[report.outcome]
 
 
-def run(probe: ProbeTask, order: Order, started_s: float) -> RunResult:
-    """Run a probe task as ordered and return how that went; refused where there are fewer cores than that takes."""
+def run(probe: ProbeTask, order: Order, started_s: float) -> Report:
+    """Run a probe task as ordered and report how that went; refused where there are fewer cores than that takes."""
     found = len(pin(order.cores))
     if found < order.cores:
         problem = f"{order.units} units are {order.cores} cores, but this process may use {found}"
-        return RunResult(
-            probe=probe.name, units=order.units, cores=order.cores, outcome=Outcome.REFUSED, problem=problem
-        )
+        return Report(probe.name, order.units, order.cores, Outcome.REFUSED, problem)
     return supervise(probe, order, started_s)
 
 
-def _order(options: argparse.Namespace) -> Order:
-    cores = options.units if options.cores is None else options.cores
-    return Order(options.units, cores, options.repeat, options.deadline_s, options.at_least_s)
+def _parsed(arguments: Sequence[str]) -> tuple[str, str, Order]:
+    """Return file, output and order of a command line; argparse takes longer to import than all of this."""
+    paths, given = [], dict[str, str]()
+    words = iter(arguments)
+    for word in words:
+        if not word.startswith("--"):
+            paths.append(word)
+            continue
+        option, equals, value = word.partition("=")
+        if option not in _OPTIONS or option in given:
+            raise ProbeError(f"{option} {'is there twice' if option in given else 'is no option'}\n{_USAGE}")
+        given[option] = value if equals else next(words, "")
+    if len(paths) != 1:
+        raise ProbeError(f"{len(paths)} files of probe tasks, one is run\n{_USAGE}")
+    units = _count("--units", given.get("--units", "1"), _MOST_CORES)
+    order = Order(
+        units,
+        _count("--cores", given.get("--cores", str(units)), _MOST_CORES),
+        _count("--repeat", given.get("--repeat", "1"), MOST_REPETITIONS),
+        _seconds("--deadline-s", given.get("--deadline-s", str(DEADLINE_S))),
+        _seconds("--at-least-s", given.get("--at-least-s", str(AT_LEAST_S))),
+    )
+    return paths[0], given.get("--out", "-"), order
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m controller.schedulers.probe.running", description=__doc__)
-    parser.add_argument("probe", type=Path, metavar="PROBE.json")
-    parser.add_argument("--units", type=_positive, default=1, help="how many units run it together")
-    parser.add_argument("--cores", type=_positive, help="what these units have together; default: one each")
-    parser.add_argument("--repeat", type=_positive, default=1, help="how often, after one run to warm up")
-    parser.add_argument("--at-least-s", type=float, default=AT_LEAST_S, help="seconds that the kernels run, together")
-    parser.add_argument("--deadline-s", type=float, default=300.0, help="seconds until it counts as hanging")
-    parser.add_argument("--out", type=Path, default=Path("-"), metavar="RESULT.json")
-    return parser
+def _count(option: str, text: str, most: int) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 10 and 1 <= int(text) <= most):
+        raise ProbeError(f"{option}: {text!r} is no whole number between 1 and {most}")
+    return int(text)
 
 
-def _positive(text: str) -> int:
-    value = int(text)
-    if not 1 <= value <= 10_000:
-        raise argparse.ArgumentTypeError(f"{value} is not between 1 and 10000")
+def _seconds(option: str, text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value <= _MOST_S:
+        raise ProbeError(f"{option}: {text!r} are no seconds between 0 and {_MOST_S}")
     return value
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: str, content: bytes) -> None:
     """Write the result in one step, so that no reader sees half of it; - is standard output."""
-    if str(path) == "-":
+    if path == "-":
         sys.stdout.buffer.write(content)
         return
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(content)
-    os.replace(part, path)  # noqa: PTH105 - of two paths
+    part = f"{path}.part"
+    try:
+        with open(part, "wb") as file:  # noqa: PTH123 - pathlib takes as long to import as json
+            file.write(content)
+        os.replace(part, path)  # noqa: PTH105 - as above
+    except OSError as error:
+        raise ProbeError(f"{path}: {error.strerror}") from error

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import os
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
-from controller.api.resources.base import Count, Line, Name, Seconds
+from controller.api.resources.base import Count, Line, Name, Seconds, TimeNs
 from controller.api.resources.probe_result import ProbeRun, Relative, Times
 from controller.schedulers.probe.errors import ProbeError
+from controller.schedulers.probe.running.report import MOST_REPETITIONS, Outcome
 from dataplane.config import Strict
 
 MAX_BYTES: Final = 16 << 20
 """The most that a result's file may have."""
-MOST_REPETITIONS: Final = 10_000
-
-
-class Outcome(StrEnum):
-    """How a run ended; the value is also what people read."""
-
-    SUCCEEDED = "succeeded"
-    CRASH = "crash"
-    HANG = "hang"
-    WRONG_VALUE = "wrong-value"
-    OUT_OF_MEMORY = "out-of-memory"
-    REFUSED = "refused"
 
 
 class Repetition(Strict, frozen=True):
@@ -52,12 +40,16 @@ class RunResult(Strict, frozen=True, kw_only=True):
     repetitions: Annotated[tuple[Repetition, ...], Meta(max_length=MOST_REPETITIONS)] = ()
     steady_s: Annotated[dict[Name, Seconds], Meta(max_length=256)] = msgspec.field(default_factory=dict)
     """By use the seconds of one execution in a program that runs for long (`steady`)."""
-    started_ns: Count | None = None
+    started_ns: TimeNs | None = None
     """When the program started, in nanoseconds since 1970 by this machine's clock."""
     start_s: Seconds | None = None
-    """From the program's start until the first repetition: imports, data made ready, one run to warm up."""
+    """From the program's start until all was imported: what a target that uses the same libraries takes, too."""
+    prepare_s: Seconds | None = None
+    """Making the kernels' data."""
     warm_up_s: Seconds | None = None
-    """The run before the first repetition, which counts for nothing."""
+    """Each kernel once before the first repetition, which counts for nothing."""
+    wall_s: Seconds | None = None
+    """All, from the program's start until this was written: what the probe took away from others."""
     peak_memory_bytes: Count | None = None
     versions: Annotated[dict[Name, Line], Meta(max_length=64)] = msgspec.field(default_factory=dict)
 
@@ -84,11 +76,6 @@ def decode(content: bytes, *, source: str = "result") -> RunResult:
         raise ProbeError(f"{source}: is no result of a probe task: {error}") from error
 
 
-def encode(result: RunResult) -> bytes:
-    """Return a result as JSON text that `decode` reads back as an equal value."""
-    return msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n"
-
-
 def to_probe_run(result: RunResult, *, unit: str | None = None) -> ProbeRun:
     """Return a result as what the API keeps of it: means within each repetition, the worst of errors."""
     names = sorted({name for one in result.repetitions for name in one.kernels_s})
@@ -108,6 +95,8 @@ def to_probe_run(result: RunResult, *, unit: str | None = None) -> ProbeRun:
         steady_s=result.steady_s,
         kernel_accuracies=worst,
         start_s=result.start_s,
+        prepare_s=result.prepare_s,
+        wall_s=result.wall_s,
         peak_memory_bytes=result.peak_memory_bytes,
         outcome=result.outcome.value,
         problem=result.problem,

@@ -5,106 +5,155 @@ It runs in a process of its own, whose end says what went wrong (`supervising`);
 
 from __future__ import annotations
 
-import importlib
 import math
+import os
 import platform
+import resource
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+from contextlib import ExitStack
+from typing import Any, Final
 
 import numpy as np
 
-from controller.schedulers.probe.errors import ProbeError, ProbeKernelError
-from controller.schedulers.probe.running.results import Repetition
+from controller.schedulers.probe.kernels import loading
+from controller.schedulers.probe.kernels.base import Value
+from controller.schedulers.probe.running.crew import Crew, Shared, is_shared
+from controller.schedulers.probe.running.failing import FailedError
+from controller.schedulers.probe.running.order import Order
+from controller.schedulers.probe.running.ready import Ready
+from controller.schedulers.probe.running.report import MOST_TIMES, Outcome, Repetition, folded
 from controller.schedulers.probe.running.steady import Series, began, ended
-from controller.schedulers.probe.values import KernelUse, Library, Prepared, ProbeTask
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Mean = float | NDArray[np.float64]
+from controller.schedulers.probe.values import KernelUse, Library, ProbeTask
 
 Tell = Callable[[str, Any], None]
 """Takes an event's name, and what belongs to it."""
+_KIB: Final = 1024
+_CHECKED: Final = 8
+"""Of a use's repetitions so many are held against the true value, and the last one."""
 
 
-class WrongValueError(ProbeError):
-    """An output is further from its true value than its kernel may be."""
-
-
-def versions() -> dict[str, str]:
-    """Return what figures depend on beside the machine."""
-    return {"python": platform.python_version(), "numpy": np.__version__}
-
-
-def prepare(use: KernelUse, seed: int) -> Prepared:
-    """Return a use's kernel with its data; ProbeKernelError names kernel and entry where that cannot be."""
-    owner, entry = f"kernel {use.kernel} version {use.version}", use.implementation.entry
-    if use.implementation.library is Library.CONTAINER:
-        raise ProbeKernelError(f"{owner}: {entry} is a container, which a runner of kernels in Python does not start")
-    module, _, function = entry.partition(":")
-    try:
-        make = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ProbeKernelError(f"{owner}: {entry} is not here: {error}") from error
-    return cast("Prepared", make(dict(use.sizes), seed))
-
-
-def work(probe: ProbeTask, repeat: int, at_least_s: float, tell: Tell) -> None:
-    """Make all kernels ready, run the probe task once to warm up and then `repeat` times; each of these is told.
+def work(probe: ProbeTask, order: Order, tell: Tell) -> None:
+    """Make all kernels ready, run each once to warm up, and the probe task as often as ordered; each run is told.
 
     It then goes on untold until the kernels have run for `at_least_s` in all, for the seconds of an execution in a
     program that runs for long (`steady`).
     """
-    prepared = {}
-    for index, name in enumerate(probe.order):
-        tell("preparing", name)
-        prepared[name] = prepare(probe.use[name], probe.seed + index)
-    tell("warm-up", run_once(probe, prepared, tell, Series()))
-    series, latest = Series(), sum(use.repetitions for use in probe.uses)
-    for _ in range(repeat):
-        tell("repetition", run_once(probe, prepared, tell, series))
-    while not series.is_enough(latest, at_least_s):
-        run_once(probe, prepared, tell, series)
-    tell("steady", series.steady_s())
+    with ExitStack() as stack:
+        crew = _crew(probe, order, stack)
+        _import(probe, tell)
+        ready = _prepare(probe, crew, tell, stack)
+        _warm_up(probe, ready, tell)
+        series, latest = Series(), sum(use.repetitions for use in probe.uses)
+        most = max(1, MOST_TIMES // (order.repeat * len(probe.uses)))
+        for _ in range(order.repeat):
+            tell("repetition", _told(run_once(probe, ready, tell, series), most))
+        while not series.is_enough(latest, order.at_least_s):
+            run_once(probe, ready, tell, series, is_checked=False)
+        tell("steady", series.steady_s())
+        own_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
+        tell("memory", own_bytes + (0 if crew is None else crew.peak_bytes()))
+    tell("done", None)
 
 
-def run_once(probe: ProbeTask, prepared: Mapping[str, Prepared], tell: Tell, series: Series) -> Repetition:
-    """Run the whole probe task once; WrongValueError names the use whose output is wrong.
+def run_once(
+    probe: ProbeTask, ready: Mapping[str, Ready], tell: Tell, series: Series, *, is_checked: bool = True
+) -> Repetition:
+    """Run the whole probe task once; FailedError names the use whose output is wrong.
 
-    What is spent on checking outputs against their true values is not in the run time. The series takes in each
-    execution.
+    What is spent on holding outputs against their true values is not in the run time, what is spent on means is. The
+    series takes in each execution.
     """
-    means: dict[str, Mean] = {}
+    means: dict[str, Value] = {}
     times: dict[str, tuple[float, ...]] = {}
     accuracies: dict[str, float] = {}
+    read = {link.src for link in probe.links}
     run_time_s = 0.0
     for name in probe.order:
         tell("use", name)
-        use, start_s = probe.use[name], time.perf_counter()
-        inputs = tuple(means[source] for source in probe.sources[name])
-        found, times[name], accuracies[name], checking_s = _repeated(use, prepared[name], inputs, series)
-        means[name] = np.mean(np.asarray(found), axis=0)
+        start_s = time.perf_counter()
+        ready[name].begin(tuple(means[source] for source in probe.sources[name]))
+        times[name], accuracies[name], checking_s = _repeated(probe.use[name], ready[name], series, is_checked)
+        if name in read:
+            means[name] = ready[name].mean()
+        ready[name].end()
         run_time_s += time.perf_counter() - start_s - checking_s
-    return Repetition(run_time_s=run_time_s, kernels_s=times, accuracies=accuracies)
+    return Repetition(run_time_s, times, accuracies)
 
 
-def _repeated(
-    use: KernelUse, kernel: Prepared, inputs: tuple[Mean, ...], series: Series
-) -> tuple[list[Any], tuple[float, ...], float, float]:
-    """Return the outputs of a use's repetitions, their seconds, the worst error, and the seconds of checking."""
-    outputs, times, worst, checking_s = [], [], 0.0, 0.0
-    for _ in range(use.repetitions):
+def _repeated(use: KernelUse, ready: Ready, series: Series, is_checked: bool) -> tuple[tuple[float, ...], float, float]:
+    """Return the seconds of a use's repetitions, the worst error, and the seconds of checking."""
+    times, worst, checking_s = [], 0.0, 0.0
+    for number in range(1, use.repetitions + 1):
         start = began()
-        output = kernel.run(inputs)
+        ready.run()
         end = ended()
         series.add(use.name, start, end)
-        error = float(kernel.accuracy(output))
-        if not error <= use.tolerance:
-            said = "is no number" if math.isnan(error) else f"has a relative error of {error:.3g}"
-            raise WrongValueError(f"use {use.name}: its output {said}, at most {use.tolerance:g} is right")
-        outputs.append(output)
         times.append(end.wall_s - start.wall_s)
-        worst = max(worst, error)
-        checking_s += time.perf_counter() - end.wall_s
-    return outputs, tuple(times), worst, checking_s
+        is_chosen = is_checked and (number <= _CHECKED or number == use.repetitions)
+        start_s = time.perf_counter()
+        worst = max(worst, _settled(use, ready, is_chosen))
+        checking_s += time.perf_counter() - start_s if is_chosen else 0.0
+    return tuple(times), worst, checking_s
+
+
+def _settled(use: KernelUse, ready: Ready, is_checked: bool) -> float:
+    error = ready.settle(is_checked=is_checked)
+    if not error <= use.tolerance:
+        said = f"a relative error of {error:.3g}" if math.isfinite(error) else "numbers that are none"
+        raise FailedError(
+            Outcome.WRONG_VALUE, f"use {use.name}: its output has {said}, at most {use.tolerance:g} is right"
+        )
+    return error
+
+
+def _told(found: Repetition, most: int) -> dict[str, Any]:
+    """Return a repetition as it is told, with at most so many times of a use."""
+    kernels_s = {name: folded(times, most) for name, times in found.kernels_s.items()}
+    return {"run_time_s": found.run_time_s, "kernels_s": kernels_s, "accuracies": found.accuracies}
+
+
+def _crew(probe: ProbeTask, order: Order, stack: ExitStack) -> Crew | None:
+    """Return the processes that share work, None where there is nobody or nothing to share it with."""
+    if order.cores == 1 or not any(is_shared(use) for use in probe.uses):
+        return None
+    crew = Crew(probe.use, sorted(os.sched_getaffinity(0)))
+    stack.callback(crew.close)
+    return crew
+
+
+def _import(probe: ProbeTask, tell: Tell) -> None:
+    """Import what the kernels are in, which a target does once, too, when it starts."""
+    for name in probe.order:
+        tell("preparing", name)
+        use = probe.use[name]
+        if use.implementation.library is not Library.CONTAINER:
+            loading.load(f"{use.kernel}.{use.version}", use.implementation)
+    tell("imported", {"python": platform.python_version(), "numpy": np.__version__})
+
+
+def _prepare(probe: ProbeTask, crew: Crew | None, tell: Tell, stack: ExitStack) -> dict[str, Ready]:
+    """Return each use with its data, the same ones for the same seed."""
+    ready: dict[str, Ready] = {}
+    read = {link.src for link in probe.links}
+    for index, name in enumerate(probe.order):
+        tell("preparing", name)
+        use, seed, is_read = probe.use[name], probe.seed + index, name in read
+        if crew is not None and is_shared(use):
+            ready[name] = Shared(use, seed, crew, is_read=is_read)
+        else:
+            ready[name] = Ready(use, dict(use.sizes), seed, is_read=is_read)
+        stack.callback(ready[name].close)
+    tell("prepared", None)
+    return ready
+
+
+def _warm_up(probe: ProbeTask, ready: Mapping[str, Ready], tell: Tell) -> None:
+    """Run each use once, without inputs: memory is touched, libraries start their threads, and clocks speed up."""
+    for name in probe.order:
+        tell("use", name)
+        ready[name].begin(())
+        ready[name].run()
+        ready[name].settle(is_checked=False)
+        ready[name].end()
+    tell("warm", None)

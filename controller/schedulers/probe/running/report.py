@@ -1,0 +1,83 @@
+"""What a run reports, as the runner itself writes it; `results` is the strict reader of the same JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from itertools import pairwise
+from typing import Final
+
+
+class Outcome(StrEnum):
+    """How a run ended; the value is also what people read."""
+
+    SUCCEEDED = "succeeded"
+    CRASH = "crash"
+    HANG = "hang"
+    WRONG_VALUE = "wrong-value"
+    OUT_OF_MEMORY = "out-of-memory"
+    REFUSED = "refused"
+
+
+EXIT_CODES: Final = {
+    Outcome.SUCCEEDED: 0,
+    Outcome.REFUSED: 2,
+    Outcome.CRASH: 10,
+    Outcome.HANG: 11,
+    Outcome.WRONG_VALUE: 12,
+    Outcome.OUT_OF_MEMORY: 13,
+}
+MOST_TIMES: Final = 200_000
+"""Seconds of executions that a report holds; of more, means of consecutive ones."""
+MOST_REPETITIONS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Repetition:
+    """The whole probe task once: seconds of each kernel's executions, and the worst relative error of each one."""
+
+    run_time_s: float
+    kernels_s: Mapping[str, Sequence[float]]
+    accuracies: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A run of a probe task: its repetitions, or what went wrong, and with which use of a kernel.
+
+    `start_s` are seconds from the program's start until everything is imported, `prepare_s` what making the kernels'
+    data took after that, `warm_up_s` running each once, `wall_s` all until the end. `steady_s` are seconds of one
+    execution by use (`steady`). `started_ns` is since 1970 by this machine's clock.
+    """
+
+    probe: str
+    units: int
+    cores: int
+    outcome: Outcome
+    problem: str = ""
+    use: str | None = None
+    repetitions: Sequence[Repetition] = ()
+    steady_s: Mapping[str, float] = field(default_factory=dict)
+    started_ns: int | None = None
+    start_s: float | None = None
+    prepare_s: float | None = None
+    warm_up_s: float | None = None
+    wall_s: float | None = None
+    peak_memory_bytes: int | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+
+def encode(report: Report) -> bytes:
+    """Return a report as JSON text, a line."""
+    return json.dumps({"millrace": 1, **asdict(report)}, allow_nan=False, separators=(",", ":")).encode() + b"\n"
+
+
+def folded(times: Sequence[float], most: int) -> tuple[float, ...]:
+    """Return at most so many numbers of equal mean: those given, or means of consecutive ones, equally many each."""
+    if len(times) <= most:
+        return tuple(times)
+    bounds = [len(times) * place // most for place in range(most + 1)]
+    pairs = pairwise(bounds)
+    return tuple(sum(times[start:end]) / (end - start) for start, end in pairs)

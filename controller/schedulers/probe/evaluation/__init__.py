@@ -10,15 +10,17 @@ from controller.schedulers.probe.evaluation.efficiency import Threshold, Verdict
 from controller.schedulers.probe.evaluation.estimating import estimate_of, lowered
 from controller.schedulers.probe.evaluation.policy import Policy, load_policy
 from controller.schedulers.probe.evaluation.scoring import RunScore, score, scored
-from controller.schedulers.probe.evaluation.trust import TRUSTED, Trust
+from controller.schedulers.probe.evaluation.trust import TRUSTED, Evidence, Trust, TrustSettings, trust_of
 
 __all__ = [
     "TRUSTED",
     "Averaged",
+    "Evidence",
     "Policy",
     "RunScore",
     "Threshold",
     "Trust",
+    "TrustSettings",
     "Verdict",
     "averaged",
     "estimate_of",
@@ -27,5 +29,6 @@ __all__ = [
     "score",
     "scored",
     "threshold_of",
+    "trust_of",
     "units_for",
 ]

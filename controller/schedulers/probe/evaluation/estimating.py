@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from controller.api.resources import ProbeResult
+from controller.api.resources.probe_result import ProbeRun
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.estimates.values import FIRMNESS
 from controller.schedulers.probe.evaluation.averages import averaged
@@ -25,10 +26,10 @@ def estimate_of(
     `results` are of one probe at one centre. A result older than `fresh_s` is history; what the centre has done to be
     trusted less lowers the basis, never a figure.
     """
-    newest = max((one for one in results if _has(one, units)), key=lambda one: one.metadata.created_ns, default=None)
+    newest = max((one for one in results if _runs(one, units)), key=lambda one: one.metadata.created_ns, default=None)
     if newest is None:
         return Estimate.unknown(f"no result of this probe on {units} units")
-    found = averaged([time_s for run in newest.status.runs if run.units == units for time_s in run.run_times_s])
+    found = averaged([time_s for run in _runs(newest, units) for time_s in run.run_times_s])
     if found is None:
         return Estimate.unknown(f"{newest.metadata.name}: no repetition on {units} units gave a time")
     estimate = Estimate.measured(found.kept, *found.reasons)
@@ -47,5 +48,6 @@ def lowered(estimate: Estimate, trust: Trust) -> Estimate:
     return replace(estimate, basis=trust.basis, reasons=(*estimate.reasons, *trust.reasons))
 
 
-def _has(result: ProbeResult, units: int) -> bool:
-    return any(run.units == units and run.run_times_s for run in result.status.runs)
+def _runs(result: ProbeResult, units: int) -> list[ProbeRun]:
+    """Return the runs on so many units that succeeded and have times."""
+    return [run for run in result.status.runs if run.units == units and run.run_times_s and run.outcome == "succeeded"]

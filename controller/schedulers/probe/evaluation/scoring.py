@@ -59,17 +59,19 @@ def _with_score(run: ProbeRun, found: RunScore) -> ProbeRun:
 
 
 def _score(policy: Policy, units: int, runs: Sequence[ProbeRun]) -> RunScore:
-    run_time_s = averaged([time_s for run in runs for time_s in run.run_times_s])
-    accuracy = averaged([error for run in runs for error in run.accuracies])
+    good = [run for run in runs if run.outcome == "succeeded"]
+    run_time_s = averaged([time_s for run in good for time_s in run.run_times_s])
+    accuracy = averaged([error for run in good for error in run.accuracies])
     found = {RUN_TIME: run_time_s, ACCURACY: accuracy} | {
-        name: averaged([run.figures[name] for run in runs if name in run.figures]) for name in policy.figures
+        name: averaged([run.figures[name] for run in good if name in run.figures]) for name in policy.figures
     }
     points = {
         name: scale.points(figure.mean) for name, scale in policy.scales.items() if (figure := found[name]) is not None
     }
     missing = [name for name in policy.scales if name not in points]
     total = None if missing else sum(scale.weight * points[name] for name, scale in policy.scales.items())
-    reasons = (*_left_out(found), *(f"no score: {name} was not measured" for name in missing))
+    failed = (f"a run left out: {run.outcome}: {run.problem}" for run in runs if run.outcome != "succeeded")
+    reasons = (*failed, *_left_out(found), *(f"no score: {name} was not measured" for name in missing))
     return RunScore(units, total, points, run_time_s, accuracy, reasons)
 
 

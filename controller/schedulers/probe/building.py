@@ -17,6 +17,7 @@ from msgspec import Meta
 
 from controller.cluster.operators import Operator, OperatorGraph, work_of
 from controller.schedulers.probe.errors import ProbeError
+from controller.schedulers.probe.library import sizes_for
 from controller.schedulers.probe.values import (
     MOST_REPETITIONS,
     MOST_USES,
@@ -188,7 +189,7 @@ def _use(operator: Operator, match: Match, name: str, settings: BuildSettings) -
         name,
         kernel.identifier,
         kernel.version,
-        match.sizes or kernel.sizes,
+        sizes_for(kernel, dict(match.sizes)),
         times,
         operator.executions,
         _code(kernel, settings.device, match.library),

@@ -34,8 +34,8 @@ class KernelLibrary:
         if not self._kernels:
             raise ProbeKernelError(f"there is no kernel {identifier}: the library is empty")
         if identifier not in self._kernels:
-            near = difflib.get_close_matches(identifier, self._kernels, 1, 0.6)
-            hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(self._kernels))}"
+            near = sorted(difflib.get_close_matches(identifier, self._kernels, 2, 0.7))
+            hint = f"; did you mean {' or '.join(near)}?" if near else f"; known: {', '.join(sorted(self._kernels))}"
             raise ProbeKernelError(f"there is no kernel {identifier}{hint}")
         versions = self._kernels[identifier]
         return tuple(versions[version] for version in sorted(versions))

@@ -1,78 +1,179 @@
-"""Dense linear algebra of numpy and LAPACK: products, solutions, factorisations, vectors.
+"""Products of matrices and vectors, dense ones and sparse ones.
 
-Products are held against sampled entries of higher precision, and as a whole against their action on a random vector
-(Freivalds, 1977): C v = A (B v). Solutions are of systems whose solution is known.
+A product C is held against sampled entries of higher precision, and as a whole against its action on a random vector
+(Freivalds, 1977): C v = A (B v).
 """
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any, Final
 
 import numpy as np
 
-from controller.schedulers.probe.kernels.base import (
-    SAMPLES,
-    Array,
-    InMemory,
-    Maker,
-    Sizes,
-    Value,
-    centred,
-    fold,
-    operand,
-    relative_error,
-)
+from controller.schedulers.probe.kernels.base import SAMPLES, Array, Kernel, Maker, Sizes, numbers, relative_error
 
 
-class Gemm(InMemory):
-    """C = A B; an input of A's or B's shape is that operand."""
+class Gemm(Kernel):
+    """C = A B, A of m x k, B of k x n."""
 
     def __init__(self, dtype: Any, sizes: Sizes, seed: int) -> None:  # noqa: ANN401 - as numpy's
         m, n, k = sizes["m"], sizes["n"], sizes["k"]
         generator = np.random.default_rng(seed)
-        self._left = centred(generator, (m, k), dtype)
-        self._right = centred(generator, (k, n), dtype)
-        self._used = (self._left, self._right)
+        super().__init__(numbers(generator, (m, k), dtype), numbers(generator, (k, n), dtype))
         self._rows = generator.integers(0, m, SAMPLES)
         self._columns = generator.integers(0, n, SAMPLES)
-        self._vector = centred(generator, (n,), np.float64)
+        self._vector = numbers(generator, (n,))
 
-    def run(self, inputs: tuple[Value, ...]) -> Array:
-        """Multiply; without an operand among the inputs these change an element of A."""
-        left = operand(inputs, self._left.shape, self._left.dtype)
-        right = operand(inputs, self._right.shape, self._right.dtype) if left is None else None
-        if inputs and left is None and right is None:
-            self._left[0, 0] = fold(inputs) - 1.5
-        self._used = (self._left if left is None else left, self._right if right is None else right)
-        found: Array = np.matmul(*self._used)
+    def compute(self, *data: Array) -> Array:
+        """Multiply: one call of the BLAS."""
+        left, right = data
+        found: Array = left @ right
         return found
 
     def accuracy(self, output: Array) -> float:
         """Return the larger of the errors at sampled entries and on a random vector."""
-        left, right = self._used
-        return product_error(left, right, output, self._rows, self._columns, self._vector)
+        if output.shape != (self.data[0].shape[0], self.data[1].shape[1]):
+            return math.inf
+        entries, scale, on_vector = self.truth(self._true)
+        at_samples = relative_error(output[self._rows, self._columns], entries, scale)
+        return max(at_samples, relative_error(_times(output, self._vector), on_vector))
+
+    def _true(self) -> tuple[Array, float, Array]:
+        """Return sampled entries, the size of their terms' sums, and the product with the vector."""
+        left, right = self.data
+        wide = left[self._rows].astype(np.longdouble) * right[:, self._columns].T.astype(np.longdouble)
+        scale = float(np.abs(wide).sum(axis=1).max(initial=0))
+        return wide.sum(axis=1), scale, _times(left, _times(right, self._vector))
 
 
-def product_error(  # noqa: PLR0917 - a product and where it is looked at
-    left: Array, right: Array, output: Array, rows: Array, columns: Array, vector: Array
-) -> float:
-    """Return the larger of the errors of a product at sampled entries and on a vector."""
-    if output.shape != (left.shape[0], right.shape[1]):
-        return np.inf
-    wide = left[rows].astype(np.longdouble) * right[:, columns].T.astype(np.longdouble)
-    true, scale = wide.sum(axis=1), np.abs(wide).sum(axis=1).max(initial=0)
-    at_samples = float(np.abs(output[rows, columns] - true).max(initial=0) / scale) if scale > 0 else 0.0
-    on_vector = relative_error(
-        output.astype(np.float64) @ vector, left.astype(np.float64) @ (right.astype(np.float64) @ vector)
-    )
-    return max(at_samples, on_vector) if np.isfinite(at_samples) else np.inf
+class Gemv(Kernel):
+    """y = A x, A of m x n."""
+
+    def __init__(self, dtype: Any, sizes: Sizes, seed: int) -> None:  # noqa: ANN401 - as numpy's
+        m, n = sizes["m"], sizes["n"]
+        generator = np.random.default_rng(seed)
+        super().__init__(numbers(generator, (m, n), dtype), numbers(generator, (n,), dtype))
+        self._rows = generator.integers(0, m, SAMPLES)
+
+    def compute(self, *data: Array) -> Array:
+        """Multiply: one call of the BLAS."""
+        matrix, vector = data
+        found: Array = matrix @ vector
+        return found
+
+    def accuracy(self, output: Array) -> float:
+        """Return the larger of the errors at sampled entries and of the sum of all."""
+        if output.shape != (self.data[0].shape[0],):
+            return math.inf
+        entries, scale, whole = self.truth(self._true)
+        total = float(output.sum(dtype=np.float64))
+        at_samples = relative_error(output[self._rows], entries, scale)
+        return max(at_samples, relative_error(total, whole, scale * math.sqrt(output.size)))
+
+    def _true(self) -> tuple[Array, float, float]:
+        """Return sampled entries, the size of their terms' sums, and the sum of all entries."""
+        matrix, vector = self.data
+        wide = matrix[self._rows].astype(np.longdouble) * vector.astype(np.longdouble)
+        whole = float(matrix.sum(axis=0, dtype=np.float64) @ vector.astype(np.float64))
+        return wide.sum(axis=1), float(np.abs(wide).sum(axis=1).max(initial=0)), whole
+
+
+class Dot(Kernel):
+    """x'y, of n numbers each."""
+
+    def __init__(self, dtype: Any, sizes: Sizes, seed: int) -> None:  # noqa: ANN401 - as numpy's
+        generator = np.random.default_rng(seed)
+        super().__init__(numbers(generator, (sizes["n"],), dtype), numbers(generator, (sizes["n"],), dtype))
+
+    def compute(self, *data: Array) -> Array:
+        """Multiply: one call of the BLAS."""
+        found: Array = np.dot(*data)
+        return found
+
+    def accuracy(self, output: Array) -> float:
+        """Return the error against the sum in higher precision, over the vectors' norms."""
+        return relative_error(float(output), *self.truth(self._true))
+
+    def _true(self) -> tuple[np.longdouble, float]:
+        left, right = (one.astype(np.float64, copy=False) for one in self.data)
+        total: np.longdouble = (left * right).sum(dtype=np.longdouble)
+        return total, float(np.linalg.norm(left) * np.linalg.norm(right))
+
+
+class Spmv(Kernel):
+    """y = A x, A sparse in compressed rows; its nonzeros lie on bands as those of grids do."""
+
+    def __init__(self, sizes: Sizes, seed: int) -> None:
+        from scipy.sparse import csr_array  # noqa: PLC0415 - only here it is needed
+
+        rows, columns, nonzeros = sizes["rows"], sizes["columns"], sizes["nonzeros"]
+        generator = np.random.default_rng(seed)
+        starts, indices = banded(rows, columns, nonzeros)
+        values = numbers(generator, (nonzeros,))
+        super().__init__(numbers(generator, (columns,)), values)
+        self.starts, self.indices = starts, indices
+        self._matrix = csr_array((values, indices, starts), shape=(rows, columns))
+        self._rows = generator.integers(0, rows, SAMPLES)
+
+    def compute(self, *data: Array) -> Array:
+        """Multiply."""
+        vector, values = data
+        if values is not self._matrix.data:
+            self._matrix.data = values
+        found: Array = self._matrix @ vector
+        return found
+
+    def accuracy(self, output: Array) -> float:
+        """Return the larger of the errors at sampled rows and of the sum of all."""
+        if output.shape != (self._matrix.shape[0],):
+            return math.inf
+        entries, scale, whole = self.truth(self._true)
+        at_rows = relative_error(output[self._rows], entries, scale)
+        return max(at_rows, relative_error(float(output.sum()), whole, scale * math.sqrt(output.size)))
+
+    def _true(self) -> tuple[Array, float, float]:
+        """Return sampled rows, the size of their terms' sums, and the sum of all entries."""
+        vector, values = self.data
+        terms = [self._terms(row, vector, values) for row in self._rows]
+        scale = max(float(np.abs(one).sum()) for one in terms)
+        return np.array([one.sum() for one in terms]), scale, float(values @ vector[self.indices])
+
+    def _terms(self, row: int, vector: Array, values: Array) -> Array:
+        part = slice(self.starts[row], self.starts[row + 1])
+        wide: Array = values[part].astype(np.longdouble) * vector[self.indices[part]].astype(np.longdouble)
+        return wide
+
+
+def banded(rows: int, columns: int, nonzeros: int) -> tuple[Array, Array]:
+    """Return where rows begin, and columns, of so many nonzeros: each row has its share, on and around the diagonal.
+
+    Neighbours lie 1, g and g^2 away, g the root of the columns, as in grids of two and three dimensions.
+    """
+    starts = np.arange(rows + 1, dtype=np.int64) * nonzeros // rows
+    row = np.repeat(np.arange(rows, dtype=np.int64), np.diff(starts))
+    place = np.arange(nonzeros, dtype=np.int64) - starts[row]
+    grid = max(2, math.isqrt(columns))
+    near = np.array([0, -1, 1, -grid, grid, -grid - 1, grid + 1, -grid + 1, grid - 1], dtype=np.int64)
+    offset = np.where(place < near.size, near[place % near.size], (place - near.size // 2) * grid // 2 + place)
+    indices = (row * columns // rows + offset) % columns
+    return starts.astype(np.int32), indices.astype(np.int32)
+
+
+def _times(matrix: Array, vector: Array) -> Array:
+    """Return a matrix times a vector in fp64."""
+    found: Array = matrix.astype(np.float64, copy=False) @ vector
+    return found
 
 
 def _gemm_bytes(width: int, sizes: Sizes) -> int:
     m, n, k = sizes["m"], sizes["n"], sizes["k"]
-    return width * (m * k + k * n + m * n)
+    return width * (m * k + k * n + 2 * m * n)
 
 
 dgemm: Final = Maker(partial(Gemm, np.float64), partial(_gemm_bytes, 8))
 sgemm: Final = Maker(partial(Gemm, np.float32), partial(_gemm_bytes, 4))
+dgemv: Final = Maker(partial(Gemv, np.float64), lambda s: 8 * (s["m"] * s["n"] + s["m"] + s["n"]))
+ddot: Final = Maker(partial(Dot, np.float64), lambda s: 8 * 2 * s["n"])
+spmv: Final = Maker(Spmv, lambda s: 12 * s["nonzeros"] + 4 * s["rows"] + 8 * (s["rows"] + s["columns"]))

@@ -13,10 +13,53 @@ from dataplane.topology.values import DeviceKind
 SMALL: dict[str, dict[str, int]] = {
     "dgemm": {"m": 37, "n": 29, "k": 41},
     "sgemm": {"m": 37, "n": 29, "k": 41},
+    "dgemv": {"m": 37, "n": 29},
+    "dot": {"n": 1001},
+    "dense-solve": {"n": 53, "columns": 3},
+    "lu": {"n": 53},
+    "cholesky": {"n": 53},
+    "qr": {"m": 53, "n": 31},
     "fft": {"n": 480, "batch": 3},
+    "spmv": {"rows": 301, "columns": 299, "nonzeros": 1700},
+    "stencil": {"rows": 31, "columns": 29, "planes": 1},
+    "conv2d": {
+        "batch": 2,
+        "in_channels": 4,
+        "in_height": 11,
+        "in_width": 13,
+        "out_channels": 6,
+        "out_height": 6,
+        "out_width": 13,
+        "kernel_height": 3,
+        "kernel_width": 5,
+        "groups": 2,
+    },
+    "trigonometric": {"n": 1001},
+    "trigonometric-fp32": {"n": 1001},
+    "elementwise": {"n": 1001, "operands": 3},
+    "elementwise-fp32": {"n": 1001, "operands": 1},
+    "reduction": {"n": 1001},
+    "reduction-fp32": {"n": 1001},
+    "scan": {"n": 1001},
+    "copy": {"n": 1001},
+    "random-numbers": {"n": 1001},
     "stream-triad": {"n": 50_000},
+    "random-access": {"words": 5000, "updates": 7000},
+    "sort": {"rows": 3001, "row_bytes": 24},
+    "filter-scan": {"rows": 3001, "row_bytes": 24, "kept_rows": 700},
+    "hash-join": {
+        "left_rows": 300,
+        "left_row_bytes": 24,
+        "right_rows": 900,
+        "right_row_bytes": 16,
+        "out_rows": 701,
+        "out_row_bytes": 32,
+    },
+    "aggregate": {"rows": 3001, "row_bytes": 24, "groups": 7, "group_bytes": 24},
 }
 """Sizes that run at once, none of them round."""
+OF_ALL_ROWS = {"aggregate", "hash-join"}
+"""Whose answer is of all rows, in whatever order the seed has put them."""
 CASES = [
     pytest.param(kernel, one, id=f"{kernel.identifier}-{one.device.value}-{one.library.value}")
     for kernel in KernelLibrary().kernels()
@@ -36,7 +79,8 @@ def test_the_output_is_right_and_the_same_seed_gives_the_same(
     output = first.run(())
     assert first.accuracy(output) <= kernel.tolerance
     assert np.array_equal(value_of(output), value_of(second.run(())))
-    assert not np.array_equal(value_of(output), value_of(other.run(())))
+    if kernel.identifier not in OF_ALL_ROWS:
+        assert not np.array_equal(value_of(output), value_of(other.run(())))
 
 
 @each_implementation
@@ -49,7 +93,8 @@ def test_a_wrong_output_is_seen(kernel: ProbeKernel, implementation: Implementat
     one_wrong = output.copy()
     one_wrong.reshape(-1)[-1] += 1
     assert prepared.accuracy(one_wrong) > kernel.tolerance
-    assert prepared.accuracy(np.full_like(output, np.nan)) == np.inf
+    if output.dtype.kind in "fc":
+        assert prepared.accuracy(np.full_like(output, np.nan)) == np.inf
 
 
 @each_implementation

@@ -78,11 +78,17 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """From this time on runs take so many times as long as before (below 1: they are faster), and why."""
+    """From this time on runs take so many times as long as before (below 1: they are faster), and why.
+
+    `network_factor` and `compute_factor` are of the kernels that do and do not use the network, None where these were
+    not measured apart.
+    """
 
     time_s: float
     factor: float
     cause: Cause
+    network_factor: float | None = None
+    compute_factor: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ from controller.cluster.operators.values import MAX_SIZE, Flow, Operator, Operat
 
 _COLUMN: Final = re.compile(r"#(\d+)")
 _CAST: Final = re.compile(r"CAST\((?P<inner>#\d+|\w+) AS (?P<type>.+)\)")
+_PACKED: Final = re.compile(r"__internal_(de)?compress_\w+\(#(?P<index>\d+).*\)")
+"""A column in fewer bytes while it is sorted or grouped."""
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _WORD: Final = re.compile(r"[^a-z0-9]+")
 _DEEPEST: Final = 500
@@ -255,8 +257,8 @@ def _merged(inputs: Sequence[_Rows], rows: int) -> _Rows:
 
 def _column(text: str, columns: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
     """Return the column that a text of a plan names, None for a formula."""
-    if found := _COLUMN.fullmatch(text):
-        index = int(found[1])
+    if found := _COLUMN.fullmatch(text) or _PACKED.fullmatch(text):
+        index = int(found[found.lastindex or 1])
         return columns[index] if index < len(columns) else (text, _VALUE_BYTES)
     if found := _CAST.fullmatch(text):
         return found["inner"], width_of(found["type"])

@@ -14,7 +14,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from controller.cluster.operators.tracing import functions, state
+from controller.cluster.operators.tracing import state
+from controller.cluster.operators.tracing.describing import functions
 from controller.cluster.operators.tracing.places import place_of
 from controller.cluster.operators.tracing.recording import Buffer, Recorder
 from controller.cluster.operators.tracing.values import Described
@@ -103,9 +104,17 @@ class _Unwrapped:
         elif depth < _DEEPEST:
             if kind is tuple or kind is list:
                 return kind(self.plain(one, depth + 1) for one in value)
+            if hasattr(value, "nnz") and isinstance(getattr(value, "data", None), np.ndarray):
+                # A sparse matrix: its numbers are an array.
+                self.arrays.append(value.data)
             if kind is dict:
                 return {key: self.plain(one, depth + 1) for key, one in value.items()}
         return value
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether a traced array was among them."""
+        return bool(self._originals)
 
     def original(self, result: Any) -> Any:  # noqa: ANN401
         """Return a result, the caller's own array where it is one of them."""
@@ -139,20 +148,21 @@ def observed(
     describe: Describe,
     *,
     changes: bool = False,
+    library: str = "numpy",
 ) -> Any:  # noqa: ANN401
     """Return what a call returns, with traced arrays, and record it; `changes`: it writes its first argument."""
     under = _Unwrapped()
     recorder = state.listening()
     if recorder is None:
         result = call(*under.plain(args), **under.plain(kwargs))
-        return under.original(result) if state.active() is None else under.rewrapped(result)
+        return under.rewrapped(result) if state.active() is not None and under.is_traced else under.original(result)
     entered = perf_counter()
     args, kwargs = under.plain(args), under.plain(kwargs)
     with recorder.inside():
         began = perf_counter()
         result = call(*args, **kwargs)
         ended = perf_counter()
-    _note(recorder, _Call(describe, args, kwargs, result, changes), under, ended - began)
+    _note(recorder, _Call(describe, args, kwargs, result, changes, library), under, ended - began)
     found = under.rewrapped(result)
     recorder.passed(ended - began, perf_counter() - entered - (ended - began))
     return found
@@ -164,6 +174,7 @@ class _Call(NamedTuple):
     kwargs: dict[str, Any]
     result: Any
     changes: bool
+    library: str
 
 
 def _note(recorder: Recorder, call: _Call, under: _Unwrapped, seconds: float) -> None:
@@ -176,8 +187,9 @@ def _note(recorder: Recorder, call: _Call, under: _Unwrapped, seconds: float) ->
     if not call.changes and not is_given and writes and _is_view(reads, writes):
         return
     what = call.describe(call.args, call.kwargs, call.result)
-    if what is not None:
-        recorder.record(what, reads, writes, seconds, place_of(state.caller()))
+    place = place_of(state.caller())
+    if what is not None and not place.is_assembly:
+        recorder.record(what, reads, writes, seconds, place, library=call.library)
     elif not is_given:
         recorder.pass_on(reads, writes)
 

@@ -58,4 +58,5 @@ def _operator(name: str, one: Folded) -> Operator:
         round(one.outside_bytes / one.executions),
         round(one.unread_bytes / one.executions),
         one.code,
+        one.library,
     )

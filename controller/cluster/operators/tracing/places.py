@@ -30,6 +30,11 @@ class Place(NamedTuple):
     inner: tuple[CodeType | None, int]
     label: str
 
+    @property
+    def is_assembly(self) -> bool:
+        """Whether a library puts a sparse matrix together there, whose many small steps are no operators."""
+        return self.inner[0] is not None and "/scipy/sparse/_" in self.inner[0].co_filename
+
 
 @cache
 def is_user_code(filename: str) -> bool:

@@ -42,6 +42,7 @@ class Folded:
     shape: tuple[tuple[str, int], ...]
     what: Described
     place: Place
+    library: str
     code: str = ""
     executions: int = 0
     seconds: float = 0.0
@@ -96,18 +97,20 @@ class Recorder:
         with self._lock:
             self.problems[text] = self.problems.get(text, 0) + 1
 
-    def record(  # noqa: PLR0917 - all that is known of an execution
+    def record(
         self,
         what: Described,
         reads: Iterable[Buffer],
         writes: Iterable[Buffer],
         seconds: float,
         place: Place,
+        *,
+        library: str,
         code: str = "",
     ) -> None:
         """Note an operator that was executed."""
         with self._lock:
-            operator = self._operator(what, place, code)
+            operator = self._operator(what, place, library, code)
             if operator is None:
                 return
             operator.executions += what.count
@@ -140,14 +143,14 @@ class Recorder:
                 self._forget(key)
             return tuple(self.operators.values())
 
-    def _operator(self, what: Described, place: Place, code: str) -> Folded | None:
+    def _operator(self, what: Described, place: Place, library: str, code: str) -> Folded | None:
         key = (what.kind, what.shape, what.number_format, place.user, place.inner, code)
         if (found := self.operators.get(key)) is not None:
             return found
         if len(self.operators) == MOST_OPERATORS:
             self.problem(f"more than {MOST_OPERATORS} different operators: those that came later are left out")
             return None
-        found = Folded(len(self.operators), what.kind, what.shape, what, place, code)
+        found = Folded(len(self.operators), what.kind, what.shape, what, place, library, code)
         self.operators[key] = found
         return found
 

@@ -6,17 +6,16 @@ import ctypes
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from controller.cluster.operators.tracing import folding, state
 from controller.cluster.operators.tracing.arrays import plain, traced
+from controller.cluster.operators.tracing.instruments.all_of_them import instrumented
 from controller.cluster.operators.tracing.places import is_user_code
-from controller.cluster.operators.tracing.processes import replace_starts
 from controller.cluster.operators.tracing.recording import Recorder
-from controller.cluster.operators.tracing.sources import Replacements, replace_sources
 from controller.cluster.operators.tracing.values import Traced
 
 
@@ -53,7 +52,7 @@ def run_traced(
 ) -> Traced:
     """Return what a recorder has seen of a function's run."""
     result = None
-    with state.tracing(recorder), _instruments(recorder):
+    with state.tracing(recorder), instrumented(recorder):
         args, kwargs = traced(tuple(arguments)), {key: traced(one) for key, one in keywords.items()}
         before_s = recorder.overhead_s
         began = perf_counter()
@@ -77,18 +76,6 @@ def finished(recorder: Recorder, name: str, run_time_s: float, result: object = 
     if not operators:
         recorder.problem("no operator was seen: it computes with nothing that is traced")
     return folding.traced(name, operators, max(run_time_s, 0.0), tuple(recorder.problems), result)
-
-
-@contextmanager
-def _instruments(recorder: Recorder) -> Iterator[None]:
-    """Have numpy's sources make traced arrays, for as long as this lasts."""
-    replacements = Replacements()
-    with ExitStack() as stack:
-        stack.callback(replacements.restore)
-        replace_sources(replacements)
-        replace_starts(replacements, recorder)
-        replacements.rebind()
-        yield
 
 
 @contextmanager

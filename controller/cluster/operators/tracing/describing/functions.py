@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from controller.cluster.operators.tracing.formats import described, numbers, word
-from controller.cluster.operators.tracing.products import einsum, product, tensordot
-from controller.cluster.operators.tracing.transforms import LINALG, fourier
+from controller.cluster.operators.tracing.describing.formats import described, numbers, word
+from controller.cluster.operators.tracing.describing.products import einsum, product, tensordot
+from controller.cluster.operators.tracing.describing.transforms import LINALG, fourier
 from controller.cluster.operators.tracing.values import Described
 
 Describe = Callable[[tuple[Any, ...], dict[str, Any], Any], Described | None]

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from controller.cluster.operators.tracing.formats import described
-from controller.cluster.operators.tracing.products import matrices
+from controller.cluster.operators.tracing.describing.formats import described
+from controller.cluster.operators.tracing.describing.products import matrices
 from controller.cluster.operators.tracing.values import Described
 
 Describe = Callable[[tuple[Any, ...], dict[str, Any], Any], Described | None]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from controller.cluster.operators.tracing.formats import described
+from controller.cluster.operators.tracing.describing.formats import described
 from controller.cluster.operators.tracing.values import Described
 
 

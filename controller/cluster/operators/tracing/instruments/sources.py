@@ -17,8 +17,9 @@ import numpy as np
 from numpy.random import Generator, RandomState
 
 from controller.cluster.operators.tracing.arrays import observed
-from controller.cluster.operators.tracing.formats import described, numbers
-from controller.cluster.operators.tracing.places import is_traced_inside, is_user_code
+from controller.cluster.operators.tracing.describing.formats import described, numbers
+from controller.cluster.operators.tracing.instruments.replacing import Replacements
+from controller.cluster.operators.tracing.places import is_traced_inside
 from controller.cluster.operators.tracing.values import Described
 
 _MAKING: Final = (
@@ -31,43 +32,6 @@ _READING: Final = ("load", "loadtxt", "genfromtxt", "fromfile")
 _WRITING: Final = ("save", "savetxt", "savez", "savez_compressed")
 _NOT_RANDOM: Final = frozenset({"seed", "get_state", "set_state", "default_rng", "get_bit_generator"})
 Function = Callable[..., Any]
-
-
-class Replacements:
-    """Replaced names of modules, which `restore` puts back."""
-
-    def __init__(self) -> None:
-        self._undo: list[Callable[[], None]] = []
-        self.by_original: dict[int, tuple[Any, Any]] = {}
-
-    def replace(self, owner: Any, name: str, new: Any) -> None:  # noqa: ANN401 - a module or a class
-        """Put something in an attribute's place."""
-        old = getattr(owner, name)
-        is_own = name in vars(owner)
-        setattr(owner, name, new)
-        self._undo.append(lambda: setattr(owner, name, old) if is_own else delattr(owner, name))
-        self.by_original[id(old)] = (old, new)
-
-    def rebind(self) -> None:
-        """Replace in the program's modules, too, what they imported by name."""
-        for module in tuple(sys.modules.values()):
-            if not is_user_code(getattr(module, "__file__", None) or "<frozen"):
-                continue
-            for name, value in tuple(vars(module).items()):
-                found = self.by_original.get(id(value))
-                if found is not None and found[0] is value:
-                    self.replace(module, name, found[1])
-
-    def restore(self) -> None:
-        """Put all back, in the program's modules that came meanwhile, too."""
-        originals = {id(new): old for old, new in self.by_original.values()}
-        while self._undo:
-            self._undo.pop()()
-        for module in tuple(sys.modules.values()):
-            if is_user_code(getattr(module, "__file__", None) or "<frozen"):
-                for name, value in tuple(vars(module).items()):
-                    if id(value) in originals:
-                        setattr(module, name, originals[id(value)])
 
 
 def replace_sources(replacements: Replacements) -> None:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+from controller.cluster.operators.tracing.instruments.replacing import Replacements
 from controller.cluster.operators.tracing.recording import Recorder
-from controller.cluster.operators.tracing.sources import Replacements
 
 
 def replace_starts(replacements: Replacements, recorder: Recorder) -> None:

@@ -1,0 +1,88 @@
+"""All instruments together, those of a library once it is imported."""
+
+from __future__ import annotations
+
+import builtins
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from typing import Any
+
+from controller.cluster.operators.tracing.instruments import scipy_modules
+from controller.cluster.operators.tracing.instruments.processes import replace_starts
+from controller.cluster.operators.tracing.instruments.replacing import Replacements
+from controller.cluster.operators.tracing.instruments.sources import replace_sources
+from controller.cluster.operators.tracing.places import is_user_code
+from controller.cluster.operators.tracing.recording import Recorder
+
+
+@contextmanager
+def instrumented(recorder: Recorder) -> Iterator[None]:
+    """Have what this process does told to a recorder, for as long as this lasts."""
+    replacements = Replacements()
+    with ExitStack() as stack:
+        stack.callback(replacements.restore)
+        replace_sources(replacements)
+        replace_starts(replacements, recorder)
+        scipy = scipy_modules.replacing(replacements)
+        torch = _torch(stack)
+
+        def refresh() -> None:
+            scipy()
+            torch()
+
+        refresh()
+        replacements.rebind()
+        for owner, name in ((builtins, "__import__"), (importlib, "import_module")):
+            replacements.replace(owner, name, _followed(getattr(owner, name), refresh, recorder))
+        yield
+
+
+def _followed(original: Callable[..., Any], refresh: Callable[[], None], recorder: Recorder) -> Callable[..., Any]:
+    """Return an import that is told; what a library computes while it is imported is nothing of the program's."""
+
+    @wraps(original)
+    def followed(name: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if name in sys.modules or _is_own(name):
+            module = original(name, *args, **kwargs)
+        else:
+            with recorder.inside():
+                module = original(name, *args, **kwargs)
+        refresh()
+        return module
+
+    return followed
+
+
+def _is_own(name: str) -> bool:
+    """Return whether a module that is to be imported is of the program itself."""
+    top = name.partition(".")[0]
+    if not top:
+        return True
+    try:
+        found = importlib.util.find_spec(top)
+    except (ImportError, ValueError):
+        return True
+    return found is None or is_user_code(found.origin or "<frozen")
+
+
+def _torch(stack: ExitStack) -> Callable[[], None]:
+    """Return what begins to record torch's operations once it has been imported."""
+    begun = False
+
+    def refresh() -> None:
+        nonlocal begun
+        module = sys.modules.get("torch")
+        if begun or module is None or scipy_modules.is_initialising(module):
+            return
+        begun = True
+        from controller.cluster.operators.tracing.instruments.torch_mode import instruments  # noqa: PLC0415
+
+        begin, end = instruments()
+        begin()
+        stack.callback(end)
+
+    return refresh

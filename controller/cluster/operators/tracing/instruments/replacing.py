@@ -1,0 +1,46 @@
+"""Names of modules that stand for something else while a program is traced."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from controller.cluster.operators.tracing.places import is_user_code
+
+
+class Replacements:
+    """Replaced names of modules, which `restore` puts back."""
+
+    def __init__(self) -> None:
+        self._undo: list[Callable[[], None]] = []
+        self.by_original: dict[int, tuple[Any, Any]] = {}
+
+    def replace(self, owner: Any, name: str, new: Any) -> None:  # noqa: ANN401 - a module or a class
+        """Put something in an attribute's place."""
+        old = getattr(owner, name)
+        is_own = name in vars(owner)
+        setattr(owner, name, new)
+        self._undo.append(lambda: setattr(owner, name, old) if is_own else delattr(owner, name))
+        self.by_original[id(old)] = (old, new)
+
+    def rebind(self) -> None:
+        """Replace in the program's modules, too, what they imported by name."""
+        for module in tuple(sys.modules.values()):
+            if not is_user_code(getattr(module, "__file__", None) or "<frozen"):
+                continue
+            for name, value in tuple(vars(module).items()):
+                found = self.by_original.get(id(value))
+                if found is not None and found[0] is value:
+                    self.replace(module, name, found[1])
+
+    def restore(self) -> None:
+        """Put all back, in the program's modules that came meanwhile, too."""
+        originals = {id(new): old for old, new in self.by_original.values()}
+        while self._undo:
+            self._undo.pop()()
+        for module in tuple(sys.modules.values()):
+            if is_user_code(getattr(module, "__file__", None) or "<frozen"):
+                for name, value in tuple(vars(module).items()):
+                    if id(value) in originals:
+                        setattr(module, name, originals[id(value)])

@@ -24,6 +24,7 @@ from controller.cli.resources import delete, describe, get
 from controller.cli.scheduler import scheduler
 from controller.cli.stf import stf
 from controller.cli.store import store
+from controller.cli.task.commands import task
 from controller.cli.telemetry.commands import telemetry
 from controller.cli.topology import topology
 from controller.cli.up import down, logs, status, up
@@ -48,6 +49,7 @@ app.add_typer(ports)
 app.add_typer(probe)
 app.add_typer(scheduler)
 app.add_typer(store)
+app.add_typer(task)
 app.add_typer(telemetry)
 app.add_typer(topology)
 app.command()(devices)

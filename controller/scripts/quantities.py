@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from decimal import Decimal
 from typing import Any, ClassVar, Final, Self
 
@@ -41,6 +42,24 @@ def _seconds(raw: object) -> float:
     if found is None:
         raise ValueError(f"{raw!r} is not a time such as '30 s' (units: {', '.join(_TIMES)})")
     return float(Decimal(found["number"]) * _TIMES[found["unit"]])
+
+
+def _moment(raw: object) -> int:
+    if isinstance(raw, str) and _TIME.fullmatch(raw):
+        return -max(round(_seconds(raw) * 1e9), 1)
+    found = raw if isinstance(raw, datetime) else _iso_time(raw)
+    if found is None:
+        raise ValueError(f"{raw!r} is neither a time such as 2030-01-31T12:00:00Z nor one from now on such as '2 h'")
+    if found.tzinfo is None:
+        raise ValueError(f"{found.isoformat()} is a time without its zone: write {found.isoformat()}Z")
+    return max(round(found.timestamp() * 1e9), 0)
+
+
+def _iso_time(raw: object) -> datetime | None:
+    try:
+        return datetime.fromisoformat(raw) if isinstance(raw, str) else None
+    except ValueError:
+        return None
 
 
 def _milli(raw: object, wanted: str) -> int:
@@ -146,6 +165,21 @@ class Delay(Quantity):
     value: int
     parse = staticmethod(_ns)
     schema: ClassVar[Mapping[str, Any]] = {"type": "string", "description": "A delay.", "examples": ["2 ms", "150 us"]}
+
+
+class Moment(Quantity):
+    """Nanoseconds since 1970, negative where it is a time from now on: `2030-01-31T12:00:00Z`, or `2 h`."""
+
+    __slots__ = ()
+    value: int
+    parse = staticmethod(_moment)
+    schema: ClassVar[Mapping[str, Any]] = {
+        "type": "string", "description": "A time, or how long from now.", "examples": ["2030-01-31T12:00:00Z", "2 h"],
+    }  # fmt: skip
+
+    def at_ns(self, now_ns: int) -> int:
+        """Return the time that it is, if it was said now."""
+        return self.value if self.value >= 0 else now_ns - self.value
 
 
 class Duration(Quantity):

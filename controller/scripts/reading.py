@@ -34,14 +34,14 @@ MAIN: Final = "main"
 _OF_CONTAINER: Final = ("image", "bundle", "command", "environment", "working_folder")
 _NAME_RULE: Final = re.compile(r"expected `str` matching regex '\^\[a-z0-9\].*'")
 _LABEL_RULE: Final = re.compile(r"expected `str` matching regex .*")
-_MOST_BYTES: Final = 8 << 20
+MOST_BYTES: Final = 8 << 20
 
 
 def read_file(path: Path) -> tuple[Scripted, ...]:
     """Return what a file asks for, in its order; raise ConfigError."""
     try:
-        if path.stat().st_size > _MOST_BYTES:
-            raise ConfigError(f"is larger than {_MOST_BYTES} bytes", file=str(path))
+        if path.stat().st_size > MOST_BYTES:
+            raise ConfigError(f"is larger than {MOST_BYTES} bytes", file=str(path))
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(error.strerror or "cannot be read", file=str(path)) from error
@@ -53,7 +53,7 @@ def read_file(path: Path) -> tuple[Scripted, ...]:
 def read_text(text: str, file: str = "<text>") -> tuple[Scripted, ...]:
     """Return what a text of YAML documents asks for, in its order; raise ConfigError."""
     try:
-        documents = loads_documents(text, Script, file=file, decode=_quantity)
+        documents = loads_documents(text, Script, file=file, decode=quantity)
     except ConfigError as error:
         problem = _NAME_RULE.sub("is no name: lower case letters, digits, dots and hyphens", error.problem)
         problem = _LABEL_RULE.sub("is no label: letters, digits and ._/-", problem)
@@ -65,7 +65,8 @@ def read_text(text: str, file: str = "<text>") -> tuple[Scripted, ...]:
     return found
 
 
-def _quantity(kind: type, raw: Any) -> Any:  # noqa: ANN401 - what msgspec does not know
+def quantity(kind: type, raw: Any) -> Any:  # noqa: ANN401 - what msgspec does not know
+    """Return a figure with its unit, as msgspec's hooks do."""
     if issubclass(kind, Quantity):
         return kind.read(raw)
     raise NotImplementedError(kind)

@@ -63,6 +63,8 @@ class OperatorCount(Strict, frozen=True):
     """What all its executions took together, where somebody has measured it."""
     code: Text = ""
     """Of user-written code: its normalised syntax tree, for matching."""
+    library: Annotated[str, Meta(max_length=64)] = ""
+    """What the program does it with: numpy, scipy, torch, duckdb, python."""
 
 
 class DataRead(Strict, frozen=True):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import typer
 
 from controller.cli.probe.kernels.commands import kernels
+from controller.cli.probe.send import send
 
 probe = typer.Typer(
     name="probe", help="What compute centres really deliver: probe kernels, probe tasks, results.", no_args_is_help=True
 )
 
 probe.add_typer(kernels)
+probe.command()(send)

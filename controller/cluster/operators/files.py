@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -70,10 +71,10 @@ def dumps(graph: OperatorGraph, *, as_json: bool = False) -> str:
     return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=None, width=4096)
 
 
-def _resolve(document: Document[GraphSpec]) -> OperatorGraph:
-    spec = document.value
+def resolved(name: str, specs: Sequence[OperatorSpec], flows: Sequence[FlowSpec], category: str = "") -> OperatorGraph:
+    """Return the graph that specs describe; raise OperatorError with where among them a value is wrong."""
     operators = []
-    for index, operator in enumerate(spec.operators):
+    for index, operator in enumerate(specs):
         try:
             found = Operator(
                 operator.name,
@@ -88,11 +89,17 @@ def _resolve(document: Document[GraphSpec]) -> OperatorGraph:
             )
             work_of(found)
         except OperatorError as error:
-            raise document.error(error.problem, f"operators[{index}].{error.at}") from None
+            raise OperatorError(error.problem, at=f"operators[{index}].{error.at}") from None
         operators.append(found)
-    flows = tuple(Flow(flow.src, flow.dst, flow.nbytes) for flow in spec.flows)
+    return OperatorGraph(
+        name, tuple(operators), tuple(Flow(flow.src, flow.dst, flow.nbytes) for flow in flows), category
+    )
+
+
+def _resolve(document: Document[GraphSpec]) -> OperatorGraph:
+    spec = document.value
     try:
-        return OperatorGraph(spec.name, tuple(operators), flows, spec.category)
+        return resolved(spec.name, spec.operators, spec.flows, spec.category)
     except OperatorError as error:
         raise document.error(error.problem, error.at) from None
 

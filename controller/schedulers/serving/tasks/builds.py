@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from controller.api.resources import Metadata, ProbeTask, Task
+from controller.api.resources.operator_graphs import graph_of
 from controller.cluster.operators import OperatorError
 from controller.schedulers.probe import files
 from controller.schedulers.probe.building import BuildSettings, build
-from controller.schedulers.probe.dispatch.graphs import graph_of, name_of
+from controller.schedulers.probe.dispatch.names import name_of
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.matching import match
 from controller.schedulers.probe.values import ProbeKernel

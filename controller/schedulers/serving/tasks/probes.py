@@ -13,7 +13,7 @@ from controller.api.resources import Metadata, Task
 from controller.api.resources.decision import Outcome
 from controller.api.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, UnitChoice
 from controller.schedulers.probe.building import BuildSettings
-from controller.schedulers.probe.dispatch.graphs import name_of
+from controller.schedulers.probe.dispatch.names import name_of
 from controller.schedulers.probe.dispatch.probing import Order, Place, Reason, probes_due
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.probe.dispatch.units import Chosen, Step, Wanted, choose_unit

@@ -13,7 +13,7 @@ from controller.api.resources import Centre, ProbeResult, ProbeTask, Task
 from controller.api.resources.base import Resource
 from controller.api.resources.task import TASK_ENDED, TaskPhase
 from controller.schedulers.probe import files, values
-from controller.schedulers.probe.dispatch.graphs import type_of
+from controller.schedulers.probe.dispatch.names import type_of
 from controller.schedulers.probe.errors import ProbeError
 
 R = TypeVar("R", bound=Resource)

@@ -1,25 +1,22 @@
-"""Operator graphs as tasks carry them, and what type a task is of."""
+"""Operator graphs as tasks carry them."""
 
 from __future__ import annotations
 
-import hashlib
-import re
+from collections.abc import Mapping
 from typing import Final
 
-from msgspec import json
-
-from controller.api.resources import Task
-from controller.api.resources.base import MAX_NAME
 from controller.api.resources.task import OperatorCount, TaskSpec
 from controller.cluster.operators import Flow, Operator, OperatorGraph
 
-_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9.-]+")
-_DIGEST: Final = 12
-_SHORT: Final = 6
+REST: Final = "rest"
+"""What a program does beside its operators."""
 
 
-def operators_of(graph: OperatorGraph) -> tuple[OperatorCount, ...]:
-    """Return a graph's operators as a task's spec has them; bytes of flows are not kept."""
+def operators_of(graph: OperatorGraph, seconds: Mapping[str, float] | None = None) -> tuple[OperatorCount, ...]:
+    """Return a graph's operators as a task's spec has them; bytes of flows are not kept.
+
+    `seconds` are what all executions of an operator took, by its name, where somebody has measured it.
+    """
     return tuple(
         OperatorCount(
             name=one.name,
@@ -29,11 +26,27 @@ def operators_of(graph: OperatorGraph) -> tuple[OperatorCount, ...]:
             number_format=one.number_format,
             input_bytes=one.input_bytes,
             output_bytes=one.output_bytes,
+            seconds=None if seconds is None else seconds.get(one.name),
             feeds=tuple(flow.dst for flow in graph.out_of[one.name]),
             code=one.code,
+            library=one.library,
         )
         for one in graph.operators
     )
+
+
+def traced_operators(
+    graph: OperatorGraph, seconds: Mapping[str, float], run_time_s: float
+) -> tuple[OperatorCount, ...]:
+    """Return what a program was seen to run; the time that none of its operators took is an operator of its own.
+
+    So what no kernel stands for is part of what probes are known to leave out.
+    """
+    found = operators_of(graph, {one.name: seconds.get(one.name, 0.0) for one in graph.operators})
+    rest_s = run_time_s - sum(one.seconds or 0.0 for one in found)
+    if not found or rest_s <= 0:
+        return found
+    return (*found, OperatorCount(name=REST, operator=REST, seconds=rest_s))
 
 
 def graph_of(name: str, spec: TaskSpec) -> OperatorGraph | None:
@@ -43,22 +56,6 @@ def graph_of(name: str, spec: TaskSpec) -> OperatorGraph | None:
     operators = tuple(_operator(one) for one in spec.operators)
     flows = tuple(Flow(one.name, reader) for one in spec.operators for reader in one.feeds)
     return OperatorGraph(name, operators, flows, spec.category or "")
-
-
-def type_of(task: Task) -> str:
-    """Return a task's type: what its spec says, else one that tasks of the same program and operators have alone."""
-    spec = task.spec
-    if spec.task_type is not None:
-        return spec.task_type
-    same = json.encode((spec.program, spec.category, spec.operators), order="deterministic")
-    return f"{spec.program.kind}-{hashlib.sha256(same).hexdigest()[:_DIGEST]}"
-
-
-def name_of(*words: str | int) -> str:
-    """Return words as one name that a resource may have; a digest of them tells apart what would read alike."""
-    digest = hashlib.sha256("\0".join(map(str, words)).encode()).hexdigest()[:_SHORT]
-    text = "-".join(_NOT_IN_NAMES.sub("-", str(word).lower()).strip("-.") or "0" for word in words)
-    return f"{text[: MAX_NAME - 1 - _SHORT].strip('-.')}-{digest}"
 
 
 def _operator(one: OperatorCount) -> Operator:
@@ -71,4 +68,5 @@ def _operator(one: OperatorCount) -> Operator:
         one.input_bytes,
         one.output_bytes,
         code=one.code,
+        library=one.library,
     )

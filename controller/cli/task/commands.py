@@ -1,0 +1,23 @@
+"""The commands of `millrace task`, one file each."""
+
+from __future__ import annotations
+
+import typer
+
+from controller.cli.task.cancel import cancel
+from controller.cli.task.costs import costs
+from controller.cli.task.list import list_
+from controller.cli.task.show import show
+from controller.cli.task.submit import submit
+from controller.cli.task.why import why
+
+task = typer.Typer(
+    name="task", help="Run programs at compute centres: what goes where, when and why.", no_args_is_help=True
+)
+
+task.command(context_settings={"allow_interspersed_args": False})(submit)
+task.command("list")(list_)
+task.command()(show)
+task.command()(why)
+task.command()(cancel)
+task.command()(costs)

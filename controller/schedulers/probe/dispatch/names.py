@@ -1,0 +1,32 @@
+"""What type a task is of, and names that follow from what is named."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final
+
+from msgspec import json
+
+from controller.api.resources import Task
+from controller.api.resources.base import MAX_NAME
+
+_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9.-]+")
+_DIGEST: Final = 12
+_SHORT: Final = 6
+
+
+def type_of(task: Task) -> str:
+    """Return a task's type: what its spec says, else one that tasks of the same program and operators have alone."""
+    spec = task.spec
+    if spec.task_type is not None:
+        return spec.task_type
+    same = json.encode((spec.program, spec.category, spec.operators), order="deterministic")
+    return f"{spec.program.kind}-{hashlib.sha256(same).hexdigest()[:_DIGEST]}"
+
+
+def name_of(*words: str | int) -> str:
+    """Return words as one name that a resource may have; a digest of them tells apart what would read alike."""
+    digest = hashlib.sha256("\0".join(map(str, words)).encode()).hexdigest()[:_SHORT]
+    text = "-".join(_NOT_IN_NAMES.sub("-", str(word).lower()).strip("-.") or "0" for word in words)
+    return f"{text[: MAX_NAME - 1 - _SHORT].strip('-.')}-{digest}"

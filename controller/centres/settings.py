@@ -93,6 +93,8 @@ class LocalSettings(Strict, frozen=True):
 class TrialSettings(Strict, frozen=True):
     """How it is found out which probe kernels run on each unit type."""
 
+    kernels: Annotated[tuple[Name, ...], Meta(max_length=4096)] | None = None
+    """Those that are tried; null: all of the library."""
     limit_s: PositiveS = 120.0
     """For all kernels together on one unit; those that are not done then are not supported."""
     kernel_s: PositiveS = 30.0

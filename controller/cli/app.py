@@ -9,6 +9,7 @@ import typer
 
 from controller.cli.alto import alto
 from controller.cli.api import api
+from controller.cli.centre import centre
 from controller.cli.common import SettingsFile, log_to_stderr, ready, say
 from controller.cli.devices import devices
 from controller.cli.fabric import fabric
@@ -37,6 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(api)
+app.add_typer(centre)
 app.add_typer(fabric)
 app.add_typer(alto)
 app.add_typer(job)

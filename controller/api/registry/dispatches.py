@@ -230,7 +230,8 @@ def result_of(task: Task, new: NewResult) -> ProbeResult:
         kernels=new.kernels,
     )
     # Score and points are the evaluation's to say.
-    status = replace(new.status, score=None, points={}, policy="", unit=task.status.unit)
+    runs = tuple(replace(run, score=None, points={}, notes=()) for run in new.status.runs)
+    status = replace(new.status, runs=runs, score=None, score_units=None, points={}, policy="", unit=task.status.unit)
     # A task of the same name may come after it: hence its uid.
     ending = f".{task.metadata.uid[:8]}.{task.status.epoch}"
     label = name[: MAX_NAME - len(ending)].rstrip(".-")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from controller.api.resources.base import Count, Kind, Line, Name, Names, Resource, Seconds, TimeNs
+from controller.api.resources.base import Count, Kind, Line, Lines, Name, Names, Resource, Seconds, TimeNs
 from controller.api.resources.hardware import Load, Request
 from dataplane.config import Strict
 
@@ -51,6 +51,8 @@ class CentreStatus(Strict, frozen=True):
     load: Load | None = None
     asks_for_probe: bool = False
     """It has gained or lost resources: what was measured there may hold no more."""
+    notes: Lines = ()
+    """What of it is in no unit, which limits do not hold there, which kernels do not run and why."""
     agent: Line = ""
     """Which agent reports: the identity of its state folder. Another one's reports are refused during its lease."""
     signed_off: bool = False

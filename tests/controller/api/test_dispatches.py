@@ -167,7 +167,9 @@ def test_a_completion_gives_back_the_units_and_keeps_the_result() -> None:
     before = sent(
         state(task("a", is_probe=True, task_type="dense")), Dispatch(task="a", centre="c1", unit="small", units=3)
     )
-    measured = ProbeResultStatus(runs=(ProbeRun(units=3, run_times_s=(1.5,)),), score=99.0, policy="mine", unit="large")
+    run = ProbeRun(units=3, run_times_s=(1.5,))
+    flattered = replace(run, score=99.0, points={"run-time": 99.0})
+    measured = ProbeResultStatus(runs=(flattered,), score=99.0, score_units=3, policy="mine", unit="large")
     item = Completion(
         task="a",
         epoch=1,
@@ -185,7 +187,7 @@ def test_a_completion_gives_back_the_units_and_keeps_the_result() -> None:
     assert (spec.probe, spec.centre, spec.task_type, spec.unit, spec.task) == ("solve", "c1", "dense", "small", "a")
     assert spec.kernels == {"dgemm": 3}
     # A centre says what was measured, never what that is worth, nor of which units but its own.
-    assert (result.status.runs, result.status.score, result.status.policy) == (measured.runs, None, "")
+    assert (result.status.runs, result.status.score, result.status.policy) == ((run,), None, "")
     assert result.status.unit == "small"
 
 

@@ -69,7 +69,7 @@ async def engine_in(folder: Path, found: Found | None = None, **settings: object
     has = [found or Found(CORES[:1], 1000 * len(CORES[:1]))]
     units = settings.pop("units", (UnitSettings(name="core"),))
     local = LocalSettings(**({"control_groups": ControlGroups.NEVER} | settings))  # type: ignore[arg-type]
-    engine = LocalEngine(local, units, folder / "local", group_of(folder), lambda: has[0])  # type: ignore[arg-type]
+    engine = LocalEngine(local, units, folder / "local", group_of(folder), lambda _: has[0])  # type: ignore[arg-type]
     await engine.start()
     try:
         yield World(folder, engine, has)

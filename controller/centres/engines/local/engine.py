@@ -45,7 +45,7 @@ class LocalEngine:
         units: Sequence[UnitSettings],
         folder: Path,
         group: str,
-        look: Callable[[], Found],
+        look: Callable[[LocalSettings], Found],
         *,
         network_namespace: Path | None = None,
     ) -> None:
@@ -86,6 +86,14 @@ class LocalEngine:
         self._numbers = itertools.count(last + 1)
         self._start_waiting()
 
+    async def reload(self, settings: LocalSettings, units: Sequence[UnitSettings]) -> None:
+        """Take other settings; jobs that run keep what they have. Raise EngineError for what cannot be."""
+        divide(Found((), 0), units)
+        self._user = _user(settings.user)
+        self._groups.reload(settings)
+        self._settings, self._units, self._found = settings, tuple(units), Found((), 0)
+        await self.resources()
+
     async def close(self) -> None:
         """Let go of the jobs; they run on."""
         for keeper in self._keepers.values():
@@ -94,7 +102,7 @@ class LocalEngine:
 
     async def resources(self) -> tuple[UnitType, ...]:
         """Return the unit types as they are now."""
-        found = await asyncio.to_thread(self._look)
+        found = await asyncio.to_thread(self._look, self._settings)
         if found != self._found:
             self._found, self._division = found, divide(found, self._units)
             self._start_waiting()
@@ -155,13 +163,13 @@ class LocalEngine:
             keeper = record.keeper()
             if keeper is None and (record.ended is not None or job not in self._keepers):
                 return
-            if keeper is not None and not asked:
+            if keeper and not asked:
                 _signal(keeper, signal.SIGTERM)
                 asked = True
             await asyncio.sleep(_POLL_S)
         LOGGER.warning("job %s does not end: its keeper is killed, too", job)
         keeper = record.keeper()
-        if keeper is not None:
+        if keeper:
             _signal(keeper, signal.SIGKILL)
         self._end_rest(record)
 
@@ -293,6 +301,9 @@ class LocalEngine:
     def _adopt(self, record: Record) -> None:
         """Find the keeper of a job that an agent before this one has started."""
         keeper = record.keeper()
+        while keeper == 0:  # it is about to write its number down
+            time.sleep(_POLL_S)
+            keeper = record.keeper()
         if keeper is not None:
             self._watch(record, keeper)
         elif record.was_kept and record.ended is None:
@@ -304,7 +315,7 @@ class LocalEngine:
     def _kept(self, record: Record) -> None:
         """Take note that a keeper has ended."""
         self._keepers.pop(record.id).close()
-        if record.ended is None:
+        if record.ended is None and record.order is not None:
             if not record.was_kept:
                 log = record.path / "keeper.log"
                 said = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []

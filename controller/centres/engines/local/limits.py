@@ -54,6 +54,11 @@ class Groups:
                 raise EngineError("local", f"control group {self._top}: {why}") from None
             self._problem = f"no control groups ({why}): jobs are limited by their cores and rlimits alone"
 
+    def reload(self, settings: LocalSettings) -> None:
+        """Take other limits of all jobs together."""
+        self._settings, self._problem = settings, ""
+        self.prepare()
+
     def make(self, job: str, cpu_milli: int | None, memory_bytes: int | None) -> JobLimits:
         """Make a job's group, which gets no more than this; raise OSError."""
         resource_limits = {"RLIMIT_CORE": 0}

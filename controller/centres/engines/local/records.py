@@ -143,7 +143,7 @@ class Record:
         part.replace(self.path / name)
 
     def keeper(self) -> int | None:
-        """Return the process that keeps the job, None where none does (any more)."""
+        """Return the process that keeps the job, 0 for one that begins; None where none does (any more)."""
         try:
             descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -152,7 +152,7 @@ class Record:
             fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             text = os.pread(descriptor, 16, 0).strip()
-            return int(text) if text.isdigit() else None
+            return int(text) if text.isdigit() else 0
         finally:
             os.close(descriptor)
         return None
@@ -170,7 +170,8 @@ class Record:
         order = self.order
         if order is None:
             return None
-        # The lock is asked first: a keeper lets go of it after it has told how the job ended.
+        # In this order: a keeper has the lock, says that it has begun, tells how the job ended, lets go of the lock.
+        was_kept = self.was_kept
         is_kept, ended = self.keeper() is not None, self.ended
         phase, reason = JobPhase.QUEUED, ""
         if ended is not None:
@@ -178,7 +179,7 @@ class Record:
             reason = ended.reason
         elif is_kept:
             phase = JobPhase.RUNNING
-        elif self.was_kept:
+        elif was_kept:
             phase, reason = JobPhase.LOST, _LOST
         return JobState(
             id=self.id,

@@ -1,0 +1,365 @@
+"""The agent of a compute centre: reports its units, runs the tasks that are dispatched to it, says how they went.
+
+Jobs outlive the agent. What is to be done is decided anew each time from what the API and the engine say (deciding.py);
+what the agent remembers beside that only spares it questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from controller.agents.server_clock import ServerClock
+from controller.api.client import ApiClient
+from controller.api.client.values import Listing
+from controller.api.registry.dispatches import Completion, CompletionRequest, NewResult, Pick
+from controller.api.registry.events import EventType
+from controller.api.resources import Centre, Metadata, Task
+from controller.api.resources import ProbeTask as ProbeTaskResource
+from controller.api.resources.centre import CentreStatus, UnitType
+from controller.api.resources.probe_result import ProbeResultStatus
+from controller.api.resources.task import TaskPhase
+from controller.centres import deciding
+from controller.centres.configuring import Configurer
+from controller.centres.deciding import Step, Terms, View, decide
+from controller.centres.engines.base import Engine, JobMark, JobState
+from controller.centres.errors import CentreError, EngineError, OrderError
+from controller.centres.outcomes import completion_of
+from controller.centres.programs import order_of
+from controller.centres.settings import CentreSettings
+from controller.errors import (
+    ApiError,
+    ForbiddenError,
+    InvalidError,
+    NotFoundError,
+    StaleError,
+    TooLargeError,
+    UnauthorizedError,
+)
+from controller.schedulers.probe import files
+from controller.schedulers.probe.errors import ProbeError
+from controller.schedulers.probe.values import ProbeTask
+
+LOGGER: Final = logging.getLogger("millrace.centre")
+_FIRST_REPORT_S: Final = 10.0
+_AGAIN_S: Final = 1.0
+_LEAST_PATIENCE_S: Final = 0.5
+_SIGN_OFF_S: Final = 5.0
+_LINES: Final = 256
+
+
+class Agent:
+    """See the module; construct it inside the event loop that runs it. `now_ns` is a clock that only goes on."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        engine: Engine,
+        configurer: Configurer,
+        settings: CentreSettings,
+        *,
+        jobs_folder: Path,
+        identity: str,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self._client, self._engine, self._configurer = client, engine, configurer
+        self.settings, self._folder, self._identity = settings, jobs_folder, identity
+        self._clock = ServerClock(now_ns)
+        self._tasks: dict[str, Task] | None = None
+        self._jobs: dict[JobMark, JobState] = {}
+        self._probes: dict[str, ProbeTask | None] = {}
+        self._ended: set[tuple[str, int]] = set()
+        self._busy: set[str] = set()
+        self._wake, self._report_now, self._known = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._report_s = settings.report_s or _FIRST_REPORT_S
+        self._problems: dict[str, str] = {}
+        self._signs_off = False
+
+    async def run(self) -> None:
+        """Report, and see to tasks, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._report_for_ever())
+            group.create_task(self._follow())
+            group.create_task(self._listen())
+            group.create_task(self._see_to_all())
+            group.create_task(self._configurer.run(self._engine, self._note_configuration))
+
+    async def sign_off(self) -> None:
+        """Say that no tasks are to come; jobs run on, for the agent that is started next."""
+        self._signs_off = True
+        with suppress(ApiError, TimeoutError):
+            async with asyncio.timeout(_SIGN_OFF_S):
+                await self._report()
+
+    def reload(self, settings: CentreSettings) -> None:
+        """Take other settings: those of the engine and of the centre's name stay as they were."""
+        self.settings = settings
+        self._report_now.set()
+        self._wake.set()
+
+    @property
+    def problem(self) -> str:
+        """Why no tasks are to come here; empty where they may."""
+        if self._signs_off:
+            return "its agent has stopped"
+        for what in ("engine", "configuration"):
+            if self._problems.get(what):
+                return self._problems[what]
+        if self._configurer.types is None:
+            return "which probe kernels run here is being tried"
+        if self._tasks is None:
+            return "its tasks are not known yet"
+        return ""
+
+    def _note_configuration(self) -> None:
+        self._report_now.set()
+        self._wake.set()
+
+    async def _report_for_ever(self) -> None:
+        while True:
+            self._report_now.clear()
+            wait_s = self._report_s
+            try:
+                async with asyncio.timeout(max(self._report_s, _LEAST_PATIENCE_S)):
+                    centre = await self._report()
+                self._report_s = self.settings.report_s or max(centre.spec.lease_s / 4, 0.01)
+                self._told("api", "")
+                self._known.set()
+            except (ForbiddenError, UnauthorizedError) as error:
+                if not self._known.is_set():
+                    raise
+                self._told("api", str(error))
+                wait_s = min(wait_s, _AGAIN_S)
+            except (ApiError, TimeoutError) as error:
+                self._told("api", str(error) or "the service access point does not answer in time")
+                wait_s = min(wait_s, _AGAIN_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._report_now.wait()
+
+    async def _report(self) -> Centre:
+        """Write the centre's status, having made the centre where it is not there."""
+        centres, name = self._client.of(Centre), self.settings.centre
+        report = Centre(metadata=Metadata(name=name), status=self._status())
+        try:
+            written = await centres.replace_status(report)
+        except NotFoundError:
+            await centres.create(Centre(metadata=Metadata(name=name, labels=self.settings.labels)))
+            LOGGER.info("centre %s is made", name)
+            written = await centres.replace_status(report)
+        if written.status.heartbeat_ns is not None:
+            self._clock.learn(written.status.heartbeat_ns)
+            self._configurer.reported(written.status.heartbeat_ns)
+        return written
+
+    def _status(self) -> CentreStatus:
+        configurer = self._configurer
+        return CentreStatus(
+            ready=not self.problem,
+            reason=self.problem[:1024],
+            engine=self._engine.name,
+            hosts=self.settings.hosts,
+            units=configurer.types or (),
+            asks_for_probe=configurer.asks_for_probe,
+            agent=self._identity,
+            signed_off=self._signs_off and not self._jobs,
+            notes=tuple(note[:1024] for note in (*self._engine.notes, *configurer.notes))[:_LINES],
+        )
+
+    async def _follow(self) -> None:
+        """Know the tasks that hold units here, as they change."""
+        await self._known.wait()
+        fields = f"centre={self.settings.centre},phase!=succeeded,phase!=failed"
+        while True:
+            try:
+                async for told in self._client.of(Task).follow(fields=fields):
+                    if isinstance(told, Listing):
+                        if told.age_s is not None:
+                            break  # what the server remembers, while its storage is away, is not what is
+                        self._tasks = {task.metadata.name: task for task in told.items if task.is_held}
+                        self._report_now.set()
+                    elif told.type is EventType.BOOKMARK:
+                        continue
+                    elif told.type is EventType.DELETE or told.resource is None or not told.resource.is_held:
+                        (self._tasks or {}).pop(told.name, None)
+                    elif self._tasks is not None:
+                        self._tasks[told.name] = told.resource
+                    self._wake.set()
+            except ApiError as error:
+                self._told("api", str(error))
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _listen(self) -> None:
+        """Look again whenever the engine says that something has changed."""
+        while True:
+            try:
+                async for _ in self._engine.changes():
+                    self._wake.set()
+            except EngineError as error:
+                self._told("engine", str(error))
+            await asyncio.sleep(_AGAIN_S)
+
+    async def _see_to_all(self) -> None:
+        """Do what is to be done, again and again; what takes long does not keep the rest waiting."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                self._wake.clear()
+                for step in await self._steps():
+                    key = _key(step)
+                    if key not in self._busy:
+                        self._busy.add(key)
+                        group.create_task(self._do(key, step))
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self.settings.look_s):
+                        await self._wake.wait()
+
+    async def _steps(self) -> tuple[Step, ...]:
+        if self._tasks is None or self._configurer.types is None:
+            return ()
+        try:
+            jobs = await self._engine.jobs()
+        except EngineError as error:
+            self._told("engine", str(error))
+            self._report_now.set()
+            return ()
+        if self._problems.get("engine"):
+            self._report_now.set()
+        self._told("engine", "")
+        self._jobs = {job.mark: job for job in jobs}
+        tasks = tuple(self._tasks.values())
+        self._ended &= {(task.metadata.uid, task.status.epoch) for task in tasks}
+        await self._read_probes(tasks)
+        view = View(
+            self.settings.centre,
+            tasks,
+            self._jobs,
+            self._configurer.types,
+            self._probes,
+            self._clock.now_ns(),
+            Terms(self.settings.most_waiting, self.settings.wait_s),
+            frozenset(self._ended),
+            self._configurer.trials,
+        )
+        return decide(view)
+
+    async def _read_probes(self, tasks: tuple[Task, ...]) -> None:
+        """Know the probe tasks that are to be run: each is written once, so each is read once."""
+        wanted = {task.spec.program.entry for task in tasks if task.spec.is_probe}
+        self._probes = {name: probe for name, probe in self._probes.items() if name in wanted}
+        for name in wanted - self._probes.keys():
+            try:
+                found = await self._client.of(ProbeTaskResource).get(name)
+                self._probes[name] = files.of_spec(name, found.spec)
+            except (NotFoundError, InvalidError):
+                self._probes[name] = None
+            except ProbeError as error:
+                LOGGER.warning("ProbeTask %s: %s", name, error)
+                self._probes[name] = None
+            except ApiError as error:
+                self._told("api", str(error))
+
+    async def _do(self, key: str, step: Step) -> None:
+        try:
+            await self._take(step)
+        except (StaleError, NotFoundError) as error:
+            LOGGER.debug("%s: %s", key, error)
+        except ApiError as error:
+            self._told("api", str(error))
+            await asyncio.sleep(_AGAIN_S)
+        except EngineError as error:
+            LOGGER.warning("%s: %s", key, error)
+            await asyncio.sleep(_AGAIN_S)
+        finally:
+            self._busy.discard(key)
+            self._wake.set()
+
+    async def _take(self, step: Step) -> None:
+        match step:
+            case deciding.Answer(task, could_run, reasons):
+                item = Completion(
+                    task=task.metadata.name,
+                    epoch=task.status.epoch,
+                    phase=TaskPhase.SUCCEEDED,
+                    result=NewResult(status=ProbeResultStatus(could_run=could_run)) if task.spec.is_probe else None,
+                    could_run=could_run,
+                    reasons=reasons,
+                )
+                await self._complete(task, item)
+            case deciding.PickUnit(task, unit, could_run):
+                name, epoch = task.metadata.name, task.status.epoch
+                await self._client.pick(Pick(task=name, epoch=epoch, unit=unit, could_run=could_run))
+            case deciding.Begin(task, unit, probe):
+                await self._begin(task, unit, probe)
+            case deciding.NoteRunning(task, job):
+                status = replace(task.status, phase=TaskPhase.RUNNING, engine_id=job.id[:1024])
+                await self._client.of(Task).replace_status(replace(task, status=status))
+            case deciding.Complete(task, job):
+                await self._tell(task, job)
+            case deciding.GiveBack(task, phase, reason):
+                await self._give_back(task, phase, reason)
+            case deciding.Cancel(job, why, task, then):
+                LOGGER.info("job %s is ended: %s", job.id, why)
+                await self._engine.cancel(job.id, self.settings.grace_s)
+                if task is not None:
+                    await self._give_back(task, then, why)
+            case deciding.Forget(job):
+                await self._engine.forget(job.id)
+
+    async def _begin(self, task: Task, unit: UnitType, probe: ProbeTask | None) -> None:
+        try:
+            job = await self._engine.submit(order_of(task, unit, self.settings, self._folder, probe))
+        except (CentreError, OSError) as error:
+            if isinstance(error, EngineError) and not isinstance(error, OrderError):
+                raise  # it is tried again
+            await self._give_back(task, TaskPhase.FAILED, str(error))
+            return
+        LOGGER.info("task %s is job %s on %d units of type %s", task.metadata.name, job, task.status.units, unit.name)
+
+    async def _tell(self, task: Task, job: JobState) -> None:
+        """Say how a task went, with what it has measured; what cannot be taken is said without that."""
+        folder = job.folder or self._folder / job.mark.job_name
+        probe = self._probes.get(task.spec.program.entry) if task.spec.is_probe else None
+        item = await asyncio.to_thread(completion_of, task, job, folder, probe)
+        try:
+            await self._complete(task, item)
+        except (InvalidError, TooLargeError) as error:
+            reason = f"its result cannot be kept: {error}"[:1000]
+            await self._complete(task, replace(item, phase=TaskPhase.FAILED, result=None, reasons=(reason,)))
+        if task.spec.is_probe and item.phase is TaskPhase.SUCCEEDED:
+            self._configurer.probed(task.metadata.created_ns)
+            self._report_now.set()
+        await self._engine.forget(job.id)
+
+    async def _give_back(self, task: Task, phase: TaskPhase, reason: str) -> None:
+        LOGGER.info("task %s is given back: %s", task.metadata.name, reason)
+        name, epoch = task.metadata.name, task.status.epoch
+        await self._complete(task, Completion(task=name, epoch=epoch, phase=phase, reasons=(reason[:1000],)))
+
+    async def _complete(self, task: Task, item: Completion) -> None:
+        """Complete a task; one that was dispatched anew, or is gone, is none of ours any more."""
+        try:
+            await self._client.complete(CompletionRequest(completions=(item,)))
+        except (StaleError, NotFoundError, ForbiddenError) as error:
+            LOGGER.info("task %s, epoch %d: its end counts no more: %s", item.task, item.epoch, error)
+        self._ended.add((task.metadata.uid, task.status.epoch))
+
+    def _told(self, what: str, problem: str) -> None:
+        """Log a problem once, and its end."""
+        if problem != self._problems.get(what, ""):
+            LOGGER.warning("%s", problem) if problem else LOGGER.info("%s: it is well again", what)
+        self._problems[what] = problem
+
+
+def _key(step: Step) -> str:
+    """Return what a step is about: there is one at a time for each."""
+    task = getattr(step, "task", None)
+    if task is not None:
+        return f"task {task.metadata.name}"
+    job = getattr(step, "job")  # noqa: B009 - all that have no task have a job
+    return f"task {job.mark.task}"

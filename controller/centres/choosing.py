@@ -1,0 +1,45 @@
+"""Which unit types can run which kernels, and which of them the centre picks; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from controller.api.resources.centre import UnitType
+from controller.schedulers.probe.values import ProbeTask
+from dataplane.topology.values import DeviceKind
+
+
+def can_run(types: Sequence[UnitType], probe: ProbeTask | None, units: int = 1) -> tuple[str, ...]:
+    """Return the unit types that support every kernel of a probe and of which there are enough, sorted by name.
+
+    What is no probe needs no kernel.
+    """
+    kernels = set() if probe is None else set(probe.kernels)
+    devices = set() if probe is None else {use.device for use in probe.uses} - {DeviceKind.CPU}
+    return tuple(
+        sorted(
+            unit.name
+            for unit in types
+            if unit.count >= max(units, 1)
+            and kernels <= set(unit.operators)
+            and devices <= {need.kind for need in unit.unit.devices}
+        )
+    )
+
+
+def missing_kernels(types: Sequence[UnitType], probe: ProbeTask) -> tuple[str, ...]:
+    """Return the kernels of a probe that no unit type supports, sorted."""
+    return tuple(sorted(set(probe.kernels) - {kernel for unit in types for kernel in unit.operators}))
+
+
+def pick(types: Sequence[UnitType], able: Sequence[str], taken: Mapping[str, int], units: int) -> str | None:
+    """Return the type that the centre picks: of those with enough free units the one with most of them free.
+
+    Of equal ones the smallest units, so that large ones stay for who needs them; None where none has enough.
+    """
+    free = {unit.name: unit.for_tasks - taken.get(unit.name, 0) for unit in types}
+    fitting = [unit for unit in types if unit.name in able and free[unit.name] >= units]
+    if not fitting:
+        return None
+    best = min(fitting, key=lambda unit: (-free[unit.name], unit.unit.cpu_milli, unit.unit.memory_bytes, unit.name))
+    return best.name

@@ -1,0 +1,110 @@
+"""How a job went, from what it has left in its folder; that is taken for what an attacker has written."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from controller.api.registry.dispatches import Completion, NewResult
+from controller.api.resources import Task
+from controller.api.resources.probe_result import ProbeResultStatus, ProbeRun
+from controller.api.resources.task import TaskPhase
+from controller.centres.engines.base import ERRORS_FILE, JobPhase, JobState
+from controller.centres.errors import CentreError
+from controller.centres.programs import counts_of, result_file
+from controller.schedulers.probe.errors import ProbeError
+from controller.schedulers.probe.running.report import Outcome
+from controller.schedulers.probe.running.results import MAX_BYTES, decode, to_probe_run
+from controller.schedulers.probe.values import ProbeTask
+
+_TAIL_BYTES: Final = 4096
+_TAIL_LINES: Final = 5
+_LINE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What a probe has measured, and what is wrong with that."""
+
+    runs: tuple[ProbeRun, ...]
+    problems: tuple[str, ...]
+
+
+def completion_of(task: Task, job: JobState, folder: Path, probe: ProbeTask | None) -> Completion:
+    """Return what is to be said of a task whose job has ended."""
+    phase = TaskPhase.SUCCEEDED if job.phase is JobPhase.SUCCEEDED else TaskPhase.FAILED
+    reasons = [job.reason] if job.reason else []
+    result = None
+    if probe is not None and task.spec.is_probe:
+        measured = _measured(task, folder, probe)
+        reasons += [problem for problem in measured.problems if problem not in reasons]
+        if measured.problems:
+            phase = TaskPhase.FAILED
+        status = ProbeResultStatus(runs=measured.runs, could_run=task.status.could_run, problems=_lines(reasons))
+        result = NewResult(status=status, kernels={use.name: use.repetitions for use in probe.uses})
+    elif phase is TaskPhase.FAILED:
+        reasons += _tail(folder / ERRORS_FILE)
+    return Completion(
+        task=task.metadata.name,
+        epoch=task.status.epoch,
+        phase=phase,
+        exit_code=job.exit_code,
+        result=result,
+        could_run=task.status.could_run,
+        reasons=_lines(reasons),
+    )
+
+
+def _measured(task: Task, folder: Path, probe: ProbeTask) -> _Measured:
+    """Return the runs on each number of units; one that is not what was asked for is a problem, not a run."""
+    runs, problems = [], []
+    for units in counts_of(task):
+        file = folder / result_file(units)
+        try:
+            found = decode(read_bytes(file, MAX_BYTES), source=file.name)
+        except (CentreError, ProbeError) as error:
+            problems.append(f"on {units} units: {error}")
+            continue
+        if (found.probe, found.units) != (probe.name, units):
+            problems.append(f"{file.name}: is of probe {found.probe} on {found.units} units, not as it was asked for")
+            continue
+        if found.outcome is not Outcome.SUCCEEDED:
+            problems.append(f"on {units} units: {found.outcome.value}: {found.problem}")
+        runs.append(to_probe_run(found, unit=task.status.unit))
+    return _Measured(tuple(runs), tuple(problems))
+
+
+def read_bytes(path: Path, most: int) -> bytes:
+    """Return a regular file's content; raise CentreError for a link, a pipe, a device, or more than so many bytes."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise CentreError(f"{path.name}: {error.strerror or error}") from None
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise CentreError(f"{path.name}: is no file")
+        if found.st_size > most:
+            raise CentreError(f"{path.name}: has more than {most} bytes")
+        with os.fdopen(os.dup(descriptor), "rb") as file:
+            return file.read(most)
+    finally:
+        os.close(descriptor)
+
+
+def _tail(path: Path) -> list[str]:
+    """Return the last lines of a job's errors."""
+    try:
+        text = read_bytes(path, 1 << 31)[-_TAIL_BYTES:].decode("utf-8", "replace")
+    except CentreError:
+        return []
+    return [line for line in text.splitlines() if line.strip()][-_TAIL_LINES:]
+
+
+def _lines(lines: Sequence[str]) -> tuple[str, ...]:
+    printable = ("".join(char if char.isprintable() else " " for char in line) for line in lines)
+    return tuple(line[:_LINE] for line in printable if line.strip())[:256]

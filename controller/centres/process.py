@@ -1,0 +1,156 @@
+"""What `millrace centre serve` runs: the agent of a compute centre, until it is to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from collectors.devices.nvml import Nvml, open_nvml
+from controller.agents.access import api_place, namespace_of
+from controller.api.client import ApiClient
+from controller.centres.agent import Agent
+from controller.centres.configuring import Configurer
+from controller.centres.engines.base import Engine
+from controller.centres.engines.local.engine import LocalEngine
+from controller.centres.engines.local.machine import look
+from controller.centres.errors import CentreError
+from controller.centres.folder import CentreFolder
+from controller.centres.settings import CentreSettings
+from controller.schedulers.probe.library import KernelLibrary
+from controller.schedulers.probe.values import ProbeKernel
+from dataplane.config import load
+from dataplane.errors import MillraceError
+from dataplane.running import run_until, stop_on_signals
+from dataplane.topology.file import load_topology
+
+LOGGER: Final = logging.getLogger("millrace.centre")
+_TRIES: Final = 2
+
+
+def load_settings(path: Path) -> CentreSettings:
+    """Return a settings file's content; raise ConfigError with file, line and key."""
+    return load(path, CentreSettings)
+
+
+def run(path: Path, on_ready: Callable[[str], None] | None = None) -> None:
+    """Serve until SIGINT or SIGTERM; SIGHUP has the settings read again."""
+
+    async def main() -> None:
+        again = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
+        await serve(load_settings(path), stop_on_signals(), on_ready=on_ready, again=again, path=path)
+
+    asyncio.run(main())
+
+
+async def serve(
+    settings: CentreSettings,
+    stop: asyncio.Event,
+    *,
+    on_ready: Callable[[str], None] | None = None,
+    again: asyncio.Event | None = None,
+    path: Path | None = None,
+    engine: Engine | None = None,
+) -> None:
+    """Serve until `stop` is set; raise MillraceError for settings that cannot be.
+
+    The service access point need not be there yet; the engine must. `on_ready` gets one line.
+    """
+    _check_hosts(settings)
+    folder = CentreFolder(Path(settings.state).absolute(), settings.centre)
+    async with AsyncExitStack() as stack:
+        stack.enter_context(folder.held())
+        nvml = stack.enter_context(open_nvml())
+        client = await stack.enter_async_context(ApiClient(api_place(settings.api, settings.token_file), tries=_TRIES))
+        identity = folder.identity()
+        engine = engine or make_engine(settings, folder, identity, nvml)
+        stack.push_async_callback(engine.close)
+        await engine.start()
+        configurer = Configurer(settings, folder, partial(_kernels, settings))
+        jobs = folder.jobs if settings.local.jobs_folder is None else Path(settings.local.jobs_folder)
+        agent = Agent(
+            client,
+            engine,
+            configurer,
+            settings,
+            jobs_folder=jobs,
+            identity=identity,
+            now_ns=lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+        )
+        if on_ready is not None:
+            on_ready(f"centre {settings.centre}, engine {engine.name}, API at {client.place.address}")
+        reloading = asyncio.create_task(_reload(agent, configurer, engine, again or asyncio.Event(), path))
+        try:
+            await run_until(agent.run(), stop)
+            await agent.sign_off()
+        finally:
+            reloading.cancel()
+            await asyncio.gather(reloading, return_exceptions=True)
+
+
+def make_engine(settings: CentreSettings, folder: CentreFolder, identity: str, nvml: Nvml | str) -> Engine:
+    """Return the engine that the settings name."""
+    local = settings.local
+    return LocalEngine(
+        local,
+        settings.units,
+        folder.engine,
+        f"/millrace/centres/{settings.centre}-{identity}",
+        lambda now: look(now, nvml),
+        network_namespace=namespace_of(local.network_namespace),
+    )
+
+
+def _kernels(settings: CentreSettings) -> tuple[ProbeKernel, ...]:
+    """Return the kernels that are tried."""
+    library = KernelLibrary()
+    wanted = settings.trial.kernels
+    return library.kernels() if wanted is None else tuple(library.kernel(name) for name in wanted)
+
+
+def _check_hosts(settings: CentreSettings) -> None:
+    """Raise CentreError for a host that the topology does not have."""
+    if settings.topology is None:
+        return
+    topology = load_topology(settings.topology)
+    known = {host.name for host in topology.hosts}
+    stranger = next((name for name in settings.hosts if name not in known), None)
+    if stranger is not None:
+        raise CentreError(f"hosts: {stranger}: topology {topology.name} has no such host")
+
+
+async def _reload(
+    agent: Agent, configurer: Configurer, engine: Engine, again: asyncio.Event, path: Path | None
+) -> None:
+    """Read the settings again whenever `again` is set; those that cannot be are said, and the old ones hold."""
+    while True:
+        await again.wait()
+        again.clear()
+        if path is None:
+            continue
+        try:
+            settings = load_settings(path)
+            _check_same(agent.settings, settings)
+            _check_hosts(settings)
+            if isinstance(engine, LocalEngine):
+                await engine.reload(settings.local, settings.units)
+        except MillraceError as error:
+            LOGGER.warning("the settings stay as they were: %s", error)
+            continue
+        agent.reload(settings)
+        configurer.reload(settings)
+        LOGGER.info("the settings are read again")
+
+
+def _check_same(before: CentreSettings, after: CentreSettings) -> None:
+    """Raise CentreError for what cannot change while the agent runs."""
+    for name in ("centre", "state", "api", "token_file"):
+        if getattr(before, name) != getattr(after, name):
+            raise CentreError(f"{name}: cannot change while the agent runs")

@@ -1,12 +1,14 @@
 """When a centre's network is good: forecasts of measured figures, and the hours of a reference window.
 
-All of it is pure: samples and times are arguments.
+All of it is pure: samples and times are arguments. What a collector's history says of the way to a centre is read by
+`telemetry`, which is not imported here: it needs DuckDB.
 """
 
 from __future__ import annotations
 
 from controller.schedulers.probe.hours.forecasting import Competition, forecast
 from controller.schedulers.probe.hours.good import good_hours
+from controller.schedulers.probe.hours.samples import probe_samples
 from controller.schedulers.probe.hours.values import (
     Cause,
     Change,
@@ -18,6 +20,7 @@ from controller.schedulers.probe.hours.values import (
     ProbeSample,
     Sample,
 )
+from controller.schedulers.probe.hours.windows import good_windows
 
 __all__ = [
     "Cause",
@@ -32,4 +35,6 @@ __all__ = [
     "Sample",
     "forecast",
     "good_hours",
+    "good_windows",
+    "probe_samples",
 ]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from controller.schedulers.probe.hours import Cause, HourState, PathSample, ProbeSample, good_hours
+from controller.schedulers.probe.hours import Cause, HourState, PathSample, ProbeSample, good_hours, good_windows
 from controller.schedulers.probe.hours.changes import changes_in
 
 HOUR_S = 3600.0
@@ -121,3 +122,17 @@ def test_a_change_is_found_where_it_is(place: int) -> None:
     values[place:] *= 1.4
     (found,) = changes_in(values.tolist())
     assert abs(found - place) <= 1
+
+
+def test_windows_are_the_good_hours_to_come_and_the_present_one_goes_by_now() -> None:
+    samples = day_of(lambda hour: 1.0 if 9 <= hour % 24 < 17 else 0.4, flat(1.0), days=2)
+    now_s = START_S + 2 * DAY_S - 0.5 * HOUR_S
+    found = good_windows(good_hours(samples, (), now_s), now_s)
+    assert found is not None
+    hours = [tuple((time_ns / 1e9 - START_S - 2 * DAY_S) / HOUR_S for time_ns in window) for window in found]
+    assert hours == [(-0.5, 9), (17, 23.5)]
+    worse = [replace(one, run_time_s=9, network_s=8) if one.time_s > now_s - 2 * HOUR_S else one for one in samples]
+    found = good_windows(good_hours(worse, (), now_s), now_s)
+    assert found is not None
+    assert found[0][0] == int((START_S + 2 * DAY_S) * 1e9)
+    assert good_windows(good_hours([], [], now_s), now_s) is None

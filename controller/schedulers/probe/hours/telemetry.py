@@ -19,13 +19,13 @@ STEP_S: Final = 300.0
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _LINKS: Final = """
-    select epoch(time_bucket(to_seconds({step_s}), time)) as at, src, dst,
+    select epoch(time_bucket(to_seconds({step_s}), time)) as began, src, dst,
         sum(available_bps * snapshots) / sum(snapshots),
         coalesce(sum(delay_mean_ns * samples) / nullif(sum(samples), 0), avg(delay_mean_ns))
     from links
     where time >= make_timestamptz({start_us}) and time < make_timestamptz({end_us})
         and (src || ' ' || dst) in ({links})
-    group by all order by at
+    group by all order by began
 """
 
 

@@ -1,6 +1,6 @@
 # Two commands do all set-up on a fresh Debian or Ubuntu: `make demo` and `make test`.
-# Everything Python goes into .venv; p4runtime-shell, whose pins clash with ours, into .venv-shell; what other versions
-# of Python run in `make pythons`, into .venv-3.12 and so on.
+# Everything Python goes into .venv; p4runtime-shell, whose pins clash with ours, into .venv-shell; Ray, for `make deep`,
+# into .venv-ray; what other versions of Python run in `make pythons`, into .venv-3.12 and so on.
 
 PYTHON ?= python3
 VENV := .venv
@@ -9,6 +9,7 @@ LOCKS := requirements
 # Only what a lock in requirements/ names, with the hashes that it names.
 INSTALL := ./.ci/uv pip install --no-deps --require-hashes
 SHELL_VENV := .venv-shell
+RAY_VENV := .venv-ray
 TOPOLOGY ?= abilene
 TIME ?= virtual
 ADDR ?= 127.0.0.1:9559
@@ -58,6 +59,12 @@ $(SHELL_VENV)/.ready: $(LOCKS)/shell.txt $(VENV)/.uv
 	@echo "installing p4runtime-shell into $(SHELL_VENV)"
 	@./.ci/uv venv --clear --python $(BIN)/python $(SHELL_VENV)
 	@$(INSTALL) --python $(SHELL_VENV) --requirement $<
+	@touch $@
+
+$(RAY_VENV)/.ready: $(LOCKS)/ray.txt $(VENV)/.uv
+	@echo "installing Ray into $(RAY_VENV)"
+	@./.ci/uv venv --clear --python $(BIN)/python $(RAY_VENV)
+	@$(INSTALL) --python $(RAY_VENV) --requirement $<
 	@touch $@
 
 # An environment stays with the Python that it was made with: whoever names another one is told.
@@ -112,9 +119,10 @@ unit: $(VENV)/.dev
 	$(BIN)/python -m pytest --ignore=tests/soak -n 4 --dist loadfile -m "root and not bmv2"
 
 # An hour or so; root for what needs namespaces.
-deep: $(VENV)/.dev
+deep: $(VENV)/.dev $(RAY_VENV)/.ready
 	$(BIN)/python -m pytest -m slow tests/soak
 	$(BIN)/python -m pytest tests/soak/containers.py
+	$(BIN)/python -m pytest tests/controller/centres/engines/test_engines.py
 	$(BIN)/python -m tests.soak.storage
 	$(BIN)/python -m tests.soak.api
 	$(BIN)/python -m tests.soak.etcd_away
@@ -129,4 +137,4 @@ lock: $(VENV)/.uv
 	@./.ci/lock $(UPGRADE)
 
 clean:
-	rm -rf $(VENV) $(SHELL_VENV) .venv-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out
+	rm -rf $(VENV) $(SHELL_VENV) $(RAY_VENV) .venv-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out

@@ -19,6 +19,7 @@ BASE: list[str] = [*PROJECT["project"]["dependencies"], *GROUPS["build"]]
 WANTED = {
     "base.txt": BASE,
     "dev.txt": [*BASE, *PROJECT["project"]["optional-dependencies"]["dev"]],
+    "ray.txt": GROUPS["ray"],
     "shell.txt": GROUPS["shell"],
     "torch-cpu.txt": [],
     "torch-needs.txt": GROUPS["torch-needs"],

@@ -82,6 +82,7 @@ class JobFolder:
 
     def state(self, phase: JobPhase, reason: str = "", exit_code: int | None = None) -> JobState:
         """Return it in a phase."""
+        ended = self.ending
         return JobState(
             id=self.id or "",
             mark=self.mark,
@@ -91,6 +92,8 @@ class JobFolder:
             exit_code=exit_code,
             reason=reason,
             folder=self.path,
+            started_ns=None if ended is None else ended.started_ns,
+            finished_ns=None if ended is None else ended.finished_ns,
         )
 
     @property
@@ -135,6 +138,7 @@ class JobFolders:
                 path = order.folder / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _write(path, content)
+                path.chmod(0o700 if content.startswith(b"#!") else 0o600)
             shutil.copyfile(_PROGRAM, own / _PROGRAM.name)
             _write(own / "order.json", _order_json(order, passes))
         except OSError as error:
@@ -164,6 +168,11 @@ class JobFolders:
             parts = PurePosixPath(name).parts
             if not parts or name.startswith("/") or ".." in parts or parts[0] == OWN or "\0" in name:
                 raise OrderError(self._engine, f"task {order.mark.task}: {name!r} is no file of its folder")
+
+
+def unknown_job(job: str, centre: str) -> JobState:
+    """Return a job of which nothing is known."""
+    return JobState(id=job, mark=JobMark(centre, "", "", 0), phase=JobPhase.LOST, reason="nothing is known of it")
 
 
 def read_folder(path: Path) -> JobFolder | None:

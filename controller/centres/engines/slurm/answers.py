@@ -67,6 +67,12 @@ class Node(msgspec.Struct, frozen=True):
         """Whether it takes work now, or would if it had room."""
         return self.state in _WORKING and not _CLOSED.intersection(self.state_flags)
 
+    @property
+    def why_not(self) -> str:
+        """What keeps it from working, in Slurm's words and its administrator's."""
+        words = " ".join((self.state, *(flag.lower() for flag in self.state_flags)))
+        return f"is {words}: {' '.join(self.reason.split())}" if self.reason else f"is {words}"
+
 
 class QueuedJob(msgspec.Struct, frozen=True):
     """A job that Slurm knows, also for a while after its end (MinJobAge)."""

@@ -15,7 +15,7 @@ from typing import Final
 
 from controller.api.resources.centre import UnitType
 from controller.centres.engines.base import JobMark, JobOrder, JobPhase, JobState, Usage
-from controller.centres.engines.jobs.folders import OWN, JobFolder, JobFolders, read_folder
+from controller.centres.engines.jobs.folders import OWN, JobFolder, JobFolders, read_folder, unknown_job
 from controller.centres.engines.slurm.answers import Label, Node, QueuedJob
 from controller.centres.engines.slurm.commands import SlurmCommands, job_text_at
 from controller.centres.engines.slurm.settings import SlurmSettings, SlurmUnit
@@ -39,11 +39,17 @@ class SlurmEngine:
         self._commands = SlurmCommands(settings)
         self._folders = JobFolders(_ENGINE, root)
         self._known: dict[str, JobFolder] = {}
+        self._notes: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         """As CentreStatus.engine says it."""
         return _ENGINE
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which nodes do not work, and why, as they were looked at last."""
+        return self._notes
 
     async def start(self) -> None:
         """Look whether the cluster answers; raise EngineError in one line if it does not."""
@@ -56,6 +62,7 @@ class SlurmEngine:
     async def resources(self) -> tuple[UnitType, ...]:
         """Return the unit types with what works of them now."""
         nodes, queue = await self._commands.nodes(), await self._commands.queue()
+        self._notes = tuple(f"node {node.name} {node.why_not}" for node in nodes if not node.works)
         own: dict[str, int] = {}
         for _, label in self._own(queue, only=JobPhase.RUNNING):
             own[label.unit] = own.get(label.unit, 0) + label.units
@@ -162,7 +169,7 @@ class SlurmEngine:
             path = Path(job.current_working_directory)
             folder = JobFolder(path, mark, label.unit, label.units, number)
         if folder is None:
-            return unknown(number, self._centre)
+            return unknown_job(number, self._centre)
         if (ended := folder.ended_state) is not None:
             return replace(ended, reason=_and_slurms(ended.reason, job))
         if job is None or mark != folder.mark:
@@ -239,11 +246,6 @@ class SlurmEngine:
 
 
 _GOING: Final = (JobPhase.QUEUED, JobPhase.RUNNING)
-
-
-def unknown(job: str, centre: str) -> JobState:
-    """Return a job of which nothing is known."""
-    return JobState(id=job, mark=JobMark(centre, "", "", 0), phase=JobPhase.LOST, reason="nothing is known of it")
 
 
 def _is_forgotten(job: QueuedJob) -> bool:

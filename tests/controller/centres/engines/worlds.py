@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
 from controller.centres.engines.base import JOB_ENDED, Engine, JobMark, JobOrder, JobPhase, JobState
+from controller.centres.engines.ray import RayEngine, RaySettings
 from controller.centres.engines.slurm import SlurmEngine, SlurmSettings
+from tests.controller.centres.engines.ray_cluster import Door, RayCluster
 from tests.controller.centres.engines.slurm_cluster import SlurmCluster
 
 DEADLINE_S = 60.0
@@ -30,18 +32,19 @@ class World(Protocol):
         """Return a new engine, as an agent that starts makes it."""
         ...
 
-    @contextmanager
-    def hanging(self) -> Iterator[None]:
+    def close(self) -> None:
+        """Give back what it has beside what all tests share."""
+        ...
+
+    def hanging(self) -> AbstractContextManager[None]:
         """Have what runs the jobs not answer for a while."""
         ...
 
-    @contextmanager
-    def away(self) -> Iterator[None]:
+    def away(self) -> AbstractContextManager[None]:
         """End what is asked, and start it again; jobs that run go on."""
         ...
 
-    @contextmanager
-    def smaller(self) -> Iterator[None]:
+    def smaller(self) -> AbstractContextManager[None]:
         """Take some of its units away."""
         ...
 
@@ -53,6 +56,9 @@ class SlurmWorld:
 
     def __init__(self, cluster: SlurmCluster, root: Path) -> None:
         self.cluster, self.root, self.centre = cluster, root, root.name
+
+    def close(self) -> None:
+        """The cluster stays for the next test."""
 
     def engine(self, centre: str | None = None, deadline_s: float = 10.0, **more: Any) -> SlurmEngine:
         """Return an engine for the cluster."""
@@ -81,6 +87,50 @@ class SlurmWorld:
             yield
         finally:
             self.cluster.run("scontrol", "update", "NodeName=n2", "State=RESUME")
+
+
+class RayWorld:
+    """A cluster of two nodes, asked by a door."""
+
+    unit = "slot"
+
+    def __init__(self, cluster: RayCluster, root: Path) -> None:
+        self.cluster, self.root, self.centre = cluster, root, root.name
+        self._door = Door(cluster.port)
+
+    def close(self) -> None:
+        """Shut the door."""
+        self._door.close()
+
+    def engine(self, centre: str | None = None, deadline_s: float = 10.0) -> RayEngine:
+        """Return an engine for the cluster."""
+        address, token_file = f"http://127.0.0.1:{self._door.port}", self.cluster.token_file
+        settings = RaySettings(address=address, token_file=token_file, deadline_s=deadline_s, poll_s=0.1)
+        return RayEngine(settings, centre=centre or self.centre, root=self.root)
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Stop the dashboard in the middle of whatever it does."""
+        with self.cluster.frozen():
+            yield
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Shut the door."""
+        self._door.close()
+        try:
+            yield
+        finally:
+            self._door.open()
+
+    @contextmanager
+    def smaller(self) -> Iterator[None]:
+        """End a node."""
+        self.cluster.stop_other()
+        try:
+            yield
+        finally:
+            self.cluster.start_other()
 
 
 def order(world: World, task: str, *argv: str, **more: Any) -> JobOrder:

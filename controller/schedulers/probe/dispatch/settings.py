@@ -15,6 +15,7 @@ from controller.schedulers.probe.dispatch.profiles import (
     TaskProfileSettings,
 )
 from controller.schedulers.probe.evaluation.policy import DEFAULT, Policy
+from controller.schedulers.probe.evaluation.trust import TrustSettings
 from dataplane.config import Strict
 
 
@@ -26,6 +27,8 @@ class TaskSettings(Strict, frozen=True):
     probing: ProbingSettings = field(default_factory=ProbingSettings)
     scoring: Policy = DEFAULT
     """How figures of probes become points."""
+    trust: TrustSettings = field(default_factory=TrustSettings)
+    """When figures of a centre are taken less firmly."""
     prices: PriceSettings = field(default_factory=PriceSettings)
     ratio: Annotated[int, Meta(ge=1, le=1_000_000_000)] = 1000
     """Executions in a task for one repetition in the probes that are built of it."""

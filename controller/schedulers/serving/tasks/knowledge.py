@@ -11,8 +11,9 @@ from controller.api.resources import Centre, ProbeResult, Task
 from controller.api.resources.task import TaskPhase
 from controller.cluster.cost_map import CostMap
 from controller.schedulers.probe.dispatch.estimating import Evidence, KnownType, options_of
-from controller.schedulers.probe.dispatch.probing import Key, Known, Need, Place, ProbingSettings
+from controller.schedulers.probe.dispatch.probing import Key, Known, Need, Place
 from controller.schedulers.probe.dispatch.profiles import TaskProfile
+from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.probe.dispatch.slots import NEVER_S, Slots
 from controller.schedulers.probe.dispatch.values import (
     CentreState,
@@ -24,6 +25,7 @@ from controller.schedulers.probe.dispatch.values import (
     Read,
 )
 from controller.schedulers.serving.tasks.transfers import transfers
+from controller.schedulers.serving.tasks.trusts import Trusts
 from controller.schedulers.serving.tasks.view import TasksView, has_ended
 
 _NS: Final = 1_000_000_000
@@ -37,16 +39,25 @@ class Measured:
     """Results by place and probe, run times of tasks that have ended by place, type and units."""
 
     results: dict[tuple[str, str], dict[str, list[ProbeResult]]] = field(default_factory=dict)
+    centres: dict[str, list[ProbeResult]] = field(default_factory=dict)
+    """Results by centre."""
     runs_s: dict[tuple[str, str], dict[str, dict[int, list[float]]]] = field(default_factory=dict)
+    ended: dict[str, list[Task]] = field(default_factory=dict)
+    """Tasks that have ended, probes too, by centre."""
     probed: set[str] = field(default_factory=set)
     """Centres of which any probe has a good run."""
+
+    def of_centre(self, centre: str) -> list[ProbeResult]:
+        """Return all results of a centre."""
+        return self.centres.get(centre, [])
 
 
 class Knowledge:
     """Makes what deciders are asked with; what has not changed is not made again."""
 
-    def __init__(self, view: TasksView, settings: ProbingSettings) -> None:
-        self._view, self._settings = view, settings
+    def __init__(self, view: TasksView, settings: TaskSettings) -> None:
+        self._view, self._settings = view, settings.probing
+        self._trusts = Trusts(view, settings.trust)
         self._measured: tuple[tuple[int, int], Measured] | None = None
         self._offers: tuple[int, tuple[Offer, ...]] | None = None
         self._options: dict[tuple[str, str], tuple[object, Options]] = {}
@@ -120,11 +131,14 @@ class Knowledge:
         mine = {probe.name: results[probe.name] for probe in known.probes if probe.name in results}
         revisions = tuple((name, len(some), some[-1].metadata.revision) for name, some in mine.items())
         ran = tuple((units, len(some), some[-1]) for units, some in runs_s.items())
-        key = (known, offer, revisions, ran, wall_ns // (60 * _NS))
+        trust = self._trusts.of(
+            offer.centre, measured.of_centre(offer.centre), measured.ended.get(offer.centre, ()), wall_ns
+        )
+        key = (known, offer, revisions, ran, trust, wall_ns // (60 * _NS))
         cached = self._made.get((profile, known.name, offer.key))
         if cached is not None and cached[0] == key:
             return cached[1]
-        made = options_of(known, offer, Evidence(mine, runs_s), wall_ns, self._settings.fresh_s)
+        made = options_of(known, offer, Evidence(mine, runs_s, trust), wall_ns, self._settings.fresh_s)
         self._made[profile, known.name, offer.key] = (key, made)
         return made
 
@@ -285,15 +299,19 @@ def _measured(view: TasksView) -> Measured:
     found = Measured()
     for result in sorted(view.results.values(), key=lambda one: (one.metadata.created_ns, one.metadata.name)):
         place = (result.spec.centre, result.status.unit or result.spec.unit or "")
+        found.centres.setdefault(result.spec.centre, []).append(result)
         found.results.setdefault(place, {}).setdefault(result.spec.probe, []).append(result)
         if any(run.outcome == SUCCEEDED and run.run_times_s for run in result.status.runs):
             found.probed.add(result.spec.centre)
-    ended = [task for task in view.tasks.values() if not task.spec.is_probe and run_time_s(task) is not None]
+    ended = [task for task in view.tasks.values() if has_ended(task) and task.status.centre is not None]
     for task in sorted(ended, key=lambda one: (one.status.finished_ns or 0, one.metadata.name)):
         status, seconds = task.status, run_time_s(task)
+        found.ended.setdefault(status.centre or "", []).append(task)
+        if task.spec.is_probe or seconds is None:
+            continue
         place = (status.centre or "", status.unit or "")
         times = found.runs_s.setdefault(place, {}).setdefault(view.type_of(task), {})
-        times.setdefault(status.units or 0, []).append(seconds or 0.0)
+        times.setdefault(status.units or 0, []).append(seconds)
     return found
 
 

@@ -54,7 +54,7 @@ class TaskScheduler:
     ) -> None:
         """`now_ns` is the wall's clock, which stands in decisions; leases and waits are by `clock`."""
         self.view, self.metrics = TasksView(), TaskMetrics(registry)
-        self.knowledge = Knowledge(self.view, settings.probing)
+        self.knowledge = Knowledge(self.view, settings)
         self._client, self._clock, self._now_ns = client, clock, now_ns
         self._changed = asyncio.Event()
         self._listed: set[type[Resource]] = set()

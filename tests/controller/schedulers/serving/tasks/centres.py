@@ -89,12 +89,13 @@ class PlayedCentre:
 
     def measured(self, probe: ProbeTask, units: int, repetitions: int, *, serial: float = 0.0) -> ProbeRun:
         """Return a run in which an execution of each kernel took a millisecond of one unit; `serial` never scales."""
-        factor = (serial + (1 - serial) / units) / self.speed
-        times = {use.name: (0.001 * factor,) * repetitions for use in probe.spec.uses}
-        total = sum(0.001 * factor * use.repetitions for use in probe.spec.uses)
+        factor = 0.001 * (serial + (1 - serial) / units) / self.speed
+        jitter = tuple(1 + 0.001 * (place % 7) for place in range(repetitions))
+        times = {use.name: tuple(factor * one for one in jitter) for use in probe.spec.uses}
+        total = sum(factor * use.repetitions for use in probe.spec.uses)
         return ProbeRun(
             units=units,
-            run_times_s=(total,) * repetitions,
+            run_times_s=tuple(total * one for one in jitter),
             accuracies=(1e-15,) * repetitions,
             kernels_s=times,
             kernel_accuracies=dict.fromkeys(times, 1e-15),

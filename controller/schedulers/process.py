@@ -109,6 +109,7 @@ async def serve(
                 clock=MonotonicClock(),
                 now_ns=time.time_ns,
                 registry=metrics.registry,
+                topology=settings.topology,
             )
             works.append(tasks.run())
         await run_until(until_first_ends(*works), stop)

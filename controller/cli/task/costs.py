@@ -58,6 +58,7 @@ def _key(task: Task, by: str) -> str:
 
 def _unit_s(task: Task) -> float:
     status = task.status
-    if status.started_ns is None or status.finished_ns is None:
+    began_ns = status.started_ns or status.dispatched_ns
+    if began_ns is None or status.finished_ns is None:
         return 0.0
-    return (status.units or 0) * (status.finished_ns - status.started_ns) / _NS
+    return (status.units or 0) * (status.finished_ns - began_ns) / _NS

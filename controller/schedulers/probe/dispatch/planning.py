@@ -16,7 +16,6 @@ from controller.schedulers.probe.dispatch.deciding import Verdict, decide
 from controller.schedulers.probe.dispatch.policies import Question
 from controller.schedulers.probe.dispatch.profiles import TaskProfile
 from controller.schedulers.probe.dispatch.values import (
-    CentreState,
     CentresView,
     Flags,
     Floats,
@@ -39,6 +38,7 @@ class Plan:
     def __init__(self, view: CentresView) -> None:
         self.view = view
         self._starts: dict[int, _Starts] = {}
+        self._taken: list[int] = []
         self._ways: dict[tuple[object, int], tuple[Floats, Flags]] = {}
 
     def decide(self, profile: TaskProfile, task: PendingTask, options: Options) -> Verdict:
@@ -47,7 +47,9 @@ class Plan:
         if (option := verdict.option) is not None and verdict.row is not None:
             held_s = float(verdict.asked.transfer_s[verdict.row] + options.high[verdict.row])
             held_s = held_s if math.isfinite(held_s) else math.inf
-            self.view.slots[self.view.place[option.offer]].take(option.units, held_s, verdict.start_s)
+            place = self.view.place[option.offer]
+            self.view.slots[place].take(option.units, held_s, verdict.start_s)
+            self._taken.append(place)
         return verdict
 
     def question(self, task: PendingTask, options: Options) -> Question:
@@ -65,7 +67,7 @@ class Plan:
         starts = self._starts.get(id(options))
         if starts is None or starts.options is not options:
             starts = self._starts[id(options)] = _Starts(self.view, options)
-        return starts.now()
+        return starts.now(self._taken)
 
     def _way(self, task: PendingTask, options: Options) -> tuple[Floats, Flags]:
         """Return how long the task's data takes to each option's centre, and whether that is measured."""
@@ -79,36 +81,45 @@ class Plan:
     ) -> tuple[Floats, Flags]:
         """Return when options begin if the task waits for good hours as far as its deadline lets it, and in which."""
         start_s, is_good = start_s.copy(), np.ones(len(options), np.bool_)
-        for row, option in enumerate(options.items):
-            centre = self.view.centres[option.offer[0]]
-            if centre.good is None or not math.isfinite(start_s[row]):
+        needed_s = transfer_s + options.high
+        for place, rows in options.rows_of.items():
+            windows = self.view.good.get((task.main_host, self.view.offers[place].centre))
+            if windows is None:
                 continue
-            needed_s = transfer_s[row] + options.high[row]
-            at_s = _good_start_s(centre, self.view.now_ns, float(start_s[row]))
-            is_good[row] = at_s is not None and (at_s <= start_s[row] or _fits(task, self.view.now_ns, at_s, needed_s))
-            if is_good[row] and at_s is not None:
-                start_s[row] = at_s
+            for row in rows.tolist():
+                if not math.isfinite(start_s[row]):
+                    continue
+                at_s = _good_start_s(windows, self.view.now_ns, float(start_s[row]))
+                is_good[row] = at_s is not None and (
+                    at_s <= start_s[row] or _fits(task, self.view.now_ns, at_s, float(needed_s[row]))
+                )
+                if is_good[row] and at_s is not None:
+                    start_s[row] = at_s
         return start_s, is_good
 
 
 class _Starts:
-    """When options begin, as columns that follow the books: what has not changed is not asked again."""
+    """When options begin, as columns that follow the books: of what was not taken from nothing is asked again."""
 
     def __init__(self, view: CentresView, options: Options) -> None:
-        self.options, self._view = options, view
-        self._versions = [-1] * len(view.offers)
+        self.options, self._view, self._seen = options, view, 0
         self._start_s = np.full(len(options), math.inf)
+        for place in options.rows_of:
+            self._read(place)
 
-    def now(self) -> Floats:
-        for place, rows in self.options.rows_of.items():
-            slots = self._view.slots[place]
-            if self._versions[place] != slots.version:
-                self._versions[place] = slots.version
-                for row in rows.tolist():
-                    high = float(self.options.high[row])
-                    units = int(self.options.units[row])
-                    self._start_s[row] = slots.start_s(units, high if math.isfinite(high) else math.inf)
-        return self._start_s
+    def now(self, taken: Sequence[int]) -> Floats:
+        """Return the column; `taken` are all places that units were taken of in this plan, in order."""
+        for place in set(taken[self._seen :]):
+            self._read(place)
+        self._seen = len(taken)
+        return self._start_s.copy()
+
+    def _read(self, place: int) -> None:
+        slots = self._view.slots[place]
+        for row in self.options.rows_of.get(place, ()):
+            high = float(self.options.high[row])
+            units = int(self.options.units[row])
+            self._start_s[row] = slots.start_s(units, high if math.isfinite(high) else math.inf)
 
 
 def _way(task: PendingTask, options: Options, view: CentresView) -> tuple[Floats, Flags]:
@@ -122,10 +133,9 @@ def _way(task: PendingTask, options: Options, view: CentresView) -> tuple[Floats
     return seconds[options.offer], is_measured[options.offer]
 
 
-def _good_start_s(centre: CentreState, now_ns: int, start_s: float) -> float | None:
-    """Return when, not before a time, the centre's network is forecast good; None where no such time is forecast."""
+def _good_start_s(windows: Sequence[Window], now_ns: int, start_s: float) -> float | None:
+    """Return when, not before a time, the network is forecast good; None where no such time is forecast."""
     at_ns = now_ns + round(start_s * _NS)
-    windows: Sequence[Window] = centre.good or ()
     found = (max(one.begin_ns, at_ns) for one in windows if one.end_ns > at_ns)
     begin_ns = min(found, default=None)
     return None if begin_ns is None else (begin_ns - now_ns) / _NS

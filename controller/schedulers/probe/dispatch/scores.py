@@ -83,7 +83,7 @@ class GoodHours:
         """Return whether it begins in good hours."""
         if not asked.task.reads:
             return "it reads nothing over the network"
-        if asked.view.centres[offer_of(asked, row).centre].good is None:
+        if (asked.task.main_host, offer_of(asked, row).centre) not in asked.view.good:
             return "no hours are forecast"
         return "begins in good hours" if asked.is_good[row] else "begins while the network is forecast worse"
 

@@ -36,5 +36,7 @@ class TaskSettings(Strict, frozen=True):
     """Tasks that are looked at in a round; of more that wait, the others come when these are fewer."""
     retries: Annotated[int, Meta(ge=0, le=1000)] = 3
     """A task whose centre falls silent goes again so many times; then it has failed."""
+    history: str | None = None
+    """A folder of the collector's history: what telemetry has said of the ways to centres; needs the topology."""
     explained_centres: Annotated[int, Meta(ge=1, le=256)] = 16
     """Of so many centres, refused and scored ones, a decision keeps the reasons."""

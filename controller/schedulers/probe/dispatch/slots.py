@@ -17,11 +17,11 @@ NEVER_S: Final = math.inf
 
 
 class Slots:
-    """Units of one offer. `version` moves with each task that is planned."""
+    """Units of one offer."""
 
     def __init__(self, count: int, held: Iterable[tuple[int, float]] = ()) -> None:
         """`held` are units and the seconds until they are free; more than there are count as all."""
-        self.count, self.version = count, 0
+        self.count = count
         self._free_at: list[tuple[float, int]] = []
         self._idle: list[tuple[int, float]] = []
         left = count
@@ -54,7 +54,6 @@ class Slots:
 
     def take(self, units: int, seconds: float, start_s: float) -> None:
         """Plan a task onto units that `start_s` said are free then; one that begins later takes those free first."""
-        self.version += 1
         firm = sum(some for at_s, some in self._free_at if at_s <= 0)
         loan = self._loan(units, seconds) if start_s <= 0 and firm < units else None
         if loan is not None:

@@ -52,6 +52,11 @@ class PendingTask:
     not_before_ns: int | None = None
     deadline_ns: int | None = None
 
+    @property
+    def main_host(self) -> str:
+        """The host that it reads most from, '' if it reads nothing."""
+        return max(self.reads, key=lambda one: one.nbytes).host if self.reads else ""
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -80,14 +85,13 @@ class Window:
 class CentreState:
     """A centre beside what it offers. `problem` says why it takes no tasks, '' if it does.
 
-    `hosts` are the topology's hosts that it is. `good` are its good hours, None where there is no forecast.
+    `hosts` are the topology's hosts that it is.
     """
 
     name: str
     problem: str = ""
     hosts: tuple[str, ...] = ()
     is_probed: bool = False
-    good: tuple[Window, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +156,8 @@ class CentresView:
     slots: tuple[Slots, ...]
     transfer_s: Mapping[tuple[str, str], tuple[float, bool]] = field(default_factory=dict)
     """Seconds a byte from a host to a centre, and whether that was measured; infinite where nothing leads there."""
+    good: Mapping[tuple[str, str], tuple[Window, ...]] = field(default_factory=dict)
+    """When the network from a host to a centre is forecast good; what is not there is not known."""
 
     @cached_property
     def place(self) -> Mapping[tuple[str, str], int]:

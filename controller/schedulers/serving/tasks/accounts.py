@@ -27,7 +27,7 @@ class Accounts:
         unscored = [one for one in self._view.results.values() if not one.status.policy and one.status.runs]
         await few_at_once(self._score(one) for one in unscored[:_MOST])
         unpaid = [one for one in self._view.tasks.values() if has_ended(one) and one.status.cost is None]
-        ran = [one for one in unpaid if one.status.started_ns and one.status.finished_ns and one.status.units]
+        ran = [one for one in unpaid if one.status.dispatched_ns and one.status.finished_ns and one.status.units]
         await few_at_once(self._charge(one) for one in ran[:_MOST])
 
     async def _score(self, result: ProbeResult) -> None:
@@ -36,7 +36,7 @@ class Accounts:
 
     async def _charge(self, task: Task) -> None:
         status = task.status
-        seconds = max((status.finished_ns or 0) - (status.started_ns or 0), 0) / _NS
+        seconds = max((status.finished_ns or 0) - (status.started_ns or status.dispatched_ns or 0), 0) / _NS
         cost = cost_of(self._settings.prices, status.units or 0, seconds, self._score_at(task))
         reasons = (*status.reasons, f"cost {cost.amount:.4g}: {cost.reason}")
         await self._writer.status(task, cost=cost.amount, reasons=reasons)

@@ -58,6 +58,7 @@ class Dispatching:
         if not tasks:
             return
         pending = order_of(self._pending(task) for task in tasks.values())[: self._settings.most]
+        await self._knowledge.hours.read(pending, wall_ns)
         view = self._knowledge.centres_view(now_ns, wall_ns, self._costs(), pending)
         plan, due, waiting = Plan(view), defaultdict[str, list[Verdict]](list), list[Verdict]()
         for number, one in enumerate(pending):

@@ -24,6 +24,7 @@ from controller.schedulers.probe.dispatch.values import (
     PendingTask,
     Read,
 )
+from controller.schedulers.serving.tasks.hours import Hours
 from controller.schedulers.serving.tasks.transfers import transfers
 from controller.schedulers.serving.tasks.trusts import Trusts
 from controller.schedulers.serving.tasks.view import TasksView, has_ended
@@ -55,9 +56,10 @@ class Measured:
 class Knowledge:
     """Makes what deciders are asked with; what has not changed is not made again."""
 
-    def __init__(self, view: TasksView, settings: TaskSettings) -> None:
+    def __init__(self, view: TasksView, settings: TaskSettings, hours: Hours) -> None:
         self._view, self._settings = view, settings.probing
         self._trusts = Trusts(view, settings.trust)
+        self.hours = hours
         self._measured: tuple[tuple[int, int], Measured] | None = None
         self._offers: tuple[int, tuple[Offer, ...]] | None = None
         self._options: dict[tuple[str, str], tuple[object, Options]] = {}
@@ -93,15 +95,20 @@ class Knowledge:
         """Return all that centres offer now; times of the view are the wall's."""
         measured, held, offers = self.measured(), self._view.held_by(), self.offers()
         states = {
-            name: CentreState(
-                name, self._view.problem_of(centre, now_ns), centre.status.hosts, name in measured.probed, None
-            )
+            name: CentreState(name, self._view.problem_of(centre, now_ns), centre.status.hosts, name in measured.probed)
             for name, centre in self._view.centres.items()
         }
         slots = tuple(
             _slots(self._view.centres[offer.centre], offer, held.get(offer.centre, ()), wall_ns) for offer in offers
         )
-        return CentresView(wall_ns, offers, states, slots, transfers(costs, states.values(), tasks))
+        return CentresView(
+            wall_ns,
+            offers,
+            states,
+            slots,
+            transfers(costs, states.values(), tasks),
+            self.hours.windows(tasks, measured.centres, wall_ns),
+        )
 
     def known_type(self, task_type: str, counts: Iterable[int] = ()) -> KnownType:
         """Return a type with its probes, and the numbers of units that are of interest for it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 from prometheus_client import CollectorRegistry
@@ -18,10 +19,12 @@ from controller.api.client import ApiClient
 from controller.api.resources.base import Resource
 from controller.errors import ApiError, ControllerError
 from controller.schedulers.costs import Costs
+from controller.schedulers.errors import SchedulerError
 from controller.schedulers.probe.dispatch.profiles import task_profiles_of
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.serving.tasks.accounts import Accounts
 from controller.schedulers.serving.tasks.dispatching import Dispatching
+from controller.schedulers.serving.tasks.hours import Hours
 from controller.schedulers.serving.tasks.knowledge import Knowledge
 from controller.schedulers.serving.tasks.metrics import TaskMetrics
 from controller.schedulers.serving.tasks.probes import Probes
@@ -29,6 +32,7 @@ from controller.schedulers.serving.tasks.silence import Silence
 from controller.schedulers.serving.tasks.view import KINDS, TasksView
 from controller.schedulers.serving.tasks.writing import Writer
 from dataplane.clock import Clock
+from dataplane.topology.file import load_topology
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 _NS_PER_S: Final = 1_000_000_000
@@ -51,10 +55,11 @@ class TaskScheduler:
         clock: Clock,
         now_ns: Callable[[], int],
         registry: CollectorRegistry,
+        topology: str | None = None,
     ) -> None:
         """`now_ns` is the wall's clock, which stands in decisions; leases and waits are by `clock`."""
         self.view, self.metrics = TasksView(), TaskMetrics(registry)
-        self.knowledge = Knowledge(self.view, settings)
+        self.knowledge = Knowledge(self.view, settings, _hours(self.view, settings, topology))
         self._client, self._clock, self._now_ns = client, clock, now_ns
         self._changed = asyncio.Event()
         self._listed: set[type[Resource]] = set()
@@ -119,3 +124,11 @@ class TaskScheduler:
             LOGGER.warning("%s", error)
         self.metrics.waiting.set(sum(1 for _ in self.view.waiting()))
         self.metrics.seconds.observe((self._clock.now_ns() - begun_ns) / _NS_PER_S)
+
+
+def _hours(view: TasksView, settings: TaskSettings, topology: str | None) -> Hours:
+    if settings.history is None:
+        return Hours(view)
+    if topology is None:
+        raise SchedulerError("tasks.history: without a topology nothing can be made of a history")
+    return Hours(view, Path(settings.history), load_topology(topology))

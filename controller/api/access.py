@@ -2,14 +2,15 @@
 
 | role | reads | writes |
 | --- | --- | --- |
-| user | everything, logs of pods | pods, groups, tasks, probe tasks: no status; with right `exec`: commands in pods |
+| user | everything, logs of pods | pods, groups, tasks, probe tasks: no status; with rights more (below) |
 | node | its Node, the pods on it | its Node (to create it, and its status), status and release of the pods on it |
 | centre | its Centre, its tasks and probe results | its Centre (likewise), status, picks, completions of its tasks |
 | placement | nodes, pods, pod groups, decisions | pods and their releases, nodes, status of pod groups |
 | service | everything, logs of pods | everything, but no commands in pods |
 | admin | everything, and tokens | everything, and tokens |
 
-All read probe tasks.
+All read probe kernels and probe tasks. A user with the right `exec` runs commands in pods, with `kernels` he writes
+probe kernels.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ _ALL: Final = (Role.ADMIN, Role.SERVICE)
 _USERS: Final = {"Pod", "PodGroup", "ProbeTask", "Task"}
 _USERS_VERBS: Final = {Verb.CREATE, Verb.REPLACE, Verb.DELETE}
 
-_OF_ALL: Final = {"ProbeTask"}
+_RIGHTS: Final = {"ProbeKernel": Right.KERNELS}
+"""Kinds that users write with a right of their own: centres run what probe kernels say."""
+_OF_ALL: Final = {"ProbeKernel", "ProbeTask"}
 """Kinds that everybody with a token reads."""
 
 _OWN_FIELDS: Final[dict[Role, dict[str, str]]] = {
@@ -76,7 +79,9 @@ def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource)
     if role in _ALL or (verb is Verb.READ and kind.name in _OF_ALL):
         return
     if role is Role.USER:
-        if verb is not Verb.READ and not (kind.name in _USERS and verb in _USERS_VERBS):
+        right = _RIGHTS.get(kind.name)
+        may_write = kind.name in _USERS or (right is not None and right in principal.rights)
+        if verb is not Verb.READ and not (may_write and verb in _USERS_VERBS):
             raise _forbidden(principal, verb, f"a {kind.name}")
         return
     if role is Role.PLACEMENT:

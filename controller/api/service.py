@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from controller.api import access
 from controller.api.access import Verb
-from controller.api.registry import actions, task_actions, task_reports
+from controller.api.registry import actions, probe_kernels, task_actions, task_reports
 from controller.api.registry.cache import ResourceCache, happening_of
 from controller.api.registry.changes import fixed_changes
 from controller.api.registry.dispatches import (
@@ -31,7 +31,7 @@ from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest, State
 from controller.api.registry.registry import Listing, Registry, away
 from controller.api.registry.selection import Selection
-from controller.api.resources import Centre, Kind, Node, Pod, PodGroup, Resource, Task, UnitPool
+from controller.api.resources import Centre, Kind, Node, Pod, PodGroup, ProbeKernel, Resource, Task, UnitPool
 from controller.api.resources.base import R
 from controller.api.resources.node import NODE
 from controller.api.resources.pod import POD, Phase, PodStatus
@@ -177,6 +177,8 @@ class Service:
         self.health.check()
         found = await self.registry.get(kind, name)
         access.check(principal, Verb.DELETE, kind, found)
+        if isinstance(found, ProbeKernel):
+            await probe_kernels.check_unused(self.registry, found)
         return await self.registry.delete(kind, name, expected=expected)
 
     async def bind(self, principal: Principal, request: BindingRequest) -> PlacementAnswer:
@@ -468,6 +470,8 @@ def _check_held(found: Resource, wanted: Resource) -> None:
             raise StaleError(f"Pod {found.metadata.name} holds a share: its {what} cannot change before its release")
     if isinstance(found, Task) and isinstance(wanted, Task):
         task_reports.check_held(found, wanted)
+    if isinstance(found, ProbeKernel) and isinstance(wanted, ProbeKernel):
+        probe_kernels.check_unchanged(found, wanted)
     if isinstance(found, UnitPool) and isinstance(wanted, UnitPool):
         held = sum(share.units for share in found.shares)
         if held > wanted.spec.units:

@@ -48,7 +48,9 @@ def create_token(  # noqa: PLR0917 - a command line's options
     name: Annotated[str | None, typer.Option(help="Whose it is; by default the node or centre.")] = None,
     node: _Node = None,
     centre: _Centre = None,
-    rights: Annotated[list[str] | None, typer.Option("--right", help="Of a user, beyond his role: exec.")] = None,
+    rights: Annotated[
+        list[str] | None, typer.Option("--right", help="Of a user, beyond his role: exec, kernels.")
+    ] = None,
     hours: Annotated[float | None, typer.Option(min=0.001, help="How long it counts; else until revoked.")] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-o", metavar="FILE", help="Write it to a new file, for its user alone.")

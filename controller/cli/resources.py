@@ -203,6 +203,12 @@ _COLUMNS: Final[dict[str, _Columns]] = {
         "centre": lambda task: task.status.centre,
         "units": lambda task: task.status.units,
     },
+    "ProbeKernel": {
+        "name": _name,
+        "category": lambda kernel: kernel.spec.category,
+        "operator": lambda kernel: kernel.spec.operator,
+        "devices": lambda kernel: " ".join(sorted({one.device.value for one in kernel.spec.implementations})),
+    },
     "ProbeTask": {
         "name": _name,
         "category": lambda probe: probe.spec.category,

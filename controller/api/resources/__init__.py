@@ -10,6 +10,7 @@ from controller.api.resources.decision import DECISION, Decision
 from controller.api.resources.node import NODE, Node
 from controller.api.resources.pod import POD, Pod
 from controller.api.resources.pod_group import POD_GROUP, PodGroup
+from controller.api.resources.probe_kernel import PROBE_KERNEL, ProbeKernel
 from controller.api.resources.probe_result import PROBE_RESULT, ProbeResult
 from controller.api.resources.probe_task import PROBE_TASK, ProbeTask
 from controller.api.resources.task import TASK, Task
@@ -21,6 +22,7 @@ KINDS: Final[tuple[Kind[Any], ...]] = (
     POD_GROUP,
     CENTRE,
     TASK,
+    PROBE_KERNEL,
     PROBE_TASK,
     PROBE_RESULT,
     UNIT_POOL,
@@ -36,6 +38,7 @@ __all__ = [
     "Node",
     "Pod",
     "PodGroup",
+    "ProbeKernel",
     "ProbeResult",
     "ProbeTask",
     "Resource",

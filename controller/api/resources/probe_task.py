@@ -23,7 +23,7 @@ class ImplementationSpec(Strict, frozen=True):
     """A kernel's code for a kind of device: `module:function`, or an image where `library` is container."""
 
     device: DeviceKind
-    library: Literal["numpy", "scipy", "torch", "python", "container"]
+    library: Literal["numpy", "scipy", "torch", "duckdb", "python", "container"]
     entry: Line
     threads: bool = False
     """It uses all threads that it is given."""

@@ -51,6 +51,10 @@ class KernelLibrary:
             raise ProbeKernelError(f"there is no version {version} of kernel {identifier}; known: {known}")
         return found
 
+    def has(self, identifier: str, version: int) -> bool:
+        """Return whether there is a version of a kernel."""
+        return version in self._kernels.get(identifier, {})
+
     def named(self, name: str) -> ProbeKernel:
         """Return the kernel of a name such as dgemm, its newest version, or dgemm.2; raise ProbeKernelError."""
         identifier, dot, version = name.partition(".")

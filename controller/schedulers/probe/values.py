@@ -43,6 +43,7 @@ class Library(StrEnum):
     NUMPY = "numpy"
     SCIPY = "scipy"
     TORCH = "torch"
+    DUCKDB = "duckdb"
     PYTHON = "python"
     CONTAINER = "container"
 

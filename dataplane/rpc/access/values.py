@@ -26,6 +26,8 @@ class Right(StrEnum):
 
     EXEC = "exec"
     """Run commands in containers, and so see and change all that is in them."""
+    KERNELS = "kernels"
+    """Write probe kernels, whose code compute centres run."""
 
 
 SUBJECTS = (Role.NODE, Role.CENTRE)

@@ -6,8 +6,14 @@ import typer
 
 from controller.cli.probe.kernels.list import list_
 from controller.cli.probe.kernels.run import run
+from controller.cli.probe.kernels.show import show
+from controller.cli.probe.kernels.write import add, change, delete
 
 kernels = typer.Typer(name="kernels", help="The library of probe kernels.", no_args_is_help=True)
 
 kernels.command("list")(list_)
+kernels.command()(show)
 kernels.command()(run)
+kernels.command()(add)
+kernels.command()(change)
+kernels.command()(delete)

@@ -6,7 +6,9 @@ from typing import Annotated
 
 import typer
 
+from controller.cli.api import Address
 from controller.cli.output import Format, FormatOption, show
+from controller.cli.probe.library import library_of
 
 
 def list_(
@@ -14,10 +16,9 @@ def list_(
         str | None, typer.Option(help="Only of this category: hpc, ai, sql, io, network, memory.")
     ] = None,
     form: FormatOption = Format.TABLE,
+    address: Address = None,
 ) -> None:
     """List the probe kernels, the newest version of each."""
-    from controller.schedulers.probe.library import KernelLibrary  # noqa: PLC0415
-
     rows = (
         (
             kernel.identifier,
@@ -28,6 +29,6 @@ def list_(
             " ".join(f"{name}={size}" for name, size in kernel.sizes),
             " ".join(dict.fromkeys(f"{one.device.value}:{one.library.value}" for one in kernel.implementations)),
         )
-        for kernel in KernelLibrary().kernels(category)
+        for kernel in library_of(address, tells=True).kernels(category)
     )
     show(("kernel", "version", "category", "operator", "format", "sizes", "implementations"), rows, form)

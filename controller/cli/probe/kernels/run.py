@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from controller.cli.api import Address
 from controller.cli.output import Format, FormatOption, show
+from controller.cli.probe.library import library_of
 
 if TYPE_CHECKING:
     from controller.schedulers.probe.kernels.loading import Checked
@@ -29,16 +31,17 @@ def run(  # noqa: PLR0917 - a command line's options
     library: Annotated[str | None, typer.Option(help="numpy, scipy, torch, ...; else the first it has.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of its data.")] = 0,
     form: FormatOption = Format.TABLE,
+    address: Address = None,
 ) -> None:
     """Run a probe kernel here: time, rate and the error of what it computes."""
     from contextlib import closing  # noqa: PLC0415
 
     from controller.schedulers.probe.errors import ProbeKernelError  # noqa: PLC0415
-    from controller.schedulers.probe.library import KernelLibrary, choose, prepare, sizes_for  # noqa: PLC0415
+    from controller.schedulers.probe.library import choose, prepare, sizes_for  # noqa: PLC0415
     from controller.schedulers.probe.values import Library  # noqa: PLC0415
     from dataplane.topology.values import DeviceKind  # noqa: PLC0415
 
-    kernel = KernelLibrary().named(name)
+    kernel = library_of(address).named(name)
     wanted = _sizes(size or ())
     on, by = _one_of(DeviceKind, device, "device"), None if library is None else _one_of(Library, library, "library")
     with closing(prepare(kernel, wanted, seed, device=on, library=by)) as prepared:

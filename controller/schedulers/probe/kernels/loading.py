@@ -42,8 +42,8 @@ def load(name: str, implementation: Implementation) -> Callable[[Sizes, int], Pr
         module = _imported(name, module_name)
     found = getattr(module, attribute, None)
     if not callable(found):
-        what = "is not callable" if found is not None else "is not there"
-        raise ProbeKernelError(f"kernel {name}: {attribute} of {module_name} {what}", at="entry")
+        what = f"has no {attribute}" if found is None else f"has a {attribute} that cannot be called"
+        raise ProbeKernelError(f"kernel {name}: module {module_name} {what}", at="entry")
     make: Callable[[Sizes, int], Prepared] = found
     _check_signature(name, implementation.entry, make)
     return make

@@ -90,7 +90,7 @@ def test_nothing_slow_is_imported_that_no_kernel_needs(tmp_path: Path) -> None:
         ("bad_wrong", Outcome.WRONG_VALUE, "use bad: its output has a relative error of 0.5, at most 1e-09 is right"),
         ("bad_nan", Outcome.WRONG_VALUE, "use bad: its output has numbers that are none, at most 1e-09 is right"),
         ("bad_make", Outcome.REFUSED, "kernel bad.1: make: RuntimeError: cannot be made"),
-        ("nowhere", Outcome.REFUSED, "kernel bad.1: nowhere of user_kernels is not there"),
+        ("nowhere", Outcome.REFUSED, "kernel bad.1: module user_kernels has no nowhere"),
     ],
 )
 def test_a_kernel_that_fails_is_named_with_what_it_did(tmp_path: Path, entry: str, outcome: Outcome, said: str) -> None:

@@ -1,23 +1,26 @@
-"""What is forgotten: old revisions; decisions, ended pods and ended groups beyond a number or an age.
+"""What is forgotten: old revisions; decisions, results of probes, ended pods, groups and tasks beyond a number or an age.
 
 Ages are by the clock of this server, which has stamped what has ended. Pods that a group with a template still counts
-stay until the group goes; a decision that a pod is where it is by stays as long as the pod.
+stay until the group goes; a decision that a pod or a task is where it is by stays as long as that. Of many results the
+newest of each probe on each type of units of a centre stays: however often others are probed, it remains known.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from controller.api.registry.cache import ResourceCache
 from controller.api.registry.encoding import key_of
 from controller.api.registry.registry import Registry
-from controller.api.resources import Kind, Pod, PodGroup
+from controller.api.resources import Kind, Pod, PodGroup, ProbeResult, Task
 from controller.api.resources.decision import DECISION
 from controller.api.resources.pod import POD, Phase
 from controller.api.resources.pod_group import POD_GROUP, GroupPhase
+from controller.api.resources.probe_result import PROBE_RESULT
+from controller.api.resources.task import TASK, TASK_ENDED
 from controller.api.settings import Retention
 from controller.errors import CompactedError, ConflictError, StorageError, UnavailableError
 from controller.storage import Expected
@@ -51,13 +54,17 @@ async def keep_within(retention: Retention, registry: Registry, cache: ResourceC
 async def forget_records(retention: Retention, registry: Registry, cache: ResourceCache) -> int:
     """Remove the records that are too many or too old; return how many."""
     pods, groups = cache.all_of(POD), {group.metadata.name: group for group in cache.all_of(POD_GROUP)}
-    in_use = {pod.status.decision for pod in pods}
+    tasks, results = cache.all_of(TASK), cache.all_of(PROBE_RESULT)
+    in_use = {pod.status.decision for pod in pods} | {task.status.decision for task in tasks if task.is_held}
     decisions = [one for one in cache.all_of(DECISION) if one.metadata.name not in in_use]
     now_ns, number = registry.now_ns(), 0
     for kind, records, most, age_s in (
         (DECISION, ((one.metadata.created_ns, one) for one in decisions), retention.decisions, retention.decisions_s),
         (POD, _ended_pods(pods, groups), retention.ended_pods, retention.ended_s),
         (POD_GROUP, _ended_groups(groups.values()), retention.ended_groups, retention.ended_s),
+        (TASK, _ended_tasks(tasks), retention.ended_tasks, retention.ended_tasks_s),
+        (PROBE_RESULT, _older_results(results), retention.probe_results, retention.probe_results_s),
+        (PROBE_RESULT, _newest_results(results), len(results), retention.probe_results_s),
     ):
         surplus = _surplus(records, most, now_ns - int(age_s * _NS_PER_S))
         number += await _forget(registry, kind, surplus)
@@ -76,6 +83,26 @@ def _ended_groups(groups: Iterable[PodGroup]) -> Iterable[tuple[int, PodGroup]]:
     for group in groups:
         if group.status.phase in _GROUPS_ENDED and not group.status.bound:
             yield group.status.finished_ns or group.metadata.created_ns, group
+
+
+def _ended_tasks(tasks: Iterable[Task]) -> Iterable[tuple[int, Task]]:
+    for task in tasks:
+        if task.status.phase in TASK_ENDED:
+            yield task.status.finished_ns or task.metadata.created_ns, task
+
+
+def _newest_results(results: Iterable[ProbeResult]) -> Iterable[tuple[int, ProbeResult]]:
+    """Return the newest result of each probe on each type of units of a centre."""
+    newest: dict[tuple[str, str, str | None], tuple[int, ProbeResult]] = {}
+    for one in sorted(results, key=lambda one: (one.metadata.created_ns, one.metadata.name)):
+        place = (one.spec.centre, one.spec.probe, one.status.unit or one.spec.unit)
+        newest[place] = (one.metadata.created_ns, one)
+    return newest.values()
+
+
+def _older_results(results: Sequence[ProbeResult]) -> Iterable[tuple[int, ProbeResult]]:
+    newest = {one.metadata.name for _, one in _newest_results(results)}
+    return ((one.metadata.created_ns, one) for one in results if one.metadata.name not in newest)
 
 
 def _surplus(records: Iterable[tuple[int, Any]], most: int, before_ns: int) -> list[Any]:

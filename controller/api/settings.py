@@ -173,6 +173,14 @@ class Retention(Strict, frozen=True):
     """So many groups that have finished or failed are kept, the last."""
     ended_s: AgeS = 86_400.0
     """For so long ended pods and groups are kept."""
+    ended_tasks: Positive = 10_000
+    """So many tasks that have succeeded or failed are kept, the last."""
+    ended_tasks_s: AgeS = 604_800.0
+    """For so long."""
+    probe_results: Positive = 20_000
+    """So many results of probes are kept, the newest, beside the last one of each probe on each type of units."""
+    probe_results_s: AgeS = 2_592_000.0
+    """For so long."""
 
 
 class ApiSettings(Strict, frozen=True):

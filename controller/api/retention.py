@@ -1,4 +1,4 @@
-"""What is forgotten: old revisions; decisions, results of probes, ended pods, groups and tasks beyond a number or an age.
+"""What is forgotten: old revisions; decisions, results of probes, ended pods, groups and tasks beyond number or age.
 
 Ages are by the clock of this server, which has stamped what has ended. Pods that a group with a template still counts
 stay until the group goes; a decision that a pod or a task is where it is by stays as long as that. Of many results the

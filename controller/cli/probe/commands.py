@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import typer
 
+from controller.cli.probe.hours import hours
 from controller.cli.probe.kernels.commands import kernels
+from controller.cli.probe.results import efficiency, results
 from controller.cli.probe.send import send
 
 probe = typer.Typer(
@@ -13,3 +15,6 @@ probe = typer.Typer(
 
 probe.add_typer(kernels)
 probe.command()(send)
+probe.command()(results)
+probe.command()(efficiency)
+probe.command()(hours)

@@ -1,0 +1,77 @@
+"""Results of probes over time: by centre, probe, type of units and number of them, within a window."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from controller.api.client.synchronous import SyncApiClient
+from controller.api.resources import ProbeResult
+from controller.api.resources.probe_result import ProbeRun
+
+_NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """What makes results comparable over time: the same probe at the same centre, on units of one type."""
+
+    centre: str
+    probe: str
+    unit: str
+
+    def __str__(self) -> str:
+        return f"{self.probe} at {self.centre}" + (f", {self.unit}" if self.unit else "")
+
+
+def read_results(
+    client: SyncApiClient,
+    *,
+    centre: str | None = None,
+    probe: str | None = None,
+    task_type: str | None = None,
+    since_ns: int = 0,
+    until_ns: int | None = None,
+) -> tuple[ProbeResult, ...]:
+    """Return the results that the service access point keeps of a window of time, the oldest first; raise ApiError.
+
+    It keeps as many, and as long, as its settings say (`retention.probe_results`, `probe_results_s`).
+    """
+    chosen = {"centre": centre, "probe": probe, "task-type": task_type}
+    fields = ",".join(f"{name}={value}" for name, value in chosen.items() if value is not None)
+    return within(client.of(ProbeResult).list(fields=fields).items, since_ns, until_ns)
+
+
+def within(results: Iterable[ProbeResult], since_ns: int, until_ns: int | None = None) -> tuple[ProbeResult, ...]:
+    """Return the results from a time on, before another one if there is one, the oldest first."""
+    found = [
+        one
+        for one in results
+        if one.metadata.created_ns >= since_ns and (until_ns is None or one.metadata.created_ns < until_ns)
+    ]
+    return tuple(sorted(found, key=lambda one: (one.metadata.created_ns, one.metadata.name)))
+
+
+def by_place(results: Iterable[ProbeResult]) -> dict[Place, tuple[ProbeResult, ...]]:
+    """Return results, in the order that they come, of each place; those without a run are in none."""
+    found: dict[Place, list[ProbeResult]] = {}
+    for one in results:
+        if one.status.runs:
+            place = Place(one.spec.centre, one.spec.probe, one.status.unit or one.spec.unit or "")
+            found.setdefault(place, []).append(one)
+    return {place: tuple(found[place]) for place in sorted(found)}
+
+
+def run_times_by_units(results: Iterable[ProbeResult]) -> Mapping[int, Sequence[float]]:
+    """Return all run times of successful runs, by number of units: what a threshold is found by."""
+    found: dict[int, list[float]] = {}
+    for one in results:
+        for run in one.status.runs:
+            if is_good(run):
+                found.setdefault(run.units, []).extend(run.run_times_s)
+    return found
+
+
+def is_good(run: ProbeRun) -> bool:
+    """Return whether a run succeeded and has times."""
+    return run.outcome == "succeeded" and bool(run.run_times_s) and run.units > 0

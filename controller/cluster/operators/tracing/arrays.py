@@ -8,6 +8,7 @@ can tell the difference.
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Iterator
 from time import perf_counter
 from typing import Any, Final, NamedTuple
@@ -21,11 +22,16 @@ from controller.cluster.operators.tracing.recording import Buffer, Recorder
 from controller.cluster.operators.tracing.values import Described
 
 Describe = Callable[[tuple[Any, ...], dict[str, Any], Any], Described | None]
+_SAMPLE: Final = 2000
+_PATIENCE: Final = 2000
+"""Single numbers, after which a loop reads on without being watched."""
 _DEEPEST: Final = 8
 """How far nested lists and tuples are looked through for arrays."""
 
 
 _view: Final = np.ndarray.view
+_get: Final = np.ndarray.__getitem__
+_set: Final = np.ndarray.__setitem__
 
 
 class TracedArray(np.ndarray[Any, np.dtype[Any]]):
@@ -39,15 +45,29 @@ class TracedArray(np.ndarray[Any, np.dtype[Any]]):
         return observed(func, args, kwargs, functions.of_function(func))
 
     def __getitem__(self, key: Any) -> Any:  # noqa: ANN401
-        if type(key) is int or (type(key) is tuple and all(type(one) is int for one in key)):
-            return traced(plain(self)[key])
+        kind = type(key)
+        if kind is int or kind is tuple or kind is slice:
+            value = _get(self, key)
+            if type(value) is not TracedArray:
+                # A single number: loops of the program's own read millions of them.
+                state.touches[0] += 1
+                if state.touches[0] >= state.patience[0]:
+                    read_plainly()
+                return value
+            if functions.is_basic(key):
+                return value
         return observed(operator.getitem, (self, key), {}, functions.of_gather)
 
     def __setitem__(self, key: Any, value: Any) -> None:  # noqa: ANN401
-        if isinstance(value, np.ndarray) or not functions.is_basic(key):
-            observed(operator.setitem, (self, key, value), {}, functions.of_scatter, changes=True)
+        kind = type(key)
+        is_single = kind is int or (kind is tuple and all(type(one) is int for one in key))
+        if is_single and not isinstance(value, np.ndarray):
+            state.touches[0] += 2
+            if (recorder := state.listening()) is not None:
+                recorder.changed(self)
+            _set(self, key, value)
         else:
-            plain(self)[plain(key)] = value
+            observed(operator.setitem, (self, key, value), {}, functions.of_scatter, changes=True)
 
     def __repr__(self) -> str:
         return repr(plain(self))
@@ -63,6 +83,40 @@ class TracedArray(np.ndarray[Any, np.dtype[Any]]):
 
     def __iter__(self) -> Iterator[Any]:
         return map(traced, plain(self))
+
+
+def read_plainly() -> None:
+    """Let single numbers be read and written as those of plain arrays are, in a loop of the program's own.
+
+    What else such a loop does with indices is then not seen, until `read_watchfully`.
+    """
+    state.patience[0] = sys.maxsize
+    for name in _WATCHED:
+        if name in vars(TracedArray):
+            delattr(TracedArray, name)
+
+
+def read_watchfully() -> None:
+    """See reads and writes of arrays again, for some thousand single numbers."""
+    state.patience[0] = state.touches[0] + _PATIENCE
+    for name, method in _WATCHED.items():
+        setattr(TracedArray, name, method)
+
+
+_WATCHED: Final = {"__getitem__": TracedArray.__getitem__, "__setitem__": TracedArray.__setitem__}
+
+
+def touch_s() -> float:
+    """Return how much longer a single number of a traced array takes to read than of a plain one, by reading some."""
+    state.patience[0] = sys.maxsize
+    array = np.zeros((2, 2))
+    times = []
+    for one in (array, traced(array)):
+        began = perf_counter()
+        for _ in range(_SAMPLE):
+            one[1, 1]
+        times.append((perf_counter() - began) / _SAMPLE)
+    return max(times[1] - times[0], 0.0)
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - whatever a program hands to numpy

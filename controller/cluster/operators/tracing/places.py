@@ -19,6 +19,7 @@ _LIBRARIES: Final = tuple(
         str(Path(sys.base_prefix) / "lib"),
     }
 )
+_PROMPTS: Final = ("<stdin>", "<ipython", "<doctest")
 _PLUMBING: Final = ("numpy", "torch")
 """Packages whose own frames say nothing of where an operator stands."""
 
@@ -39,9 +40,10 @@ class Place(NamedTuple):
 @cache
 def is_user_code(filename: str) -> bool:
     """Return whether a file is of the program itself: not of Python, of an installed package, or of the tracer."""
-    if filename.startswith(("<frozen", "<__array_function__", "<attrs", _OWN)):
-        return False
-    return not filename.startswith(_LIBRARIES)
+    # Code that libraries make of texts has a name in brackets, as what is typed at a prompt has.
+    if filename.startswith("<"):
+        return filename.startswith(_PROMPTS)
+    return not filename.startswith((_OWN, *_LIBRARIES))
 
 
 @cache

@@ -9,13 +9,15 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from controller.cluster.operators.tracing.places import Place
 from controller.cluster.operators.tracing.values import Described
 
 MOST_OPERATORS: Final = 4096
 """How many different operators a graph may have; more would be a program whose shapes change all the time."""
+_NOTICEABLE: Final = 0.02
+_NOTICEABLE_S: Final = 1e-4
 _MOST_NUMBERS: Final = 4096
 """How many single numbers (results of sums) are known by identity."""
 
@@ -89,8 +91,32 @@ class Recorder:
     def passed(self, seconds: float, overhead_s: float) -> None:
         """Note how long an operator and the tracer's own work took: neither is the calling function's."""
         self.overhead_s += overhead_s
-        if (frames := getattr(self._local, "frames", None)) is not None:
-            frames[-1].elsewhere_s += seconds + overhead_s
+        if calls := self.calls:
+            calls[-1].elsewhere_s += seconds + overhead_s
+            calls[-1].operators += 1
+
+    def imported(self, seconds: float) -> None:
+        """Note that the function that runs has waited for an import."""
+        if calls := self.calls:
+            calls[-1].elsewhere_s += seconds
+
+    @property
+    def calls(self) -> list[Any]:
+        """The calls of the program's own functions that run in this thread, the innermost last."""
+        try:
+            found: list[Any] = self._local.calls
+        except AttributeError:
+            found = self._local.calls = []
+        return found
+
+    def changed(self, array: object) -> None:
+        """Note that the function that runs writes single numbers of an array."""
+        if calls := self.calls:
+            calls[-1].changed[id(array)] = array
+
+    def is_known(self, buffer: Buffer) -> bool:
+        """Return whether an operator has written that memory."""
+        return buffer.key in self._written
 
     def problem(self, text: str) -> None:
         """Note a line for people; the same one is told once."""
@@ -136,12 +162,16 @@ class Recorder:
         self._numbers.append(number)
         return Buffer(-id(number), getattr(number, "nbytes", 8), None)
 
-    def finish(self) -> tuple[Folded, ...]:
-        """Return the operators, in order of their first execution; nothing is to be recorded any more."""
+    def finish(self, run_time_s: float) -> tuple[Folded, ...]:
+        """Return the operators, in order of their first execution; nothing is to be recorded any more.
+
+        Of the program's own functions those are operators that compute for a noticeable part of the run time.
+        """
+        least_s = max(_NOTICEABLE * run_time_s, _NOTICEABLE_S)
         with self._lock:
             for key in tuple(self._written):
                 self._forget(key)
-            return tuple(self.operators.values())
+            return tuple(one for one in self.operators.values() if one.library != "python" or one.seconds >= least_s)
 
     def _operator(self, what: Described, place: Place, library: str, code: str) -> Folded | None:
         key = (what.kind, what.shape, what.number_format, place.user, place.inner, code)

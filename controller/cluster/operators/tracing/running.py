@@ -72,7 +72,7 @@ def run_traced(
 
 def finished(recorder: Recorder, name: str, run_time_s: float, result: object = None) -> Traced:
     """Return what a recorder has seen; say so where it has seen nothing."""
-    operators = recorder.finish()
+    operators = recorder.finish(run_time_s)
     if not operators:
         recorder.problem("no operator was seen: it computes with nothing that is traced")
     return folding.traced(name, operators, max(run_time_s, 0.0), tuple(recorder.problems), result)

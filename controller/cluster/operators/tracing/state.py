@@ -11,6 +11,10 @@ from controller.cluster.operators.errors import OperatorError
 from controller.cluster.operators.tracing.recording import Recorder
 
 _current: list[Recorder] = []
+touches = [0]
+"""How often single numbers of traced arrays were read, and twice as often written: a cell, as nothing is quicker."""
+patience = [0]
+"""At how many of these a loop reads on without being watched."""
 
 
 def active() -> Recorder | None:

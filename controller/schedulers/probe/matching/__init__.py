@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from controller.schedulers.probe.matching.choosing import Threshold, match, match_operator
-from controller.schedulers.probe.matching.similarity import similarity
+from controller.schedulers.probe.matching.choosing import THRESHOLD, match, match_operator
+from controller.schedulers.probe.matching.similarity import Similarity, similarity
+from controller.schedulers.probe.matching.trees import tree_similarity
 
-__all__ = ["Threshold", "match", "match_operator", "similarity"]
+__all__ = ["THRESHOLD", "Similarity", "match", "match_operator", "similarity", "tree_similarity"]

@@ -2,50 +2,55 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from controller.cluster.operators.values import Operator, OperatorGraph
 from controller.schedulers.probe.matching.similarity import Similarity, similarity
-from controller.schedulers.probe.values import Match, ProbeKernel
+from controller.schedulers.probe.matching.sizing import sizes_as, work_ratio
+from controller.schedulers.probe.values import Library, Match, ProbeKernel, sizes_of
 
-Threshold = float
-DEFAULT_THRESHOLD: Final[Threshold] = 0.6
+THRESHOLD: Final = 0.6
+"""Below that a kernel is no match: most ways to write a kind by hand reach it among each other, other code does not."""
+_OF_ALL: Final = frozenset({"memory", "io", "network"})
+"""Categories that are no class of tasks: programs of all of them move bytes."""
+_CATEGORY: Final = 0.05
+"""What a kernel of the task's category is ahead of others."""
 
 
-def match(
-    graph: OperatorGraph, library: Iterable[ProbeKernel], *, threshold: Threshold = DEFAULT_THRESHOLD
-) -> tuple[Match, ...]:
-    """Return, for each operator of a graph in its order, the kernel that resembles it most; no match is an answer."""
+def match(graph: OperatorGraph, library: Iterable[ProbeKernel], *, threshold: float = THRESHOLD) -> tuple[Match, ...]:
+    """Return, for each operator of a graph in its order, the kernel that resembles it most; no match is an answer.
+
+    What is compared are kinds and their relations, number formats, sizes, and the normalised syntax trees of users'
+    functions; names are not. Of kernels that are about equally similar, one of the graph's category goes before others.
+    """
     kernels = tuple(library)
     return tuple(match_operator(operator, kernels, graph.category, threshold=threshold) for operator in graph.operators)
 
 
 def match_operator(
-    operator: Operator,
-    library: Iterable[ProbeKernel],
-    category: str = "",
-    *,
-    threshold: Threshold = DEFAULT_THRESHOLD,
+    operator: Operator, library: Iterable[ProbeKernel], category: str = "", *, threshold: float = THRESHOLD
 ) -> Match:
-    """Return the kernel that resembles an operator most, None with its nearest miss where that is below the threshold.
-
-    Kernels of the operator's category of tasks go before others as long as one of them is similar enough.
-    """
-    kernels = tuple(library)
-    if not kernels:
+    """Return the kernel that resembles an operator most; without one, where the nearest is below the threshold, why."""
+    ranked = _ranked(operator, tuple(library), category)
+    if not ranked:
         return Match(operator.name, None, 0.0, reason="no match: the library is empty")
-    narrowed = tuple(kernel for kernel in kernels if kernel.category == category)
-    found, alike = max(
-        ((kernel, similarity(operator, as_operator(kernel))) for kernel in narrowed or kernels),
-        key=lambda pair: pair[1].value,
-    )
-    if narrowed and alike.value < threshold:
-        return match_operator(operator, kernels, threshold=threshold)
+    kernel, alike = ranked[0]
     if alike.value < threshold:
-        reason = f"no match: nearest is {found.identifier} with {alike.value:.2f} < {threshold:.2f}"
-        return Match(operator.name, None, alike.value, reason=reason)
-    return Match(operator.name, found, alike.value, operator.shape, 1.0, _reason(operator, found, alike))
+        return Match(operator.name, None, alike.value, reason=_why_not(operator, kernel, alike, threshold))
+    known = dict(kernel.sizes)
+    sizes = {name: size for name, size in (sizes_as(operator, kernel.operator) or {}).items() if name in known}
+    here = Operator.of(operator.name, kernel.operator, known | sizes, operator.number_format or kernel.number_format)
+    scale = (work_ratio(operator, here) or 1.0) if not operator.code else 1.0
+    return Match(
+        operator.name,
+        kernel,
+        alike.value,
+        sizes_of(sizes),
+        scale,
+        _why(operator, kernel, alike),
+        _library(operator, kernel),
+    )
 
 
 def as_operator(kernel: ProbeKernel) -> Operator:
@@ -53,8 +58,33 @@ def as_operator(kernel: ProbeKernel) -> Operator:
     return Operator(kernel.identifier, kernel.operator, kernel.sizes, kernel.number_format, code=kernel.code)
 
 
-def _reason(operator: Operator, kernel: ProbeKernel, alike: Similarity) -> str:
-    return (
-        f"{operator.kind} is {kernel.identifier} with {alike.value:.2f}: kind {alike.kind:.2f},"
-        f" format {alike.number_format:.2f}, sizes {alike.sizes:.2f}"
-    )
+def _ranked(operator: Operator, kernels: Sequence[ProbeKernel], category: str) -> list[tuple[ProbeKernel, Similarity]]:
+    """Return kernels with how similar they are, the best first; of a kernel's versions the newest goes first."""
+    found = [(kernel, similarity(operator, as_operator(kernel))) for kernel in kernels]
+    preferred = _OF_ALL | {category}
+
+    def rank(pair: tuple[ProbeKernel, Similarity]) -> tuple[float, int, str]:
+        kernel, alike = pair
+        ahead = _CATEGORY if kernel.category in preferred else 0.0
+        return -(alike.value + ahead), -kernel.version, kernel.identifier
+
+    return sorted(found, key=rank)
+
+
+def _library(operator: Operator, kernel: ProbeKernel) -> Library | None:
+    """Return the library that the target uses, where the kernel is implemented with it."""
+    return next((one.library for one in kernel.implementations if one.library.value == operator.library), None)
+
+
+def _why(operator: Operator, kernel: ProbeKernel, alike: Similarity) -> str:
+    what = "its code" if operator.code else operator.kind
+    like = f"is {kernel.operator}" if alike.kind == 1.0 else f"is like {kernel.operator} ({alike.kind:.2f})"
+    return f"{what} {like}; format {alike.number_format:.2f}, sizes {alike.sizes:.2f}"
+
+
+def _why_not(operator: Operator, kernel: ProbeKernel, alike: Similarity, threshold: float) -> str:
+    what = "its code" if operator.code else operator.kind
+    if alike.kind == 0.0:
+        return f"no match: no kernel computes {'anything like it' if operator.code else f'{what} or anything like it'}"
+    why = f"{what} and {kernel.operator} are alike by {alike.kind:.2f}"
+    return f"no match: the nearest is {kernel.identifier} with {alike.value:.2f} of {threshold:.2f}: {why}"

@@ -9,9 +9,11 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
+from time import perf_counter
 from typing import Any
 
 from controller.cluster.operators.tracing.instruments import scipy_modules
+from controller.cluster.operators.tracing.instruments.own_functions import OwnFunctions
 from controller.cluster.operators.tracing.instruments.processes import replace_starts
 from controller.cluster.operators.tracing.instruments.replacing import Replacements
 from controller.cluster.operators.tracing.instruments.sources import replace_sources
@@ -38,6 +40,7 @@ def instrumented(recorder: Recorder) -> Iterator[None]:
         replacements.rebind()
         for owner, name in ((builtins, "__import__"), (importlib, "import_module")):
             replacements.replace(owner, name, _followed(getattr(owner, name), refresh, recorder))
+        stack.enter_context(OwnFunctions(recorder).watched())
         yield
 
 
@@ -46,11 +49,13 @@ def _followed(original: Callable[..., Any], refresh: Callable[[], None], recorde
 
     @wraps(original)
     def followed(name: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        began = perf_counter()
         if name in sys.modules or _is_own(name):
             module = original(name, *args, **kwargs)
         else:
             with recorder.inside():
                 module = original(name, *args, **kwargs)
+            recorder.imported(perf_counter() - began)
         refresh()
         return module
 

@@ -62,6 +62,7 @@ class RatesSpec(Strict, frozen=True):
     int8: str | None = None
     int16: str | None = None
     int32: str | None = None
+    int64: str | None = None
     fp8: str | None = None
     fp16: str | None = None
     bf16: str | None = None

@@ -88,6 +88,10 @@ class Competition:
         error = sum(map(abs, self._errors)) / len(self._errors) if self._errors else 0.0
         return Forecast(value, value + low, value + high, error, name)
 
+    def said(self) -> dict[str, float | None]:
+        """Return what each forecaster has said of the time that was asked for last; None where it could not say."""
+        return {one.forecaster.name: one.said for one in self._entrants}
+
     def _bounds(self) -> tuple[float, float]:
         """Return between which errors the middle 90 % of the latest ones lay."""
         if not self._errors:

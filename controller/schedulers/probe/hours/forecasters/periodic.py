@@ -64,8 +64,9 @@ class Periodic:
     """
 
     _FORGETTING: Final = 0.998
-    _RIDGE: Final = 5.0
-    _FIRST: Final = (0.6, 0.0)
+    _RIDGE: Final = (8.0, 200.0)
+    """How far it is drawn to the mean is learned slowly: a day says little of that."""
+    _FIRST: Final = (0.6, 0.05)
     _OLDER: Final = 0.7
     """What a period counts of what the one after it does."""
 
@@ -73,7 +74,7 @@ class Periodic:
         self.name = f"as in each {name}"
         self.period_s = period_s
         self._series = Series()
-        self._model = LeastSquares(np.array(self._FIRST), forgetting=self._FORGETTING, ridge=self._RIDGE)
+        self._model = LeastSquares(self._FIRST, forgetting=self._FORGETTING, ridge=self._RIDGE)
         self._scale = 0.0
 
     def next(self, time_s: float) -> float | None:
@@ -128,14 +129,15 @@ class Periodic:
 class Repeating:
     """The last measurement, changed as it was just one period ago; how much of that counts is learned."""
 
-    _FORGETTING: Final = 0.98
-    _RIDGE: Final = 0.1
+    _FORGETTING: Final = 0.99
+    _RIDGE: Final = (5.0,)
+    _FIRST: Final = (0.8,)
 
     def __init__(self, name: str, period_s: float) -> None:
         self.name = f"as a {name} ago"
         self.period_s = period_s
         self._series = Series()
-        self._model = LeastSquares(np.ones(1), forgetting=self._FORGETTING, ridge=self._RIDGE)
+        self._model = LeastSquares(self._FIRST, forgetting=self._FORGETTING, ridge=self._RIDGE)
         self._scale = 0.0
 
     def next(self, time_s: float) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from statistics import median
 from typing import Final
 
@@ -21,14 +22,14 @@ class LeastSquares:
     """Weights of a linear forecast, learned a case at a time; errors are clipped, as outliers would pull them away.
 
     `forgetting` is the share of older cases' weight that stays with each new one, `ridge` how firmly the first weights
-    are held. Features and targets are to be of scale 1.
+    are held, one for each. Features and targets are to be of scale 1.
     """
 
-    def __init__(self, first: Vector, *, forgetting: float, ridge: float) -> None:
-        self.weights = first.copy()
+    def __init__(self, first: Sequence[float], *, forgetting: float, ridge: Sequence[float]) -> None:
+        self.weights = np.array(first, np.float64)
         self._forgetting = forgetting
-        self._most = 1.0 / ridge
-        self._spread = np.eye(len(first)) / ridge
+        self._spread = np.diag(1.0 / np.array(ridge, np.float64))
+        self._most = float(np.trace(self._spread))
 
     def learn(self, features: Vector, target: float) -> None:
         """Take what followed these features."""
@@ -38,27 +39,32 @@ class LeastSquares:
         self.weights += gain * error
         spread = (self._spread - np.outer(gain, towards)) / self._forgetting
         # Where nothing new is learned forgetting would let it grow without end.
-        if float(np.trace(spread)) <= self._most * len(self.weights):
+        if float(np.trace(spread)) <= self._most:
             self._spread = spread
 
 
 class Autoregressive:
-    """A linear function of the last measurements, as deviations from their median; learned with forgetting."""
+    """A linear function of the last measurements, as deviations from their median; learned with forgetting.
+
+    Before it has learned of two dozen measurements it says nothing: it would be as good as its first weights.
+    """
 
     _RIDGE: Final = 1.0
     _FORGETTING: Final = 0.995
+    _LEAST: Final = 24
 
     def __init__(self, order: int) -> None:
         self.name = f"autoregressive, {order}"
         self._order = order
         self._recent: deque[float] = deque(maxlen=_WINDOW)
-        self._model = LeastSquares(np.zeros(order), forgetting=self._FORGETTING, ridge=self._RIDGE)
+        self._model = LeastSquares([0.0] * order, forgetting=self._FORGETTING, ridge=[self._RIDGE] * order)
         self._level = self._scale = 0.0
         self._features = np.zeros(order)
+        self._learned = 0
 
     def next(self, time_s: float) -> float | None:  # noqa: ARG002 - any time is like another
-        """Return the forecast; None until there are some measurements more than the order."""
-        if not self._is_ready:
+        """Return the forecast."""
+        if self._learned < self._LEAST:
             return None
         return self._level + self._scale * float(self._features @ self._model.weights)
 
@@ -66,6 +72,7 @@ class Autoregressive:
         """Take a measurement."""
         if self._is_ready:
             self._model.learn(self._features, (value - self._level) / self._scale)
+            self._learned += 1
         self._recent.append(value)
         recent = list(self._recent)
         middle = median(recent)

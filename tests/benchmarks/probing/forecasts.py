@@ -1,0 +1,192 @@
+"""How well the next measurement is forecast: the error of "the last value" over ours, on published series.
+
+Runs: the benchmark runs on Azure's long-lived machines (operations a second, one series a machine; times are as they
+came). Links: what each of Abilene's links carries by 200 hourly demand matrices and base routes. Each measurement but
+the first is forecast from those before it alone, and errors are absolute. The ratio is the sum of the last value's
+errors over the sum of ours, a series; the mean over series is shown, and the least and greatest of them. What the
+forecasters' constants were chosen on (machine 0; every second link) is told from the rest, which the figures are of;
+which sorts of forecasters there are was decided with all of the series in view.
+Beside ours stand each single forecaster (the last value where it says nothing), the window of 20 that never changes,
+and the one that was best so far taken alone, without those that are nearly as good.
+
+    .venv/bin/python -m tests.benchmarks.probing.forecasts    # --data FOLDER
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from statistics import fmean
+from typing import Final
+
+import networkx as nx
+from rich.console import Console
+from rich.table import Table
+
+from controller.demo.surge import base_load_bps
+from controller.schedulers.probe.hours.forecasting import Competition
+from controller.schedulers.probe.hours.values import Sample
+from dataplane.topology.demands import load_yates
+from dataplane.topology.file import load_topology
+
+DATA: Final = Path(__file__).parents[4] / "shared" / "data"
+RUNS: Final = "azurevm_matrixmath_long_eastus_D8sv5.csv"
+MATRICES: Final = "yates_abilene_hourly.txt"
+DOT: Final = "yates_abilene.dot"
+NAMES: Final = ("forecast_ratio_runs", "forecast_ratio_links")
+HOUR_S: Final = 3600.0
+WINDOW: Final = "mean of 20"
+BEST: Final = "best so far, alone"
+
+Series = Mapping[str, Sequence[Sample]]
+
+
+@dataclass
+class Errors:
+    """Sums of absolute errors on one series."""
+
+    last: float = 0.0
+    ours: float = 0.0
+    held: int = 0
+    """Measurements that lay within the forecast's bounds."""
+    number: int = 0
+    others: dict[str, float] = field(default_factory=dict)
+
+    def ratio(self, name: str | None = None) -> float:
+        """Return the last value's error over ours, or over another forecaster's."""
+        return self.last / (self.ours if name is None else self.others[name])
+
+
+def errors_on(samples: Sequence[Sample]) -> Errors:
+    """Forecast each measurement of a series from those before it."""
+    competition, found, last = Competition(), Errors(), samples[0]
+    competition.see(samples[0])
+    for sample in samples[1:]:
+        said = competition.next(sample.time_s)
+        assert said is not None
+        error_of_last = abs(sample.value - last.value)
+        found.last += error_of_last
+        found.ours += abs(sample.value - said.value)
+        found.held += said.low <= sample.value <= said.high
+        found.number += 1
+        for name, value in competition.said().items():
+            error = error_of_last if value is None else abs(sample.value - value)
+            found.others[name] = found.others.get(name, 0.0) + error
+            if name == said.forecaster:
+                found.others[BEST] = found.others.get(BEST, 0.0) + error
+        competition.see(sample)
+        last = sample
+    return found
+
+
+def runs(data: Path) -> Series | None:
+    """Return what was measured on each machine; None where the file is not there."""
+    if not (data / RUNS).exists():
+        return None
+    found: dict[str, list[Sample]] = {}
+    with (data / RUNS).open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            at = datetime.fromisoformat(f"{row['starttime']}+00:00")
+            found.setdefault(row["VM_id"], []).append(Sample(at.timestamp(), float(row["value"])))
+    return {machine: sorted(samples, key=lambda one: one.time_s) for machine, samples in sorted(found.items())}
+
+
+def links(data: Path) -> Series | None:
+    """Return what each link of Abilene carries hour by hour, by base routes; None where the file is not there."""
+    if not (data / MATRICES).exists():
+        return None
+    topology = load_topology("abilene")
+    hosts = tuple(host.name for host in topology.hosts)[:12]
+    found: dict[str, list[Sample]] = {}
+    for number, matrix in enumerate(load_yates(data / MATRICES, hosts)):
+        demands = {(src, dst): float(rate) for src, dst, rate in matrix.pairs()}
+        for link, rate_bps in base_load_bps(topology, demands).items():
+            found.setdefault(f"{link.src} {link.dst}", []).append(Sample(number * HOUR_S, rate_bps))
+    return dict(sorted(found.items()))
+
+
+def links_by_hops(data: Path) -> Series | None:
+    """Return the same with the fewest links on the way, by the file of the topology that came with the matrices."""
+    if not (data / MATRICES).exists() or not (data / DOT).exists():
+        return None
+    graph, hosts = nx.DiGraph(), tuple(f"s{number}" for number in range(1, 13))
+    for line in (data / DOT).read_text(encoding="utf-8").splitlines():
+        ends = [end.strip() for end in line.split("[")[0].split("->")]
+        if len(ends) == 2 and all(end in hosts for end in ends):
+            graph.add_edge(*ends)
+    ways = {(src, dst): list(nx.all_shortest_paths(graph, src, dst)) for src in hosts for dst in hosts if src != dst}
+    found: dict[str, list[Sample]] = {f"{src} {dst}": [] for src, dst in sorted(graph.edges)}
+    for number, matrix in enumerate(load_yates(data / MATRICES, hosts)):
+        load = dict.fromkeys(found, 0.0)
+        for src, dst, rate_bps in matrix.pairs():
+            for way in ways[src, dst]:
+                for tail, head in pairwise(way):
+                    load[f"{tail} {head}"] += rate_bps / len(ways[src, dst])
+        for name, rate in load.items():
+            found[name].append(Sample(number * HOUR_S, rate))
+    return found
+
+
+def parts_of(series: Series, chosen_on: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Errors]]]:
+    """Yield the errors on series that constants were chosen on, on the others, and on all of them."""
+    found = {name: errors_on(samples) for name, samples in series.items()}
+    yield "chosen on", {name: one for name, one in found.items() if name in chosen_on}
+    yield "others", {name: one for name, one in found.items() if name not in chosen_on}
+    yield "all", found
+
+
+def show(title: str, parts: Mapping[str, Mapping[str, Errors]], console: Console) -> None:
+    """Print ratios of ours and of each forecaster."""
+    table = Table(
+        "forecaster", *parts, "least and greatest of all", title=f"{title}: error of the last value over its own"
+    )
+    names = list(next(iter(parts["all"].values())).others)
+    ranked = sorted(names, key=lambda name: -fmean(one.ratio(name) for one in parts["all"].values()))
+    for name in (None, *ranked):
+        cells = [f"{fmean(one.ratio(name) for one in part.values()):.3f}" if part else "" for part in parts.values()]
+        ratios = [one.ratio(name) for one in parts["all"].values()]
+        table.add_row(name or "ours", *cells, f"{min(ratios):.3f} {max(ratios):.3f}")
+    console.print(table)
+    held = sum(one.held for one in parts["all"].values()) / sum(one.number for one in parts["all"].values())
+    of_window = fmean(one.others[WINDOW] / one.ours for one in parts["others"].values())
+    console.print(f"the constant window of 20's error over ours: {of_window:.3f}; within its bounds: {held:.1%}\n")
+
+
+def measure(*, quick: bool = False, data: Path = DATA) -> dict[str, float | None]:
+    """Forecast all series; figures are None where the data is not there. `quick` leaves the other routes out."""
+    console = Console(width=110)
+    found: dict[str, float | None] = dict.fromkeys(NAMES)
+    machines, loads = runs(data), links(data)
+    for key, title, series in ((NAMES[0], "Azure's runs", machines), (NAMES[1], "Abilene's links", loads)):
+        if series is None:
+            console.print(f"{title}: not in {data}")
+            continue
+        chosen_on = list(series)[:1] if series is machines else list(series)[::2]
+        parts = dict(parts_of(series, chosen_on))
+        show(title, parts, console)
+        found[key] = fmean(one.ratio() for one in parts["others"].values())
+    other = None if quick else links_by_hops(data)
+    if other is not None:
+        show("Abilene's links, routes of fewest links", dict(parts_of(other, list(other)[::2])), console)
+    return found
+
+
+def main(argv: list[str]) -> None:
+    """Measure, print tables, and the figures as JSON in the last line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="by base routes alone")
+    parser.add_argument("--data", type=Path, default=DATA, help="the folder of published traces")
+    options = parser.parse_args(argv)
+    found = measure(quick=options.quick, data=options.data)
+    print(json.dumps({name: None if value is None else round(value, 4) for name, value in found.items()}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -81,8 +81,9 @@ def decide(profile: TaskProfile, asked: Question) -> Verdict:
     total = np.zeros(len(rows), np.int64)
     for score, some in zip(profile.scores, points, strict=True):
         total += score.weight * some
-    best = np.lexsort((rows, asked.options.units[rows], asked.start_s[rows], -total))[0]
-    return Verdict(asked, int(rows[best]), refuser, rows, points, total)
+    equal = rows[total == total.max()]
+    best = equal[np.lexsort((equal, asked.options.units[equal], asked.start_s[equal]))[0]]
+    return Verdict(asked, int(best), refuser, rows, points, total)
 
 
 def explained(profile: TaskProfile, verdict: Verdict, *, most: int = 16) -> Explanation:

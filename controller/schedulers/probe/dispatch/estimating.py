@@ -12,6 +12,7 @@ from controller.api.resources.probe_result import ProbeRun
 from controller.cluster.estimates import Basis, Estimate, successive
 from controller.schedulers.probe.dispatch.values import Offer, Option
 from controller.schedulers.probe.evaluation import TRUSTED, Threshold, Trust, lowered, threshold_of
+from controller.schedulers.probe.evaluation.efficiency import LEAST_COUNTS
 from controller.schedulers.probe.prediction import predicted
 from controller.schedulers.probe.values import ProbeTask
 
@@ -81,7 +82,7 @@ def threshold_in(known: KnownType, evidence: Evidence) -> Threshold | None:
     for probe in known.probes:
         for run in _runs(KnownType(known.name, (probe,)), evidence):
             found.setdefault(probe.name, {}).setdefault(run.units, []).extend(run.run_times_s)
-    if not found:
+    if max((len(times) for times in found.values()), default=0) < LEAST_COUNTS:
         return None
     longest = max(found, key=lambda name: (math.fsum(found[name][min(found[name])]), name))
     return threshold_of(found[longest])

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from controller.api.resources.task import UnitChoice
 from controller.cluster.estimates import Basis
 from controller.cluster.estimates.values import FIRMNESS
 from controller.schedulers.probe.dispatch.policies import Question
-from controller.schedulers.probe.dispatch.values import ANY_UNIT, Flags, Longs, Offer
+from controller.schedulers.probe.dispatch.values import Flags, Longs, Offer
 from dataplane.config import Strict
 
 
@@ -36,8 +37,8 @@ class CentreReady:
 
     def passes(self, asked: Question) -> Flags | None:
         """Return whether each option's centre has no problem."""
-        centres = asked.view.centres
-        return of_offers(asked, [not centres[offer.centre].problem for offer in asked.view.offers])
+        flags: Flags = asked.view.takes_tasks[asked.options.offer]
+        return flags
 
     def reason(self, asked: Question, row: int) -> str:
         """Return the problem."""
@@ -86,10 +87,11 @@ class Operators:
 
     def passes(self, asked: Question) -> Flags | None:
         """Return whether each offer's operators hold all kernels; a user or a centre that chooses is not doubted."""
-        kernels = asked.task.kernels
-        if asked.task.unit is not None or not kernels:
+        kernels, choice = asked.task.kernels, asked.task.choice
+        if asked.task.unit is not None or choice is not UnitChoice.CONFIGURATION or not kernels:
             return None
-        return of_offers(asked, [offer.unit == ANY_UNIT or kernels <= offer.operators for offer in asked.view.offers])
+        flags: Flags = asked.view.supports(kernels)[asked.options.offer]
+        return flags
 
     def reason(self, asked: Question, row: int) -> str:
         """Return the kernels that it does not support."""
@@ -108,8 +110,7 @@ class UnitsExist:
 
     def passes(self, asked: Question) -> Flags | None:
         """Return whether each offer has as many units at all."""
-        counts = np.array([offer.count for offer in asked.view.offers], np.int64)
-        flags: Flags = asked.options.units <= counts[asked.options.offer]
+        flags: Flags = asked.options.units <= asked.view.counts[asked.options.offer]
         return flags
 
     def reason(self, asked: Question, row: int) -> str:
@@ -128,8 +129,8 @@ class Probed:
 
     def passes(self, asked: Question) -> Flags | None:
         """Return whether each option's centre has been probed."""
-        centres = asked.view.centres
-        return of_offers(asked, [centres[offer.centre].is_probed for offer in asked.view.offers])
+        flags: Flags = asked.view.is_probed[asked.options.offer]
+        return flags
 
     def reason(self, asked: Question, row: int) -> str:  # noqa: ARG002 - the same for all
         """Return that it has not been."""
@@ -178,11 +179,10 @@ class FirmEstimate:
 
     @staticmethod
     def _takes_tasks(asked: Question) -> Flags:
-        centres, stated = asked.view.centres, asked.task.centre
-        return of_offers(
-            asked,
-            [not centres[one.centre].problem and stated in {None, one.centre} for one in asked.view.offers],
-        )
+        flags: Flags = asked.view.takes_tasks[asked.options.offer]
+        if asked.task.centre is None:
+            return flags
+        return flags & of_offers(asked, [one.centre == asked.task.centre for one in asked.view.offers])
 
 
 class Efficient:

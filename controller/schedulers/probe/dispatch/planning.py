@@ -7,7 +7,7 @@ for it in the plan's books. What is dispatched are the tasks that begin now; all
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -39,6 +39,7 @@ class Plan:
         self.view = view
         self._starts: dict[int, _Starts] = {}
         self._taken: list[int] = []
+        self._open = {place for place, slots in enumerate(view.slots) if slots.free}
         self._ways: dict[tuple[object, int], tuple[Floats, Flags]] = {}
 
     def decide(self, profile: TaskProfile, task: PendingTask, options: Options) -> Verdict:
@@ -50,7 +51,14 @@ class Plan:
             place = self.view.place[option.offer]
             self.view.slots[place].take(option.units, held_s, verdict.start_s)
             self._taken.append(place)
+            if not self.view.slots[place].free:
+                self._open.discard(place)
         return verdict
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no unit is free now: nothing more can begin."""
+        return not self._open
 
     def question(self, task: PendingTask, options: Options) -> Question:
         """Return what policies are asked about a task."""
@@ -144,8 +152,3 @@ def _good_start_s(windows: Sequence[Window], now_ns: int, start_s: float) -> flo
 def _fits(task: PendingTask, now_ns: int, start_s: float, needed_s: float) -> bool:
     """Return whether a task that waits so long still keeps its deadline; one without a deadline does not wait."""
     return task.deadline_ns is not None and now_ns + (start_s + needed_s) * _NS <= task.deadline_ns
-
-
-def due(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
-    """Yield those that begin now."""
-    return (one for one in verdicts if one.option is not None and one.start_s <= 0)

@@ -19,8 +19,6 @@ Floats = npt.NDArray[np.float64]
 Longs = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 MOST_POINTS: Final = 1000
-ANY_UNIT: Final = ""
-"""In place of a unit type: the centre chooses one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +156,29 @@ class CentresView:
     """Seconds a byte from a host to a centre, and whether that was measured; infinite where nothing leads there."""
     good: Mapping[tuple[str, str], tuple[Window, ...]] = field(default_factory=dict)
     """When the network from a host to a centre is forecast good; what is not there is not known."""
+
+    _supporting: dict[frozenset[str], Flags] = field(default_factory=dict)
+
+    @cached_property
+    def takes_tasks(self) -> Flags:
+        """Whether each offer's centre has no problem."""
+        return np.array([not self.centres[one.centre].problem for one in self.offers], np.bool_)
+
+    @cached_property
+    def is_probed(self) -> Flags:
+        """Whether each offer's centre was probed."""
+        return np.array([self.centres[one.centre].is_probed for one in self.offers], np.bool_)
+
+    @cached_property
+    def counts(self) -> Longs:
+        """How many units each offer has."""
+        return np.array([one.count for one in self.offers], np.int64)
+
+    def supports(self, kernels: frozenset[str]) -> Flags:
+        """Return whether each offer supports all of some kernels."""
+        if kernels not in self._supporting:
+            self._supporting[kernels] = np.array([kernels <= one.operators for one in self.offers], np.bool_)
+        return self._supporting[kernels]
 
     @cached_property
     def place(self) -> Mapping[tuple[str, str], int]:

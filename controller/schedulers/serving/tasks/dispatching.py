@@ -7,13 +7,14 @@ import logging
 import math
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from time import monotonic
 from typing import Final
 
 from controller.api.registry.dispatches import Dispatch
 from controller.api.resources import Task
 from controller.api.resources.decision import DecisionSpec
 from controller.api.resources.task import TaskPhase, UnitChoice
-from controller.errors import ControllerError
 from controller.schedulers.costs import Costs
 from controller.schedulers.framework import Explanation
 from controller.schedulers.probe.dispatch.deciding import Verdict, explained, summary
@@ -21,16 +22,28 @@ from controller.schedulers.probe.dispatch.planning import Plan, order_of
 from controller.schedulers.probe.dispatch.profiles import TaskProfile
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.probe.dispatch.values import Options, PendingTask
+from controller.schedulers.serving.decisions import line
 from controller.schedulers.serving.tasks.decisions import decision_of
 from controller.schedulers.serving.tasks.knowledge import Knowledge, pending_of
 from controller.schedulers.serving.tasks.view import TasksView
 from controller.schedulers.serving.tasks.writing import Writer, few_at_once
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
-_BREATH: Final = 100
-"""Decisions after which others of the event loop get their turn."""
+_BREATH_S: Final = 0.05
+"""After so long others of the event loop get their turn."""
+_MOST_DUE: Final = 256
+"""Tasks that are sent in one round; the next one goes on at once."""
 _MOST_TOLD: Final = 256
 """Tasks that are told in one round why they wait; the others hear it in the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A task that goes now, and why."""
+
+    task: Task
+    item: Dispatch
+    spec: DecisionSpec
 
 
 class Dispatching:
@@ -51,27 +64,39 @@ class Dispatching:
         self._said: dict[str, str] = {}
         self._strangers: set[str] = set()
 
-    async def dispatch(self, now_ns: int, wall_ns: int) -> None:
-        """Plan all tasks that wait, send those that begin now, and tell the others."""
+    async def dispatch(self, now_ns: int, wall_ns: int) -> bool:
+        """Plan all tasks that wait, send those that begin now, and tell the others; return whether more could be sent.
+
+        Of what was decided only words are kept: all that was looked at of a task takes as much room as there are
+        options.
+        """
         tasks = {task.metadata.name: task for task in self._view.waiting() if self._is_mine(task)}
         self._said = {name: said for name, said in self._said.items() if name in tasks}
         if not tasks:
-            return
+            return False
         pending = order_of(self._pending(task) for task in tasks.values())[: self._settings.most]
         await self._knowledge.hours.read(pending, wall_ns)
-        view = self._knowledge.centres_view(now_ns, wall_ns, self._costs(), pending)
-        plan, due, waiting = Plan(view), defaultdict[str, list[Verdict]](list), list[Verdict]()
-        for number, one in enumerate(pending):
-            if number % _BREATH == _BREATH - 1:
+        plan = Plan(self._knowledge.centres_view(now_ns, wall_ns, self._costs(), pending))
+        due, untold = defaultdict[str, list[_Due]](list), list[tuple[Task, TaskPhase, str, DecisionSpec | None]]()
+        sent, breath_s = 0, monotonic()
+        for one in pending:
+            if monotonic() - breath_s > _BREATH_S:
                 await asyncio.sleep(0)
-            if (verdict := self._verdict(plan, tasks[one.name], one, wall_ns)) is None:
+                breath_s = monotonic()
+            task = tasks[one.name]
+            if plan.is_full and task.status.reasons:
                 continue
+            verdict = self._verdict(plan, task, one, wall_ns)
             if verdict.option is not None and verdict.start_s <= 0:
-                due[verdict.option.offer[0]].append(verdict)
-            else:
-                waiting.append(verdict)
-        await few_at_once(self._send_all(tasks, some) for some in due.values())
-        await few_at_once(self._tell(tasks[one.asked.task.name], one) for one in self._untold(tasks, waiting))
+                due[verdict.option.offer[0]].append(self._due(task, verdict))
+                sent += 1
+            elif len(untold) < _MOST_TOLD and (told := self._told(task, verdict)) is not None:
+                untold.append(told)
+            if sent >= _MOST_DUE:
+                break
+        await few_at_once(self._send_all(some) for some in due.values())
+        await few_at_once(self._tell(*one) for one in untold)
+        return sent >= _MOST_DUE
 
     def _is_mine(self, task: Task) -> bool:
         if task.spec.is_probe or task.spec.asks:
@@ -87,8 +112,8 @@ class Dispatching:
         name = self._view.type_of(task)
         return pending_of(task, name, self._knowledge.kernels_of(name))
 
-    def _verdict(self, plan: Plan, task: Task, pending: PendingTask, wall_ns: int) -> Verdict | None:
-        """Return what is decided about a task, None while its type's first probes are under way."""
+    def _verdict(self, plan: Plan, task: Task, pending: PendingTask, wall_ns: int) -> Verdict:
+        """Return what is decided about a task: nothing while its type's first probes are under way."""
         profile, name = self._profiles[task.spec.profile], pending.task_type
         options = self._options(profile, pending, wall_ns)
         if not (pending.centre and pending.unit) and self._knowledge.is_being_probed(name, pending.since_ns, wall_ns):
@@ -98,56 +123,45 @@ class Dispatching:
     def _options(self, profile: TaskProfile, pending: PendingTask, wall_ns: int) -> Options:
         return self._knowledge.options(profile, self._knowledge.known_type(pending.task_type, pending.units), wall_ns)
 
-    async def _send_all(self, tasks: Mapping[str, Task], verdicts: Sequence[Verdict]) -> None:
-        """Send tasks to one centre, one after the other: each one's shares rest on those before."""
-        for verdict in verdicts:
-            task = tasks[verdict.asked.task.name]
-            if not await self._send(task, verdict):
-                return
-
-    async def _send(self, task: Task, verdict: Verdict) -> bool:
+    def _due(self, task: Task, verdict: Verdict) -> _Due:
         option = verdict.option
         assert option is not None
         assert verdict.row is not None
-        centre, unit = option.offer
         high = float(verdict.asked.options.high[verdict.row])
-        expected_s = high if math.isfinite(high) and not self._profiles[task.spec.profile].benchmark else None
         item = Dispatch(
             task=task.metadata.name,
-            centre=centre,
-            unit=None if task.spec.choice is UnitChoice.CENTRE else unit,
+            centre=option.offer[0],
+            unit=None if task.spec.choice is UnitChoice.CENTRE else option.offer[1],
             units=option.units,
-            expected_s=expected_s,
+            expected_s=high if math.isfinite(high) and not self._profiles[task.spec.profile].benchmark else None,
         )
-        spec, _ = self._decision(task, verdict)
-        sent = await self._writer.dispatch(task, item, spec)
-        self._said.pop(task.metadata.name, None)
-        return sent
+        return _Due(task, item, self._decision(task, verdict)[0])
 
-    def _untold(self, tasks: Mapping[str, Task], verdicts: Sequence[Verdict]) -> list[Verdict]:
-        """Return those that are to be told, as many as one round tells; those that were told nothing come first."""
-        ordered = sorted(verdicts, key=lambda one: bool(tasks[one.asked.task.name].status.reasons))
-        return ordered[:_MOST_TOLD]
+    async def _send_all(self, due: Sequence[_Due]) -> None:
+        """Send tasks to one centre, one after the other: each one's shares rest on those before."""
+        for one in due:
+            if not await self._writer.dispatch(one.task, one.item, one.spec):
+                return
+            self._said.pop(one.item.task, None)
 
-    async def _tell(self, task: Task, verdict: Verdict) -> None:
-        """Have a task say why it waits; what was decided is kept when it has become something else."""
+    def _told(self, task: Task, verdict: Verdict) -> tuple[Task, TaskPhase, str, DecisionSpec | None] | None:
+        """Return what a task is told of why it waits, and the decision to be kept; None if it was told that already."""
         name, type_name = task.metadata.name, verdict.asked.task.task_type
         if verdict.option is None and (doing := self._knowledge.probing_line(type_name)):
-            await self._writer.tell(task, TaskPhase.PROBING, doing)
-            return
-        try:
-            spec, why = self._decision(task, verdict)
-        except ControllerError as error:
-            await self._writer.tell(task, TaskPhase.PENDING, str(error))
-            return
-        problem = self._knowledge.problem_of(type_name)
-        reason = f"{spec.reason}; {problem}" if problem and verdict.option is None else spec.reason
-        key = _kind_of(verdict, why)
+            return (task, TaskPhase.PROBING, doing, None)
+        spec, why = self._decision(task, verdict)
+        problem = self._knowledge.problem_of(type_name) if verdict.option is None else ""
+        key = _kind_of(verdict, why) + problem
         if self._said.get(name) == key and task.status.reasons:
-            return
+            return None
         self._said[name] = key
-        await self._writer.keep(name, spec)
-        await self._writer.tell(task, TaskPhase.PENDING, reason)
+        return (task, TaskPhase.PENDING, line(f"{spec.reason}; {problem}" if problem else spec.reason), spec)
+
+    async def _tell(self, task: Task, phase: TaskPhase, reason: str, spec: DecisionSpec | None) -> None:
+        """Have a task say why it waits; a decision that has led to nothing yet is kept."""
+        if spec is not None and task.status.reasons != (reason,):
+            await self._writer.keep(task.metadata.name, spec)
+        await self._writer.tell(task, phase, reason)
 
     def _decision(self, task: Task, verdict: Verdict) -> tuple[DecisionSpec, Explanation]:
         profile, now_ns = self._profiles[task.spec.profile], self._writer.now_ns()

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
+from zlib import crc32
 
 from controller.api.resources import Centre, ProbeResult, Task
 from controller.api.resources.task import TaskPhase
@@ -36,15 +37,20 @@ SUCCEEDED: Final = "succeeded"
 
 
 @dataclass(slots=True)
+class Ran:
+    """Run times of tasks by place, type and units; all that has ended, probes too, by centre."""
+
+    runs_s: dict[tuple[str, str], dict[str, dict[int, list[float]]]] = field(default_factory=dict)
+    ended: dict[str, list[Task]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
 class Measured:
-    """Results by place and probe, run times of tasks that have ended by place, type and units."""
+    """Results by place and probe."""
 
     results: dict[tuple[str, str], dict[str, list[ProbeResult]]] = field(default_factory=dict)
     centres: dict[str, list[ProbeResult]] = field(default_factory=dict)
     """Results by centre."""
-    runs_s: dict[tuple[str, str], dict[str, dict[int, list[float]]]] = field(default_factory=dict)
-    ended: dict[str, list[Task]] = field(default_factory=dict)
-    """Tasks that have ended, probes too, by centre."""
     probed: set[str] = field(default_factory=set)
     """Centres of which any probe has a good run."""
 
@@ -60,7 +66,8 @@ class Knowledge:
         self._view, self._settings = view, settings.probing
         self._trusts = Trusts(view, settings.trust)
         self.hours = hours
-        self._measured: tuple[tuple[int, int], Measured] | None = None
+        self._measured: tuple[int, Measured] | None = None
+        self._ran: tuple[int, Ran] | None = None
         self._offers: tuple[int, tuple[Offer, ...]] | None = None
         self._options: dict[tuple[str, str], tuple[object, Options]] = {}
         self.problems: dict[str, tuple[object, str]] = {}
@@ -70,10 +77,22 @@ class Knowledge:
 
     def measured(self) -> Measured:
         """Return what was measured, by place."""
-        versions = (self._view.versions[ProbeResult], self._view.versions[Task])
-        if self._measured is None or self._measured[0] != versions:
-            self._measured = (versions, _measured(self._view))
+        version = self._view.versions[ProbeResult]
+        if self._measured is None or self._measured[0] != version:
+            self._measured = (version, _measured(self._view))
         return self._measured[1]
+
+    def ran(self) -> Ran:
+        """Return what has run, by place; the same value until another task has ended."""
+        version = self._view.ended_version
+        if self._ran is None or self._ran[0] != version:
+            self._ran = (version, _ran(self._view))
+        return self._ran[1]
+
+    def _age_of(self, centre: str, wall_ns: int) -> int:
+        """Return what moves as figures grow old: 24 times while they are fresh, not for all centres at once."""
+        step_ns = max(round(self._settings.fresh_s * _NS / 24), 1)
+        return (wall_ns + crc32(centre.encode()) * step_ns // (1 << 32)) // step_ns
 
     def offers(self) -> tuple[Offer, ...]:
         """Return all unit types of all centres, in order."""
@@ -117,31 +136,29 @@ class Knowledge:
 
     def options(self, profile: TaskProfile, known: KnownType, wall_ns: int) -> Options:
         """Return what tasks of a type may take, of all offers; of a profile with a benchmark, by that."""
-        offers, measured = self.offers(), self.measured()
+        offers, measured, ran = self.offers(), self.measured(), self.ran()
         asked = self._by_benchmark(profile, known) if profile.benchmark else known
         name = profile.name if profile.benchmark else ""
-        minute = wall_ns // (60 * _NS)
-        key = (id(offers), id(measured), asked, minute)
+        key = (id(offers), id(measured), id(ran), asked, self._age_of("", wall_ns))
         cached = self._options.get((name, known.name))
         if cached is not None and cached[0] == key:
             return cached[1]
-        items = tuple(option for offer in offers for option in self._of_offer(name, asked, offer, measured, wall_ns))
+        items = tuple(option for offer in offers for option in self._of_offer(name, asked, offer, wall_ns))
         made = Options.of(items, {offer.key: place for place, offer in enumerate(offers)})
         self._options[name, known.name] = (key, made)
         return made
 
-    def _of_offer(
-        self, profile: str, known: KnownType, offer: Offer, measured: Measured, wall_ns: int
-    ) -> tuple[Option, ...]:
+    def _of_offer(self, profile: str, known: KnownType, offer: Offer, wall_ns: int) -> tuple[Option, ...]:
+        measured, ran = self.measured(), self.ran()
         results = measured.results.get(offer.key, {})
-        runs_s = {} if profile else measured.runs_s.get(offer.key, {}).get(known.name, {})
+        runs_s = {} if profile else ran.runs_s.get(offer.key, {}).get(known.name, {})
         mine = {probe.name: results[probe.name] for probe in known.probes if probe.name in results}
         revisions = tuple((name, len(some), some[-1].metadata.revision) for name, some in mine.items())
-        ran = tuple((units, len(some), some[-1]) for units, some in runs_s.items())
+        times = tuple((units, len(some), some[-1]) for units, some in runs_s.items())
         trust = self._trusts.of(
-            offer.centre, measured.of_centre(offer.centre), measured.ended.get(offer.centre, ()), wall_ns
+            offer.centre, measured.of_centre(offer.centre), ran.ended.get(offer.centre, ()), wall_ns
         )
-        key = (known, offer, revisions, ran, trust, wall_ns // (60 * _NS))
+        key = (known, offer, revisions, times, trust, self._age_of(offer.centre, wall_ns))
         cached = self._made.get((profile, known.name, offer.key))
         if cached is not None and cached[0] == key:
             return cached[1]
@@ -310,6 +327,11 @@ def _measured(view: TasksView) -> Measured:
         found.results.setdefault(place, {}).setdefault(result.spec.probe, []).append(result)
         if any(run.outcome == SUCCEEDED and run.run_times_s for run in result.status.runs):
             found.probed.add(result.spec.centre)
+    return found
+
+
+def _ran(view: TasksView) -> Ran:
+    found = Ran()
     ended = [task for task in view.tasks.values() if has_ended(task) and task.status.centre is not None]
     for task in sorted(ended, key=lambda one: (one.status.finished_ns or 0, one.metadata.name)):
         status, seconds = task.status, run_time_s(task)

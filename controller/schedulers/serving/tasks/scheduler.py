@@ -114,7 +114,8 @@ class TaskScheduler:
             await self._probes.build()
             await self._probes.order(begun_ns, self._now_ns())
             await self._probes.send(begun_ns)
-            await self._dispatching.dispatch(begun_ns, self._now_ns())
+            if await self._dispatching.dispatch(begun_ns, self._now_ns()):
+                self._changed.set()
         except ApiError as error:
             self.metrics.failures.inc()
             LOGGER.warning("%s", error)

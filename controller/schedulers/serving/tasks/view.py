@@ -43,6 +43,8 @@ class TasksView:
     """Probe tasks that cannot be read, and why."""
     versions: dict[type[Resource], int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     """Move with what has changed of a kind; a centre's heartbeat alone changes nothing."""
+    ended_version: int = 0
+    """Moves when a task has ended, or one that has goes."""
     _types: dict[str, str] = field(default_factory=dict)
     _values: dict[str, values.ProbeTask] = field(default_factory=dict)
 
@@ -70,8 +72,11 @@ class TasksView:
             self._hear(resource, now_ns)
             if isinstance(before, Centre) and _is_same_centre(before, resource):
                 return False
-        if isinstance(resource, Task) and not is_same:
-            self._types[name] = type_of(resource)
+        if isinstance(resource, Task):
+            if not is_same:
+                self._types[name] = type_of(resource)
+            was = isinstance(before, Task) and is_same and has_ended(before)
+            self.ended_version += has_ended(resource) is not was
         if isinstance(resource, ProbeTask):
             self._read(resource)
         self.versions[kind] += 1
@@ -86,7 +91,8 @@ class TasksView:
 
     def remove(self, kind: type[Resource], name: str) -> None:
         """Take a resource out."""
-        self.table(kind).pop(name, None)
+        gone = self.table(kind).pop(name, None)
+        self.ended_version += isinstance(gone, Task) and has_ended(gone)
         self.heard.pop(name, None) if kind is Centre else None
         if kind is Task:
             self._types.pop(name, None)

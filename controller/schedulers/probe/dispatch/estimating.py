@@ -25,12 +25,13 @@ MOST_SAMPLES: Final = 10
 class KnownType:
     """A type of tasks: its probes, one after the other, or the `problem` why there are none.
 
-    `counts` are the numbers of units that are of interest: those that probes measure and those that users state.
+    `counts` are the numbers of units that probes measure, as far as there are so many, `stated` those that users state.
     """
 
     name: str
     probes: tuple[ProbeTask, ...] = ()
     counts: tuple[int, ...] = (1,)
+    stated: tuple[int, ...] = ()
     problem: str = ""
 
     @property
@@ -54,7 +55,9 @@ def options_of(known: KnownType, offer: Offer, evidence: Evidence, now_ns: int, 
     Numbers above the threshold of the probes' efficiency say so; where nothing was measured the estimate is unknown.
     """
     measured = {run.units for run in _runs(known, evidence) if run.units}
-    counts = sorted(measured | set(evidence.runs_s) | {units for units in known.counts if units <= offer.count})
+    counts = sorted(
+        measured | set(evidence.runs_s) | set(known.stated) | {units for units in known.counts if units <= offer.count}
+    )
     threshold = threshold_in(known, evidence)
     return tuple(
         Option(offer.key, units, estimate_in(known, evidence, units, now_ns, fresh_s), _above(threshold, units))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final
 
 from controller.api.resources import Metadata, ProbeTask, Task
 from controller.api.resources.operator_graphs import graph_of
@@ -11,8 +13,29 @@ from controller.schedulers.probe import files
 from controller.schedulers.probe.building import BuildSettings, build
 from controller.schedulers.probe.dispatch.names import name_of
 from controller.schedulers.probe.errors import ProbeError
+from controller.schedulers.probe.expert import loads
+from controller.schedulers.probe.library import KernelLibrary
 from controller.schedulers.probe.matching import match
 from controller.schedulers.probe.values import ProbeKernel
+from dataplane.errors import ConfigError
+
+BENCHMARK_TYPE: Final = "fixed-benchmark"
+"""Of the probe tasks of fixed benchmarks: what tasks compute does not matter to them."""
+_BENCHMARKS: Final[Mapping[str, str]] = {"fixed-dgemm": "dgemm", "fixed-stream": "stream-triad"}
+"""Probe tasks that profiles rank all centres by, and the kernel that each repeats three times."""
+
+
+def benchmark(name: str, library: KernelLibrary) -> ProbeTask:
+    """Return the probe task of a fixed benchmark, as a resource; raise ProbeError for one that is not known."""
+    if name not in _BENCHMARKS:
+        raise ProbeError(f"there is no probe task {name} to rank centres by")
+    kernels = [{"kernel": _BENCHMARKS[name], "repetitions": 3}]
+    text = json.dumps({"millrace": 1, "name": name, "task_type": BENCHMARK_TYPE, "kernels": kernels})
+    try:
+        probe = loads(text, library, file=name)
+    except ConfigError as error:
+        raise ProbeError(str(error)) from None
+    return ProbeTask(metadata=Metadata(name=name), spec=files.to_spec(probe))
 
 
 def probes_for(

@@ -6,8 +6,9 @@ import asyncio
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from time import monotonic
 from typing import Final
 
@@ -23,6 +24,7 @@ from controller.schedulers.probe.dispatch.profiles import TaskProfile
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.probe.dispatch.values import Options, PendingTask
 from controller.schedulers.serving.decisions import line
+from controller.schedulers.serving.tasks.builds import BENCHMARK_TYPE
 from controller.schedulers.serving.tasks.decisions import decision_of
 from controller.schedulers.serving.tasks.knowledge import Knowledge, pending_of
 from controller.schedulers.serving.tasks.view import TasksView
@@ -77,6 +79,7 @@ class Dispatching:
         pending = order_of(self._pending(task) for task in tasks.values())[: self._settings.most]
         await self._knowledge.hours.read(pending, wall_ns)
         plan = Plan(self._knowledge.centres_view(now_ns, wall_ns, self._costs(), pending))
+        being_probed = cache(partial(self._knowledge.is_being_probed, view=plan.view))
         due, untold = defaultdict[str, list[_Due]](list), list[tuple[Task, TaskPhase, str, DecisionSpec | None]]()
         sent, breath_s = 0, monotonic()
         for one in pending:
@@ -86,7 +89,7 @@ class Dispatching:
             task = tasks[one.name]
             if plan.is_full and task.status.reasons:
                 continue
-            verdict = self._verdict(plan, task, one, wall_ns)
+            verdict = self._verdict(plan, task, one, wall_ns, being_probed)
             if verdict.option is not None and verdict.start_s <= 0:
                 due[verdict.option.offer[0]].append(self._due(task, verdict))
                 sent += 1
@@ -112,11 +115,14 @@ class Dispatching:
         name = self._view.type_of(task)
         return pending_of(task, name, self._knowledge.kernels_of(name))
 
-    def _verdict(self, plan: Plan, task: Task, pending: PendingTask, wall_ns: int) -> Verdict:
+    def _verdict(
+        self, plan: Plan, task: Task, pending: PendingTask, wall_ns: int, being_probed: Callable[[str], bool]
+    ) -> Verdict:
         """Return what is decided about a task: nothing while its type's first probes are under way."""
         profile, name = self._profiles[task.spec.profile], pending.task_type
         options = self._options(profile, pending, wall_ns)
-        if not (pending.centre and pending.unit) and self._knowledge.is_being_probed(name, pending.since_ns, wall_ns):
+        first = BENCHMARK_TYPE if profile.benchmark else name
+        if not (pending.centre and pending.unit) and being_probed(first):
             return Verdict.nothing(plan.question(pending, options))
         return plan.decide(profile, pending, options)
 

@@ -68,6 +68,7 @@ class Knowledge:
         self.hours = hours
         self._measured: tuple[int, Measured] | None = None
         self._ran: tuple[int, Ran] | None = None
+        self._seen: tuple[int, set[str]] | None = None
         self._offers: tuple[int, tuple[Offer, ...]] | None = None
         self._options: dict[tuple[str, str], tuple[object, Options]] = {}
         self.problems: dict[str, tuple[object, str]] = {}
@@ -132,7 +133,7 @@ class Knowledge:
     def known_type(self, task_type: str, counts: Iterable[int] = ()) -> KnownType:
         """Return a type with its probes, and the numbers of units that are of interest for it."""
         probes = self._view.probes_of(task_type)
-        return KnownType(task_type, probes, tuple(sorted({*self._settings.counts, *counts} - {0})))
+        return KnownType(task_type, probes, self._settings.counts, tuple(sorted(set(counts) - {0})))
 
     def options(self, profile: TaskProfile, known: KnownType, wall_ns: int) -> Options:
         """Return what tasks of a type may take, of all offers; of a profile with a benchmark, by that."""
@@ -171,8 +172,10 @@ class Knowledge:
         probes = tuple(probe for probe in found if probe is not None)
         lacking = [name for name, probe in zip(profile.benchmark, found, strict=True) if probe is None]
         if lacking:
-            return KnownType(known.name, (), known.counts, f"there is no probe task {lacking[0]} to rank centres by")
-        return KnownType(known.name, probes, known.counts)
+            return KnownType(
+                known.name, (), known.counts, known.stated, f"there is no probe task {lacking[0]} to rank centres by"
+            )
+        return KnownType(known.name, probes, known.counts, known.stated)
 
     def places(self) -> tuple[Place, ...]:
         """Return all offers with what is free of them now."""
@@ -248,22 +251,54 @@ class Knowledge:
         """Return why a type has no probe, '' if it has."""
         return self.problems[task_type][1] if task_type in self.problems else ""
 
-    def is_being_probed(self, task_type: str, since_ns: int, wall_ns: int) -> bool:
-        """Return whether a type never seen is being probed: until the first probes have ended, or patience has.
+    def is_being_probed(self, task_type: str, view: CentresView) -> bool:
+        """Return whether a type never seen is being probed for the first time.
 
-        A type was seen if a result of its probes is older than those that are under way.
+        That is until its probes have ended, at `first` centres or at all that can have them now; until patience has; or
+        until a task of it goes somewhere, as its user has stated.
         """
-        underway = self._underway(task_type)
-        if not underway or wall_ns > since_ns + self._settings.patience_s * _NS:
+        underway, probes = self._underway(task_type), {probe.name for probe in self._view.probes_of(task_type)}
+        times = [task.metadata.created_ns for task in underway]
+        complete: set[tuple[str, str]] = set()
+        for place, by_probe in self.measured().results.items():
+            mine = [by_probe[probe] for probe in probes if probe in by_probe]
+            times += [some[0].metadata.created_ns for some in mine]
+            if probes and len(mine) == len(probes):
+                complete.add(place)
+        if not times or view.now_ns > min(times) + self._settings.patience_s * _NS:
             return False
-        first_ns = min(task.metadata.created_ns for task in underway)
-        probes = {probe.name for probe in self._view.probes_of(task_type)}
-        return not any(
-            result.metadata.created_ns < first_ns
-            for by_probe in self.measured().results.values()
-            for probe in probes & by_probe.keys()
-            for result in by_probe[probe]
+        if task_type in self._seen_types():
+            return False
+        return bool(underway) or (
+            len(complete) < self._settings.first and self._may_complete(task_type, complete, view)
         )
+
+    def _may_complete(self, task_type: str, complete: set[tuple[str, str]], view: CentresView) -> bool:
+        """Return whether a place that has not been measured can be soon: its units are free, or a probe has them."""
+        kernels, known = self.kernels_of(task_type), self.probes_known()
+        probes = [probe.name for probe in self._view.probes_of(task_type)]
+        probing = {centre for (_, centre, _), one in known.items() if one.is_underway}
+        for place in self.places():
+            offer = place.offer
+            failures = max((known[one, *offer.key].failures for one in probes if (one, *offer.key) in known), default=0)
+            if (
+                offer.key not in complete
+                and not view.centres[offer.centre].problem
+                and kernels <= offer.operators
+                and (place.free > 0 or offer.centre in probing)
+                and not failures
+                and offer.count
+            ):
+                return True
+        return False
+
+    def _seen_types(self) -> set[str]:
+        """Return the types of which a task has been dispatched."""
+        version = self._view.versions[Task]
+        if self._seen is None or self._seen[0] != version:
+            tasks = (task for task in self._view.tasks.values() if task.status.epoch and not task.spec.is_probe)
+            self._seen = (version, {self._view.type_of(task) for task in tasks})
+        return self._seen[1]
 
     def probing_line(self, task_type: str) -> str:
         """Return which probes of a type are under way, '' if none are."""

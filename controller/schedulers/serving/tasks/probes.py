@@ -15,12 +15,13 @@ from controller.api.resources.task import Program, ProgramKind, TaskPhase, TaskS
 from controller.schedulers.probe.building import BuildSettings
 from controller.schedulers.probe.dispatch.names import name_of
 from controller.schedulers.probe.dispatch.probing import Order, Place, Reason, probes_due
+from controller.schedulers.probe.dispatch.profiles import TaskProfile
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.probe.dispatch.units import Chosen, Step, Wanted, choose_unit
 from controller.schedulers.probe.dispatch.values import CentreState, PendingTask
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.library import KernelLibrary
-from controller.schedulers.serving.tasks.builds import probes_for
+from controller.schedulers.serving.tasks.builds import BENCHMARK_TYPE, benchmark, probes_for
 from controller.schedulers.serving.tasks.decisions import plain_decision
 from controller.schedulers.serving.tasks.knowledge import Knowledge, pending_of
 from controller.schedulers.serving.tasks.view import TasksView, has_ended
@@ -36,6 +37,8 @@ class Probes:
 
     def __init__(self, view: TasksView, knowledge: Knowledge, settings: TaskSettings, writer: Writer) -> None:
         self._view, self._knowledge, self._settings, self._writer = view, knowledge, settings, writer
+        self._not_built: dict[str, str] = {}
+        self._by_benchmark = {one.name for one in settings.profiles if one.benchmark}
 
     async def build(self) -> None:
         """Build the probes of types that have none, of tasks that wait and of those that have ended."""
@@ -55,6 +58,19 @@ class Probes:
             for probe in made:
                 if await self._writer.create(probe):
                     LOGGER.info("type %s: probe task %s is built", name, probe.metadata.name)
+
+    async def build_benchmarks(self, profiles: Mapping[str, TaskProfile]) -> None:
+        """Make the probe tasks that profiles of tasks which wait rank all centres by."""
+        used = {task.spec.profile for task in self._view.waiting() if not task.spec.is_probe}
+        names = {name for profile in used & profiles.keys() for name in profiles[profile].benchmark}
+        for name in sorted(names - self._view.probes.keys() - self._not_built.keys()):
+            try:
+                made = benchmark(name, self._library())
+            except ProbeError as error:
+                self._not_built[name] = str(error)
+                LOGGER.warning("%s", error)
+            else:
+                await self._writer.create(made)
 
     def _unknown(self) -> Sequence[Task]:
         """Return a task of each type without a probe, one that says its operators if any does."""
@@ -88,12 +104,14 @@ class Probes:
                 LOGGER.info("probe %s goes to %s of %s: %s", order.probe, order.unit, order.centre, order.reason)
 
     def waiting_by_type(self) -> Mapping[str, Sequence[PendingTask]]:
-        """Return the tasks that wait, but probes, by type."""
+        """Return the tasks that wait, but probes, by type; those of a benchmark's profile by its type, too."""
         found: defaultdict[str, list[PendingTask]] = defaultdict(list)
         for task in self._view.waiting():
             if not task.spec.is_probe and not task.spec.asks:
                 name = self._view.type_of(task)
                 found[name].append(pending_of(task, name, frozenset()))
+                if task.spec.profile in self._by_benchmark:
+                    found[BENCHMARK_TYPE].append(pending_of(task, BENCHMARK_TYPE, frozenset()))
         return found
 
     async def send(self, now_ns: int) -> None:

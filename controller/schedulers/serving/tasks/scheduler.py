@@ -64,7 +64,7 @@ class TaskScheduler:
         self._changed = asyncio.Event()
         self._listed: set[type[Resource]] = set()
         writer = Writer(client, self.view, self.metrics, name=name, clock=clock, now_ns=now_ns)
-        profiles = task_profiles_of(settings.profiles)
+        self._profiles = profiles = task_profiles_of(settings.profiles)
         self._accounts = Accounts(self.view, settings, writer)
         self._silence = Silence(self.view, settings, writer, self.metrics)
         self._probes = Probes(self.view, self.knowledge, settings, writer)
@@ -112,6 +112,7 @@ class TaskScheduler:
             await self._accounts.settle()
             await self._silence.release(begun_ns)
             await self._probes.build()
+            await self._probes.build_benchmarks(self._profiles)
             await self._probes.order(begun_ns, self._now_ns())
             await self._probes.send(begun_ns)
             if await self._dispatching.dispatch(begun_ns, self._now_ns()):

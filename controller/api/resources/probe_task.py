@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from controller.api.resources.base import Count, Kind, Line, Lines, Name, Resource
+from controller.api.resources.base import Count, Kind, Line, Name, Resource
 from dataplane.config import Strict
 from dataplane.topology.values import DeviceKind
 
@@ -44,7 +44,7 @@ class KernelUseSpec(Strict, frozen=True):
     scale: Annotated[float, Meta(gt=0, le=1e18)] = 1.0
     """Work of one execution in the target over that of one here."""
     splits: Line = ""
-    """The size that is divided where several processes share the work."""
+    """Sizes that are divided where several processes share the work, apart by blanks."""
 
 
 class LinkSpec(Strict, frozen=True):
@@ -64,7 +64,7 @@ class ProbeTaskSpec(Strict, frozen=True):
     target: Line = ""
     """The operator graph that it was built from; none where an expert wrote it."""
     ratio: Positive = 1000
-    unmatched: Lines = ()
+    unmatched: Annotated[tuple[Line, ...], Meta(max_length=4096)] = ()
     share_matched: Annotated[float, Meta(ge=0, le=1)] | None = None
     """Part of the target's time, or work, that its kernels stand for."""
     seed: Count = 0

@@ -18,8 +18,10 @@ from msgspec import Meta
 from controller.cluster.operators import Operator, OperatorGraph, work_of
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.library import sizes_for
+from controller.schedulers.probe.matching import THRESHOLD, match
 from controller.schedulers.probe.values import (
     MOST_REPETITIONS,
+    MOST_UNMATCHED,
     MOST_USES,
     Implementation,
     KernelUse,
@@ -35,6 +37,20 @@ from dataplane.topology.values import DeviceKind
 _OTHER: Final = re.compile(r"[^a-z0-9.-]+")
 _LONGEST_NAME: Final = 90
 """Of a probe task, with room for a part's number."""
+
+
+_CATEGORY_WORDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("hpc", "solve", "solver", "dense", "sparse", "linear", "lapack", "fft", "spectral"), "hpc"),
+    **dict.fromkeys(("stencil", "grid", "cfd", "climate", "weather", "simulation", "molecular", "finite"), "hpc"),
+    **dict.fromkeys(("ai", "ml", "train", "training", "inference", "conv", "convolution", "neural", "model"), "ai"),
+    **dict.fromkeys(("llm", "transformer", "learning", "embedding"), "ai"),
+    **dict.fromkeys(("sql", "query", "queries", "join", "olap", "etl", "analytics", "report", "table"), "sql"),
+    **dict.fromkeys(("io", "storage", "file", "files", "backup", "archive", "checkpoint"), "io"),
+    **dict.fromkeys(("network", "transfer", "download", "pull", "copy", "replication", "allreduce"), "network"),
+    **dict.fromkeys(("memory", "stream", "graph", "cache", "index"), "memory"),
+}
+"""Words in the types that users give their tasks, and the library's category that each one names."""
+_WORDS: Final = re.compile(r"[a-z0-9]+")
 
 
 class Unlinked(StrEnum):
@@ -58,6 +74,8 @@ class BuildSettings(Strict, frozen=True):
     """For which kind of device kernels are taken."""
     limit_s: Annotated[float, Meta(gt=0, le=3600)] = 5.0
     """The longest that a probe task may run on one unit, once."""
+    is_parallel: bool = False
+    """The target spreads over several cores also where its libraries do not: kernels are divided over processes."""
     seed: Annotated[int, Meta(ge=0, le=1 << 53)] = 0
 
 
@@ -71,6 +89,33 @@ def repetitions(executions: int, settings: BuildSettings) -> int:
     return max(1, (2 * executions + settings.ratio) // (2 * settings.ratio))
 
 
+def category_of(task_type: str) -> str:
+    """Return the library's category for a type of tasks, by the first of its words that names one; '' if none does."""
+    words = (_CATEGORY_WORDS.get(word) for word in _WORDS.findall(task_type.lower()))
+    return next((category for category in words if category is not None), "")
+
+
+def of_target(
+    graph: OperatorGraph,
+    kernels: Iterable[ProbeKernel],
+    settings: BuildSettings | None = None,
+    *,
+    task_type: str = "",
+    seconds: Mapping[str, float] | None = None,
+    run_time_s: float | None = None,
+    threshold: float = THRESHOLD,
+) -> tuple[tuple[ProbeTask, ...], tuple[Match, ...]]:
+    """Return the probe tasks of a target, and what each of its operators has matched; as `build`.
+
+    Kernels of the category that the task's type names come first, else of the graph's own; those of others follow where
+    none of these resembles an operator.
+    """
+    category = category_of(task_type) or graph.category
+    matches = match(replace(graph, category=category), kernels, threshold=threshold)
+    probes = build(graph, matches, settings, task_type=task_type, seconds=seconds, run_time_s=run_time_s)
+    return probes, matches
+
+
 def build(
     graph: OperatorGraph,
     matches: Sequence[Match],
@@ -78,15 +123,18 @@ def build(
     *,
     task_type: str = "",
     seconds: Mapping[str, float] | None = None,
+    run_time_s: float | None = None,
 ) -> tuple[ProbeTask, ...]:
     """Return the probe task of a target, or several where its unlinked parts are to stand apart.
 
-    `seconds` are what the target's operators took in all, by name, where somebody has measured it. Raises ProbeError
-    where no operator has matched, where that would be more than a probe task holds, and for matches of other operators.
+    `seconds` are what the target's operators took in all, by name, where somebody has measured it, and `run_time_s`
+    what the whole target took, else their sum. Raises ProbeError where no operator has matched, where that would be
+    more than a probe task holds, and for matches of other operators.
     """
     settings = settings or BuildSettings()
+    costs = _costs(graph, seconds, run_time_s)
     found = _usable(graph, matches, settings)
-    names = _use_names(graph, found)
+    names = _names_of_uses(graph, found)
     uses = {name: _use(graph.operator[name], found[name], names[name], settings) for name in names}
     probe = ProbeTask(
         _name_of(graph.name),
@@ -96,11 +144,11 @@ def build(
         task_type,
         graph.name,
         settings.ratio,
-        tuple(operator.name for operator in graph.operators if operator.name not in uses),
-        _share(graph, uses.keys(), seconds),
+        _unmatched(graph, uses.keys()),
+        _share(costs, uses.keys()),
         settings.seed,
     )
-    return (probe,) if settings.unlinked is Unlinked.TOGETHER else apart(probe, graph, seconds)
+    return (probe,) if settings.unlinked is Unlinked.TOGETHER else apart(probe, costs)
 
 
 def links_between(graph: OperatorGraph, kept: Iterable[str]) -> tuple[tuple[str, str], ...]:
@@ -117,7 +165,7 @@ def links_between(graph: OperatorGraph, kept: Iterable[str]) -> tuple[tuple[str,
     return tuple(found)
 
 
-def apart(probe: ProbeTask, graph: OperatorGraph, seconds: Mapping[str, float] | None = None) -> tuple[ProbeTask, ...]:
+def apart(probe: ProbeTask, costs: Mapping[str, float] | None) -> tuple[ProbeTask, ...]:
     """Return a probe task for each part of one that no link joins to the others; each knows its share of the target."""
     if len(probe.parts) == 1:
         return (probe,)
@@ -130,7 +178,7 @@ def apart(probe: ProbeTask, graph: OperatorGraph, seconds: Mapping[str, float] |
                 name=f"{probe.name}-{number}",
                 uses=uses,
                 links=tuple(link for link in probe.links if link.src in part),
-                share_matched=_share(graph, {use.operator for use in uses}, seconds),
+                share_matched=_share(costs, {use.operator for use in uses}),
             )
         )
     return tuple(found)
@@ -164,16 +212,24 @@ def _why_nothing(graph: OperatorGraph, matches: Sequence[Match], settings: Build
     return f"no operator resembles a kernel enough; nearest is {nearest.operator} with {nearest.similarity:.2f}{said}"
 
 
-def _use_names(graph: OperatorGraph, found: Mapping[str, Match]) -> dict[str, str]:
-    """Return the uses' names by operator, in the graph's order: the kernel's identifier, numbered if it comes again."""
+def use_names(kernels: Sequence[str]) -> tuple[str, ...]:
+    """Return a name for each use of kernels, by their identifiers: these themselves, numbered where one comes again."""
+    often, taken = Counter(kernels), set(kernels)
+    names = []
+    for kernel in kernels:
+        name, number = kernel, 0
+        while often[kernel] > 1 and name in taken:
+            number += 1
+            name = f"{kernel}-{number}"
+        taken.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def _names_of_uses(graph: OperatorGraph, found: Mapping[str, Match]) -> dict[str, str]:
+    """Return the uses' names by operator, in the graph's order."""
     chosen = [operator.name for operator in graph.operators if operator.name in found]
-    identifiers = {name: _kernel(found[name]).identifier for name in chosen}
-    often, so_far = Counter(identifiers.values()), Counter[str]()
-    names = {}
-    for name, identifier in identifiers.items():
-        so_far[identifier] += 1
-        names[name] = identifier if often[identifier] == 1 else f"{identifier}.{so_far[identifier]}"
-    return names
+    return dict(zip(chosen, use_names([_kernel(found[name]).identifier for name in chosen]), strict=True))
 
 
 def _use(operator: Operator, match: Match, name: str, settings: BuildSettings) -> KernelUse:
@@ -196,7 +252,7 @@ def _use(operator: Operator, match: Match, name: str, settings: BuildSettings) -
         kernel.tolerance,
         operator.name,
         match.scale,
-        kernel.splits,
+        kernel.splits if settings.is_parallel else "",
     )
 
 
@@ -222,26 +278,37 @@ def _category(matches: Iterable[Match]) -> str:
     return min(often, key=lambda category: (-often[category], category))
 
 
-def _share(graph: OperatorGraph, matched: Iterable[str], seconds: Mapping[str, float] | None) -> float | None:
-    """Return the matched operators' part of the target's time, else of its operations where all count the same unit."""
-    costs = _costs(graph, seconds)
+def _unmatched(graph: OperatorGraph, matched: Iterable[str]) -> tuple[str, ...]:
+    """Return the operators that have no use, as many as a probe task names."""
+    known = set(matched)
+    names = tuple(operator.name for operator in graph.operators if operator.name not in known)
+    if len(names) <= MOST_UNMATCHED:
+        return names
+    return (*names[: MOST_UNMATCHED - 1], f"and {len(names) - MOST_UNMATCHED + 1} more")
+
+
+def _share(costs: Mapping[str, float] | None, matched: Iterable[str]) -> float | None:
+    """Return the matched operators' part of what the target costs, None where nobody knows."""
     if costs is None or not (total := sum(costs.values())):
         return None
     return min(1.0, sum(costs.get(name, 0.0) for name in matched) / total)
 
 
-def _costs(graph: OperatorGraph, seconds: Mapping[str, float] | None) -> Mapping[str, float] | None:
+def _costs(
+    graph: OperatorGraph, seconds: Mapping[str, float] | None, run_time_s: float | None
+) -> Mapping[str, float] | None:
+    """Return what each operator costs, and under '' all that is none: seconds, else operations that count the same."""
     if seconds is not None:
-        return seconds
+        return {**seconds, "": max(0.0, (run_time_s or 0.0) - sum(seconds.values()))}
     works = {operator.name: work_of(operator) for operator in graph.operators}
-    if len({None if work is None or work.operations is None else work.unit for work in works.values()}) != 1:
-        return None
-    found = {}
+    found: dict[str, float] = {}
+    units = set()
     for operator in graph.operators:
         if (work := works[operator.name]) is None or work.operations is None:
             return None
         found[operator.name] = float(work.operations * operator.executions)
-    return found
+        units.add(work.unit)
+    return found if len(units) == 1 else None
 
 
 def _name_of(text: str) -> str:

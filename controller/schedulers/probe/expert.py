@@ -5,7 +5,6 @@ A file names kernels of the library; what it does not say of them is as the libr
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,6 +13,7 @@ from msgspec import Meta
 
 from controller.api.resources.base import Count, Line, Name
 from controller.api.resources.probe_task import Identifier, LinkSpec, Positive, SizeMap, Word
+from controller.schedulers.probe.building import use_names
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.library import KernelLibrary, choose, sizes_for
 from controller.schedulers.probe.values import KernelUse, Library, Link, ProbeKernel, ProbeTask
@@ -32,7 +32,8 @@ class ExpertUse(Strict, frozen=True):
     executions: Positive | None = None
     sizes: SizeMap = msgspec.field(default_factory=dict)
     """Those that are not as by default."""
-    device: DeviceKind = DeviceKind.CPU
+    device: DeviceKind | None = None
+    """That of whoever reads the file, unless it is said."""
     library: Library | None = None
 
 
@@ -51,27 +52,26 @@ class ExpertFile(Strict, frozen=True):
     seed: Count = 0
 
 
-def load(path: Path, library: KernelLibrary) -> ProbeTask:
+def load(path: Path, library: KernelLibrary, *, device: DeviceKind = DeviceKind.CPU) -> ProbeTask:
     """Return the probe task that an expert's file describes; raise ConfigError with file, line and key."""
-    return _resolve(load_document(path, ExpertFile), library)
+    return _resolve(load_document(path, ExpertFile), library, device)
 
 
-def loads(text: str, library: KernelLibrary, *, file: str = "<text>") -> ProbeTask:
+def loads(text: str, library: KernelLibrary, *, file: str = "<text>", device: DeviceKind = DeviceKind.CPU) -> ProbeTask:
     """Return the probe task that YAML or JSON text describes; raise ConfigError with file, line and key."""
-    return _resolve(loads_document(text, ExpertFile, file=file, as_json=text.lstrip().startswith("{")), library)
+    document = loads_document(text, ExpertFile, file=file, as_json=text.lstrip().startswith("{"))
+    return _resolve(document, library, device)
 
 
-def _resolve(document: Document[ExpertFile], library: KernelLibrary) -> ProbeTask:
+def _resolve(document: Document[ExpertFile], library: KernelLibrary, device: DeviceKind) -> ProbeTask:
     spec = document.value
-    often, so_far = Counter(use.kernel for use in spec.kernels), Counter[str]()
+    names = use_names([use.kernel for use in spec.kernels])
     uses: list[KernelUse] = []
     category = spec.category
     for index, use in enumerate(spec.kernels):
-        so_far[use.kernel] += 1
-        name = use.name or (use.kernel if often[use.kernel] == 1 else f"{use.kernel}.{so_far[use.kernel]}")
         try:
             kernel = library.kernel(use.kernel, use.version)
-            uses.append(_use(kernel, use, name))
+            uses.append(_use(kernel, use, use.name or names[index], use.device or device))
         except ProbeError as error:
             raise document.error(error.problem, f"kernels[{index}].{error.at or 'kernel'}") from None
         category = category or kernel.category
@@ -84,7 +84,7 @@ def _resolve(document: Document[ExpertFile], library: KernelLibrary) -> ProbeTas
         raise document.error(error.problem, error.at.replace("uses", "kernels")) from None
 
 
-def _use(kernel: ProbeKernel, use: ExpertUse, name: str) -> KernelUse:
+def _use(kernel: ProbeKernel, use: ExpertUse, name: str, device: DeviceKind) -> KernelUse:
     return KernelUse(
         name,
         kernel.identifier,
@@ -92,7 +92,7 @@ def _use(kernel: ProbeKernel, use: ExpertUse, name: str) -> KernelUse:
         sizes_for(kernel, use.sizes),
         use.repetitions,
         use.executions or use.repetitions,
-        choose(kernel, use.device, use.library),
+        choose(kernel, device, use.library),
         kernel.tolerance,
         splits=kernel.splits,
     )

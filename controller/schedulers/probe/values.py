@@ -26,12 +26,19 @@ Sizes = tuple[tuple[str, int], ...]
 
 FORMAT_VERSION: Final = 1
 MOST_USES: Final = 256
+MOST_LINKS: Final = 4096
+MOST_SIZES: Final = 64
+MOST_UNMATCHED: Final = 4096
+LONGEST_LINE: Final = 1024
+"""Of what people and targets call things."""
 MOST_REPETITIONS: Final = 100_000
 MAX_SIZE: Final = 1 << 53
 """What JSON of any language keeps."""
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,98}[a-z0-9])?")
 _IDENTIFIER: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
+_MOST_TOLERANCE: Final = 1e9
+_MOST_SCALE: Final = 1e18
 _SIZE: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 CATEGORIES: Final = ("hpc", "ai", "sql", "io", "network", "memory")
 """Of the kernels that come with Millrace; users' kernels may have others."""
@@ -81,8 +88,9 @@ class ProbeKernel:
 
     `operator` is the kind in controller.cluster.operators.KINDS that it stands for, or a word of its own. `sizes` are
     those it runs at unless a use says others. `tolerance` is the relative error against the true value up to which an
-    output counts as right, and `truth` says in a line what that value is. `splits` is the size that is divided where
-    several processes share the work, '' where it cannot be. `code` is a normalised syntax tree, for matching.
+    output counts as right, and `truth` says in a line what that value is. `splits` are the sizes, apart by
+    blanks, that are divided where several processes share the work, '' where it cannot be. `code` is a normalised
+    syntax tree, for matching.
     """
 
     identifier: str
@@ -110,8 +118,8 @@ class ProbeKernel:
         if not self.implementations:
             raise ProbeKernelError(f"kernel {self.identifier}: no implementation", at="implementations")
         _check_sizes(f"kernel {self.identifier}", self.sizes)
-        if self.splits and self.splits not in dict(self.sizes):
-            raise ProbeKernelError(f"kernel {self.identifier}: splits {self.splits}, no size of its own", at="splits")
+        if strange := set(self.splits.split()) - dict(self.sizes).keys():
+            raise ProbeKernelError(f"kernel {self.identifier}: splits {min(strange)}, no size of its own", at="splits")
 
     def implementation(self, device: DeviceKind, library: Library | None = None) -> Implementation | None:
         """Return the implementation of a library for a kind of device, the first one without it; None without any."""
@@ -141,8 +149,8 @@ class Match:
 class KernelUse:
     """A kernel within a probe task: `repetitions` runs at `sizes`, for `executions` of `operator` in the target.
 
-    It carries all that a runner needs: `implementation`, the `tolerance` above which its output is wrong, and the size
-    that `splits` its work. `scale` is as in Match. `operator` is '' and `executions` equals `repetitions` where an
+    It carries all that a runner needs: `implementation`, the `tolerance` above which its output is wrong, and the sizes
+    that `splits` names. `scale` is as in Match. `operator` is '' and `executions` equals `repetitions` where an
     expert wrote it without a target.
     """
 
@@ -169,13 +177,16 @@ class KernelUse:
         for name, value in (("version", self.version), ("executions", self.executions)):
             if not 1 <= value <= MAX_SIZE:
                 raise ProbeError(f"{self.name}: {name} is {value}, not between 1 and 2^53", at=name)
-        if not 0 <= self.tolerance < math.inf:
+        if not 0 <= self.tolerance <= _MOST_TOLERANCE:
             raise ProbeError(f"{self.name}: tolerance is {self.tolerance}", at="tolerance")
-        if not 0 < self.scale < math.inf:
+        if not 0 < self.scale <= _MOST_SCALE:
             raise ProbeError(f"{self.name}: scale is {self.scale}", at="scale")
+        for name, line in (("operator", self.operator), ("implementation.entry", self.implementation.entry)):
+            if len(line) > LONGEST_LINE:
+                raise ProbeError(f"{self.name}: longer than {LONGEST_LINE} characters", at=name)
         _check_sizes(self.name, self.sizes)
-        if self.splits and self.splits not in dict(self.sizes):
-            raise ProbeError(f"{self.name}: splits {self.splits}, which is none of its sizes", at="splits")
+        if strange := set(self.splits.split()) - dict(self.sizes).keys():
+            raise ProbeError(f"{self.name}: splits {min(strange)}, which is none of its sizes", at="splits")
 
     @property
     def device(self) -> DeviceKind:
@@ -219,16 +230,23 @@ class ProbeTask:
             raise ProbeError(f"{self.name}: {self.category!r} is no category: a-z, 0-9, - and _", at="category")
         if not 1 <= len(self.uses) <= MOST_USES:
             raise ProbeError(f"{self.name}: {len(self.uses)} uses of kernels, not between 1 and {MOST_USES}", at="uses")
-        if not 1 <= self.ratio <= MAX_SIZE or not 0 <= self.seed <= MAX_SIZE:
-            raise ProbeError(f"{self.name}: ratio {self.ratio} or seed {self.seed} is out of range", at="ratio")
+        for name, value, least in (("ratio", self.ratio, 1), ("seed", self.seed, 0)):
+            if not least <= value <= MAX_SIZE:
+                raise ProbeError(f"{self.name}: {name} is {value}, not between {least} and 2^53", at=name)
+        if self.task_type and not _NAME.fullmatch(self.task_type):
+            raise ProbeError(f"{self.name}: {self.task_type!r} is no type of tasks: a-z, 0-9, . and -", at="task_type")
         if self.share_matched is not None and not 0 <= self.share_matched <= 1:
             raise ProbeError(f"{self.name}: share_matched is {self.share_matched}, not a part of 1", at="share_matched")
         if self.format_version != FORMAT_VERSION:
             problem = f"{self.name}: format {self.format_version} is not known, {FORMAT_VERSION} is"
             raise ProbeError(problem, at="format_version")
+        if max(map(len, (self.target, *self.unmatched))) > LONGEST_LINE or len(self.unmatched) > MOST_UNMATCHED:
+            raise ProbeError(f"{self.name}: longer than {LONGEST_LINE} characters, or too many", at="unmatched")
         self._check_links()
 
     def _check_links(self) -> None:
+        if len(self.links) > MOST_LINKS:
+            raise ProbeError(f"{self.name}: {len(self.links)} links, at most {MOST_LINKS} can be", at="links")
         seen: set[object] = set()
         for index, use in enumerate(self.uses):
             if use.name in seen:
@@ -298,6 +316,8 @@ def sizes_of(sizes: Mapping[str, int]) -> Sizes:
 
 
 def _check_sizes(owner: str, sizes: Sequence[tuple[str, int]]) -> None:
+    if len(sizes) > MOST_SIZES:
+        raise ProbeError(f"{owner}: {len(sizes)} sizes, at most {MOST_SIZES} can be", at="sizes")
     for name, size in sizes:
         if not _SIZE.fullmatch(name):
             raise ProbeError(f"{owner}: {name!r} is no name of a size: a-z, 0-9, - and _", at=f"sizes.{name}")

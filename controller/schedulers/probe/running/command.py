@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from controller.schedulers.probe.errors import ProbeError
-from controller.schedulers.probe.running.order import Order
 from controller.schedulers.probe.running.reading import read
-from controller.schedulers.probe.running.report import EXIT_CODES, MOST_REPETITIONS, Outcome, Report, encode
+from controller.schedulers.probe.running.report import EXIT_CODES, MOST_REPETITIONS, Order, Outcome, Report, encode
 from controller.schedulers.probe.running.steady import AT_LEAST_S
 from controller.schedulers.probe.running.supervising import supervise
 from controller.schedulers.probe.running.threads import pin

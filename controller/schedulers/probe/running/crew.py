@@ -1,6 +1,6 @@
 """Processes that share the work of kernels which do not use several cores by themselves: strong scaling.
 
-The size that a kernel `splits` is divided over them; each makes its part ready and runs it, on a core of its own. A
+The sizes that a kernel `splits` are divided over them; each makes its part ready and runs it, on a core of its own. A
 repetition has ended when all have. What they yield is put together only where something reads it.
 """
 
@@ -27,15 +27,15 @@ _KIB: Final = 1024
 
 def is_shared(use: KernelUse) -> bool:
     """Return whether a use's work can be divided over processes."""
-    return bool(use.splits) and not use.implementation.threads and dict(use.sizes)[use.splits] > 1
+    divided = use.splits.split()
+    return bool(divided) and not use.implementation.threads and dict(use.sizes)[divided[0]] > 1
 
 
 def sizes_of_part(use: KernelUse, part: int, parts: int) -> dict[str, int] | None:
     """Return the sizes of one part of a use's work, None where there are more parts than work."""
-    sizes = dict(use.sizes)
-    whole = sizes[use.splits]
-    size = whole // parts + (part < whole % parts)
-    return sizes | {use.splits: size} if size else None
+    sizes, divided = dict(use.sizes), use.splits.split()
+    own = {name: sizes[name] // parts + (part < sizes[name] % parts) for name in divided}
+    return sizes | own if own[divided[0]] else None
 
 
 class Crew:

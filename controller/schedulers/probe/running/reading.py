@@ -87,6 +87,8 @@ def _probe(document: Any) -> ProbeTask:  # noqa: ANN401 - whatever the file hold
     unmatched = found.get("unmatched", ())
     if any(not isinstance(name, str) for name in unmatched):
         raise ProbeError("names are text", at="unmatched")
+    if found.get("task_type") == "":
+        raise ProbeError("is empty", at="task_type")
     return ProbeTask(
         found["name"],
         found["category"],

@@ -41,6 +41,11 @@ class Ready:
         """Return the mean of all outputs since `begin`."""
         return self._mean.value
 
+    def figures(self) -> dict[str, float]:
+        """Return what the kernel says of its last run beside its output: bytes a second, hits, whatever it measures."""
+        told = getattr(self._kernel, "figures", None)
+        return {} if told is None else {str(name): float(value) for name, value in told().items()}
+
     def end(self) -> None:
         """Let go of the last output."""
         self._output = None

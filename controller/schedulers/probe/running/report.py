@@ -1,4 +1,4 @@
-"""What a run reports, as the runner itself writes it; `results` is the strict reader of the same JSON."""
+"""What a runner is asked for, and what it reports, as it writes that; `results` is the strict reader of this JSON."""
 
 from __future__ import annotations
 
@@ -32,6 +32,18 @@ EXIT_CODES: Final = {
 MOST_TIMES: Final = 200_000
 """Seconds of executions that a report holds; of more, means of consecutive ones."""
 MOST_REPETITIONS: Final = 10_000
+MOST_FIGURES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What to run: on how many units of how many cores together, how often, for how long at least, in what time."""
+
+    units: int
+    cores: int
+    repeat: int
+    deadline_s: float
+    at_least_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +61,8 @@ class Report:
 
     `start_s` are seconds from the program's start until everything is imported, `prepare_s` what making the kernels'
     data took after that, `warm_up_s` running each once, `wall_s` all until the end. `steady_s` are seconds of one
-    execution by use (`steady`). `started_ns` is since 1970 by this machine's clock.
+    execution by use (`steady`). `started_ns` is since 1970 by this machine's clock, `figures` what kernels say of
+    their last run, as USE.NAME.
     """
 
     probe: str
@@ -67,6 +80,7 @@ class Report:
     wall_s: float | None = None
     peak_memory_bytes: int | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 def encode(report: Report) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -12,7 +13,7 @@ from msgspec import Meta
 from controller.api.resources.base import Count, Line, Name, Seconds, TimeNs
 from controller.api.resources.probe_result import ProbeRun, Relative, Times
 from controller.schedulers.probe.errors import ProbeError
-from controller.schedulers.probe.running.report import MOST_REPETITIONS, Outcome
+from controller.schedulers.probe.running.report import MOST_FIGURES, MOST_REPETITIONS, Outcome
 from dataplane.config import Strict
 
 MAX_BYTES: Final = 16 << 20
@@ -52,13 +53,17 @@ class RunResult(Strict, frozen=True, kw_only=True):
     """All, from the program's start until this was written: what the probe took away from others."""
     peak_memory_bytes: Count | None = None
     versions: Annotated[dict[Name, Line], Meta(max_length=64)] = msgspec.field(default_factory=dict)
+    figures: Annotated[dict[Name, float], Meta(max_length=MOST_FIGURES)] = msgspec.field(default_factory=dict)
+    """What kernels say of their last run, as USE.NAME."""
 
 
 def read(path: Path) -> RunResult:
     """Return the result in a file; ProbeError names it and what is wrong: its size, or its content."""
     try:
-        with path.open("rb") as file:
-            if not os.path.isfile(file.fileno()):  # noqa: PTH113 - of an open file
+        # A job may leave anything under the name of its result: a link, or a pipe that nobody writes to.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise ProbeError(f"{path}: is no file")
             content = file.read(MAX_BYTES + 1)
     except OSError as error:
@@ -94,6 +99,7 @@ def to_probe_run(result: RunResult, *, unit: str | None = None) -> ProbeRun:
         kernels_s=means,
         steady_s=result.steady_s,
         kernel_accuracies=worst,
+        figures=result.figures,
         start_s=result.start_s,
         prepare_s=result.prepare_s,
         wall_s=result.wall_s,

@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
 from controller.schedulers.probe.running.failing import FailedError, blamed, of_status
-from controller.schedulers.probe.running.order import Order
-from controller.schedulers.probe.running.report import Outcome, Repetition, Report
+from controller.schedulers.probe.running.report import Order, Outcome, Repetition, Report
 from controller.schedulers.probe.values import ProbeTask
 
 _READ_BYTES: Final = 1 << 16
@@ -39,6 +38,7 @@ class _Told:
     steady_s: dict[str, float] = field(default_factory=dict)
     failed: FailedError | None = None
     versions: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)
     peak_bytes: int = 0
     is_done: bool = False
 
@@ -68,6 +68,7 @@ def supervise(probe: ProbeTask, order: Order, started_s: float) -> Report:
         time.monotonic() - started_s,
         max(peak_bytes, told.peak_bytes),
         told.versions,
+        told.figures,
     )
 
 
@@ -157,8 +158,12 @@ def _listen(reader: int, ended: int, told: _Told, started_s: float, deadline_s: 
     return False
 
 
+def _refused(word: str) -> None:
+    raise ValueError(f"{word} is no number")
+
+
 def _take_in(told: _Told, line: bytes, now_s: float) -> None:
-    event, content = json.loads(line)
+    event, content = json.loads(line, parse_constant=_refused)
     told.at_s.setdefault(event, now_s)
     match event:
         case "preparing":
@@ -171,6 +176,8 @@ def _take_in(told: _Told, line: bytes, now_s: float) -> None:
             told.repetitions.append(Repetition(**content))
         case "steady":
             told.steady_s = content
+        case "figures":
+            told.figures = content
         case "memory":
             told.peak_bytes = content
         case "failed":

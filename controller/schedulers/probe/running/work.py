@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import os
 import platform
+import re
 import resource
 import time
 from collections.abc import Callable, Mapping
@@ -20,15 +21,16 @@ from controller.schedulers.probe.kernels import loading
 from controller.schedulers.probe.kernels.base import Value
 from controller.schedulers.probe.running.crew import Crew, Shared, is_shared
 from controller.schedulers.probe.running.failing import FailedError
-from controller.schedulers.probe.running.order import Order
 from controller.schedulers.probe.running.ready import Ready
-from controller.schedulers.probe.running.report import MOST_TIMES, Outcome, Repetition, folded
+from controller.schedulers.probe.running.report import MOST_FIGURES, MOST_TIMES, Order, Outcome, Repetition, folded
 from controller.schedulers.probe.running.steady import Series, began, ended
 from controller.schedulers.probe.values import KernelUse, Library, ProbeTask
 
 Tell = Callable[[str, Any], None]
 """Takes an event's name, and what belongs to it."""
 _KIB: Final = 1024
+_STRANGE: Final = re.compile(r"[^a-z0-9.-]+")
+_LONGEST_NAME: Final = 100
 _CHECKED: Final = 8
 """Of a use's repetitions so many are held against the true value, and the last one."""
 
@@ -51,6 +53,7 @@ def work(probe: ProbeTask, order: Order, tell: Tell) -> None:
         while not series.is_enough(latest, order.at_least_s):
             run_once(probe, ready, tell, series, is_checked=False)
         tell("steady", series.steady_s())
+        tell("figures", _figures(ready))
         own_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
         tell("memory", own_bytes + (0 if crew is None else crew.peak_bytes()))
     tell("done", None)
@@ -105,6 +108,17 @@ def _settled(use: KernelUse, ready: Ready, is_checked: bool) -> float:
             Outcome.WRONG_VALUE, f"use {use.name}: its output has {said}, at most {use.tolerance:g} is right"
         )
     return error
+
+
+def _figures(ready: Mapping[str, Ready]) -> dict[str, float]:
+    """Return what kernels say of their last runs, as USE.NAME, in the letters that names of the API have."""
+    found = {}
+    for use, one in ready.items():
+        for name, value in one.figures().items():
+            word = _STRANGE.sub("-", name.lower()).strip("-.")
+            if word and math.isfinite(value):
+                found[f"{use}.{word}"[:_LONGEST_NAME]] = value
+    return dict(sorted(found.items())[:MOST_FIGURES])
 
 
 def _told(found: Repetition, most: int) -> dict[str, Any]:

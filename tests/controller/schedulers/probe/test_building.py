@@ -74,13 +74,13 @@ def test_kernels_are_wired_by_the_operators_data_flow() -> None:
     graph = graph_of((gemm("k1", 3000), gemm("k2", 2000), gemm("k3", 1000)), ("k1", "k3"), ("k2", "k3"))
     probe = built(graph)
     assert [(use.operator, use.repetitions) for use in probe.uses] == [("k1", 3), ("k2", 2), ("k3", 1)]
-    assert probe.links == (Link("dgemm.1", "dgemm.3"), Link("dgemm.2", "dgemm.3"))
+    assert probe.links == (Link("dgemm-1", "dgemm-3"), Link("dgemm-2", "dgemm-3"))
 
 
 def test_data_flows_on_through_operators_that_had_no_match() -> None:
     graph = graph_of((gemm("a"), plot("b"), plot("c"), gemm("d")), ("a", "b"), ("b", "c"), ("c", "d"))
     probe = built(graph)
-    assert probe.links == (Link("dgemm.1", "dgemm.2"),)
+    assert probe.links == (Link("dgemm-1", "dgemm-2"),)
     assert probe.unmatched == ("b", "c")
 
 
@@ -89,12 +89,12 @@ def test_kernels_with_no_data_link_may_become_separate_probe_tasks() -> None:
     probes = build(graph, matches_of(graph), BuildSettings(unlinked=Unlinked.APART))
     assert [[use.operator for use in probe.uses] for probe in probes] == [["a", "b"], ["c"]]
     assert [probe.name for probe in probes] == ["target-1", "target-2"]
-    assert [probe.links for probe in probes] == [(Link("dgemm.1", "dgemm.2"),), ()]
+    assert [probe.links for probe in probes] == [(Link("dgemm-1", "dgemm-2"),), ()]
 
 
 def test_kernels_with_no_data_link_may_become_unlinked_sub_tasks_of_one() -> None:
     probe = built(graph_of((gemm("a", 3000), gemm("b"), gemm("c")), ("a", "b")))
-    assert set(probe.parts) == {("dgemm.1", "dgemm.2"), ("dgemm.3",)}
+    assert set(probe.parts) == {("dgemm-1", "dgemm-2"), ("dgemm-3",)}
 
 
 def test_separate_probe_tasks_share_the_targets_work_out() -> None:

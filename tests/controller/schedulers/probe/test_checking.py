@@ -84,4 +84,4 @@ def test_each_work_is_tried_once() -> None:
     (probe,) = build(OperatorGraph("target", same, (), "hpc"), matches)
     (use,) = checking.trial(probe).uses
     assert use.repetitions == 1
-    assert checking.tried_s(probe, {use.name: 0.5}) == {"dgemm.1": 0.5, "dgemm.2": 0.5, "dgemm.3": 0.5}
+    assert checking.tried_s(probe, {use.name: 0.5}) == {"dgemm-1": 0.5, "dgemm-2": 0.5, "dgemm-3": 0.5}

@@ -26,7 +26,7 @@ kernels:
   - {kernel: dgemm, sizes: {m: 32, n: 32, k: 32}, executions: 500}
   - {kernel: fft, name: last}
 links:
-  - {src: dgemm.1, dst: last}
+  - {src: dgemm-1, dst: last}
 """
 
 
@@ -39,10 +39,10 @@ def test_an_experts_large_dense_direct_solve_is_three_dgemm() -> None:
 
 def test_an_expert_names_sizes_counts_and_links() -> None:
     probe = expert.loads(LINKED, LIBRARY)
-    assert [use.name for use in probe.uses] == ["dgemm.1", "dgemm.2", "last"]
+    assert [use.name for use in probe.uses] == ["dgemm-1", "dgemm-2", "last"]
     assert dict(probe.uses[0].sizes) == {"m": 64, "n": 64, "k": 64}
     assert probe.uses[1].executions == 500
-    assert probe.links == (Link("dgemm.1", "last"),)
+    assert probe.links == (Link("dgemm-1", "last"),)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,31 @@
+"""`millrace probe show`: a probe task as text, and as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from controller.cli.api import Address
+from controller.cli.probe.source import Source, probe_of
+
+
+def show(
+    source: Source,
+    picture: Annotated[
+        Path | None, typer.Option("--picture", "-p", metavar="FILE", help="Draw its graph, .svg or .png.")
+    ] = None,
+    address: Address = None,
+) -> None:
+    """Show a probe task: its kernels with repetitions and sizes, and which means feed which kernel."""
+    from controller.schedulers.probe.text import lines_of  # noqa: PLC0415
+
+    probe = probe_of(source, address)
+    for line in lines_of(probe):
+        typer.echo(line)
+    if picture is not None:
+        from controller.schedulers.probe.picture import draw  # noqa: PLC0415
+
+        draw(probe, picture)
+        typer.echo(f"{picture} is drawn", err=True)

@@ -6,6 +6,7 @@ import typer
 
 from controller.cli.probe.kernels.list import list_
 from controller.cli.probe.kernels.run import run
+from controller.cli.probe.kernels.serve import serve
 from controller.cli.probe.kernels.show import show
 from controller.cli.probe.kernels.write import add, change, delete
 
@@ -17,3 +18,4 @@ kernels.command()(run)
 kernels.command()(add)
 kernels.command()(change)
 kernels.command()(delete)
+kernels.command()(serve)

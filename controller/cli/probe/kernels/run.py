@@ -46,7 +46,9 @@ def run(  # noqa: PLR0917 - a command line's options
     on, by = _one_of(DeviceKind, device, "device"), None if library is None else _one_of(Library, library, "library")
     with closing(prepare(kernel, wanted, seed, device=on, library=by)) as prepared:
         times_s, errors = _measured(prepared, repeat)
+        figures = prepared.figures()
     rows = _rows(kernel, sizes_for(kernel, wanted), times_s, errors)
+    rows += [(f"last {name.replace('_', ' ')}", value) for name, value in figures.items()]
     rows.insert(1, ("on", f"{on.value}, {choose(kernel, on, by).library.value}"))
     show(("what", "value"), rows, form)
     if max(errors) > kernel.tolerance:

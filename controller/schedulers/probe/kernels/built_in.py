@@ -313,4 +313,40 @@ _TABLES: Final = (
     ),
 )
 
-BUILT_IN: Final[tuple[ProbeKernel, ...]] = (*_DENSE, *_TRANSFORMS, *_NUMBERS, *_MEMORY, *_TABLES)
+_BYTES: Final = (
+    _kernel(
+        "small-files",
+        "io",
+        "small-files",
+        None,
+        {"files": 256, "file_bytes": 4096},
+        (_cpu(Library.PYTHON, "transfers.disk:small_files"),),
+        0.0,
+        "checksums of what was written",
+        splits="files",
+    ),
+    _kernel(
+        "bulk-io",
+        "io",
+        "bulk-io",
+        None,
+        {"nbytes": 256 << 20},
+        (_cpu(Library.PYTHON, "transfers.disk:bulk_io"),),
+        0.0,
+        "checksums of what was written, at the ends of each block",
+        splits="nbytes",
+    ),
+    _kernel(
+        "network-pull",
+        "network",
+        "network-pull",
+        None,
+        {"nbytes": 64 << 20, "streams": 1},
+        (_cpu(Library.PYTHON, "transfers.network:network_pull"),),
+        0.0,
+        "checksums of what was asked for, at the ends of each block",
+        splits="nbytes",
+    ),
+)
+
+BUILT_IN: Final[tuple[ProbeKernel, ...]] = (*_DENSE, *_TRANSFORMS, *_NUMBERS, *_MEMORY, *_TABLES, *_BYTES)

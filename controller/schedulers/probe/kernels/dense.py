@@ -94,7 +94,7 @@ class Dot(Kernel):
 
     def accuracy(self, output: Array) -> float:
         """Return the error against the sum in higher precision, over the vectors' norms."""
-        return relative_error(float(output), *self.truth(self._true))
+        return math.inf if np.shape(output) else relative_error(float(output), *self.truth(self._true))
 
     def _true(self) -> tuple[np.longdouble, float]:
         left, right = (one.astype(np.float64, copy=False) for one in self.data)

@@ -88,6 +88,14 @@ class Checked:
             raise ProbeKernelError(f"kernel {self._name}: its accuracy is {error}, and no error is negative")
         return math.inf if math.isnan(error) else error
 
+    def figures(self) -> dict[str, float]:
+        """Return what else the last run has measured, by name; most kernels measure nothing but their time."""
+        figures = getattr(self._prepared, "figures", None)
+        if figures is None:
+            return {}
+        with told(self._name, "figures"):
+            return {str(name): float(value) for name, value in figures().items()}
+
     def close(self) -> None:
         """Remove what the runs have left; a user's kernel may lack it."""
         close = getattr(self._prepared, "close", None)

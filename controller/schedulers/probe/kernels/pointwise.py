@@ -104,7 +104,7 @@ class Reduction(Pointwise):
 
     def accuracy(self, output: Array) -> float:
         """Return the error against the sum in higher precision, over the sum of all sizes."""
-        return relative_error(float(output), *self.truth(self._sums))
+        return math.inf if np.shape(output) else relative_error(float(output), *self.truth(self._sums))
 
     def _sums(self) -> tuple[float, float]:
         """Return the sum in higher precision, and that of all sizes."""

@@ -1,0 +1,1 @@
+"""Kernels whose time is that of disks and networks."""

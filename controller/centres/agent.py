@@ -7,6 +7,7 @@ what the agent remembers beside that only spares it questions.
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import logging
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,6 +34,7 @@ from controller.centres.errors import CentreError, EngineError, OrderError
 from controller.centres.outcomes import completion_of
 from controller.centres.programs import order_of
 from controller.centres.settings import CentreSettings
+from controller.centres.warming import Warmer
 from controller.errors import (
     ApiError,
     ForbiddenError,
@@ -67,10 +69,11 @@ class Agent:
         jobs_folder: Path,
         identity: str,
         now_ns: Callable[[], int],
+        warmer: Warmer | None = None,
     ) -> None:
         self._client, self._engine, self._configurer = client, engine, configurer
         self.settings, self._folder, self._identity = settings, jobs_folder, identity
-        self._clock = ServerClock(now_ns)
+        self._clock, self._warmer = ServerClock(now_ns), warmer
         self._tasks: dict[str, Task] | None = None
         self._jobs: dict[JobMark, JobState] = {}
         self._probes: dict[str, ProbeTask | None] = {}
@@ -89,6 +92,8 @@ class Agent:
             group.create_task(self._listen())
             group.create_task(self._see_to_all())
             group.create_task(self._configurer.run(self._engine, self._note_configuration))
+            if self._warmer is not None:
+                group.create_task(self._warmer.run())
 
     async def sign_off(self) -> None:
         """Say that no tasks are to come; jobs run on, for the agent that is started next."""
@@ -313,7 +318,10 @@ class Agent:
 
     async def _begin(self, task: Task, unit: UnitType, probe: ProbeTask | None) -> None:
         try:
-            job = await self._engine.submit(order_of(task, unit, self.settings, self._folder, probe))
+            order = order_of(task, unit, self.settings, self._folder, probe)
+            if self._warmer is not None and task.spec.is_probe:
+                order = dataclasses.replace(order, environment={**order.environment, **self._warmer.environment})
+            job = await self._engine.submit(order)
         except (CentreError, OSError) as error:
             if isinstance(error, EngineError) and not isinstance(error, OrderError):
                 raise  # it is tried again

@@ -30,7 +30,10 @@ class Configurer:
     """Keeps `types`, None until all that can be tried was; of one event loop."""
 
     def __init__(
-        self, settings: CentreSettings, folder: CentreFolder, kernels: Callable[[], Sequence[ProbeKernel]]
+        self,
+        settings: CentreSettings,
+        folder: CentreFolder,
+        kernels: Callable[[CentreSettings], Sequence[ProbeKernel]],
     ) -> None:
         self._settings, self._folder, self._kernels = settings, folder, kernels
         self._trials = Trials(settings, folder)
@@ -95,7 +98,7 @@ class Configurer:
 
     async def _look(self, engine: Engine) -> bool:
         """Ask the engine what there is, try what is new; return whether anything is to be reported."""
-        found, kernels = await engine.resources(), self._kernels()
+        found, kernels = await engine.resources(), self._kernels(self._settings)
         notes: list[str] = []
         for unit in found:
             known = self._known.get(unit.name)

@@ -53,10 +53,17 @@ def completion_of(task: Task, job: JobState, folder: Path, probe: ProbeTask | No
         epoch=task.status.epoch,
         phase=phase,
         exit_code=job.exit_code,
+        run_time_s=_run_time_s(job),
         result=result,
         could_run=task.status.could_run,
         reasons=_lines(reasons),
     )
+
+
+def _run_time_s(job: JobState) -> float | None:
+    if job.started_ns is None or job.finished_ns is None:
+        return None
+    return min(max(job.finished_ns - job.started_ns, 0) / 1e9, 1e9)
 
 
 def _measured(task: Task, folder: Path, probe: ProbeTask) -> _Measured:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import signal
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,8 +22,11 @@ from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.engines.local.machine import look
 from controller.centres.errors import CentreError
 from controller.centres.folder import CentreFolder
+from controller.centres.programs import python_of, python_path
 from controller.centres.settings import CentreSettings
+from controller.centres.warming import Warmer
 from controller.schedulers.probe.library import KernelLibrary
+from controller.schedulers.probe.running.threads import VARIABLES
 from controller.schedulers.probe.values import ProbeKernel
 from dataplane.config import load
 from dataplane.errors import MillraceError
@@ -73,7 +76,7 @@ async def serve(
         engine = engine or make_engine(settings, folder, identity, nvml)
         stack.push_async_callback(engine.close)
         await engine.start()
-        configurer = Configurer(settings, folder, partial(_kernels, settings))
+        configurer = Configurer(settings, folder, _kernels)
         jobs = folder.jobs if settings.local.jobs_folder is None else Path(settings.local.jobs_folder)
         agent = Agent(
             client,
@@ -83,6 +86,7 @@ async def serve(
             jobs_folder=jobs,
             identity=identity,
             now_ns=lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+            warmer=_warmer(settings, folder),
         )
         if on_ready is not None:
             on_ready(f"centre {settings.centre}, engine {engine.name}, API at {client.place.address}")
@@ -106,6 +110,14 @@ def make_engine(settings: CentreSettings, folder: CentreFolder, identity: str, n
         lambda now: look(now, nvml),
         network_namespace=namespace_of(local.network_namespace),
     )
+
+
+def _warmer(settings: CentreSettings, folder: CentreFolder) -> Warmer | None:
+    """Return what keeps a warm process, None where the settings name no modules."""
+    if not settings.local.warm:
+        return None
+    environment = {"PATH": os.defpath, "LANG": "C.UTF-8"} | dict.fromkeys(VARIABLES, "1") | python_path(settings)
+    return Warmer(python_of(settings), settings.local.warm, folder.path / "warm.sock", environment)
 
 
 def _kernels(settings: CentreSettings) -> tuple[ProbeKernel, ...]:

@@ -21,7 +21,7 @@ from controller.schedulers.probe.values import ProbeTask
 PROBE_FILE: Final = "probe.json"
 _MILLI: Final = 1000
 _ROOT: Final = str(Path(__file__).resolve().parents[2])
-"""Where our own packages are found by what runs probes."""
+_PYTHONPATH: Final = "PYTHONPATH"
 
 _CALL: Final = """\
 import importlib, json, sys
@@ -55,6 +55,21 @@ class Run:
     image: str | None = None
 
 
+def python_of(settings: CentreSettings) -> str:
+    """Return the interpreter where jobs run."""
+    return settings.python or sys.executable
+
+
+def python_path(settings: CentreSettings) -> dict[str, str]:
+    """Return where what runs probes finds our own packages, then those of users' kernels as the settings say.
+
+    An interpreter that the settings name has ours itself.
+    """
+    parts = ("" if settings.python else _ROOT, settings.environment.get(_PYTHONPATH, ""))
+    path = ":".join(part for part in parts if part)
+    return {_PYTHONPATH: path} if path else {}
+
+
 def cores_of(unit: UnitType, units: int) -> int:
     """Return how many cores units have together; a part of one is one that is shared in time."""
     return max(1, -(-unit.unit.cpu_milli // _MILLI)) * units
@@ -81,7 +96,13 @@ def order_of(
 ) -> JobOrder:
     """Return what an engine is to run for a task; raise CentreError for a task that cannot be run."""
     spec, mark, units = task.spec, mark_of(task, settings.centre), task.status.units or 1
-    run = _probe(task, unit, probe, settings) if spec.program.kind is ProgramKind.PROBE else _run_of(task, spec.program)
+    run = (
+        _probe(task, unit, probe, settings)
+        if spec.program.kind is ProgramKind.PROBE
+        else _run_of(task, spec.program, python_of(settings))
+    )
+    # What a probe measures is the centre's: whoever submits it does not say in which environment.
+    own = {} if spec.is_probe else spec.program.environment
     most_s = settings.probe_limit_s if spec.is_probe else settings.limit_s
     threads = dict.fromkeys(VARIABLES, str(cores_of(unit, units)))
     told = {"MILLRACE_TASK": task.metadata.name, "MILLRACE_UNIT": unit.name, "MILLRACE_UNITS": str(units)}
@@ -92,7 +113,7 @@ def order_of(
         unit=unit.name,
         units=units,
         files=run.files,
-        environment={**threads, **settings.environment, **spec.program.environment, **run.environment, **told},
+        environment={**threads, **settings.environment, **own, **run.environment, **told},
         image=run.image,
         limit_s=min(spec.limit_s or most_s, most_s),
         grace_s=settings.grace_s,
@@ -100,7 +121,7 @@ def order_of(
     )
 
 
-def _run_of(task: Task, program: Program) -> Run:
+def _run_of(task: Task, program: Program, python: str) -> Run:
     name, text = task.metadata.name, program.text.encode()
     match program.kind:
         case ProgramKind.SCRIPT if text:
@@ -110,12 +131,12 @@ def _run_of(task: Task, program: Program) -> Run:
             return Run(program.arguments, image=program.entry)
         case ProgramKind.PYTHON if program.entry:
             files_ = {"call.py": _CALL.encode()} | ({f"{_module(program.entry)}.py": text} if text else {})
-            return Run((sys.executable, "call.py", program.entry, *program.arguments), files_)
+            return Run((python, "call.py", program.entry, *program.arguments), files_)
         case ProgramKind.PYTHON if text:
-            return Run((sys.executable, "task.py", *program.arguments), {"task.py": text})
+            return Run((python, "task.py", *program.arguments), {"task.py": text})
         case ProgramKind.SQL if text:
             files_ = {"query.py": _QUERY.encode(), "query.sql": text}
-            return Run((sys.executable, "query.py", program.entry, *program.arguments), files_)
+            return Run((python, "query.py", program.entry, *program.arguments), files_)
     raise CentreError(f"task {name}: a program of kind {program.kind.value} needs {_NEEDS[program.kind]}")
 
 
@@ -156,4 +177,4 @@ def _probe(task: Task, unit: UnitType, probe: ProbeTask | None, settings: Centre
         "run.sh": "\n".join((*lines, "exit $worst\n")).encode(),
         PROBE_FILE: files.dumps(probe, as_json=True).encode(),
     }
-    return Run(("/bin/sh", "run.sh"), content, {"MILLRACE_PYTHON": sys.executable, "PYTHONPATH": _ROOT})
+    return Run(("/bin/sh", "run.sh"), content, {"MILLRACE_PYTHON": python_of(settings)} | python_path(settings))

@@ -16,6 +16,7 @@ from dataplane.topology.values import DeviceKind
 
 PositiveS = Annotated[float, Meta(gt=0, le=1e6)]
 Positive = Annotated[int, Meta(ge=1, le=1 << 53)]
+WarmModule = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$(?!\n)", max_length=100)]
 CpuList = Annotated[str, Meta(pattern=r"^\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*$(?!\n)", max_length=1024)]
 """CPUs as Linux writes them: 0-3,8."""
 
@@ -29,7 +30,7 @@ class UnitSettings(Strict, frozen=True):
     """How many there are to be; null: as many as there is room for, after the types before this one."""
     cores: Annotated[int, Meta(ge=1, le=4096)] = 1
     """Whole cores of each unit, which no other unit has."""
-    on: Annotated[tuple[CpuList, ...], Meta(max_length=4096)] = ()
+    core_numbers: Annotated[tuple[CpuList, ...], Meta(max_length=4096)] = ()
     """The cores by number, a list for each unit, such as ["0-4", "5-9"]; then `count` and `cores` follow from it."""
     cpu_milli: Positive | None = None
     """CPU time of each unit in thousandths of a core, where that is less than its cores."""
@@ -39,20 +40,21 @@ class UnitSettings(Strict, frozen=True):
     """Devices of each unit, which no other unit has."""
     device_kind: DeviceKind = DeviceKind.GPU
     """Which kind of devices."""
-    on_devices: Annotated[tuple[tuple[DeviceNumber, ...], ...], Meta(max_length=4096)] = ()
+    device_numbers: Annotated[tuple[tuple[DeviceNumber, ...], ...], Meta(max_length=4096)] = ()
     """The devices by number, a list for each unit, as `millrace devices list` counts them."""
 
     def __post_init__(self) -> None:
-        if self.on and self.on_devices and len(self.on) != len(self.on_devices):
-            raise ValueError(f"on and on_devices are of {len(self.on)} and of {len(self.on_devices)} units")
-        if any(not parse_cpus(text) for text in self.on):
-            raise ValueError("on: a list of cores is empty")
+        if self.core_numbers and self.device_numbers and len(self.core_numbers) != len(self.device_numbers):
+            cores, devices = len(self.core_numbers), len(self.device_numbers)
+            raise ValueError(f"core_numbers and device_numbers are of {cores} and of {devices} units")
+        if any(not parse_cpus(text) for text in self.core_numbers):
+            raise ValueError("core_numbers: a list of cores is empty")
 
     @property
     def wanted(self) -> int | None:
         """How many units are wanted; None: as many as there is room for."""
-        if self.on or self.on_devices:
-            return len(self.on or self.on_devices)
+        if self.core_numbers or self.device_numbers:
+            return len(self.core_numbers or self.device_numbers)
         return self.count
 
 
@@ -88,6 +90,8 @@ class LocalSettings(Strict, frozen=True):
     """Whether jobs are limited by control groups."""
     look_s: PositiveS = 5.0
     """Time between two looks at what the machine has."""
+    warm: Annotated[tuple[WarmModule, ...], Meta(max_length=16)] = ()
+    """Modules that are slow to import, such as torch: a process that has them forks the runners of probes."""
 
 
 class TrialSettings(Strict, frozen=True):
@@ -140,6 +144,8 @@ class CentreSettings(Strict, frozen=True):
     """How long a job has, once asked to end, before it is killed."""
     output_limit_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 1 << 20
     """Of a job's output, and of its errors, so much is kept: the beginning and the end."""
+    python: str | None = None
+    """The interpreter where jobs run, with Millrace in it for probes; null: this agent's own, and its Millrace."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     """What jobs find in their environment beside what their tasks say; nothing of the agent's own is in there."""
 

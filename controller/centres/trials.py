@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from controller.centres.engines.base import JOB_ENDED, Engine, JobMark, JobOrder
 from controller.centres.errors import CentreError
 from controller.centres.folder import CentreFolder
 from controller.centres.outcomes import read_bytes
-from controller.centres.programs import cores_of
+from controller.centres.programs import cores_of, python_of, python_path
 from controller.centres.settings import CentreSettings
 from controller.schedulers.probe import files
 from controller.schedulers.probe.errors import ProbeError
@@ -28,7 +27,6 @@ from dataplane.topology.values import DeviceKind
 
 _POLL_S: Final = 0.05
 _NAME: Final = "trial"
-_ROOT: Final = str(Path(__file__).resolve().parents[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +93,11 @@ class Trials:
             f"{name}.json": files.dumps(ProbeTask(name, "trial", (use,)), as_json=True).encode()
             for name, use in uses.items()
         }
-        environment = dict.fromkeys(VARIABLES, str(cores)) | self._settings.environment | {"PYTHONPATH": _ROOT}
+        environment = dict.fromkeys(VARIABLES, str(cores)) | self._settings.environment | python_path(self._settings)
         words = ("-m", "controller.centres.trying", str(cores), f"{trial.kernel_s:g}", *sorted(uses))
         return JobOrder(
             mark=mark,
-            argv=(sys.executable, *words),
+            argv=(python_of(self._settings), *words),
             folder=self._folder.jobs / mark.job_name,
             unit=unit.name,
             units=1,

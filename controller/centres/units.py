@@ -143,7 +143,7 @@ def divide(found: Found, settings: Sequence[UnitSettings]) -> Division:
     made: dict[str, list[Unit]] = {each.name: [] for each in settings}
     problems: list[str] = []
     # Those by number come first: others would take their cores.
-    for each in sorted(settings, key=lambda one: not (one.on or one.on_devices)):
+    for each in sorted(settings, key=lambda one: not (one.core_numbers or one.device_numbers)):
         problems += _make(each, left, made[each.name])
     types = tuple(UnitsOfType(each.name, tuple(made[each.name]), _request(each, found)) for each in settings)
     return Division(
@@ -155,8 +155,8 @@ def _make(settings: UnitSettings, left: _Left, made: list[Unit]) -> list[str]:
     """Make the units of a type; return what is missing."""
     wanted, problems = settings.wanted, []
     for place in range(left.cpu_milli + 1 if wanted is None else wanted):
-        cores = sorted(parse_cpus(settings.on[place])) if settings.on else None
-        devices = settings.on_devices[place] if settings.on_devices else None
+        cores = sorted(parse_cpus(settings.core_numbers[place])) if settings.core_numbers else None
+        devices = settings.device_numbers[place] if settings.device_numbers else None
         unit = left.take(settings, cores, devices)
         if isinstance(unit, Unit):
             made.append(unit)
@@ -173,13 +173,13 @@ def _make(settings: UnitSettings, left: _Left, made: list[Unit]) -> list[str]:
 
 def _request(settings: UnitSettings, found: Found) -> Request:
     """Return what each unit of a type has, as the API says it."""
-    cores = len(parse_cpus(settings.on[0])) if settings.on else settings.cores
+    cores = len(parse_cpus(settings.core_numbers[0])) if settings.core_numbers else settings.cores
     milli = min(settings.cpu_milli or cores * MILLI, cores * MILLI)
     kinds = {device.number: device for device in found.devices}
     count, kind = settings.devices, settings.device_kind
-    if settings.on_devices and settings.on_devices[0]:
-        count = len(settings.on_devices[0])
-        first = kinds.get(settings.on_devices[0][0])
+    if settings.device_numbers and settings.device_numbers[0]:
+        count = len(settings.device_numbers[0])
+        first = kinds.get(settings.device_numbers[0][0])
         kind = kind if first is None else first.kind
     need = (DeviceNeed(kind=kind, count=count),) if count else ()
     return Request(cpu_milli=milli, memory_bytes=settings.memory_bytes, devices=need)
@@ -188,13 +188,13 @@ def _request(settings: UnitSettings, found: Found) -> Request:
 def _check_numbers(settings: Sequence[UnitSettings]) -> None:
     owner: dict[tuple[str, int], str] = {}
     for each in settings:
-        numbers = [("core", core) for text in each.on for core in sorted(parse_cpus(text))]
-        numbers += [("device", number) for one in each.on_devices for number in one]
+        numbers = [("core", core) for text in each.core_numbers for core in sorted(parse_cpus(text))]
+        numbers += [("device", number) for one in each.device_numbers for number in one]
         for number in numbers:
             if number in owner:
                 raise CentreError(f"units: {number[0]} {number[1]} is of {owner[number]} and of {each.name}")
             owner[number] = each.name
-        if len({len(parse_cpus(text)) for text in each.on}) > 1:
+        if len({len(parse_cpus(text)) for text in each.core_numbers}) > 1:
             raise CentreError(f"units: {each.name}: not all lists of cores are equally long")
-        if len({len(one) for one in each.on_devices}) > 1:
+        if len({len(one) for one in each.device_numbers}) > 1:
             raise CentreError(f"units: {each.name}: not all lists of devices are equally long")

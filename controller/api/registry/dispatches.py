@@ -80,6 +80,8 @@ class Completion(Strict, frozen=True):
     epoch: Count
     phase: TaskPhase
     exit_code: int | None = None
+    run_time_s: Seconds | None = None
+    """From its start to its end, as its engine has measured it."""
     result: NewResult | None = None
     could_run: Names = ()
     reasons: Lines = ()
@@ -252,6 +254,7 @@ def _dispatched(task: Task, item: Dispatch, decision: NewDecision | None, now_ns
         started_ns=None,
         finished_ns=None,
         exit_code=None,
+        run_time_s=None,
         result=None,
         decision=None if decision is None else decision.name,
         expected_s=item.expected_s,
@@ -265,12 +268,16 @@ def _completed(task: Task, item: Completion, result: ProbeResult | None, now_ns:
         task.status,
         phase=item.phase,
         exit_code=item.exit_code,
+        run_time_s=item.run_time_s,
         result=None if result is None else result.metadata.name,
         reasons=item.reasons,
         could_run=item.could_run or task.status.could_run,
     )
     if item.phase in TASK_ENDED:
-        return replace(task, status=replace(status, finished_ns=now_ns))
+        started_ns = status.started_ns
+        if started_ns is None and item.run_time_s is not None:  # it has ended before anybody told that it runs
+            started_ns = max(now_ns - round(item.run_time_s * _NS_PER_S), 0)
+        return replace(task, status=replace(status, started_ns=started_ns, finished_ns=now_ns))
     return replace(task, status=replace(status, centre=None, unit=None, units=None, engine_id="", started_ns=None))
 
 

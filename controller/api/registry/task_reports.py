@@ -21,6 +21,7 @@ _ACTIONS: Final = (
     "started_ns",
     "finished_ns",
     "exit_code",
+    "run_time_s",
     "result",
     "user",
 )

@@ -148,6 +148,8 @@ class TaskStatus(Strict, frozen=True):
     started_ns: TimeNs | None = None
     finished_ns: TimeNs | None = None
     exit_code: int | None = None
+    run_time_s: Seconds | None = None
+    """From its start to its end as its engine has measured it; times in ns are the server's."""
     result: Name | None = None
     """The ProbeResult that it left."""
     decision: Name | None = None

@@ -191,6 +191,13 @@ def test_a_completion_gives_back_the_units_and_keeps_the_result() -> None:
     assert result.status.unit == "small"
 
 
+def test_a_task_that_ended_before_it_was_said_to_run_has_a_start() -> None:
+    before = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small"))
+    made = completed(before, Completion(task="a", epoch=1, phase=TaskPhase.SUCCEEDED, run_time_s=2.0))
+    status = found(made, "a").status
+    assert (status.started_ns, status.run_time_s) == (NOW_NS + 1 - 2_000_000_000, 2.0)
+
+
 def test_a_result_is_of_a_probe() -> None:
     before = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small"))
     new = NewResult(status=ProbeResultStatus())

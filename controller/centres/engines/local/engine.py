@@ -79,12 +79,12 @@ class LocalEngine:
             raise EngineError(NAME, f"{error.filename or self._folder}: {error.strerror or error}") from None
         if self._namespace is not None and not self._namespace.exists():
             raise EngineError(NAME, f"network namespace {self._namespace} is not there")
-        await self.resources()
+        # Before anything waits for units: those of jobs that run are taken.
         for record in self._records():
             self._adopt(record)
         last = max((order.number for record in self._records() if (order := record.order) is not None), default=0)
         self._numbers = itertools.count(last + 1)
-        self._start_waiting()
+        await self.resources()
 
     async def reload(self, settings: LocalSettings, units: Sequence[UnitSettings]) -> None:
         """Take other settings; jobs that run keep what they have. Raise EngineError for what cannot be."""
@@ -288,6 +288,10 @@ class LocalEngine:
             output_limit_bytes=order.output_limit_bytes,
         )
         record.write("start.json", start)
+        self._spawn(record)
+
+    def _spawn(self, record: Record) -> None:
+        """Start a keeper, which outlives us, for a job that has its units."""
         words = [sys.executable, "-I", "-S", str(_KEEPER), str(record.path)]
         log = str(record.path / "keeper.log")
         actions = [
@@ -308,6 +312,8 @@ class LocalEngine:
             self._watch(record, keeper)
         elif record.was_kept and record.ended is None:
             self._end_rest(record)
+        elif record.start is not None and record.ended is None:
+            self._spawn(record)  # beside one that is about to begin, perhaps: the first to take the lock runs it
 
     def _watch(self, record: Record, keeper: int) -> None:
         self._keepers[record.id] = Watched(keeper, lambda: self._kept(record))
@@ -315,6 +321,9 @@ class LocalEngine:
     def _kept(self, record: Record) -> None:
         """Take note that a keeper has ended."""
         self._keepers.pop(record.id).close()
+        if record.keeper() is not None:
+            self._adopt(record)  # another one was faster
+            return
         if record.ended is None and record.order is not None:
             if not record.was_kept:
                 log = record.path / "keeper.log"

@@ -177,8 +177,8 @@ class Record:
         if ended is not None:
             phase = JobPhase.SUCCEEDED if ended.exit_code == 0 and not ended.reason else JobPhase.FAILED
             reason = ended.reason
-        elif is_kept:
-            phase = JobPhase.RUNNING
+        elif is_kept or (self.start is not None and not was_kept):
+            phase = JobPhase.RUNNING  # or its keeper is about to begin
         elif was_kept:
             phase, reason = JobPhase.LOST, _LOST
         return JobState(

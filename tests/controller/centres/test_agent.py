@@ -1,0 +1,354 @@
+"""A centre's agent with real jobs and a real service: what is dispatched runs, what was measured comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from controller.api.client import ApiClient, Place
+from controller.api.registry.dispatches import Completion, CompletionRequest
+from controller.api.resources import Centre, Metadata, ProbeTask, Task
+from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
+from controller.centres.engines.local.engine import LocalEngine
+from controller.centres.errors import CentreError
+from controller.centres.process import serve
+from controller.centres.settings import ControlGroups, LocalSettings, TrialSettings, UnitSettings
+from controller.centres.units import Found
+from controller.errors import NotFoundError
+from tests.controller.centres.centre_world import CORE, CentreWorld, play_centre, probe, script
+
+TRIAL = TrialSettings(kernels=("stream-triad",))
+KERNEL = """
+import os, pathlib, signal, time
+
+class Kernel:
+    def __init__(self, act): self.act = act
+    def run(self, inputs): return self.act() or 1.0
+    def accuracy(self, output): return 0.5
+
+def _all(): os.kill(0, signal.SIGKILL)
+
+def _lie():
+    pathlib.Path("result-1.json").write_text(
+        '{"millrace": 1, "probe": "another", "units": 1, "cores": 1, "outcome": "succeeded"}')
+    _all()
+
+def crash(sizes, seed): return Kernel(lambda: os.kill(os.getpid(), signal.SIGSEGV))
+def wrong(sizes, seed): return Kernel(lambda: None)
+def hang(sizes, seed): return Kernel(lambda: time.sleep(1000))
+def kill(sizes, seed): return Kernel(_all)
+def lie(sizes, seed): return Kernel(_lie)
+"""
+
+
+def local_engine(world: CentreWorld, has: list[Found]) -> LocalEngine:
+    """Return an engine of a machine of which the test says what it has."""
+    local = LocalSettings(control_groups=ControlGroups.NEVER, look_s=0.05)
+    return LocalEngine(local, world.settings.units, world.folder / "engine", "/millrace-test", lambda _: has[0])
+
+
+def test_a_centre_reports_its_units_with_the_kernels_that_ran_there(tmp_path: Path) -> None:
+    async def act(world: CentreWorld) -> None:
+        async with world.agent():
+            status = (await world.centre()).status
+            (unit,) = status.units
+            assert (unit.name, unit.count, unit.operators, unit.unit.cpu_milli) == ("core", 1, ("stream-triad",), 1000)
+            assert (status.engine, status.asks_for_probe) == ("local", False)
+            assert "no control groups, as the settings say" in status.notes[-1]
+        assert (await world.centre(lambda centre: not centre.status.ready)).status.reason == "its agent has stopped"
+
+    play_centre(tmp_path, act, trial=TRIAL)
+
+
+def test_programs_of_each_kind_run_and_tell_how_they_ended(tmp_path: Path) -> None:
+    double = Program(kind=ProgramKind.PYTHON, entry="mine:double", text="def double(a): return a * 2", arguments=("x",))
+    query = Program(kind=ProgramKind.SQL, text="select 6 * 7")
+    image = Program(kind=ProgramKind.CONTAINER, entry="busybox")
+
+    async def act(world: CentreWorld) -> None:
+        async with world.agent():
+            await world.centre()
+            for name, spec, phase, code, reasons in (
+                ("good", script("#!/bin/sh\ntest $MILLRACE_TASK = good"), TaskPhase.SUCCEEDED, 0, ()),
+                ("bad", script("echo first >&2; echo last >&2; exit 3"), TaskPhase.FAILED, 3, ("first", "last")),
+                ("call", TaskSpec(program=double), TaskPhase.SUCCEEDED, 0, ()),
+                ("query", TaskSpec(program=query), TaskPhase.SUCCEEDED, 0, ()),
+                (
+                    "limit",
+                    script("sleep 1000", limit_s=0.2),
+                    TaskPhase.FAILED,
+                    143,
+                    ("it took longer than its 0.2 s",),
+                ),
+                (
+                    "image",
+                    TaskSpec(program=image),
+                    TaskPhase.FAILED,
+                    None,
+                    ("engine local: task image: runs no containers, busybox needs an engine that does",),
+                ),
+                (
+                    "empty",
+                    script(""),
+                    TaskPhase.FAILED,
+                    None,
+                    ("task empty: a program of kind script needs a text",),
+                ),
+            ):
+                status = (await world.run(name, spec)).status
+                assert (name, status.phase, status.exit_code, status.reasons) == (name, phase, code, reasons)
+            assert (await world.centre()).shares == ()
+            # What a job has left goes once the API has its outcome.
+            while any((tmp_path / "state/jobs").iterdir()) or any((tmp_path / "state/engine").iterdir()):
+                await asyncio.sleep(0.02)
+
+    play_centre(tmp_path, act)
+
+
+def test_a_probe_comes_back_with_a_sub_result_for_each_count_of_units(tmp_path: Path) -> None:
+    async def act(world: CentreWorld) -> None:
+        name = await world.add_probe()
+        async with world.agent():
+            await world.centre()
+            task = await world.run("p", probe(name, units=(1,), repetitions=3, task_type="mine"))
+            result = await world.result_of(task)
+            assert (result.spec.probe, result.spec.centre, result.spec.unit) == ("triad", "c1", "core")
+            assert (result.spec.task_type, result.spec.kernels) == ("mine", {"stream-triad": 2})
+            (run,) = result.status.runs
+            assert (run.units, run.cores, run.unit, run.outcome) == (1, 1, "core", "succeeded")
+            assert len(run.run_times_s) == 3
+            assert min(run.run_times_s) > 0
+            assert max(run.accuracies) <= 1e-9
+
+    play_centre(tmp_path, act, trial=TRIAL)
+
+
+def test_the_four_ways_of_choosing_the_unit(tmp_path: Path) -> None:
+    """By configuration and by users units are named in the dispatch; asked and left to it, the centre answers."""
+
+    async def act(world: CentreWorld) -> None:
+        name = await world.add_probe()
+        async with world.agent():
+            await world.centre()
+            asked = await world.run("asks", probe(name, asks=True), None, 0)
+            assert asked.status.could_run == ("core",)
+            assert (await world.result_of(asked)).status.could_run == ("core",)
+            assert (await world.result_of(asked)).status.runs == ()
+            picked = await world.run("picks", probe(name), None)
+            assert (picked.status.phase, picked.status.unit) == (TaskPhase.SUCCEEDED, "core")
+            result = await world.result_of(picked)
+            assert (result.status.unit, result.status.could_run) == ("core", ("core",))
+            named = await world.run("named", probe(name, unit="core"))
+            assert named.status.phase is TaskPhase.SUCCEEDED
+
+    play_centre(tmp_path, act, trial=TRIAL)
+
+
+def test_a_probe_that_cannot_be_run_is_said_in_a_line(tmp_path: Path) -> None:
+    async def act(world: CentreWorld) -> None:
+        await world.add_probe("millrace: 1\nname: big\nkernels: [{kernel: dgemm}]\n")
+        async with world.agent():
+            await world.centre()
+            for name, entry, reason in (
+                ("a", "big", "units of type core cannot run dgemm"),
+                ("b", "nobody", "there is no ProbeTask nobody"),
+            ):
+                status = (await world.run(name, probe(entry))).status
+                assert (status.phase, status.reasons) == (TaskPhase.FAILED, (reason,))
+
+    play_centre(tmp_path, act, trial=TRIAL)
+
+
+def test_a_kernel_that_fails_is_a_failed_probe_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "users_kernel.py").write_text(KERNEL)
+
+    async def act(world: CentreWorld) -> None:
+        name = await world.add_probe()
+        found = await world.client.of(ProbeTask).get(name)
+        (use,) = found.spec.uses
+        async with world.agent(replace(world.settings, environment={"PYTHONPATH": str(tmp_path)}, trial=TRIAL)):
+            await world.centre()
+            for case, outcome, problem in (
+                ("crash", "crash", "SIGSEGV"),
+                ("wrong", "wrong-value", "has a relative error of 0.5, at most 1e-09 is right"),
+                ("hang", "hang", "not done after"),
+                ("kill", None, "result-1.json: No such file or directory"),
+                ("lie", None, "is of probe another on 1 units, not as it was asked for"),
+            ):
+                theirs = replace(use.implementation, entry=f"users_kernel:{case}", library="python", threads=False)
+                spec = replace(found.spec, uses=(replace(use, implementation=theirs, tolerance=1e-9),))
+                await world.client.of(ProbeTask).create(ProbeTask(metadata=Metadata(name=case), spec=spec))
+                task = await world.run(f"p-{case}", probe(case, limit_s=1.0))
+                assert task.status.phase is TaskPhase.FAILED
+                assert any(problem in reason for reason in task.status.reasons), (case, task.status.reasons)
+                runs = (await world.result_of(task)).status.runs
+                assert [run.outcome for run in runs] == ([outcome] if outcome else [])
+
+    play_centre(tmp_path, act, trial=TRIAL)
+
+
+def test_a_deleted_task_is_stopped_and_goes(tmp_path: Path) -> None:
+    async def act(world: CentreWorld) -> None:
+        async with world.agent():
+            await world.centre()
+            await world.submit("a", script("sleep 1000"))
+            await world.until("a", TaskPhase.RUNNING)
+            await world.client.of(Task).delete("a")
+            with pytest.raises(NotFoundError):
+                await world.until("a", TaskPhase.SUCCEEDED)
+            assert (await world.centre()).shares == ()
+
+    play_centre(tmp_path, act)
+
+
+def test_a_task_that_was_dispatched_anew_meanwhile_is_not_completed_by_the_old_job(tmp_path: Path) -> None:
+    async def act(world: CentreWorld) -> None:
+        async with world.agent():
+            await world.centre()
+            await world.submit("a", script("echo $$ >> ../../epochs; sleep 1000"))
+            first = await world.until("a", TaskPhase.RUNNING)
+            while not (tmp_path / "state/epochs").exists():
+                await asyncio.sleep(0.02)
+            lost = Completion(task="a", epoch=1, phase=TaskPhase.PENDING)
+            await world.client.complete(CompletionRequest(completions=(lost,)))
+            await world.dispatch("a")
+            while (found := await world.until("a", TaskPhase.RUNNING)).status.epoch != 2:
+                await asyncio.sleep(0.02)
+            assert found.status.engine_id != first.status.engine_id
+            while len((tmp_path / "state/epochs").read_text().split()) < 2:
+                await asyncio.sleep(0.02)
+            old = int((tmp_path / "state/epochs").read_text().split()[0])
+            while Path(f"/proc/{old}").exists():
+                await asyncio.sleep(0.02)
+
+    play_centre(tmp_path, act)
+
+
+def test_cores_that_are_taken_away_are_reported_and_a_probe_is_asked_for(tmp_path: Path) -> None:
+    async def act(world: CentreWorld) -> None:
+        has = [Found((CORE, CORE + 1), 2000)]
+        name = await world.add_probe()
+        settings = replace(world.settings, units=(UnitSettings(name="core"),))
+        async with world.agent(settings, engine=local_engine(world, [Found((CORE,), 1000)])):
+            await world.centre()
+        engine = local_engine(world, has)
+        async with world.agent(settings, engine=engine):
+            # It has gained a core since the agent was here last.
+            found = await world.centre(lambda centre: centre.status.ready and centre.status.asks_for_probe)
+            assert found.status.units[0].count == 2
+            task = await world.run("p", probe(name))
+            assert task.status.phase is TaskPhase.SUCCEEDED
+            await world.centre(lambda centre: not centre.status.asks_for_probe)
+            has[0] = Found((CORE,), 1000)
+            found = await world.centre(lambda centre: centre.status.asks_for_probe)
+            assert found.status.units[0].count == 1
+            # A probe that was asked for before the change does not answer it.
+            assert (await world.run("q", probe(name))).status.phase is TaskPhase.SUCCEEDED
+            await world.centre(lambda centre: not centre.status.asks_for_probe)
+
+    play_centre(tmp_path, act, trial=TRIAL)
+
+
+def test_settings_are_read_again_and_wrong_ones_leave_the_old_ones(tmp_path: Path) -> None:
+    async def act(world: CentreWorld) -> None:
+        async with world.agent():
+            before = await world.centre()
+            world.file.write_text("centre: other\nstate: x\n")
+            world.again.set()
+            while world.again.is_set():
+                await asyncio.sleep(0.02)
+            half = UnitSettings(name="half", cpu_milli=500)
+            world.write(replace(world.settings, units=(half,)))
+            world.again.set()
+            after = await world.centre(lambda centre: [unit.name for unit in centre.status.units] == ["half"])
+            assert (before.status.units[0].name, after.status.units[0].unit.cpu_milli) == ("core", 500)
+            await world.centre(lambda centre: centre.status.asks_for_probe and centre.status.units[0].operators != ())
+
+    play_centre(tmp_path, act, trial=TRIAL)
+
+
+def test_a_trial_runs_on_free_units_only(tmp_path: Path) -> None:
+    """Counted by what is held, not timed: while a job has the only core, nothing is tried there."""
+
+    async def act(world: CentreWorld) -> None:
+        async with world.agent():
+            await world.centre()
+            await world.submit("a", script("while [ ! -e ../../go ]; do sleep 0.02; done"))
+            await world.until("a", TaskPhase.RUNNING)
+            world.write(replace(world.settings, trial=TrialSettings(kernels=("dot",))))
+            world.again.set()
+            found = await world.centre(lambda centre: any("was free to try" in note for note in centre.status.notes))
+            assert found.status.units[0].operators == ()
+            assert [path.name.split("-")[1] for path in (tmp_path / "state/engine").iterdir()] == ["task"]
+            (tmp_path / "state/go").write_text("")
+            await world.until("a", *TASK_ENDED)
+            await world.centre(lambda centre: centre.status.units[0].operators == ("dot",))
+
+    play_centre(tmp_path, act, trial=TRIAL)
+
+
+def test_probes_never_share_a_core_with_running_work(tmp_path: Path) -> None:
+    """Overlaps of cores are counted from what every job says of itself."""
+    say = (
+        "import json, os, sys, time\nbegun = time.monotonic_ns()\ntime.sleep(0.1)\n"
+        'with open("../../spans", "a") as file:\n'
+        ' file.write(json.dumps([sorted(os.sched_getaffinity(0)), begun, time.monotonic_ns()]) + "\\n")\n'
+    )
+
+    async def act(world: CentreWorld) -> None:
+        name = await world.add_probe()
+        cores = Found(tuple(range(2)), 2000)
+        async with world.agent(engine=local_engine(world, [cores])):
+            await world.centre()
+            program = Program(kind=ProgramKind.PYTHON, text=say)
+
+            async def keep(number: int) -> None:
+                spec = TaskSpec(program=program) if number % 2 else probe(name)
+                while True:
+                    try:
+                        await world.submit(f"t{number}", spec)
+                    except Exception:  # noqa: BLE001 - no unit is free yet
+                        await asyncio.sleep(0.05)
+                        await asyncio.gather(world.client.of(Task).delete(f"t{number}"), return_exceptions=True)
+                    else:
+                        break
+                assert (await world.until(f"t{number}", *TASK_ENDED)).status.phase is TaskPhase.SUCCEEDED
+
+            await asyncio.gather(*(keep(number) for number in range(8)))
+        spans = [json.loads(line) for line in (tmp_path / "state/spans").read_text().splitlines()]
+        assert len(spans) == 4
+        overlaps = sum(
+            bool(set(one[0]) & set(other[0])) and one[1] < other[2] and other[1] < one[2]
+            for place, one in enumerate(spans)
+            for other in spans[:place]
+        )
+        assert overlaps == 0
+
+    play_centre(tmp_path, act, trial=TRIAL)
+
+
+def test_hosts_are_those_of_the_topology(tmp_path: Path) -> None:
+    async def act(world: CentreWorld) -> None:
+        wrong = replace(world.settings, topology="abilene", hosts=("nowhere",))
+        with pytest.raises(CentreError, match="hosts: nowhere: topology abilene has no such host"):
+            await serve(wrong, asyncio.Event())
+
+    play_centre(tmp_path, act)
+
+
+def test_a_second_agent_of_the_same_folder_or_name_is_refused(tmp_path: Path) -> None:
+    async def act(world: CentreWorld) -> None:
+        async with world.agent():
+            await world.centre()
+            with pytest.raises(CentreError, match=r"state: folder .*: an agent runs there already \(process \d+\)"):
+                await serve(world.settings, asyncio.Event())
+            other = replace(world.settings, state=str(tmp_path / "other"))
+            async with ApiClient(Place(world.served.socket), tries=1) as client, world.agent(other):
+                await asyncio.sleep(0.5)
+                assert (await client.of(Centre).get("c1")).status.ready
+
+    play_centre(tmp_path, act)

@@ -81,8 +81,8 @@ def build(  # noqa: PLR0917 - a command line's options
         found = _target(target, arguments or (), database)
         probes = _built(found, library, settings, task_type, threshold)
     for number, probe in enumerate(probes, 1):
-        run_time_s = _checked(probe, settings) if check else None
         path = _path(out, probe, number if len(probes) > 1 else None)
+        run_time_s = _checked(probe, settings) if check else None
         _write(path, probe)
         took = "" if run_time_s is None else f", about {_seconds(run_time_s)} on one unit"
         typer.echo(f"{path}: {_summary(probe)}{took}")
@@ -173,8 +173,12 @@ def _checked(probe: ProbeTask, settings: BuildSettings) -> float:
 
 
 def _path(out: Path | None, probe: ProbeTask, number: int | None) -> Path:
+    from controller.schedulers.probe.errors import ProbeError  # noqa: PLC0415
+
     if out is None:
         return Path(f"{probe.name}.probe.json")
+    if out.suffix not in _GRAPHS:
+        raise ProbeError(f"{out}: a probe task's name ends in .json or .yaml")
     return out if number is None else out.with_stem(f"{out.stem}-{number}")
 
 
@@ -182,8 +186,6 @@ def _write(path: Path, probe: ProbeTask) -> None:
     from controller.schedulers.probe import files  # noqa: PLC0415
     from controller.schedulers.probe.errors import ProbeError  # noqa: PLC0415
 
-    if path.suffix not in _GRAPHS:
-        raise ProbeError(f"{path}: a probe task's name ends in .json or .yaml")
     try:
         path.write_text(files.dumps(probe, as_json=path.suffix == ".json"), encoding="utf-8")
     except OSError as error:

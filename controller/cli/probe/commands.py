@@ -11,6 +11,7 @@ from controller.cli.probe.results import efficiency, results
 from controller.cli.probe.run import run
 from controller.cli.probe.send import send
 from controller.cli.probe.show import show
+from controller.cli.probe.trace import trace
 
 probe = typer.Typer(
     name="probe", help="What compute centres really deliver: probe kernels, probe tasks, results.", no_args_is_help=True
@@ -24,3 +25,4 @@ probe.command()(send)
 probe.command()(results)
 probe.command()(efficiency)
 probe.command()(hours)
+probe.command()(trace)

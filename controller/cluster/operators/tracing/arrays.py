@@ -234,9 +234,15 @@ class _Call(NamedTuple):
 def _note(recorder: Recorder, call: _Call, under: _Unwrapped, seconds: float) -> None:
     out = call.kwargs.get("out")
     outs = {id(one) for one in (out if isinstance(out, tuple) else (out,)) if one is not None}
+    is_stored = call.describe is functions.of_scatter
+    if is_stored:
+        outs.add(id(call.args[0]))
     reads = [buffer_of(array) for array in under.arrays if id(array) not in outs]
     reads += [Buffer(-id(number), number.nbytes, None) for number in under.numbers]
-    writes = [buffer_of(call.args[0])] if call.changes else list(_results(recorder, call.result))
+    if call.changes:
+        writes = [_stored(call.args[0], call.args[1]) if is_stored else buffer_of(call.args[0])]
+    else:
+        writes = list(_results(recorder, call.result))
     is_given = any(call.result is array for array in under.arrays)
     if not call.changes and not is_given and writes and _is_view(reads, writes):
         return
@@ -246,6 +252,15 @@ def _note(recorder: Recorder, call: _Call, under: _Unwrapped, seconds: float) ->
         recorder.record(what, reads, writes, seconds, place, library=call.library)
     elif not is_given:
         recorder.pass_on(reads, writes)
+
+
+def _stored(array: np.ndarray[Any, Any], key: Any) -> Buffer:  # noqa: ANN401
+    """Return the part of an array's memory that an index names, as far as that can be told."""
+    whole = buffer_of(array)
+    if not functions.is_basic(key):
+        return whole._replace(is_part=True)
+    nbytes = array[key].nbytes if isinstance(array[key], np.ndarray) else array.itemsize
+    return whole._replace(nbytes=nbytes, is_part=whole.is_part or nbytes < array.nbytes)
 
 
 def _is_view(reads: list[Buffer], writes: list[Buffer]) -> bool:

@@ -13,6 +13,7 @@ from time import perf_counter
 from typing import Any
 
 from controller.cluster.operators.tracing.instruments import scipy_modules
+from controller.cluster.operators.tracing.instruments.calls import unprofiled
 from controller.cluster.operators.tracing.instruments.own_functions import OwnFunctions
 from controller.cluster.operators.tracing.instruments.processes import replace_starts
 from controller.cluster.operators.tracing.instruments.replacing import Replacements
@@ -49,11 +50,13 @@ def _followed(original: Callable[..., Any], refresh: Callable[[], None], recorde
 
     @wraps(original)
     def followed(name: str, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401
+        if not recorder.is_listening:
+            return original(name, *args, **kwargs)
         began = perf_counter()
         if name in sys.modules or _is_own(name):
             module = original(name, *args, **kwargs)
         else:
-            with recorder.inside():
+            with recorder.inside(), unprofiled():
                 module = original(name, *args, **kwargs)
             recorder.imported(perf_counter() - began)
         refresh()

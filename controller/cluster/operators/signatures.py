@@ -10,10 +10,12 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from dataclasses import replace
-
-import networkx
+from typing import TYPE_CHECKING
 
 from controller.cluster.operators.values import Flow, Operator, OperatorGraph
+
+if TYPE_CHECKING:
+    import networkx
 
 
 def signature(graph: OperatorGraph) -> str:
@@ -46,6 +48,8 @@ def is_same(one: OperatorGraph, other: OperatorGraph) -> bool:
     """Return whether two graphs compute the same: exact, by search among operators of equal colour (VF2)."""
     if signature(one) != signature(other):
         return False
+    import networkx  # noqa: PLC0415 - half a second, which few need
+
     matcher = networkx.algorithms.isomorphism.DiGraphMatcher(
         _coloured(one),
         _coloured(other),
@@ -119,6 +123,8 @@ def _depth(graph: OperatorGraph) -> dict[str, int]:
 
 
 def _coloured(graph: OperatorGraph) -> networkx.DiGraph:
+    import networkx  # noqa: PLC0415
+
     found = networkx.DiGraph()
     for name, colour in _colours(graph).items():
         found.add_node(name, colour=colour)

@@ -19,7 +19,7 @@ from controller.cluster.operators.tracing.recording import Recorder
 from controller.cluster.operators.tracing.running import finished, run_traced
 from controller.cluster.operators.tracing.values import Traced
 
-_STUCK_S = 2.0
+_STUCK_S = 1.0
 """After the deadline: how long a program may take to get back to Python before it is left in its call."""
 
 

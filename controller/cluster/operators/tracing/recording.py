@@ -18,6 +18,7 @@ MOST_OPERATORS: Final = 4096
 """How many different operators a graph may have; more would be a program whose shapes change all the time."""
 _NOTICEABLE: Final = 0.02
 _NOTICEABLE_S: Final = 1e-4
+_OFTEN: Final = 100
 _MOST_NUMBERS: Final = 4096
 """How many single numbers (results of sums) are known by identity."""
 
@@ -51,6 +52,11 @@ class Folded:
     reads: dict[int, int] = field(default_factory=dict)
     outside_bytes: int = 0
     unread_bytes: int = 0
+
+    @property
+    def repeats(self) -> bool:
+        """Whether its code has a loop, or calls itself."""
+        return any(f"({word} " in self.code for word in ("loop", "while", "self"))
 
 
 @dataclass(slots=True, eq=False)
@@ -165,13 +171,18 @@ class Recorder:
     def finish(self, run_time_s: float) -> tuple[Folded, ...]:
         """Return the operators, in order of their first execution; nothing is to be recorded any more.
 
-        Of the program's own functions those are operators that compute for a noticeable part of the run time.
+        Of the program's own functions those are operators that compute for a noticeable part of the run time, in
+        loops or by being called often; others wait, or hold operators together.
         """
         least_s = max(_NOTICEABLE * run_time_s, _NOTICEABLE_S)
         with self._lock:
             for key in tuple(self._written):
                 self._forget(key)
-            return tuple(one for one in self.operators.values() if one.library != "python" or one.seconds >= least_s)
+            return tuple(
+                one
+                for one in self.operators.values()
+                if one.library != "python" or (one.seconds >= least_s and (one.executions >= _OFTEN or one.repeats))
+            )
 
     def _operator(self, what: Described, place: Place, library: str, code: str) -> Folded | None:
         key = (what.kind, what.shape, what.number_format, place.user, place.inner, code)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from controller.cluster.operators.values import Flow, OperatorGraph
 from dataplane.topology.values import NumberFormat
@@ -35,7 +36,7 @@ class Traced:
     seconds: Mapping[str, float] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
     carried: tuple[Flow, ...] = ()
-    result: object = None
+    result: Any = None
 
     @property
     def share(self) -> float:

@@ -1,0 +1,203 @@
+"""What a traced program may do wrong: it raises, crashes, never ends, forks, or is not there; each is a line."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from controller.cluster.operators import Operator, OperatorError
+from controller.cluster.operators.tracing import Traced, trace_callable, trace_script, trace_target
+
+SCRIPT = """
+import os
+import subprocess
+import sys
+import time
+import numpy as np
+
+def product(n, name="text"):
+    a = np.ones((n, 20))
+    b = a.T @ a
+    return b if name == "text" else name
+
+if __name__ == "__main__":
+    out = product(int(sys.argv[1]))
+    print("shape", out.shape, __name__, os.path.basename(sys.path[0]))
+    match sys.argv[2]:
+        case "raise":
+            raise ValueError("no\\nway")
+        case "exit":
+            sys.exit(3)
+        case "kill":
+            os.kill(os.getpid(), 11)
+        case "fork":
+            if os.fork() == 0:
+                out @ out
+            else:
+                os.wait()
+        case "start":
+            subprocess.run([sys.executable, "-c", "pass"], check=True)
+        case "loop":
+            while True:
+                out = out @ out % 7
+        case "stuck":
+            time.sleep(1000)
+"""
+GEMM = ("gemm fp64 k=50 m=20 n=20", 1)
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "program.py"
+    path.write_text(SCRIPT)
+    return path
+
+
+def operators_of(traced: Traced) -> list[tuple[str, int]]:
+    return [(one.signature, one.executions) for one in traced.graph.operators]
+
+
+@pytest.mark.parametrize(
+    ("ending", "problems"),
+    [
+        ("raise", ("it ended with ValueError: no way (program.py:18)",)),
+        ("exit", ("it ended by itself with status 3",)),
+        ("fork", ("it started other processes: what they do is not in the graph",)),
+    ],
+)
+def test_a_script_is_traced_up_to_its_end_whatever_that_is(
+    script: Path, ending: str, problems: tuple[str, ...], tmp_path: Path
+) -> None:
+    with (tmp_path / "out").open("w+") as output:
+        traced = trace_script(script, ["50", ending], output=output, category="hpc")
+        output.seek(0)
+        assert output.read() == f"shape (20, 20) __main__ {tmp_path.name}\n"
+    assert operators_of(traced) == [GEMM]
+    assert traced.problems == problems
+    assert (traced.graph.name, traced.graph.category) == ("program", "hpc")
+    assert traced.places["gemm-1"] == "program.py:10"
+
+
+def test_a_script_that_crashes_leaves_a_line(script: Path) -> None:
+    traced = trace_script(script, ["50", "kill"])
+    assert traced.graph.operators == ()
+    assert traced.problems == ("it was ended by signal 11 (SIGSEGV)",)
+
+
+@pytest.mark.parametrize(
+    ("ending", "problem"), [("loop", "it was stopped after 0.5 s: what"), ("stuck", "within a call")]
+)
+def test_a_script_that_never_ends_is_stopped(script: Path, ending: str, problem: str) -> None:
+    traced = trace_script(script, ["50", ending], deadline_s=0.5)
+    assert GEMM in operators_of(traced)
+    assert len(traced.problems) == 1
+    assert problem in traced.problems[0]
+
+
+def test_functions_are_named_by_file_or_module(script: Path) -> None:
+    # An argument that is no literal is a text.
+    assert operators_of(trace_target(f"{script}:product", ["50", "abc"])) == [GEMM]
+    missing = trace_target("json:nothing")
+    assert missing.problems[0] == "it ended with AttributeError: module 'json' has no attribute 'nothing'"
+    with pytest.raises(OperatorError, match=r"nowhere\.py: there is no such script"):
+        trace_script("nowhere.py")
+
+
+def test_a_callable_that_raises_or_never_ends_gives_what_it_did() -> None:
+    def fails(*, for_ever: bool) -> None:
+        array = np.ones((5, 5))
+        array @ array
+        while for_ever:
+            array = array @ array % 3
+        raise KeyError("gone")
+
+    raised = trace_callable(fails, keywords={"for_ever": False})
+    assert operators_of(raised) == [("gemm fp64 k=5 m=5 n=5", 1)]
+    assert raised.problems[0].startswith("it ended with KeyError: 'gone' (test_faults.py:")
+    stopped = trace_callable(fails, keywords={"for_ever": True}, deadline_s=0.2)
+    assert stopped.problems == ("it was stopped after 0.2 s: what it would have done then is not in the graph",)
+    assert [one.kind for one in stopped.graph.operators] == ["gemm", "gemm", "elementwise"]
+
+
+def test_a_program_that_computes_nothing_is_told() -> None:
+    traced = trace_callable(lambda: None)
+    assert traced.graph.operators == ()
+    assert traced.problems == ("no operator was seen: it computes with nothing that is traced",)
+
+
+def test_one_trace_at_a_time() -> None:
+    def nested() -> None:
+        trace_callable(lambda: None)
+
+    traced = trace_callable(nested)
+    assert traced.problems[0].startswith("it ended with OperatorError: a program is traced already")
+
+
+def test_threads_of_a_program_are_traced_too() -> None:
+    def both() -> None:
+        array = np.ones((30, 30))
+        threads = [threading.Thread(target=lambda: array @ array) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    assert operators_of(trace_callable(both)) == [("gemm fp64 k=30 m=30 n=30", 4)]
+
+
+def test_types_without_a_format_are_kinds_of_their_own() -> None:
+    def strange() -> None:
+        np.array([object(), object()] * 4, dtype=object).copy()
+        np.array(["a", "b"] * 4).copy()
+        np.ones((9, 9), complex) @ np.ones((9, 9), complex)
+        np.ones(9, np.longdouble) * 2
+
+    kinds = [one.kind for one in trace_callable(strange).graph.operators]
+    assert kinds[0] == "object-copy"
+    assert "complex-gemm" in kinds
+    assert all(Operator("x", kind).kind == kind for kind in kinds)
+
+
+def multiply(a: Any, b: Any, c: Any) -> None:
+    for i in range(len(a)):
+        for j in range(len(a)):
+            for k in range(len(a)):
+                c[i, j] += a[i, k] * b[k, j]
+
+
+def relax(n: int) -> Any:
+    """Multiply by hand, and use the product."""
+    a, b, c = np.ones((n, n)), np.ones((n, n)), np.zeros((n, n))
+    multiply(a, b, c)
+    return np.linalg.solve(c + n * np.eye(n), b)
+
+
+def test_functions_that_compute_in_plain_python_are_operators_with_their_trees() -> None:
+    traced = trace_callable(relax, (40,))
+    own, *others = traced.graph.operators
+    assert own.kind == "python"
+    assert own.library == "python"
+    assert dict(own.shape) == {f"arg{index}_{axis}": 40 for index in range(3) for axis in range(2)}
+    assert own.code == ("(def (loop (loop (loop (into-add (index a i0 i1) (mult (index a i0 i2) (index a i2 i1)))))))")
+    assert traced.places["python-1"].startswith("multiply (test_faults.py:")
+    assert [one.kind for one in others] == ["elementwise", "elementwise", "solve"]
+    # What it wrote by single numbers is read by the next.
+    assert ("python-1", "elementwise-2") in {(flow.src, flow.dst) for flow in traced.graph.flows}
+    assert np.array_equal(traced.result, relax(40))
+
+
+def glue(n: int) -> Any:
+    array = np.ones(n)
+    for _ in range(50):
+        array = array + 1
+    return array
+
+
+@pytest.mark.parametrize("program", [glue])
+def test_functions_that_only_call_libraries_are_none(program: Callable[..., Any]) -> None:
+    assert {one.kind for one in trace_callable(program, (10,)).graph.operators} == {"elementwise"}

@@ -1,0 +1,40 @@
+"""What a program of many steps does, from traces of few: executions and seconds grow with the steps, by straight lines.
+
+Tracing all steps would cost as much as the task itself. Traced are n and 2n steps; an operator that is executed as
+often in both belongs to what is made ready, the others to the steps. Time outside of operators (the interpreter,
+imports) is extrapolated in the same way.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from controller.cluster.operators import OperatorGraph
+from controller.cluster.operators.tracing import Traced
+
+
+@dataclass(frozen=True, slots=True)
+class Extrapolated:
+    """A program of all its steps: its graph, the seconds of each operator, and those of the whole program."""
+
+    graph: OperatorGraph
+    seconds: dict[str, float]
+    run_time_s: float
+
+
+def extrapolated(few: Traced, more: Traced, steps: tuple[int, int], wanted: int) -> Extrapolated:
+    """Return the program of so many steps; `steps` are those of the two traces, in which operators have equal names."""
+    few_steps, more_steps = steps
+    further = (wanted - more_steps) / (more_steps - few_steps)
+    before = {operator.name: operator.executions for operator in few.graph.operators}
+    operators, seconds = [], {}
+    for operator in more.graph.operators:
+        grown = operator.executions - before.get(operator.name, 0)
+        executions = max(1, round(operator.executions + grown * further))
+        operators.append(replace(operator, executions=executions))
+        seconds[operator.name] = more.seconds.get(operator.name, 0.0) / operator.executions * executions
+    around = [traced.run_time_s - math.fsum(traced.seconds.values()) for traced in (few, more)]
+    rest_s = max(0.0, around[1]) + max(0.0, around[1] - around[0]) * further
+    graph = OperatorGraph(more.graph.name, tuple(operators), more.graph.flows, more.graph.category)
+    return Extrapolated(graph, seconds, math.fsum(seconds.values()) + rest_s)

@@ -1,0 +1,61 @@
+"""Kernels that go wrong: one that crashes, one that hangs, one that is wrong; and one that is right."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+
+
+class Kernel:
+    """A kernel that is right."""
+
+    def run(self, inputs: tuple[object, ...]) -> float:
+        return 1.0
+
+    def accuracy(self, output: float) -> float:
+        return abs(output - 1.0)
+
+    def close(self) -> None:
+        pass
+
+
+class Crashing(Kernel):
+    def run(self, inputs: tuple[object, ...]) -> float:
+        os.abort()
+
+
+class Hanging(Kernel):
+    def run(self, inputs: tuple[object, ...]) -> float:
+        time.sleep(600)
+        return 1.0
+
+
+class Wrong(Kernel):
+    def run(self, inputs: tuple[object, ...]) -> float:
+        return 1.5
+
+
+class Raising(Kernel):
+    def run(self, inputs: tuple[object, ...]) -> float:
+        raise ValueError("no such matrix")
+
+
+def right(sizes: Mapping[str, int], seed: int) -> Kernel:
+    return Kernel()
+
+
+def crashing(sizes: Mapping[str, int], seed: int) -> Kernel:
+    return Crashing()
+
+
+def hanging(sizes: Mapping[str, int], seed: int) -> Kernel:
+    return Hanging()
+
+
+def wrong(sizes: Mapping[str, int], seed: int) -> Kernel:
+    return Wrong()
+
+
+def raising(sizes: Mapping[str, int], seed: int) -> Kernel:
+    return Raising()

@@ -1,0 +1,256 @@
+"""Probes that go wrong, with a real service, scheduler and agents: an error that names the cause, or a weaker basis."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from controller.api.client import ApiClient
+from controller.api.registry.dispatches import Dispatch, DispatchRequest
+from controller.api.resources import Centre, Metadata, ProbeResult, ProbeTask, Task
+from controller.api.resources.centre import CentreSpec, UnitType
+from controller.api.resources.hardware import Request
+from controller.api.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, TaskSpec
+from controller.api.tokens import TokenRequest
+from controller.centres.process import serve as serve_centre
+from controller.centres.settings import CentreSettings, LocalSettings, TrialSettings, UnitSettings
+from controller.errors import StaleError
+from controller.schedulers.probe import files
+from controller.schedulers.probe.prediction import predicted
+from controller.schedulers.probe.values import Implementation, KernelUse, Library
+from controller.schedulers.probe.values import ProbeTask as Probe
+from dataplane.rpc.access import Role
+from dataplane.topology.values import DeviceKind
+from tests.controller.api.api_server import serving, settings_in
+from tests.controller.schedulers.serving.tasks.conftest import DGEMMS, Site
+
+ROOT = Path(__file__).parents[2]
+WAIT_S = 120.0
+Act = Callable[["World"], Awaitable[None]]
+
+
+class World(Site):
+    """A service access point, and agents of centres with the local engine."""
+
+    def __init__(self, client: ApiClient, socket: str, folder: Path) -> None:
+        super().__init__(client, socket)
+        self.folder = folder
+
+    async def settings(self, name: str) -> CentreSettings:
+        """Return the settings of a centre of one unit."""
+        made = await self.client.create_token(TokenRequest(name=name, role=Role.CENTRE, subject=name))
+        token = self.folder / f"{name}.token"
+        token.touch(0o600)
+        token.write_text(made.token, encoding="ascii")
+        return CentreSettings(
+            centre=name,
+            state=str(self.folder / name),
+            api=self.socket,
+            token_file=str(token),
+            units=(UnitSettings(name="cpu", count=1),),
+            local=LocalSettings(cores="0"),
+            trial=TrialSettings(kernels=("dgemm",)),
+            report_s=0.3,
+            probe_limit_s=2.0,
+            environment={"PYTHONPATH": str(ROOT)},
+        )
+
+    @asynccontextmanager
+    async def agent(self, name: str) -> AsyncIterator[None]:
+        """Have a centre's agent in this loop."""
+        stop = asyncio.Event()
+        task = asyncio.create_task(serve_centre(await self.settings(name), stop))
+        try:
+            await self.ready(name)
+            yield
+        finally:
+            stop.set()
+            await task
+
+    @asynccontextmanager
+    async def agent_process(self, name: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Have a centre's agent as a process."""
+        file = self.folder / f"{name}.yaml"
+        settings = msgspec.to_builtins(await self.settings(name), enc_hook=str)
+        file.write_text(yaml.safe_dump(settings), encoding="utf-8")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "controller.cli", "centre", "serve", "-s", str(file), cwd=ROOT
+        )
+        try:
+            await self.ready(name)
+            yield process
+        finally:
+            if process.returncode is None:
+                process.kill()
+            await process.wait()
+
+    async def ready(self, name: str) -> None:
+        """Wait until a centre is ready and its kernels are tried."""
+        async for _ in self.client.of(Centre).follow():
+            found = {one.metadata.name: one for one in (await self.client.of(Centre).list()).items}
+            if name in found and found[name].status.ready and any(unit.operators for unit in found[name].status.units):
+                return
+
+    async def probe(self, kernel: str, task_type: str = "products") -> Probe:
+        """Make a probe task of one of the faulty kernels, which stands for a product of matrices."""
+        code = Implementation(DeviceKind.CPU, Library.PYTHON, f"tests.integration.faulty_kernels:{kernel}")
+        use = KernelUse("product", "dgemm", 1, (), 1, 1000, code, 1e-9, operator="product")
+        probe = Probe(f"probe-{kernel}", "hpc", (use,), task_type=task_type, share_matched=1.0)
+        spec = files.to_spec(probe)
+        await self.client.of(ProbeTask).create(ProbeTask(metadata=Metadata(name=probe.name), spec=spec))
+        return probe
+
+    async def run_probe(self, probe: Probe, centre: str, units: int = 1) -> tuple[Task, ProbeResult | None]:
+        """Dispatch a probe to a centre by hand; return it, and its result, once it has ended."""
+        name = f"{probe.name}-at-{centre}"
+        spec = TaskSpec(program=Program(kind=ProgramKind.PROBE, entry=probe.name), is_probe=True, units=(units,))
+        await self.client.of(Task).create(Task(metadata=Metadata(name=name), spec=spec))
+        await self.client.dispatch(DispatchRequest(dispatches=(Dispatch(name, centre, "cpu", units),)))
+        ended = {TaskPhase.SUCCEEDED, TaskPhase.FAILED}
+        task = (await self.tasks_when(lambda tasks: tasks[name].status.phase in ended))[name]
+        return task, task.status.result and await self.client.of(ProbeResult).get(task.status.result)  # type: ignore[return-value]
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Callable[[Act], None]:
+    """Run a function in a world."""
+
+    def run(act: Act) -> None:
+        async def main() -> None:
+            async with asyncio.timeout(WAIT_S), serving(settings_in(tmp_path, None), tmp_path) as served:
+                await act(World(served.client, served.socket, tmp_path))
+
+        asyncio.run(main())
+
+    return run
+
+
+WRONGS = (
+    ("crashing", "crash", "SIGABRT"),
+    ("raising", "crash", "no such matrix"),
+    ("hanging", "hang", "not done after"),
+    ("wrong", "wrong-value", "relative error of 0.5"),
+)
+
+
+def test_a_kernel_that_crashes_hangs_or_is_wrong_is_named_and_yields_no_estimate(play: Callable[[Act], None]) -> None:
+    async def act(world: World) -> None:
+        async with world.agent("here"):
+            for kernel, outcome, said in WRONGS:
+                probe = await world.probe(kernel)
+                task, result = await world.run_probe(probe, "here")
+                assert task.status.phase is TaskPhase.FAILED
+                assert result is not None
+                (run,) = result.status.runs
+                assert run.outcome == outcome
+                assert "product" in run.problem or "dgemm" in run.problem
+                assert said in run.problem
+                estimate = predicted(probe, result.status.runs)
+                assert not estimate.is_known
+                assert any(said in reason for reason in estimate.reasons)
+
+    play(act)
+
+
+def test_a_task_whose_probe_goes_wrong_everywhere_is_not_dispatched_and_says_why(play: Callable[[Act], None]) -> None:
+    async def act(world: World) -> None:
+        async with world.agent("here"), world.scheduling():
+            await world.probe("wrong")
+            await world.submit("real", task_type="products")
+            tasks = await world.tasks_when(
+                lambda tasks: any(one.spec.is_probe and one.status.phase is TaskPhase.FAILED for one in tasks.values())
+            )
+            assert tasks["real"].status.centre is None
+            async for outcome in _decisions(world, "real", 1):
+                assert outcome != "dispatched"
+            assert (await world.client.of(Task).get("real")).status.centre is None
+
+    play(act)
+
+
+async def _decisions(world: World, task: str, number: int) -> AsyncIterator[str]:
+    """Yield the outcomes of the first decisions about a task."""
+    while len(found := await world.decisions_about(task)) < number:
+        await asyncio.sleep(0.05)
+    for one in found:
+        yield one.spec.outcome.value
+
+
+def test_a_centre_whose_figures_cannot_be_true_gets_no_task_on_their_account(play: Callable[[Act], None]) -> None:
+    async def act(world: World) -> None:
+        unit = UnitType(name="cpu", count=1, operators=("dgemm",), unit=Request(cpu_milli=1000, memory_bytes=1 << 30))
+        liar = world.centre("liar", 1e9, unit)
+        async with world.agent("honest"), world.running(liar), world.scheduling():
+            await world.submit("real", task_type="products")
+            tasks = await world.ended("real")
+            assert tasks["real"].status.centre == "honest"
+            assert all(task.spec.is_probe for task in liar.given)
+
+    play(act)
+
+
+def test_a_centre_that_disappears_amid_a_probe_gets_no_task(play: Callable[[Act], None]) -> None:
+    async def act(world: World) -> None:
+        await world.client.of(Centre).create(Centre(metadata=Metadata(name="gone"), spec=CentreSpec(lease_s=1.0)))
+        await world.probe("hanging")
+        async with world.agent_process("gone") as process, world.scheduling():
+            await world.submit("real", task_type="products")
+            await world.tasks_when(
+                lambda tasks: any(one.status.phase is TaskPhase.RUNNING for one in tasks.values() if one.spec.is_probe)
+            )
+            os.kill(process.pid, signal.SIGKILL)
+            tasks = await world.tasks_when(
+                lambda tasks: not any(one.is_held for one in tasks.values() if one.spec.is_probe)
+            )
+            assert tasks["real"].status.centre is None
+            assert (await world.client.of(Centre).get("gone")).shares == ()
+
+    play(act)
+
+
+def test_without_a_kernel_for_it_a_task_is_dispatched_on_no_figure(play: Callable[[Act], None]) -> None:
+    async def act(world: World) -> None:
+        strange = OperatorCount(name="strange", operator="divination", count=1000, sizes={"n": 10})
+        async with world.agent("here"), world.scheduling():
+            await world.submit("real", operators=(strange,), task_type="strange", limit_s=5.0)
+            async for outcome in _decisions(world, "real", 1):
+                assert outcome
+            task = await world.client.of(Task).get("real")
+            assert task.status.expected_s is None
+            assert not (await world.client.of(ProbeTask).list()).items
+
+    play(act)
+
+
+def test_more_units_than_there_are_is_refused_in_one_line(play: Callable[[Act], None]) -> None:
+    async def act(world: World) -> None:
+        async with world.agent("here"):
+            probe = await world.probe("right")
+            with pytest.raises(StaleError, match="unit") as refused:
+                await world.run_probe(probe, "here", units=99)
+            assert "\n" not in str(refused.value)
+
+    play(act)
+
+
+def test_more_units_than_any_centre_has_leave_a_task_waiting_with_the_reason(play: Callable[[Act], None]) -> None:
+    async def act(world: World) -> None:
+        async with world.agent("here"), world.scheduling():
+            await world.submit("real", operators=DGEMMS, task_type="products", units=(99,))
+            async for outcome in _decisions(world, "real", 1):
+                assert outcome != "dispatched"
+            decision = (await world.decisions_about("real"))[-1]
+            text = msgspec.json.encode(decision).decode()
+            assert "99" in text
+            assert (await world.client.of(Task).get("real")).status.centre is None
+
+    play(act)

@@ -85,12 +85,15 @@ class Kernel(ABC):
         if inputs is self._inputs:
             self.changed = ()
             return
-        self._inputs = inputs
+        self._inputs, before, lift = inputs, self.data, self.lift
         self.data = [_first_fitting(inputs, own) for own in self._own]
-        has_operand = any(one is not own for one, own in zip(self.data, self._own, strict=True))
-        self.lift = 0.0 if has_operand or not inputs else fold(inputs) - 1.0
+        self.lift = 0.0 if not self.is_own or not inputs else fold(inputs) - 1.0
         self._own[0].flat[0] = self._first + self._own[0].dtype.type(self.lift)
-        self.changed = tuple(range(len(self.data)))
+        self.changed = tuple(
+            place
+            for place, (old, new) in enumerate(zip(before, self.data, strict=True))
+            if old is not new or (place == 0 and lift != self.lift)
+        )
         self._truth = None
 
     def truth(self, compute: Callable[[], T]) -> T:

@@ -20,8 +20,24 @@ def _cpu(library: Library, entry: str, *, threads: bool = False) -> Implementati
     return Implementation(DeviceKind.CPU, library, f"{_HERE}.{entry}", threads)
 
 
+def _torch(name: str) -> tuple[Implementation, ...]:
+    """Return implementations by torch, on processors and on GPUs."""
+    gpu = Implementation(DeviceKind.GPU, Library.TORCH, f"{_HERE}.on_torch:{name}_cuda", threads=True)
+    return _cpu(Library.TORCH, f"on_torch:{name}_cpu", threads=True), gpu
+
+
 def _numpy(entry: str, *, threads: bool = False) -> tuple[Implementation, ...]:
     return (_cpu(Library.NUMPY, entry, threads=threads),)
+
+
+def _both(entry: str, on_torch: str, *, threads: bool = False) -> tuple[Implementation, ...]:
+    """Return implementations by numpy, and by torch."""
+    return (*_numpy(entry, threads=threads), *_torch(on_torch))
+
+
+def _tables(name: str) -> tuple[Implementation, ...]:
+    """Return implementations by numpy, and by DuckDB for targets in SQL."""
+    return (_cpu(Library.NUMPY, f"tables:{name}"), _cpu(Library.DUCKDB, f"duckdb_tables:{name}", threads=True))
 
 
 def _kernel(  # noqa: PLR0917 - a row of the table
@@ -77,26 +93,26 @@ _JOINED: Final = {
 }
 
 _DENSE: Final = (
-    _kernel("dgemm", "hpc", "gemm", _F64, _CUBE, _numpy("dense:dgemm", threads=True), 1e-12, _PRODUCT),
-    _kernel("sgemm", "hpc", "gemm", _F32, _CUBE, _numpy("dense:sgemm", threads=True), 1e-4, _PRODUCT),
+    _kernel("dgemm", "hpc", "gemm", _F64, _CUBE, _both("dense:dgemm", "dgemm", threads=True), 1e-12, _PRODUCT),
+    _kernel("sgemm", "hpc", "gemm", _F32, _CUBE, _both("dense:sgemm", "sgemm", threads=True), 1e-4, _PRODUCT),
     _kernel(
         "dgemv",
         "hpc",
         "gemv",
         _F64,
         {"m": 2048, "n": 2048},
-        _numpy("dense:dgemv", threads=True),
+        _both("dense:dgemv", "dgemv", threads=True),
         1e-12,
         "sampled entries in higher precision, and the sum of all",
     ),
-    _kernel("dot", "hpc", "dot", _F64, {"n": 1 << 20}, _numpy("dense:ddot", threads=True), 1e-12, _SUM),
+    _kernel("dot", "hpc", "dot", _F64, {"n": 1 << 20}, _both("dense:ddot", "dot", threads=True), 1e-12, _SUM),
     _kernel(
         "dense-solve",
         "hpc",
         "solve",
         _F64,
         {"n": 1024, "columns": 1},
-        _numpy("factorisations:solve", threads=True),
+        _both("factorisations:solve", "solve", threads=True),
         1e-11,
         "a system whose solution is known; of others the residual",
     ),
@@ -116,7 +132,7 @@ _DENSE: Final = (
         "cholesky",
         _F64,
         {"n": 1024},
-        _numpy("factorisations:cholesky", threads=True),
+        _both("factorisations:cholesky", "cholesky", threads=True),
         1e-11,
         "the factors' product with a random vector against the matrix's",
     ),
@@ -139,7 +155,7 @@ _TRANSFORMS: Final = (
         "fft",
         _F64,
         {"n": 1 << 20, "batch": 1},
-        (_cpu(Library.NUMPY, "fourier:fft"), _cpu(Library.SCIPY, "fourier:fft_scipy")),
+        (_cpu(Library.NUMPY, "fourier:fft"), _cpu(Library.SCIPY, "fourier:fft_scipy"), *_torch("fft")),
         1e-12,
         "the lines of known waves; of other signals sampled frequencies; the energy (Parseval)",
         splits="batch",
@@ -150,7 +166,7 @@ _TRANSFORMS: Final = (
         "spmv",
         _F64,
         {"rows": 1 << 19, "columns": 1 << 19, "nonzeros": 5 << 19},
-        (_cpu(Library.SCIPY, "dense:spmv"),),
+        (_cpu(Library.SCIPY, "dense:spmv"), *_torch("spmv")),
         1e-12,
         "sampled rows in higher precision, and the sum of all",
     ),
@@ -160,7 +176,7 @@ _TRANSFORMS: Final = (
         "stencil",
         _F64,
         {"rows": 2048, "columns": 2048, "planes": 1, "neighbours": 0},
-        _numpy("grids:stencil"),
+        _both("grids:stencil", "stencil"),
         1e-12,
         "sampled points in higher precision, and the sum of all",
         splits="rows",
@@ -171,7 +187,7 @@ _TRANSFORMS: Final = (
         "conv2d",
         _F32,
         _IMAGES,
-        _numpy("convolution:conv2d", threads=True),
+        (*_torch("conv2d"), *_numpy("convolution:conv2d", threads=True)),
         2e-3,
         "sampled points in higher precision, and the sum of all",
         splits="batch",
@@ -185,7 +201,7 @@ _NUMBERS: Final = (
         "trigonometric",
         _F64,
         {"n": 1 << 20},
-        _numpy("pointwise:trigonometric"),
+        _both("pointwise:trigonometric", "trigonometric"),
         1e-14,
         _SAMPLED,
         splits="n",
@@ -196,7 +212,7 @@ _NUMBERS: Final = (
         "trigonometric",
         _F32,
         {"n": 1 << 22},
-        _numpy("pointwise:trigonometric_fp32"),
+        _both("pointwise:trigonometric_fp32", "trigonometric_fp32"),
         1e-6,
         _SAMPLED,
         splits="n",
@@ -207,7 +223,7 @@ _NUMBERS: Final = (
         "elementwise",
         _F64,
         {"n": 1 << 22, "operands": 2},
-        _numpy("pointwise:elementwise"),
+        _both("pointwise:elementwise", "elementwise"),
         1e-14,
         _SAMPLED,
         splits="n",
@@ -218,13 +234,21 @@ _NUMBERS: Final = (
         "elementwise",
         _F32,
         {"n": 1 << 22, "operands": 2},
-        _numpy("pointwise:elementwise_fp32"),
+        _both("pointwise:elementwise_fp32", "elementwise_fp32"),
         1e-6,
         _SAMPLED,
         splits="n",
     ),
     _kernel(
-        "reduction", "hpc", "reduction", _F64, {"n": 1 << 23}, _numpy("pointwise:reduction"), 1e-12, _SUM, splits="n"
+        "reduction",
+        "hpc",
+        "reduction",
+        _F64,
+        {"n": 1 << 23},
+        _both("pointwise:reduction", "reduction"),
+        1e-12,
+        _SUM,
+        splits="n",
     ),
     _kernel(
         "reduction-fp32",
@@ -232,13 +256,33 @@ _NUMBERS: Final = (
         "reduction",
         _F32,
         {"n": 1 << 23},
-        _numpy("pointwise:reduction_fp32"),
+        _both("pointwise:reduction_fp32", "reduction_fp32"),
         1e-4,
         _SUM,
         splits="n",
     ),
-    _kernel("scan", "hpc", "scan", _F64, {"n": 1 << 22}, _numpy("pointwise:scan"), 1e-12, _SUM, splits="n"),
-    _kernel("copy", "memory", "copy", _F64, {"n": 1 << 22}, _numpy("pointwise:copy"), 0.0, _SAMPLED, splits="n"),
+    _kernel(
+        "scan",
+        "hpc",
+        "scan",
+        _F64,
+        {"n": 1 << 22},
+        _both("pointwise:scan", "scan"),
+        1e-12,
+        _SUM,
+        splits="n",
+    ),
+    _kernel(
+        "copy",
+        "memory",
+        "copy",
+        _F64,
+        {"n": 1 << 22},
+        _both("pointwise:copy", "copy"),
+        0.0,
+        _SAMPLED,
+        splits="n",
+    ),
     _kernel(
         "random-numbers",
         "hpc",
@@ -259,7 +303,7 @@ _MEMORY: Final = (
         "stream-triad",
         _F64,
         {"n": 1 << 24},
-        _numpy("memory:stream_triad"),
+        _both("memory:stream_triad", "stream_triad"),
         1e-12,
         "sampled sums in higher precision, and the sum of all",
         splits="n",
@@ -284,7 +328,7 @@ _TABLES: Final = (
         "sort",
         None,
         {"rows": 1 << 20, "row_bytes": 8},
-        _numpy("tables:sort"),
+        _tables("sort"),
         0.0,
         "order, and sums that rows keep",
         splits="rows",
@@ -295,18 +339,18 @@ _TABLES: Final = (
         "filter",
         None,
         {"rows": 1 << 21, "row_bytes": 32, "kept_rows": 1 << 18},
-        _numpy("tables:filter_scan"),
+        _tables("filter_scan"),
         0.0,
         _CLOSED,
     ),
-    _kernel("hash-join", "sql", "join", None, _JOINED, _numpy("tables:hash_join"), 0.0, _CLOSED),
+    _kernel("hash-join", "sql", "join", None, _JOINED, _tables("hash_join"), 0.0, _CLOSED),
     _kernel(
         "aggregate",
         "sql",
         "aggregate",
         None,
         {"rows": 1 << 21, "row_bytes": 16, "groups": 1024, "group_bytes": 16},
-        _numpy("tables:aggregate"),
+        _tables("aggregate"),
         1e-12,
         _CLOSED,
         splits="rows",

@@ -50,25 +50,31 @@ class Sort(Table):
     def __init__(self, sizes: Sizes, seed: int) -> None:
         super().__init__()
         self._rows = sizes["rows"]
-        self._keys = np.random.default_rng(seed).integers(0, 1 << 40, self._rows, dtype=np.int64)
-        self._others = [self._keys * (place + 3) for place in range(columns_of(sizes["row_bytes"]) - 1)]
-        self._first = int(self._keys[0])
-        self._sum = int(self._keys.sum())
+        self.keys = np.random.default_rng(seed).integers(0, 1 << 40, self._rows, dtype=np.int64)
+        self.others = [self.keys * (place + 3) for place in range(columns_of(sizes["row_bytes"]) - 1)]
+        self._first = int(self.keys[0])
+        self._sum = int(self.keys.sum())
+
+    def take(self, inputs: tuple[Value, ...]) -> bool:
+        """Change the first row by other inputs."""
+        if not super().take(inputs):
+            return False
+        self.keys[0] = self._first + self.lift
+        for place, other in enumerate(self.others):
+            other[0] = self.keys[0] * (place + 3)
+        return True
 
     def run(self, inputs: tuple[Value, ...]) -> Array:
         """Sort; the output are all columns, the key's first."""
-        if self.take(inputs):
-            self._keys[0] = self._first + self.lift
-            for place, other in enumerate(self._others):
-                other[0] = self._keys[0] * (place + 3)
-        if not self._others:
-            return np.sort(self._keys)[None, :]
-        order = np.argsort(self._keys)
-        return np.stack([self._keys[order], *(other[order] for other in self._others)])
+        self.take(inputs)
+        if not self.others:
+            return np.sort(self.keys)[None, :]
+        order = np.argsort(self.keys)
+        return np.stack([self.keys[order], *(other[order] for other in self.others)])
 
     def accuracy(self, output: Array) -> float:
         """Return the part of the rows that are out of order, or whose columns are not theirs; sums tell lost ones."""
-        if output.shape != (1 + len(self._others), self._rows):
+        if output.shape != (1 + len(self.others), self._rows):
             return math.inf
         keys = output[0]
         wrong = int(np.count_nonzero(keys[1:] < keys[:-1]))
@@ -82,27 +88,27 @@ class Filter(Table):
 
     def __init__(self, sizes: Sizes, seed: int) -> None:
         super().__init__()
-        rows, self._kept = sizes["rows"], sizes["kept_rows"]
-        if self._kept > rows:
-            raise ProbeKernelError(f"filter: of {rows} rows {self._kept} cannot be kept")
+        rows, self.kept = sizes["rows"], sizes["kept_rows"]
+        if self.kept > rows:
+            raise ProbeKernelError(f"filter: of {rows} rows {self.kept} cannot be kept")
         keys = permuted(rows, seed)
-        self._table = np.stack([keys * (place + 1) for place in range(columns_of(sizes["row_bytes"]))])
+        self.table = np.stack([keys * (place + 1) for place in range(columns_of(sizes["row_bytes"]))])
 
     def run(self, inputs: tuple[Value, ...]) -> Array:
         """Test all keys, gather what passes; the inputs take the place of the last kept row's last column."""
         self.take(inputs)
-        found: Array = self._table[:, self._table[0] < self._kept]
+        found: Array = self.table[:, self.table[0] < self.kept]
         if found.size:
             found[-1, -1] += self.lift
         return found
 
     def accuracy(self, output: Array) -> float:
         """Return the error of the sums of all columns; inf for another number of rows."""
-        if output.shape != (self._table.shape[0], self._kept):
+        if output.shape != (self.table.shape[0], self.kept):
             return math.inf
-        total = self._kept * (self._kept - 1) // 2
+        total = self.kept * (self.kept - 1) // 2
         true = np.array([total * (place + 1) for place in range(output.shape[0])], dtype=np.float64)
-        true[-1] += self.lift if self._kept else 0
+        true[-1] += self.lift if self.kept else 0
         return relative_error(output.sum(axis=1).astype(np.float64), true)
 
 
@@ -115,29 +121,29 @@ class HashJoin(Table):
     def __init__(self, sizes: Sizes, seed: int) -> None:
         super().__init__()
         self.plan = plan = JoinPlan(sizes)
-        self._left = plan.left_keys(permuted(plan.left_rows, seed))
-        self._right = plan.right_keys(permuted(plan.right_rows, seed + 1))
-        self._left_columns = [self._left * place for place in range(2, columns_of(sizes["left_row_bytes"]) + 1)]
-        self._right_columns = [self._right * place for place in range(2, columns_of(sizes["right_row_bytes"]) + 1)]
-        self._weights = plan.weights(len(self._left_columns), len(self._right_columns))
+        self.left = plan.left_keys(permuted(plan.left_rows, seed))
+        self.right = plan.right_keys(permuted(plan.right_rows, seed + 1))
+        self.left_columns = [self.left * place for place in range(2, columns_of(sizes["left_row_bytes"]) + 1)]
+        self.right_columns = [self.right * place for place in range(2, columns_of(sizes["right_row_bytes"]) + 1)]
+        self._weights = plan.weights(len(self.left_columns), len(self.right_columns))
         self._mask = (1 << max(1, (2 * plan.right_rows - 1).bit_length())) - 1
 
     def run(self, inputs: tuple[Value, ...]) -> Array:
         """Join, gather the pairs' columns, add them up; the inputs are added to the sum."""
         self.take(inputs)
-        buckets = self._hash(self._right)
+        buckets = self._hash(self.right)
         order = np.argsort(buckets, kind="stable")
         counts = np.bincount(buckets, minlength=self._mask + 1)
         starts = np.cumsum(counts) - counts
-        looked = self._hash(self._left)
+        looked = self._hash(self.left)
         left = np.repeat(np.arange(looked.size), counts[looked])
         begins = np.cumsum(counts[looked]) - counts[looked]
         right = order[np.arange(left.size) - np.repeat(begins - starts[looked], counts[looked])]
-        same = self._left[left] == self._right[right]
+        same = self.left[left] == self.right[right]
         left, right = left[same], right[same]
-        keys = int(self._left[left].sum())
-        others = sum(int(column[left].sum()) for column in self._left_columns)
-        others += sum(int(column[right].sum()) for column in self._right_columns)
+        keys = int(self.left[left].sum())
+        others = sum(int(column[left].sum()) for column in self.left_columns)
+        others += sum(int(column[right].sum()) for column in self.right_columns)
         return np.array([left.size, keys + others + self.lift], dtype=np.int64)
 
     def accuracy(self, output: Array) -> float:
@@ -158,18 +164,18 @@ class Aggregate(Table):
         if self._groups > rows:
             raise ProbeKernelError(f"aggregate: {rows} rows have no {self._groups} groups")
         keys = permuted(rows, seed)
-        self._group = keys % self._groups
+        self.group = keys % self._groups
         values = max(1, columns_of(sizes["row_bytes"]) - 1)
-        self._columns = [keys * float(place + 1) for place in range(values)]
-        self._zero = int(np.flatnonzero(keys == 0)[0])
+        self.columns = [keys * float(place + 1) for place in range(values)]
+        self.zero = int(np.flatnonzero(keys == 0)[0])
         self._true = np.stack([group_sums(rows, self._groups) * (place + 1) for place in range(values)])
 
     def run(self, inputs: tuple[Value, ...]) -> Array:
         """Add up all columns by group; the inputs are the value of the row whose key is 0."""
         if self.take(inputs):
-            for column in self._columns:
-                column[self._zero] = self.lift
-        return np.stack([np.bincount(self._group, column, self._groups) for column in self._columns])
+            for column in self.columns:
+                column[self.zero] = self.lift
+        return np.stack([np.bincount(self.group, column, self._groups) for column in self.columns])
 
     def accuracy(self, output: Array) -> float:
         """Return the error of all sums."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from controller.schedulers.probe.errors import ProbeKernelError
 from controller.schedulers.probe.kernels.base import Array, Mean, local
 from controller.schedulers.probe.kernels.loading import Checked
 from controller.schedulers.probe.library import KernelLibrary, prepare
@@ -73,8 +75,9 @@ CASES = [
     for kernel in KernelLibrary().kernels()
     for one in kernel.implementations
 ]
-each_implementation = pytest.mark.parametrize(("kernel", "implementation"), CASES)
-
+_ON_CPU, _ON_GPU = ([case for case in CASES if f"-{device}-" in str(case.id)] for device in ("cpu", "gpu"))
+each_implementation = pytest.mark.parametrize(("kernel", "implementation"), _ON_CPU)
+each_on_a_gpu = pytest.mark.parametrize(("kernel", "implementation"), _ON_GPU)
 
 Ready = Callable[..., Checked]
 
@@ -87,6 +90,10 @@ def ready(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ready]:
 
         def make(kernel: ProbeKernel, code: Implementation | None = None, seed: int = 1) -> Checked:
             code = code or kernel.implementations[0]
+            if code.library is Library.TORCH:
+                torch = pytest.importorskip("torch")
+                if code.device is DeviceKind.GPU and not torch.cuda.is_available():
+                    pytest.skip("needs a GPU")
             made = prepare(kernel, SMALL[kernel.identifier], seed, device=code.device, library=code.library)
             return stack.enter_context(closing(made))
 
@@ -130,6 +137,30 @@ def test_what_feeds_it_changes_its_output_and_the_output_stays_right(
         assert prepared.accuracy(output) <= kernel.tolerance
         outputs.append(value_of(output))
     assert all(not np.array_equal(one, other) for place, one in enumerate(outputs) for other in outputs[:place])
+
+
+@pytest.mark.gpu
+@each_on_a_gpu
+def test_on_a_gpu_the_output_is_right_whatever_feeds_it(
+    kernel: ProbeKernel, implementation: Implementation, ready: Ready
+) -> None:
+    prepared = ready(kernel, implementation)
+    for inputs in ((), (0.25,)):
+        output = prepared.run(inputs)
+        assert str(output.device).startswith("cuda")
+        assert prepared.accuracy(output) <= kernel.tolerance
+        assert prepared.accuracy(output * 1.01) > kernel.tolerance
+
+
+def test_without_torch_a_kernel_of_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = KernelLibrary().kernel("conv2d")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.delitem(sys.modules, "controller.schedulers.probe.kernels.on_torch", raising=False)
+    with pytest.raises(ProbeKernelError) as caught:
+        prepare(kernel, SMALL["conv2d"], 1, library=Library.TORCH)
+    assert str(caught.value) == (
+        "kernel conv2d.1 needs torch, which is not installed: pip install 'millrace-net[torch]'"
+    )
 
 
 @pytest.mark.parametrize(

@@ -29,11 +29,11 @@ from controller.api.resources.task import TaskPhase
 from controller.centres import deciding
 from controller.centres.configuring import Configurer
 from controller.centres.deciding import Step, Terms, View, decide
-from controller.centres.engines.base import Engine, JobMark, JobState
+from controller.centres.engines.base import JOB_ENDED, Engine, JobMark, JobState
 from controller.centres.errors import CentreError, EngineError, OrderError
 from controller.centres.outcomes import completion_of
-from controller.centres.programs import order_of
-from controller.centres.settings import CentreSettings
+from controller.centres.programs import mark_of, order_of
+from controller.centres.settings import CentreSettings, OnStop
 from controller.centres.warming import Warmer
 from controller.errors import (
     ApiError,
@@ -96,11 +96,29 @@ class Agent:
                 group.create_task(self._warmer.run())
 
     async def sign_off(self) -> None:
-        """Say that no tasks are to come; jobs run on, for the agent that is started next."""
+        """Say that no tasks are to come; end jobs where the settings say so, else they run on for the next agent."""
         self._signs_off = True
+        if self.settings.on_stop is OnStop.STOP:
+            await self._end_all()
         with suppress(ApiError, TimeoutError):
             async with asyncio.timeout(_SIGN_OFF_S):
                 await self._report()
+
+    async def _end_all(self) -> None:
+        """End all jobs and give their tasks back; what is not done in time is left to the next agent."""
+        tasks = {mark_of(task, self.settings.centre): task for task in (self._tasks or {}).values()}
+
+        async def end(job: JobState) -> None:
+            if job.phase not in JOB_ENDED:
+                await self._engine.cancel(job.id, self.settings.grace_s)
+                if job.mark in tasks:
+                    await self._give_back(tasks[job.mark], TaskPhase.PENDING, "its centre has signed off")
+
+        with suppress(ApiError, EngineError, TimeoutError):
+            async with asyncio.timeout(self.settings.grace_s + _SIGN_OFF_S):
+                jobs = await self._engine.jobs()
+                await asyncio.gather(*(end(job) for job in jobs))
+                self._jobs = {job.mark: job for job in await self._engine.jobs() if job.phase not in JOB_ENDED}
 
     def reload(self, settings: CentreSettings) -> None:
         """Take other settings: those of the engine and of the centre's name stay as they were."""

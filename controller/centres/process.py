@@ -77,7 +77,7 @@ async def serve(
         stack.push_async_callback(engine.close)
         await engine.start()
         configurer = Configurer(settings, folder, _kernels)
-        jobs = folder.jobs if settings.local.jobs_folder is None else Path(settings.local.jobs_folder)
+        jobs = _jobs_folder(settings, folder)
         agent = Agent(
             client,
             engine,
@@ -110,6 +110,18 @@ def make_engine(settings: CentreSettings, folder: CentreFolder, identity: str, n
         lambda now: look(now, nvml),
         network_namespace=namespace_of(local.network_namespace),
     )
+
+
+def _jobs_folder(settings: CentreSettings, folder: CentreFolder) -> Path:
+    """Return where jobs have their folders; one that the settings name can be passed through, and not be listed."""
+    if settings.local.jobs_folder is None:
+        return folder.jobs
+    path = Path(settings.local.jobs_folder).absolute()
+    try:
+        path.mkdir(mode=0o711, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CentreError(f"local.jobs_folder: {path}: {error.strerror or error}") from None
+    return path
 
 
 def _warmer(settings: CentreSettings, folder: CentreFolder) -> Warmer | None:

@@ -94,6 +94,15 @@ class LocalSettings(Strict, frozen=True):
     """Modules that are slow to import, such as torch: a process that has them forks the runners of probes."""
 
 
+class OnStop(StrEnum):
+    """What becomes of jobs when the agent is told to stop."""
+
+    KEEP = "keep"
+    """They run on: an agent that is started again adopts them."""
+    STOP = "stop"
+    """They are ended, and their tasks given back to be dispatched elsewhere."""
+
+
 class TrialSettings(Strict, frozen=True):
     """How it is found out which probe kernels run on each unit type."""
 
@@ -144,6 +153,8 @@ class CentreSettings(Strict, frozen=True):
     """How long a job has, once asked to end, before it is killed."""
     output_limit_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 1 << 20
     """Of a job's output, and of its errors, so much is kept: the beginning and the end."""
+    on_stop: OnStop = OnStop.KEEP
+    """What becomes of jobs when this agent is told to stop."""
     python: str | None = None
     """The interpreter where jobs run, with Millrace in it for probes; null: this agent's own, and its Millrace."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
@@ -156,3 +167,5 @@ class CentreSettings(Strict, frozen=True):
             raise ValueError(f"units: {twice} is there twice")
         if not self.units:
             raise ValueError("units: at least one type is needed")
+        if self.local.user is not None and self.local.jobs_folder is None:
+            raise ValueError("local.user: needs local.jobs_folder, as no other user can enter the state folder")

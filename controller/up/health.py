@@ -47,6 +47,7 @@ def checks_of(plan: UpPlan, ready_line: Callable[[str], str | None]) -> Mapping[
         "scheduler": lambda: check_scheduler(ready_line("scheduler")),
         "placement": lambda: check_placement(ready_line("placement")),
         **{f"node-{name}": partial(check_node, settings.address("api"), name) for name in settings.nodes},
+        **{f"centre-{name}": partial(check_centre, settings.address("api"), name) for name in settings.centres},
     }
 
 
@@ -212,6 +213,23 @@ async def check_node(api: str, name: str) -> Health:
             return Health(ok=False, text="it has not reported yet")
     status = node.status
     held = f"{len(node.shares)} pods, {status.runtime}"
+    return Health(ok=status.ready, text=held if status.ready else f"not ready: {status.reason}; {held}")
+
+
+async def check_centre(api: str, name: str) -> Health:
+    """Return whether tasks may come to a centre, as it has reported last."""
+    from controller.api.client import ApiClient, Place  # noqa: PLC0415 - takes a while to load
+    from controller.api.resources import Centre  # noqa: PLC0415
+    from controller.errors import NotFoundError  # noqa: PLC0415
+
+    async with ApiClient(Place(api), tries=1) as client:
+        try:
+            centre = await client.of(Centre).get(name)
+        except NotFoundError:
+            return Health(ok=False, text="it has not reported yet")
+    status = centre.status
+    units = ", ".join(f"{unit.count} {unit.name}" for unit in status.units) or "no units"
+    held = f"{len(centre.shares)} tasks, {units}, engine {status.engine}"
     return Health(ok=status.ready, text=held if status.ready else f"not ready: {status.reason}; {held}")
 
 

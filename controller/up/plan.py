@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,8 @@ from collectors.ingest.receiver import ReceiverSettings
 from collectors.process import CollectorProcessSettings
 from controller.api.client.place import TOKEN_FILE
 from controller.api.settings import ApiSettings, StoragePlace
+from controller.centres.settings import CentreSettings
+from controller.centres.settings import OnStop as OnStopOfCentre
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.demo.prepare import ScaledLoad, sampled_watch, scaled_load, senders
 from controller.demo.scenario import ScenarioSettings, with_buffers
@@ -62,7 +65,7 @@ class DaemonPlan:
     role: Role = Role.SERVICE
     """What that token lets it do."""
     subject: str | None = None
-    """The one node that it is of."""
+    """The one node, or centre, that it is of."""
     asks: tuple[str, ...] = ()
     """Daemons, started before it, which it needs until it has stopped."""
 
@@ -110,6 +113,7 @@ def make_plan(settings: UpSettings, state: StateFolder) -> UpPlan:
         make.scheduler(),
         make.placement(),
         *(make.node(name) for name in settings.nodes),
+        *(make.centre(name) for name in settings.centres),
     ]
     if not settings.switches:
         daemons.insert(0, make.fabric(load))
@@ -293,6 +297,36 @@ class _Maker:
             ("fabric", "controller", "api"),
         )  # its pods are workers of the controller's jobs
         return DaemonPlan(f"node-{name}", words, settings, {}, token=token, role=Role.NODE, subject=name, asks=asks)
+
+    def centre(self, name: str) -> DaemonPlan:
+        """Return a centre's agent; its jobs outlive it if it is killed, and end with it if it is stopped."""
+        section, known = self.settings.centres[name], {host.name for host in self.topology.hosts}
+        stranger = next((host for host in section.hosts if host not in known), None)
+        if stranger is not None:
+            problem = f"topology {self.topology.name} has no host {stranger}"
+            raise UpError(f"centres.{name}.hosts: {problem}")
+        local, in_kernel = section.local, not self.settings.switches and self.settings.time is Time.KERNEL
+        if in_kernel and section.hosts and local.network_namespace is None:
+            local = replace(local, network_namespace=str(self._namespaces / section.hosts[0]))
+        settings = CentreSettings(
+            centre=name,
+            state=str(self.state.path / "centres" / name),
+            api=self.settings.address("api"),
+            topology=self.topology_file,
+            hosts=section.hosts,
+            labels=section.labels,
+            units=section.units,
+            local=local,
+            trial=section.trial,
+            environment=section.environment,
+            report_s=section.report_s,
+            on_stop=OnStopOfCentre.STOP,
+            grace_s=0.4 * self.settings.restart.stop_s,
+        )
+        token = self.state.path / "tokens" / f"centre-{name}"
+        words, asks = ("centre", "serve"), ("fabric", "api")
+        plan = DaemonPlan(f"centre-{name}", words, settings, {}, reloads=True, token=token, asks=asks)
+        return dataclasses.replace(plan, role=Role.CENTRE, subject=name)
 
     @property
     def _namespaces(self) -> Path:

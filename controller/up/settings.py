@@ -12,9 +12,10 @@ from collectors.metrics.settings import MetricsSettings
 from collectors.settings import CollectorSettings
 from controller.aggregation.service.settings import JobSettings
 from controller.aggregation.settings import AggregationSettings
-from controller.api.resources.base import LabelName, LabelValue, Name
+from controller.api.resources.base import LabelName, LabelValue, Name, Names
 from controller.api.resources.hardware import DeviceNumber
 from controller.api.settings import ApiLimits, AuditSettings, Retention, StoragePlace, TlsSettings
+from controller.centres.settings import LocalSettings, TrialSettings, UnitSettings
 from controller.gnmi.settings import Hellos
 from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.settings import IdleSection, RestartSection
@@ -170,6 +171,27 @@ class NodeSection(Strict, frozen=True):
     """What idle means."""
 
 
+class CentreSection(Strict, frozen=True):
+    """A compute centre that this machine serves; see docs/centres.md."""
+
+    hosts: Names = ()
+    """Which hosts of the topology it is; in a fabric in the kernel jobs run in the first one's network namespace."""
+    units: Annotated[tuple[UnitSettings, ...], msgspec.Meta(min_length=1, max_length=256)] = (
+        UnitSettings(name="core"),
+    )
+    """How what there is is divided; several centres are best given `local.cores` of their own."""
+    local: LocalSettings = LocalSettings()
+    """Which part of the machine it has, and how its jobs are limited."""
+    trial: TrialSettings = TrialSettings()
+    """Which probe kernels are tried."""
+    labels: dict[LabelName, LabelValue] = msgspec.field(default_factory=dict)
+    """Of the Centre resource, where it is made."""
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
+    """What jobs find in their environment."""
+    report_s: PositiveS | None = None
+    """Time between two reports; default: a quarter of the lease."""
+
+
 class RestartSettings(Strict, frozen=True):
     """How daemons that die are started again, and how they are stopped."""
 
@@ -221,6 +243,8 @@ class UpSettings(Strict, frozen=True):
     """The main controller."""
     nodes: dict[Name, NodeSection] = msgspec.field(default_factory=dict)
     """Hosts of the topology that this machine runs pods for, each with a container manager; default: none."""
+    centres: dict[Name, CentreSection] = msgspec.field(default_factory=dict)
+    """Compute centres that this machine serves, each with an agent; default: none."""
     restart: RestartSettings = RestartSettings()
     """Restarts and stops."""
     logs: LogSettings = LogSettings()

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from collectors.process import CollectorProcessSettings
 from controller.api.settings import ApiSettings
+from controller.centres.settings import CentreSettings, LocalSettings
 from controller.daemon_settings import DaemonSettings
 from controller.nodes.settings import NodeSettings
 from controller.paths.settings import PathServerSettings
@@ -22,7 +23,7 @@ from controller.schedulers.settings import SchedulerSettings
 from controller.up.command import UpOptions, run, status
 from controller.up.errors import UpError
 from controller.up.plan import UpPlan, make_plan, settings_file, write_generated
-from controller.up.settings import NodeSection, UpSettings
+from controller.up.settings import CentreSection, NodeSection, UpSettings
 from controller.up.state import StateFolder, default_run, default_state, free_port
 from controller.up.supervisor import changed_daemons
 from dataplane.config import Strict, load, loads
@@ -137,6 +138,25 @@ def test_hosts_that_this_machine_serves_have_managers_with_tokens_of_their_own(s
     write_generated(kernel)
     with pytest.raises(UpError, match=r"nodes\.h77: topology leaf-spine-\S+ has no such host"):
         make_plan(replace(settings, nodes={"h77": NodeSection()}), state)
+
+
+def test_compute_centres_have_agents_with_tokens_of_their_own(state: StateFolder) -> None:
+    section = CentreSection(hosts=("h2",), local=LocalSettings(cores="0"))
+    settings = replace(settings_of(state, "leaf-spine"), centres={"east": section})
+    found = make_plan(settings, state).daemons[-1]
+    assert (found.name, found.words, found.role, found.subject) == (
+        "centre-east", ("centre", "serve"), Role.CENTRE, "east",
+    )  # fmt: skip
+    assert isinstance(found.settings, CentreSettings)
+    assert (found.settings.hosts, found.settings.local.network_namespace) == (("h2",), None)
+    kernel = make_plan(replace(settings, time=Time.KERNEL), state)
+    by_name = settings_by_name(kernel)
+    fabric, centre = by_name["fabric"], by_name["centre-east"]
+    assert isinstance(fabric, FabricSettings)
+    assert isinstance(centre, CentreSettings)
+    assert centre.local.network_namespace == f"{fabric.namespaces}/h2"
+    with pytest.raises(UpError, match=r"centres\.east\.hosts: topology leaf-spine-\S+ has no host h77"):
+        make_plan(replace(settings, centres={"east": CentreSection(hosts=("h77",))}), state)
 
 
 def test_an_idle_fabric_and_one_switch_send_nothing(state: StateFolder, tmp_path: Path) -> None:

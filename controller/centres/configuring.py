@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -20,6 +20,7 @@ from controller.centres.errors import CentreError
 from controller.centres.folder import CentreFolder, Configuration
 from controller.centres.settings import CentreSettings
 from controller.centres.trials import Trials
+from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.values import ProbeKernel
 
 LOGGER: Final = logging.getLogger("millrace.centre")
@@ -27,13 +28,13 @@ _AGAIN_S: Final = 1.0
 
 
 class Configurer:
-    """Keeps `types`, None until all that can be tried was; of one event loop."""
+    """Keeps `types`, None until all that can be tried was; of one event loop. `kernels` returns what is to be tried."""
 
     def __init__(
         self,
         settings: CentreSettings,
         folder: CentreFolder,
-        kernels: Callable[[CentreSettings], Sequence[ProbeKernel]],
+        kernels: Callable[[CentreSettings], Awaitable[Sequence[ProbeKernel]]],
     ) -> None:
         self._settings, self._folder, self._kernels = settings, folder, kernels
         self._trials = Trials(settings, folder)
@@ -41,6 +42,9 @@ class Configurer:
         """What was tried, by type, as it was then."""
         self._why: dict[str, tuple[str, ...]] = {}
         """Which kernels do not run there."""
+        self._tried: tuple[ProbeKernel, ...] = ()
+        self._due: set[str] = set()
+        """Types on which the library, which has changed, is to be tried again; until then what ran there counts."""
         self._kept = folder.configuration()
         self._again = asyncio.Event()
         self._is_new = False
@@ -72,7 +76,7 @@ class Configurer:
             try:
                 if await self._look(engine):
                     on_change()
-            except CentreError as error:
+            except (CentreError, ProbeError) as error:
                 LOGGER.warning("%s", error)
                 self.notes = (str(error),)
                 on_change()
@@ -98,15 +102,20 @@ class Configurer:
 
     async def _look(self, engine: Engine) -> bool:
         """Ask the engine what there is, try what is new; return whether anything is to be reported."""
-        found, kernels = await engine.resources(), self._kernels(self._settings)
+        found, kernels = await engine.resources(), tuple(await self._kernels(self._settings))
+        if kernels != self._tried:
+            self._tried = kernels
+            self._due.update(self._known)
         notes: list[str] = []
         for unit in found:
             known = self._known.get(unit.name)
-            if unit.count and (known is None or known.unit != unit.unit or known.count > unit.count):
+            is_new = known is None or known.unit != unit.unit or known.count > unit.count
+            if unit.count and (is_new or unit.name in self._due):
                 tried = await self._trials.operators_of(engine, unit, kernels)
                 if tried is None:
                     notes.append(f"unit type {unit.name}: no unit was free to try its kernels")
                     continue
+                self._due.discard(unit.name)
                 self._known[unit.name] = replace(unit, operators=tried.operators)
                 self._why[unit.name] = tried.notes
             notes += self._why.get(unit.name, ())

@@ -22,12 +22,11 @@ from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.engines.local.machine import look
 from controller.centres.errors import CentreError
 from controller.centres.folder import CentreFolder
+from controller.centres.kernels import Kernels
 from controller.centres.programs import python_of, python_path
 from controller.centres.settings import CentreSettings
 from controller.centres.warming import Warmer
-from controller.schedulers.probe.library import KernelLibrary
 from controller.schedulers.probe.running.threads import VARIABLES
-from controller.schedulers.probe.values import ProbeKernel
 from dataplane.config import load
 from dataplane.errors import MillraceError
 from dataplane.running import run_until, stop_on_signals
@@ -76,7 +75,7 @@ async def serve(
         engine = engine or make_engine(settings, folder, identity, nvml)
         stack.push_async_callback(engine.close)
         await engine.start()
-        configurer = Configurer(settings, folder, _kernels)
+        configurer = Configurer(settings, folder, Kernels(client).wanted)
         jobs = _jobs_folder(settings, folder)
         agent = Agent(
             client,
@@ -130,13 +129,6 @@ def _warmer(settings: CentreSettings, folder: CentreFolder) -> Warmer | None:
         return None
     environment = {"PATH": os.defpath, "LANG": "C.UTF-8"} | dict.fromkeys(VARIABLES, "1") | python_path(settings)
     return Warmer(python_of(settings), settings.local.warm, folder.path / "warm.sock", environment)
-
-
-def _kernels(settings: CentreSettings) -> tuple[ProbeKernel, ...]:
-    """Return the kernels that are tried."""
-    library = KernelLibrary()
-    wanted = settings.trial.kernels
-    return library.kernels() if wanted is None else tuple(library.kernel(name) for name in wanted)
 
 
 def _check_hosts(settings: CentreSettings) -> None:

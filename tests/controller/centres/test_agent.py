@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,24 @@ from msgspec.structs import replace
 from controller.api.client import ApiClient, Place
 from controller.api.registry.dispatches import Completion, CompletionRequest
 from controller.api.resources import Centre, Metadata, ProbeTask, Task
+from controller.api.resources import ProbeKernel as ProbeKernelResource
 from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
+from controller.centres import kernels
 from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.errors import CentreError
 from controller.centres.process import serve
 from controller.centres.settings import ControlGroups, LocalSettings, TrialSettings, UnitSettings
 from controller.centres.units import Found
 from controller.errors import NotFoundError
+from controller.schedulers.probe import kernel_files
+from controller.schedulers.probe.values import Implementation, Library, ProbeKernel
+from dataplane.topology.values import DeviceKind
 from tests.controller.centres.centre_world import CORE, CentreWorld, play_centre, probe, script
 
+GOOD = """
+class Good(Kernel):
+    def accuracy(self, output): return 0.0
+"""
 TRIAL = TrialSettings(kernels=("stream-triad",))
 KERNEL = """
 import os, pathlib, signal, time
@@ -43,6 +53,10 @@ def hang(sizes, seed): return Kernel(lambda: time.sleep(1000))
 def kill(sizes, seed): return Kernel(_all)
 def lie(sizes, seed): return Kernel(_lie)
 """
+
+
+def runs_these(operators: tuple[str, ...], centre: Centre) -> bool:
+    return centre.status.ready and centre.status.units[0].operators == operators
 
 
 def local_engine(world: CentreWorld, has: list[Found]) -> LocalEngine:
@@ -289,6 +303,27 @@ def test_a_trial_runs_on_free_units_only(tmp_path: Path) -> None:
             await world.centre(lambda centre: centre.status.units[0].operators == ("dot",))
 
     play_centre(tmp_path, act, trial=TRIAL)
+
+
+def test_a_kernel_that_is_added_to_the_store_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "_AGAIN_S", 0.1)
+    (tmp_path / "users_kernel.py").write_text(KERNEL + "\ndef good(sizes, seed): return Good(lambda: None)\n" + GOOD)
+
+    async def act(world: CentreWorld) -> None:
+        mine = TrialSettings(kernels=("mine",))
+        async with world.agent(replace(world.settings, environment={"PYTHONPATH": str(tmp_path)}, trial=mine)):
+            problem = "there is no kernel mine"
+            await world.centre(lambda centre: any(problem in note for note in centre.status.notes))
+            for version, entry in ((1, "wrong"), (2, "good")):
+                code = Implementation(DeviceKind.CPU, Library.PYTHON, f"users_kernel:{entry}")
+                kernel = ProbeKernel("mine", version, "hpc", "mine", None, (), (code,), 1e-9)
+                await world.client.of(ProbeKernelResource).create(kernel_files.resource_of(kernel))
+                runs = ("mine",) if entry == "good" else ()
+                found = await world.centre(partial(runs_these, runs))
+                problem = "kernel mine does not run: wrong-value"
+                assert any(problem in note for note in found.status.notes) == (entry == "wrong")
+
+    play_centre(tmp_path, act)
 
 
 def test_probes_never_share_a_core_with_running_work(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 
 _COLUMNS: Final = ("operator", "computes", "executions", "seconds", "reads", "place")
 _MATCH_COLUMNS: Final = ("operator", "kernel", "similarity", "sizes", "why")
+_STDERR: Final = 2
 _TABLE: Final = re.compile(r"(?P<name>\w+)=(?P<rows>\d+):(?P<nbytes>\d+)")
 
 
@@ -51,19 +51,19 @@ def trace(  # noqa: PLR0917 - a command line's options
 ) -> None:
     """Run a program once, watched, and show what it computes: operators with sizes and counts, and what they read.
 
-    What it prints goes to stderr. A query is planned by DuckDB, not run.
+    What it prints goes to stderr. A query is planned by DuckDB, not run. The status is 1 if that is not all of it.
     """
     traced = _traced(target, arguments or (), category, deadline, database, table or ())
     for problem in traced.problems:
         typer.echo(f"{target}: {problem}", err=True)
     if out is not None:
         _write(out, traced.graph)
-    if not traced.graph.operators:
-        raise typer.Exit(1)
-    if match:
+    if traced.graph.operators and match:
         _show_matches(traced.graph, address, threshold, form)
-    else:
+    elif traced.graph.operators:
         _show_operators(traced, form)
+    if traced.problems:
+        raise typer.Exit(1)
 
 
 def _traced(  # noqa: PLR0917 - what the command line says
@@ -81,7 +81,7 @@ def _traced(  # noqa: PLR0917 - what the command line says
 
     suffix = Path(target).suffix
     if suffix not in {".sql", ".yaml", ".yml", ".json"}:
-        return trace_target(target, arguments, category=category, deadline_s=deadline_s, output=sys.stderr.fileno())
+        return trace_target(target, arguments, category=category, deadline_s=deadline_s, output=_STDERR)
     if arguments:
         raise typer.BadParameter(f"{target} takes no arguments: {' '.join(arguments)}")
     graph = _graph_of_sql(Path(target), database, tables) if suffix == ".sql" else load(Path(target))
@@ -125,7 +125,7 @@ def _show_operators(traced: Traced, form: Format) -> None:
         )
     show(_COLUMNS, rows, form)
     if form is Format.TABLE and traced.seconds:
-        typer.echo(f"{graph.name}: {traced.run_time_s:.3g} s, {traced.share:.0%} of it in these operators", err=True)
+        typer.echo(f"{graph.name}: {traced.run_time_s:.3g} s, {traced.share:.0%} of it in these operators")
 
 
 def _show_matches(graph: OperatorGraph, address: str | None, threshold: float, form: Format) -> None:

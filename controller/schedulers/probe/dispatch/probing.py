@@ -50,6 +50,8 @@ class ProbingSettings(Strict, frozen=True):
     used_s: Annotated[float, Meta(gt=0, le=1e9)] = 86_400.0
     fresh_s: Annotated[float, Meta(gt=0, le=1e9)] = 86_400.0
     """A result older than this counts as history."""
+    expected_s: Annotated[float, Meta(gt=0, le=1e6)] = 5.0
+    """What a probe is taken to hold its units for, when tasks are planned after it."""
     limit_s: Annotated[float, Meta(gt=0, le=1e6)] = 120.0
     """A probe that runs for longer is stopped, and has failed."""
 

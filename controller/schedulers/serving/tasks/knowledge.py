@@ -25,6 +25,7 @@ from controller.schedulers.probe.dispatch.values import (
     PendingTask,
     Read,
 )
+from controller.schedulers.serving.tasks.builds import BENCHMARK_TYPE
 from controller.schedulers.serving.tasks.hours import Hours
 from controller.schedulers.serving.tasks.transfers import transfers
 from controller.schedulers.serving.tasks.trusts import Trusts
@@ -66,6 +67,7 @@ class Knowledge:
         self._view, self._settings = view, settings.probing
         self._trusts = Trusts(view, settings.trust)
         self.hours = hours
+        self._ranked = {one.name for one in settings.profiles if one.benchmark}
         self._measured: tuple[int, Measured] | None = None
         self._ran: tuple[int, Ran] | None = None
         self._seen: tuple[int, set[str]] | None = None
@@ -293,11 +295,14 @@ class Knowledge:
         return False
 
     def _seen_types(self) -> set[str]:
-        """Return the types of which a task has been dispatched."""
+        """Return the types of which a task has been dispatched; by a fixed benchmark that says nothing of its own."""
         version = self._view.versions[Task]
         if self._seen is None or self._seen[0] != version:
             tasks = (task for task in self._view.tasks.values() if task.status.epoch and not task.spec.is_probe)
-            self._seen = (version, {self._view.type_of(task) for task in tasks})
+            types = (
+                BENCHMARK_TYPE if task.spec.profile in self._ranked else self._view.type_of(task) for task in tasks
+            )
+            self._seen = (version, set(types))
         return self._seen[1]
 
     def probing_line(self, task_type: str) -> str:

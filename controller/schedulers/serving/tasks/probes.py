@@ -162,7 +162,7 @@ class Probes:
         return choose_unit(Wanted(centre, kernels, spec.choice, spec.unit, units, answered), places)
 
     async def _dispatch(self, task: Task, centre: str, chosen: Chosen) -> None:
-        name, spec = task.metadata.name, task.spec
+        name = task.metadata.name
         why = task.metadata.labels.get("millrace.probe-reason", Reason.DEMAND.value)
         decision = plain_decision(
             name,
@@ -173,7 +173,9 @@ class Probes:
             profile=PROFILE,
             decided_ns=self._writer.now_ns(),
         )
-        item = Dispatch(task=name, centre=centre, unit=chosen.unit, units=chosen.units, expected_s=spec.limit_s)
+        item = Dispatch(
+            task=name, centre=centre, unit=chosen.unit, units=chosen.units, expected_s=self._settings.probing.expected_s
+        )
         await self._writer.dispatch(task, item, decision)
 
     async def _ask(self, task: Task, centre: str) -> None:

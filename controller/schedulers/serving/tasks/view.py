@@ -9,15 +9,15 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from controller.api.resources import Centre, ProbeResult, ProbeTask, Task
+from controller.api.resources import Centre, ProbeKernel, ProbeResult, ProbeTask, Task
 from controller.api.resources.base import Resource
 from controller.api.resources.task import TASK_ENDED, TaskPhase
-from controller.schedulers.probe import files, values
+from controller.schedulers.probe import files, kernel_files, values
 from controller.schedulers.probe.dispatch.names import type_of
 from controller.schedulers.probe.errors import ProbeError
 
 R = TypeVar("R", bound=Resource)
-KINDS: Final[tuple[type[Resource], ...]] = (Centre, Task, ProbeResult, ProbeTask)
+KINDS: Final[tuple[type[Resource], ...]] = (Centre, Task, ProbeResult, ProbeTask, ProbeKernel)
 WAITING: Final = (TaskPhase.PENDING, TaskPhase.PROBING)
 _NS: Final = 1_000_000_000
 
@@ -38,15 +38,17 @@ class TasksView:
     tasks: dict[str, Task] = field(default_factory=dict)
     results: dict[str, ProbeResult] = field(default_factory=dict)
     probes: dict[str, ProbeTask] = field(default_factory=dict)
+    probe_kernels: dict[str, ProbeKernel] = field(default_factory=dict)
     heard: dict[str, Heard] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
-    """Probe tasks that cannot be read, and why."""
+    """Probe tasks and kernels that cannot be read, and why."""
     versions: dict[type[Resource], int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     """Move with what has changed of a kind; a centre's heartbeat alone changes nothing."""
     ended_version: int = 0
     """Moves when a task has ended, or one that has goes."""
     _types: dict[str, str] = field(default_factory=dict)
     _values: dict[str, values.ProbeTask] = field(default_factory=dict)
+    _kernels: dict[str, values.ProbeKernel] = field(default_factory=dict)
 
     def take_all(self, kind: type[R], resources: Iterable[R], now_ns: int) -> None:
         """Take all resources of a kind, in place of those known."""
@@ -79,6 +81,8 @@ class TasksView:
             self.ended_version += has_ended(resource) is not was
         if isinstance(resource, ProbeTask):
             self._read(resource)
+        if isinstance(resource, ProbeKernel):
+            self._read_kernel(resource)
         self.versions[kind] += 1
         return True
 
@@ -99,6 +103,9 @@ class TasksView:
         if kind is ProbeTask:
             self._values.pop(name, None)
             self.problems.pop(name, None)
+        if kind is ProbeKernel:
+            self._kernels.pop(name, None)
+            self.problems.pop(name, None)
         self.versions[kind] += 1
 
     def table(self, kind: type[Resource]) -> dict[str, Any]:
@@ -108,6 +115,7 @@ class TasksView:
             Task: self.tasks,
             ProbeResult: self.results,
             ProbeTask: self.probes,
+            ProbeKernel: self.probe_kernels,
         }
         return tables[kind]
 
@@ -125,13 +133,13 @@ class TasksView:
         return tuple(sorted(found, key=lambda one: one.name))
 
     def kernels(self) -> tuple[values.ProbeKernel, ...]:
-        """Return the probe kernels of the store."""
-        return ()
+        """Return the probe kernels of the store; one that cannot be read is left out, and `problems` says why."""
+        return tuple(self._kernels.values())
 
     @property
     def kernels_version(self) -> int:
         """Moves with the store's kernels."""
-        return 0
+        return self.versions[ProbeKernel]
 
     def types_with_probes(self) -> set[str]:
         """Return the types that have a probe task."""
@@ -173,6 +181,15 @@ class TasksView:
         before = self.heard.get(name)
         if before is None or before.heartbeat_ns != heartbeat_ns:
             self.heard[name] = Heard(heartbeat_ns, now_ns)
+
+    def _read_kernel(self, kernel: ProbeKernel) -> None:
+        name = kernel.metadata.name
+        try:
+            self._kernels[name] = kernel_files.of_spec(kernel.spec)
+            self.problems.pop(name, None)
+        except ProbeError as error:
+            self._kernels.pop(name, None)
+            self.problems[name] = str(error)
 
     def _read(self, probe: ProbeTask) -> None:
         name = probe.metadata.name

@@ -1,0 +1,59 @@
+"""A meta-scheduler that is killed (SIGKILL) at any moment, again and again: each task and each probe goes once."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.controller.schedulers.serving.tasks.conftest import Play, Site, play
+
+__all__ = ["play"]
+
+
+async def start(settings: Path) -> asyncio.subprocess.Process:
+    command = (sys.executable, "-m", "controller.cli", "scheduler", "serve", "--settings", str(settings))
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    assert process.stderr is not None
+    while not (line := await process.stderr.readline()).startswith(b"millrace scheduler: ready: "):
+        assert line, "the scheduler ended"
+    # Its log must not fill the pipe.
+    process.drain = asyncio.create_task(process.stderr.read())  # type: ignore[attr-defined]
+    return process
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_is_killed_loses_nothing_and_probes_nothing_twice(play: Play, tmp_path: Path) -> None:
+    rng, number, kills = random.Random(1), 120, 8
+
+    async def act(site: Site) -> None:
+        settings = tmp_path / "scheduler.yaml"
+        settings.write_text(f"api: {site.socket}\ntasks: {{}}\n")
+        centres = [site.centre(f"c{one}", 1.0 + one) for one in range(3)]
+        async with site.running(*centres):
+            running = await start(settings)
+            for kill in range(kills):
+                for one in range(number // kills):
+                    await site.submit(f"t{kill}-{one}", task_type=f"type-{one % 4}")
+                least = rng.randrange(1, number // kills)
+                await site.tasks_when(
+                    lambda tasks, kill=kill, least=least: (
+                        sum(task.status.epoch > 0 for name, task in tasks.items() if name.startswith(f"t{kill}-"))  # type: ignore[misc]
+                        >= least
+                    )
+                )
+                running.kill()
+                await running.wait()
+                running = await start(settings)
+            names = [f"t{kill}-{one}" for kill in range(kills) for one in range(number // kills)]
+            tasks = await site.ended(*names)
+            assert {tasks[name].status.epoch for name in names} == {1}
+            probes = [task for task in tasks.values() if task.spec.is_probe]
+            assert len({(task.spec.program.entry, task.spec.centre, task.spec.units) for task in probes}) == len(probes)
+            running.terminate()
+            assert await running.wait() == 0
+
+    play(act)

@@ -1,0 +1,296 @@
+"""What efficiency thresholds save: unit-hours of a mix of scalable tasks against "all units", at equal finish time.
+
+A centre has 32 units; 120 tasks of eight types wait from the start. In virtual time the meta-scheduler's own decider
+(controller.schedulers.probe.dispatch) plans them by two of its profiles: `measured`, which gives a task no more units
+than its type's threshold, found by probes on 1 to 32 units whose run times scatter by 3 %; and `all-units`, which gives
+each all of them. Real run times scatter by 3 %, too, and differ from the curve by up to 3 % a type. Then the smallest
+centre is looked for on which `measured` ends no later than `all-units` does on 32: units times that time, what probes
+took included, against 32 times the same, is what is saved; "all units" pays for no probe. Types: Amdahl's law with
+serial shares of 0.5 to 10 %, the universal scalability law (which goes down again), a limit at 12 units, and perfect
+scaling. Beside it stands the same of curves measured here, of real programs on units of a quarter of a core
+(scaling.py: root, a quiet machine of two cores).
+
+    .venv/bin/python -m tests.benchmarks.probing.thresholds    # --quick: one seed, nothing measured here
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import json
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import Final
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from controller.api.resources import Metadata, ProbeResult
+from controller.api.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
+from controller.schedulers.probe.dispatch.estimating import Evidence, KnownType, options_of, threshold_in
+from controller.schedulers.probe.dispatch.planning import Plan, order_of
+from controller.schedulers.probe.dispatch.profiles import ALL_UNITS, MEASURED, TaskProfile
+from controller.schedulers.probe.dispatch.slots import Slots
+from controller.schedulers.probe.dispatch.values import CentreState, CentresView, Offer, Options, PendingTask
+from controller.schedulers.probe.values import Implementation, KernelUse, Library, ProbeTask
+from dataplane.topology.values import DeviceKind
+from tests.benchmarks.probing import scaling
+
+NAMES: Final = ("unit_hours_saved",)
+UNITS: Final = 32
+TASKS: Final = 120
+RATIO: Final = 1000
+REPETITIONS: Final = 5
+SCATTER: Final = 0.03
+START_S: Final = 0.3
+"""A probe's process, each run."""
+SEEDS: Final = 5
+_KERNEL: Final = "dgemm"
+_CODE: Final = Implementation(DeviceKind.CPU, Library.NUMPY, "m:f")
+_NS: Final = 1_000_000_000
+
+Curve = Callable[[int], float]
+"""Seconds on so many units, of a second on one."""
+
+
+def amdahl(serial: float) -> Curve:
+    """Return Amdahl's law for a serial share."""
+    return lambda units: serial + (1 - serial) / units
+
+
+def universal(contention: float, coherence: float) -> Curve:
+    """Return the universal scalability law (Gunther)."""
+    return lambda units: (1 + contention * (units - 1) + coherence * units * (units - 1)) / units
+
+
+def limited(most: int) -> Curve:
+    """Return a curve that scales up to so many units."""
+    return lambda units: 1 / min(units, most)
+
+
+MIX: Final[Mapping[str, Curve]] = {
+    "amdahl 0.5 %": amdahl(0.005),
+    "amdahl 2 %": amdahl(0.02),
+    "amdahl 5 %": amdahl(0.05),
+    "amdahl 10 %": amdahl(0.1),
+    "universal 1 %, 0.02 %": universal(0.01, 0.0002),
+    "universal 3 %, 0.1 %": universal(0.03, 0.001),
+    "limit at 12": limited(12),
+    "perfect": limited(UNITS),
+}
+COUNTS: Final = (1, 2, 4, 8, 12, 16, 24, 32)
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A type of tasks: seconds on one unit, and its curve."""
+
+    name: str
+    seconds: float
+    curve: Curve
+
+
+@dataclass
+class Known:
+    """What probes have said of a type, and what they took."""
+
+    known: KnownType
+    evidence: Evidence
+    unit_s: float
+    took_s: float
+
+
+@dataclass
+class Outcome:
+    """What became of a mix: when the last task ended, and the unit-seconds that tasks held."""
+
+    finish_s: float
+    held_unit_s: float
+    units_of: dict[str, list[int]] = field(default_factory=dict)
+
+
+def probed(kind: Kind, counts: tuple[int, ...], random: np.random.Generator) -> Known:
+    """Return what a probe of 1000:1 measures of a type, on each number of units, five times."""
+    name = kind.name.replace(" ", "-").replace("%", "percent").replace(",", "")
+    use = KernelUse("use", _KERNEL, 1, (), 1, RATIO, _CODE, 1e-6)
+    probe = ProbeTask(name, "hpc", (use,), task_type=name, ratio=RATIO, share_matched=1.0)
+    runs = []
+    for units in counts:
+        mean_s = kind.seconds * kind.curve(units) / RATIO
+        times = tuple(float(mean_s * np.exp(SCATTER * random.standard_normal())) for _ in range(REPETITIONS))
+        runs.append(ProbeRun(units=units, run_times_s=times, kernels_s={"use": times}))
+    spec = ProbeResultSpec(probe=name, centre="c", unit="u")
+    result = ProbeResult(
+        metadata=Metadata(name=name, created_ns=1), spec=spec, status=ProbeResultStatus(runs=tuple(runs))
+    )
+    taken = [(run.units, START_S + sum(run.run_times_s)) for run in runs]
+    known = KnownType(name, (probe,), counts)
+    unit_s, took_s = sum(units * seconds for units, seconds in taken), sum(seconds for _, seconds in taken)
+    return Known(known, Evidence({name: (result,)}), unit_s, took_s)
+
+
+def simulate(
+    profile: TaskProfile, tasks: list[Kind], known: Mapping[str, Known], units: int, random: np.random.Generator
+) -> Outcome:
+    """Run tasks on a centre of so many units in virtual time, each where and when the decider says."""
+    offer = Offer("c", "u", units, frozenset({_KERNEL}))
+    options = {
+        name: Options.of(options_of(one.known, offer, one.evidence, 2, 1e9), {offer.key: 0})
+        for name, one in known.items()
+    }
+    waiting = {f"t{number:04}": kind for number, kind in enumerate(tasks)}
+    pending = [PendingTask(name, known[kind.name].known.name, since_ns=int(name[1:])) for name, kind in waiting.items()]
+    wobble = {name: 1 + SCATTER * float(random.uniform(-1, 1)) for name in known}
+    running: list[tuple[float, int, float]] = []
+    now_s, found = 0.0, Outcome(0.0, 0.0)
+    pending = order_of(pending)
+    while pending or running:
+        held = [(some, max(1e-3, until_s - now_s)) for _, some, until_s in running]
+        slots = Slots(units, held)
+        view = CentresView(1, (offer,), {"c": CentreState("c", is_probed=True)}, (slots,))
+        plan, left = Plan(view), []
+        for place, task in enumerate(pending):
+            if not slots.free:
+                left += pending[place:]
+                break
+            kind = waiting[task.name]
+            verdict = plan.decide(profile, task, options[kind.name])
+            if verdict.option is None or verdict.start_s > 0:
+                left.append(task)
+                continue
+            some = verdict.option.units
+            took_s = (
+                kind.seconds * kind.curve(some) * wobble[kind.name] * float(np.exp(SCATTER * random.standard_normal()))
+            )
+            heapq.heappush(running, (now_s + took_s, some, now_s + verdict.option.estimate.times[2]))
+            found.held_unit_s += some * took_s
+            found.units_of.setdefault(kind.name, []).append(some)
+        if len(left) == len(pending) and not running:
+            raise RuntimeError(f"no task can begin on {units} units")
+        pending = left
+        now_s, *_ = heapq.heappop(running)
+    found.finish_s = now_s
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """What one mix saves: the share of unit-hours at equal finish time, and what that was found by."""
+
+    share: float
+    units: int
+    all_units: Outcome
+    measured: Outcome
+    """On as many units as `all_units` had."""
+    smaller: Outcome
+    probes_unit_s: float
+    thresholds: Mapping[str, int | None]
+
+
+def saved(mix: Mapping[str, Curve], counts: tuple[int, ...], seed: int, *, tasks: int = TASKS) -> Saved:
+    """Run one mix both ways, and by thresholds on the smallest centre that ends no later."""
+    random, most = np.random.default_rng(seed), max(counts)
+    kinds = [Kind(name, float(np.exp(random.normal(8.0, 0.5))), curve) for name, curve in mix.items()]
+    known = {one.name: probed(one, counts, random) for one in kinds}
+    drawn = [kinds[int(number)] for number in random.integers(len(kinds), size=tasks)]
+    by_all, by_measure = TaskProfile.of(ALL_UNITS), TaskProfile.of(MEASURED)
+    took_s, unit_s = sum(one.took_s for one in known.values()), sum(one.unit_s for one in known.values())
+
+    def run(profile: TaskProfile, units: int) -> Outcome:
+        return simulate(profile, drawn, known, units, np.random.default_rng(seed + 1000))
+
+    everything, same = run(by_all, most), run(by_measure, most)
+    low, high, smaller = 1, most, same
+    while low < high:
+        units = (low + high) // 2
+        tried = run(by_measure, units)
+        if tried.finish_s + took_s <= everything.finish_s:
+            high, smaller = units, tried
+        else:
+            low = units + 1
+    # Where not even all units would do it is counted as it is: more unit-hours, or a later end.
+    used = high * (smaller.finish_s + took_s)
+    thresholds = {
+        name: (found.units if (found := threshold_in(one.known, one.evidence)) else None) for name, one in known.items()
+    }
+    return Saved(1 - used / (most * everything.finish_s), high, everything, same, smaller, unit_s, thresholds)
+
+
+def show(title: str, found: list[Saved], most: int, console: Console) -> None:
+    """Print what a mix saves, a line a seed, and the thresholds of the first."""
+    table = Table(
+        "seed",
+        "saved",
+        "units",
+        "all units, h",
+        "thresholds, h",
+        "same units: earlier",
+        "held less",
+        "probes",
+        title=title,
+    )
+    for number, one in enumerate(found):
+        held = (one.measured.held_unit_s + one.probes_unit_s) / one.all_units.held_unit_s
+        table.add_row(
+            str(number),
+            f"{one.share:.1%}",
+            f"{one.units} of {most}",
+            f"{one.all_units.finish_s / 3600:.2f}",
+            f"{one.smaller.finish_s / 3600:.2f}",
+            f"{1 - one.measured.finish_s / one.all_units.finish_s:.1%}",
+            f"{1 - held:.1%}",
+            f"{one.probes_unit_s / one.all_units.held_unit_s:.3%}",
+        )
+    console.print(table)
+    thresholds = ", ".join(f"{name}: {units or 'none'}" for name, units in found[0].thresholds.items())
+    console.print(f"thresholds (seed 0): {thresholds}\n")
+
+
+def measured_mix(repetitions: int) -> dict[str, Curve] | None:
+    """Return curves of real programs, measured here; None where that cannot be."""
+    found = scaling.measured(repetitions)
+    if found is None:
+        return None
+    means = {name: {units: fmean(times) for units, times in by_units.items()} for name, by_units in found.items()}
+
+    def curve(of: dict[int, float]) -> Curve:
+        known = sorted(of)
+        return lambda units: float(np.interp(units, known, [of[one] for one in known])) / of[known[0]]
+
+    return {name: curve(of) for name, of in means.items()}
+
+
+def measure(*, quick: bool = False) -> dict[str, float | None]:
+    """Return what thresholds save on the mix; `quick` takes one seed and measures no program."""
+    console = Console(width=120)
+    found = [saved(MIX, COUNTS, seed) for seed in range(1 if quick else SEEDS)]
+    show(f"{TASKS} tasks of {len(MIX)} types on {UNITS} units", found, UNITS, console)
+    if not quick:
+        mix = measured_mix(3)
+        if mix is None:
+            console.print("curves of real programs: no control group can be made here (root)")
+        else:
+            for name, curve in mix.items():
+                console.print(f"{name}: " + ", ".join(f"{units}: {curve(units):.2f}" for units in scaling.COUNTS))
+            show(
+                "curves measured here",
+                [saved(mix, scaling.COUNTS, seed) for seed in range(SEEDS)],
+                scaling.COUNTS[-1],
+                console,
+            )
+    return {NAMES[0]: fmean(one.share for one in found)}
+
+
+def main(argv: list[str]) -> None:
+    """Measure, print tables, and the figures as JSON in the last line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="one seed, no real programs")
+    options = parser.parse_args(argv)
+    print(json.dumps({name: value and round(value, 4) for name, value in measure(quick=options.quick).items()}))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -27,7 +27,11 @@ def sizes_as(operator: Operator, kind: str) -> Sizes | None:
         arguments = _arguments(sizes)
         return _OF_ARGUMENTS[kind](arguments) if arguments and kind in _OF_ARGUMENTS else None
     change = _OF_RELATIVES.get((operator.kind, kind))
-    return None if change is None else change(sizes)
+    try:
+        return None if change is None else change(sizes)
+    except KeyError:
+        # An operator that somebody has declared without all sizes of its kind.
+        return None
 
 
 def as_kind(operator: Operator, kind: str) -> Operator:

@@ -149,6 +149,15 @@ operators = st.builds(
 )
 
 
+def test_operators_without_their_sizes_have_relatives_too() -> None:
+    for kind, other in (("factorise", "solve"), ("dot", "reduction"), ("spmm", "spmv"), ("complex-gemm", "gemm")):
+        without = Operator("x", kind, (), FP64)
+        alike = similarity(without, Operator("y", other, (("n", 4),), FP64))
+        assert alike.sizes == 0.0
+        assert alike.kind > 0.6
+        assert match_operator(without, LIBRARY).sizes == ()
+
+
 @given(operators, operators)
 def test_similarity_is_symmetric_and_between_0_and_1(one: Operator, other: Operator) -> None:
     alike = similarity(one, other)

@@ -17,6 +17,7 @@ from dataplane.topology.values import NumberFormat
 
 LEAST_REPEATS: Final = 3
 """Clocks count nanoseconds: two runs may agree to the last, three do not."""
+_MOST_CORES: Final = 1000
 _NARROWER: Final = 1.02
 """A run is not shorter than its kernels, but for the clocks' noise."""
 _FLOP_PER_CORE_S: Final[Mapping[NumberFormat, float]] = {NumberFormat.FP64: 256e9, NumberFormat.FP32: 512e9}
@@ -25,20 +26,23 @@ _FLOP_PER_CORE_OTHER_S: Final = 16e12
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one unit can do at most: floating-point operations a second, by format; None where that is not stated."""
+    """What one unit can do at most: floating-point operations a second, by format; what is not there is not bounded."""
 
-    flop_per_s: Mapping[NumberFormat, float] | None = None
+    flop_per_s: Mapping[NumberFormat, float]
 
 
-def limits_of(unit: UnitType) -> Limits:
-    """Return the most that a unit's cores can do, whatever they are; of units with devices nothing is stated.
+def limits_of(unit: UnitType | None) -> Limits:
+    """Return the most that a unit can do, whatever it is; None: a unit of which nothing is said.
 
     A core with two 512 bit multiply-add units at 8 GHz does 256 Gflop/s in fp64, and none is faster; matrix extensions
-    reach a few Tflop/s in narrow formats.
+    reach a few Tflop/s in narrow formats. A unit that does not say how many cores it has, or that has devices, does no
+    more than 1,000 such cores for each device, or in all.
     """
-    if unit.unit.devices or not unit.unit.cpu_milli:
-        return Limits()
-    cores = max(1.0, unit.unit.cpu_milli / 1000)
+    cores = float(_MOST_CORES)
+    if unit is not None and unit.unit.devices:
+        cores *= sum(one.count for one in unit.unit.devices)
+    elif unit is not None and unit.unit.cpu_milli:
+        cores = max(1.0, unit.unit.cpu_milli / 1000)
     return Limits({one: cores * _FLOP_PER_CORE_S.get(one, _FLOP_PER_CORE_OTHER_S) for one in NumberFormat})
 
 
@@ -106,9 +110,9 @@ def _too_fast(
         yield f"{use} on {run.units} units takes no time"
         return
     done = work.get(use, UseWork(1))
-    if limits is None or limits.flop_per_s is None or done.flop is None or done.number_format is None:
+    if done.flop is None or done.number_format is None:
         return
-    most = limits.flop_per_s.get(done.number_format, math.inf) * run.units
+    most = (limits or limits_of(None)).flop_per_s.get(done.number_format, math.inf) * run.units
     if done.flop / least_s > most:
         said = f"{use}: {done.flop / least_s / 1e9:.4g} Gflop/s in {done.number_format} on {run.units} units"
         yield f"{said}, whose hardware does {most / 1e9:.4g} at most"

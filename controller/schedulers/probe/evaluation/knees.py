@@ -80,13 +80,13 @@ class Fits:
 
 def fit(bends: Bends, log_speeds: Array) -> Fits:
     """Fit curves, (curves, counts) of logarithms of speeds, by weighted least squares over all bends."""
-    weighted = log_speeds * bends.weights
-    found = np.einsum("gpk,ck->cgp", bends.inverse, weighted)
-    fitted = np.einsum("gkp,cgp->cgk", bends.design, found)
-    errors = (((fitted - log_speeds[:, None, :]) * bends.weights) ** 2).sum(axis=2)
+    weighted = (log_speeds * bends.weights).T
+    found = bends.inverse @ weighted  # (bends, 3, curves)
+    fitted = bends.design @ found  # (bends, counts, curves)
+    errors = (((fitted - log_speeds.T) * bends.weights[:, None]) ** 2).sum(axis=1).T
     best, rows = errors.argmin(axis=1), np.arange(len(log_speeds))
-    slope, drop = found[rows, best, 1], found[rows, best, 2]
-    return Fits(slope, slope - drop, bends.bend[best], bends.sharpness[best], errors[rows, best], fitted[rows, best])
+    slope, drop = found[best, 1, rows], found[best, 2, rows]
+    return Fits(slope, slope - drop, bends.bend[best], bends.sharpness[best], errors[rows, best], fitted[best, :, rows])
 
 
 def straight(counts: Array, weights: Array, log_speed: Array) -> tuple[float, float, float]:

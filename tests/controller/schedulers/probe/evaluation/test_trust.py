@@ -6,10 +6,10 @@ import pytest
 
 from controller.api.resources import ProbeResult
 from controller.api.resources.centre import UnitType
-from controller.api.resources.hardware import Request
+from controller.api.resources.hardware import DeviceNeed, Request
 from controller.cluster.estimates import Basis, Estimate
 from controller.schedulers.probe.evaluation import Evidence, Trust, estimate_of, lowered, trust_of
-from controller.schedulers.probe.evaluation.checks import Limits, UseWork, limits_of, work_by_use
+from controller.schedulers.probe.evaluation.checks import UseWork, limits_of, work_by_use
 from controller.schedulers.probe.values import Implementation, KernelUse, Library, ProbeKernel, ProbeTask
 from dataplane.topology.values import DeviceKind, NumberFormat
 from tests.controller.schedulers.probe.evaluation.results import HOUR_NS, NOW_NS, S, centre, ended, result
@@ -141,4 +141,14 @@ def test_the_work_of_a_probe_is_known_by_its_kernels() -> None:
     )
     found = work_by_use(ProbeTask("p", "hpc", uses), {"dgemm": kernel})
     assert found == {"a": UseWork(3, NumberFormat.FP64, 2000.0), "b": UseWork(3)}
-    assert limits_of(UnitType(name="u", count=1)) == Limits()
+
+
+def test_a_unit_that_does_not_say_what_it_has_is_bounded_too() -> None:
+    dgemm = {"p": {"gemm": UseWork(repetitions=1, number_format=NumberFormat.FP64, flop=2.0 * 1000**3)}}
+    silent = {"small": limits_of(UnitType(name="small", count=1))}
+    for seconds, basis in ((1e-3, Basis.MEASURED), (1e-12, Basis.NOMINAL)):
+        one = result("a", (0.2, 0.21), kernels_s={"gemm": (seconds, seconds * 1.1)})
+        assert trust(one, work=dgemm, limits=silent).basis is basis
+        assert trust(one, work=dgemm).basis is basis
+    gpus = UnitType(name="g", count=1, unit=Request(devices=(DeviceNeed(kind=DeviceKind.GPU, count=4),)))
+    assert limits_of(gpus).flop_per_s[NumberFormat.FP64] == 4 * limits_of(None).flop_per_s[NumberFormat.FP64]

@@ -104,9 +104,8 @@ def test_a_stored_kernel_takes_the_place_of_a_built_in_one(run: Run, file: Path)
     assert "the sum in higher precision" in run("probe kernels show dot.1")[0]
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
+def test_code_that_does_not_do_is_one_line_and_not_stored(run: Run, file: Path) -> None:
+    for old, new, said in (
         (":make", ":alone", "counting_of_a_user:alone takes (sizes), not (sizes, seed)"),
         (":make", ":crashing", "make: RuntimeError: boom"),
         (":make", ":empty", "counting_of_a_user:empty returned object, which has no run"),
@@ -116,29 +115,24 @@ def test_a_stored_kernel_takes_the_place_of_a_built_in_one(run: Run, file: Path)
         ("counting_of_a_user:make", "no_module:make", "there is no module no_module"),
         ("counting_of_a_user:make", "nothing", "'nothing' is no entry point: module:function"),
         ("{n: 1000}", "{m: 1000}", "make: KeyError: 'n'"),
-    ],
-)
-def test_code_that_does_not_do_is_one_line_and_not_stored(run: Run, file: Path, old: str, new: str, said: str) -> None:
-    file.write_text(KERNEL.replace(old, new), encoding="utf-8")
-    assert run(f"probe kernels add {file}")[1] == f"millrace: kernel counting.1: {said}\n"
+    ):
+        file.write_text(KERNEL.replace(old, new), encoding="utf-8")
+        assert run(f"probe kernels add {file}")[1] == f"millrace: kernel counting.1: {said}\n"
     assert run("get probekernels")[0].count("counting") == 0
     assert run(f"probe kernels add {file} --unchecked")[1] == ""
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
+def test_files_that_are_wrong_are_one_line_with_the_place(run: Run, file: Path) -> None:
+    for old, new, said in (
         ("tolerance", "tolerence", "counting.yaml:7: tolerence: unknown key; did you mean `tolerance`?"),
         ("counting\ncategory", "Counting\ncategory", "counting.yaml:3: identifier: "),
         ("device: cpu", "device: cpi", "'cpi' is none of"),
         ("tolerance: 0", "splits: q", "kernel counting: splits q, no size of its own"),
-    ],
-)
-def test_files_that_are_wrong_are_one_line_with_the_place(run: Run, file: Path, old: str, new: str, said: str) -> None:
-    file.write_text(KERNEL.replace(old, new), encoding="utf-8")
-    err = run(f"probe kernels add {file}")[1]
-    assert said in err
-    assert err.count("\n") == 1
+    ):
+        file.write_text(KERNEL.replace(old, new), encoding="utf-8")
+        err = run(f"probe kernels add {file}")[1]
+        assert said in err
+        assert err.count("\n") == 1
 
 
 def test_wrong_words_of_the_command_line_are_one_line(run: Run) -> None:

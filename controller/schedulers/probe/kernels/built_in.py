@@ -169,6 +169,7 @@ _TRANSFORMS: Final = (
         (_cpu(Library.SCIPY, "dense:spmv"), *_torch("spmv")),
         1e-12,
         "sampled rows in higher precision, and the sum of all",
+        splits="rows nonzeros",
     ),
     _kernel(
         "stencil",
@@ -342,8 +343,9 @@ _TABLES: Final = (
         _tables("filter_scan"),
         0.0,
         _CLOSED,
+        splits="rows kept_rows",
     ),
-    _kernel("hash-join", "sql", "join", None, _JOINED, _tables("hash_join"), 0.0, _CLOSED),
+    _kernel("hash-join", "sql", "join", None, _JOINED, _tables("hash_join"), 0.0, _CLOSED, splits="left_rows out_rows"),
     _kernel(
         "aggregate",
         "sql",

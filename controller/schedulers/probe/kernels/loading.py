@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
@@ -30,9 +31,9 @@ def load(name: str, implementation: Implementation) -> Callable[[Sizes, int], Pr
     `name` is the kernel's, for errors. The current folder is searched for modules too, as Python does for scripts.
     """
     if implementation.library is Library.CONTAINER:
-        raise ProbeKernelError(
-            f"kernel {name}: {implementation.entry} is a container, which is not loaded as Python is"
-        )
+        from controller.schedulers.probe.kernels.container import ContainerKernel  # noqa: PLC0415 - few need it
+
+        return partial(ContainerKernel, name, implementation.entry)
     module_name, colon, attribute = implementation.entry.partition(":")
     if not (colon and module_name and attribute):
         raise ProbeKernelError(

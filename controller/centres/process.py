@@ -12,18 +12,18 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
-from collectors.devices.nvml import Nvml, open_nvml
-from controller.agents.access import api_place, namespace_of
+from collectors.devices.nvml import open_nvml
+from controller.agents.access import api_place
 from controller.api.client import ApiClient
 from controller.centres.agent import Agent
 from controller.centres.configuring import Configurer
 from controller.centres.engines.base import Engine
 from controller.centres.engines.local.engine import LocalEngine
-from controller.centres.engines.local.machine import look
 from controller.centres.errors import CentreError
 from controller.centres.folder import CentreFolder
 from controller.centres.kernels import Kernels
 from controller.centres.programs import python_of, python_path
+from controller.centres.selecting import ServedCentre, make_engine
 from controller.centres.settings import CentreSettings
 from controller.centres.warming import Warmer
 from controller.schedulers.probe.running.threads import VARIABLES
@@ -38,7 +38,7 @@ _TRIES: Final = 2
 
 def load_settings(path: Path) -> CentreSettings:
     """Return a settings file's content; raise ConfigError with file, line and key."""
-    return load(path, CentreSettings)
+    return load(path, ServedCentre)
 
 
 def run(path: Path, on_ready: Callable[[str], None] | None = None) -> None:
@@ -72,11 +72,11 @@ async def serve(
         nvml = stack.enter_context(open_nvml())
         client = await stack.enter_async_context(ApiClient(api_place(settings.api, settings.token_file), tries=_TRIES))
         identity = folder.identity()
-        engine = engine or make_engine(settings, folder, identity, nvml)
+        jobs = _jobs_folder(settings, folder)
+        engine = engine or make_engine(settings, folder, jobs, identity, nvml)
         stack.push_async_callback(engine.close)
         await engine.start()
         configurer = Configurer(settings, folder, Kernels(client).wanted)
-        jobs = _jobs_folder(settings, folder)
         agent = Agent(
             client,
             engine,
@@ -98,28 +98,15 @@ async def serve(
             await asyncio.gather(reloading, return_exceptions=True)
 
 
-def make_engine(settings: CentreSettings, folder: CentreFolder, identity: str, nvml: Nvml | str) -> Engine:
-    """Return the engine that the settings name."""
-    local = settings.local
-    return LocalEngine(
-        local,
-        settings.units,
-        folder.engine,
-        f"/millrace/centres/{settings.centre}-{identity}",
-        lambda now: look(now, nvml),
-        network_namespace=namespace_of(local.network_namespace),
-    )
-
-
 def _jobs_folder(settings: CentreSettings, folder: CentreFolder) -> Path:
     """Return where jobs have their folders; one that the settings name can be passed through, and not be listed."""
-    if settings.local.jobs_folder is None:
+    if settings.jobs_folder is None:
         return folder.jobs
-    path = Path(settings.local.jobs_folder).absolute()
+    path = Path(settings.jobs_folder).absolute()
     try:
         path.mkdir(mode=0o711, parents=True, exist_ok=True)
     except OSError as error:
-        raise CentreError(f"local.jobs_folder: {path}: {error.strerror or error}") from None
+        raise CentreError(f"jobs_folder: {path}: {error.strerror or error}") from None
     return path
 
 

@@ -84,8 +84,6 @@ class LocalSettings(Strict, frozen=True):
     """What jobs run in: a path, a name of `ip netns`, or FABRIC:HOST of a fabric in the kernel; null: the agent's."""
     user: str | None = None
     """The user that jobs run as, which takes root; null: the agent's own."""
-    jobs_folder: str | None = None
-    """Where jobs have their folders; null: in the state folder, which no other `user` can enter."""
     control_groups: ControlGroups = ControlGroups.AUTO
     """Whether jobs are limited by control groups."""
     look_s: PositiveS = 5.0
@@ -153,6 +151,9 @@ class CentreSettings(Strict, frozen=True):
     """How long a job has, once asked to end, before it is killed."""
     output_limit_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 1 << 20
     """Of a job's output, and of its errors, so much is kept: the beginning and the end."""
+    jobs_folder: str | None = None
+    """Where jobs have their folders, for Slurm and Ray on a file system that the nodes share; null: in the state
+    folder, which no other user can enter."""
     on_stop: OnStop = OnStop.KEEP
     """What becomes of jobs when this agent is told to stop."""
     python: str | None = None
@@ -167,5 +168,5 @@ class CentreSettings(Strict, frozen=True):
             raise ValueError(f"units: {twice} is there twice")
         if not self.units:
             raise ValueError("units: at least one type is needed")
-        if self.local.user is not None and self.local.jobs_folder is None:
-            raise ValueError("local.user: needs local.jobs_folder, as no other user can enter the state folder")
+        if self.local.user is not None and self.jobs_folder is None:
+            raise ValueError("local.user: needs jobs_folder, as no other user can enter the state folder")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from controller.api.resources.hardware import DeviceNeed, Request
 from controller.centres.errors import CentreError
-from controller.centres.settings import CentreSettings, UnitSettings
+from controller.centres.folder import CentreFolder
+from controller.centres.selecting import ServedCentre, make_engine
+from controller.centres.settings import UnitSettings
 from controller.centres.units import Found, FoundDevice, divide
 from dataplane.config import loads
 from dataplane.errors import ConfigError
@@ -122,8 +126,17 @@ def test_a_core_or_device_of_two_units_is_refused(types: tuple[UnitSettings, ...
         ("units: []", "at least one type is needed"),
         ("centres: x", "c.yaml:3: .*centres"),
         ("report_s: 0", "c.yaml:3: report_s"),
+        ("slurm: {}\nray: {}", "a centre has one engine: slurm or ray, or neither"),
+        ("local: {user: nobody}", "local.user: needs jobs_folder"),
     ],
 )
 def test_settings_that_are_wrong_name_file_line_and_key(line: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem):
-        loads(f"centre: c\nstate: s\n{line}\n", CentreSettings, file="c.yaml")
+        loads(f"centre: c\nstate: s\n{line}\n", ServedCentre, file="c.yaml")
+
+
+@pytest.mark.parametrize(("section", "engine"), [("", "local"), ("slurm: {}", "slurm"), ("ray: {}", "ray")])
+def test_the_engine_is_the_one_whose_section_is_there(tmp_path: Path, section: str, engine: str) -> None:
+    settings = loads(f"centre: c\nstate: s\n{section}\n", ServedCentre, file="c.yaml")
+    made = make_engine(settings, CentreFolder(tmp_path, "c"), tmp_path / "jobs", "1234", "no NVML")
+    assert made.name == engine

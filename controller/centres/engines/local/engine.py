@@ -56,6 +56,7 @@ class LocalEngine:
         self._division = Division((), (), None, ())
         self._changed = asyncio.Event()
         self._keepers: dict[str, Watched] = {}
+        self._ending: dict[str, asyncio.Task[None]] = {}
         self._numbers = itertools.count(1)
         self._user: tuple[int, int] | None = None
 
@@ -96,6 +97,7 @@ class LocalEngine:
 
     async def close(self) -> None:
         """Let go of the jobs; they run on."""
+        await asyncio.gather(*self._ending.values(), return_exceptions=True)
         for keeper in self._keepers.values():
             keeper.close()
         self._keepers.clear()
@@ -171,7 +173,8 @@ class LocalEngine:
         keeper = record.keeper()
         if keeper:
             _signal(keeper, signal.SIGKILL)
-        self._end_rest(record)
+        else:
+            await self._end_rest(record)
 
     async def forget(self, job: str) -> None:
         """Drop a job that has ended, and its folders."""
@@ -248,7 +251,7 @@ class LocalEngine:
     def _free(self, name: str) -> tuple[Unit, ...]:
         """Return the units of a type of which no running job has a core or a device."""
         units = self._division.of(name)
-        starts = [start for job in self._keepers if (start := self._record(job).start) is not None]
+        starts = [start for job in (*self._keepers, *self._ending) if (start := self._record(job).start) is not None]
         cores = {core for start in starts for core in start.cores}
         devices = {device for start in starts for device in start.devices}
         return tuple(
@@ -311,7 +314,7 @@ class LocalEngine:
         if keeper is not None:
             self._watch(record, keeper)
         elif record.was_kept and record.ended is None:
-            self._end_rest(record)
+            self._end_soon(record)
         elif record.start is not None and record.ended is None:
             self._spawn(record)  # beside one that is about to begin, perhaps: the first to take the lock runs it
 
@@ -329,14 +332,26 @@ class LocalEngine:
                 log = record.path / "keeper.log"
                 said = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
                 record.write("exit.json", Ended(reason=f"its keeper does not start: {''.join(said)[:500]}"))
-            self._end_rest(record)
+            self._end_soon(record)
+        else:
+            self._free_units(record)
+
+    def _free_units(self, record: Record) -> None:
+        """Have others get the units of a job of which nothing is left."""
         self._groups.remove(record.id)
         self._start_waiting()
         self._changed.set()
 
-    def _end_rest(self, record: Record) -> None:
-        """Kill what a job has left whose keeper was killed."""
-        end_all_of(f"{MARKER}={record.id}", self._groups.path(record.id))
+    def _end_soon(self, record: Record) -> None:
+        """Kill what a job has left whose keeper was killed; until then it has its units."""
+        self._ending[record.id] = asyncio.create_task(self._end_rest(record))
+
+    async def _end_rest(self, record: Record) -> None:
+        marker, group = f"{MARKER}={record.id}", self._groups.path(record.id)
+        if not await asyncio.to_thread(end_all_of, marker, group):
+            LOGGER.warning("job %s: not all of its processes end", record.id)
+        self._ending.pop(record.id, None)
+        self._free_units(record)
 
     def _records(self) -> tuple[Record, ...]:
         with suppress(FileNotFoundError):

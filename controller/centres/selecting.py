@@ -1,0 +1,47 @@
+"""Which engine runs a centre's jobs: the one whose section the settings have, else processes of this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from collectors.devices.nvml import Nvml
+from controller.agents.access import namespace_of
+from controller.centres.engines.base import Engine
+from controller.centres.engines.local.engine import LocalEngine
+from controller.centres.engines.local.machine import look
+from controller.centres.engines.ray.engine import RayEngine
+from controller.centres.engines.ray.settings import RaySettings
+from controller.centres.engines.slurm.engine import SlurmEngine
+from controller.centres.engines.slurm.settings import SlurmSettings
+from controller.centres.folder import CentreFolder
+from controller.centres.settings import CentreSettings
+
+
+class ServedCentre(CentreSettings, frozen=True):
+    """What `millrace centre serve` is given: a centre's settings, and those of its engine."""
+
+    slurm: SlurmSettings | None = None
+    """Jobs run on a Slurm cluster: `units` and `local` do not apply, its own `units` do."""
+    ray: RaySettings | None = None
+    """Jobs run on a Ray cluster: likewise."""
+
+    def __post_init__(self) -> None:
+        CentreSettings.__post_init__(self)
+        if self.slurm is not None and self.ray is not None:
+            raise ValueError("a centre has one engine: slurm or ray, or neither")
+
+
+def make_engine(settings: CentreSettings, folder: CentreFolder, jobs: Path, identity: str, nvml: Nvml | str) -> Engine:
+    """Return the engine that the settings name; `jobs` is below which jobs have their folders."""
+    if isinstance(settings, ServedCentre) and settings.slurm is not None:
+        return SlurmEngine(settings.slurm, centre=settings.centre, root=jobs)
+    if isinstance(settings, ServedCentre) and settings.ray is not None:
+        return RayEngine(settings.ray, centre=settings.centre, root=jobs)
+    return LocalEngine(
+        settings.local,
+        settings.units,
+        folder.engine,
+        f"/millrace/centres/{settings.centre}-{identity}",
+        lambda now: look(now, nvml),
+        network_namespace=namespace_of(settings.local.network_namespace),
+    )

@@ -61,4 +61,5 @@ def _unit_s(task: Task) -> float:
     began_ns = status.started_ns or status.dispatched_ns
     if began_ns is None or status.finished_ns is None:
         return 0.0
-    return (status.units or 0) * (status.finished_ns - began_ns) / _NS
+    held_s = (status.finished_ns - began_ns) / _NS
+    return (status.units or 0) * (held_s if status.run_time_s is None else min(status.run_time_s, held_s))

@@ -28,7 +28,6 @@ def show(
         ("finished", status.finished_ns),
         ("deadline", spec.deadline_ns),
     )
-    ran_ns = None if status.started_ns is None or status.finished_ns is None else status.finished_ns - status.started_ns
     rows = [
         ("phase", phase_of(task)),
         ("type", spec.task_type),
@@ -40,7 +39,7 @@ def show(
         ("could run on", ", ".join(status.could_run) or None),
         *((what, None if at is None else utc(at)) for what, at in times),
         ("expected, at most", None if status.expected_s is None else f"{status.expected_s:.4g} s"),
-        ("ran", None if ran_ns is None else f"{ran_ns / 1e9:.4g} s"),
+        ("ran", None if status.run_time_s is None else f"{status.run_time_s:.4g} s"),
         ("exit", status.exit_code),
         ("cost", None if status.cost is None else f"{status.cost:.4g}"),
         ("result", status.result),

@@ -34,6 +34,8 @@ from controller.schedulers.serving.tasks.view import TasksView, has_ended
 _NS: Final = 1_000_000_000
 _OVERDUE: Final = 0.1
 """A task that runs longer than expected is taken to go on for so much of what it has run."""
+_HELD_FACTOR: Final = 2.0
+_HELD_S: Final = 5.0
 SUCCEEDED: Final = "succeeded"
 
 
@@ -352,11 +354,17 @@ def pending_of(task: Task, task_type: str, kernels: frozenset[str]) -> PendingTa
 
 
 def run_time_s(task: Task) -> float | None:
-    """Return how long a task that has succeeded has run, None for any other."""
+    """Return how long a task that has succeeded has run, None for any other.
+
+    As its centre has measured it, unless the server has seen it hold its units for much longer: then for that long.
+    """
     status = task.status
     if status.phase is not TaskPhase.SUCCEEDED or status.started_ns is None or status.finished_ns is None:
         return None
-    return max(status.finished_ns - status.started_ns, 0) / _NS
+    held_s = max(status.finished_ns - status.started_ns, 0) / _NS
+    if status.run_time_s is None or held_s > _HELD_FACTOR * status.run_time_s + _HELD_S:
+        return held_s
+    return status.run_time_s
 
 
 def _measured(view: TasksView) -> Measured:

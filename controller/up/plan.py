@@ -29,6 +29,7 @@ from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_prog
 from controller.paths.settings import PathServerSettings, RecordSettings
 from controller.paths.telemetry_load import TelemetryLoad
 from controller.placement.settings import PlacementSettings
+from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.settings import SchedulerSettings
 from controller.tables.base import WATCH_ALL
 from controller.tables.telemetry.int_watch import Watch
@@ -249,6 +250,7 @@ class _Maker:
             queue=section.queue,
             metrics=section.metrics,
             explained_nodes=section.explained_nodes,
+            tasks=section.tasks or (TaskSettings() if self.settings.centres else None),
         )
         # Its own token: it may do what schedulers do, and no more, and what it did has its name.
         token = self.state.path / "tokens" / "scheduler"

@@ -24,6 +24,7 @@ from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.placement.settings import FlappingSettings, RetrySettings, SilenceSettings
 from controller.placement.settings import MetricsSettings as PlacementMetrics
 from controller.schedulers.framework.profiles import ProfileSettings
+from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.settings import MetricsSettings as SchedulerMetrics
 from controller.schedulers.settings import QueueSettings
 from controller.store.settings import StoreSettings
@@ -137,6 +138,8 @@ class SchedulerSection(Strict, frozen=True):
     """Where Prometheus finds its metrics, which are its sign of life; default: a free port of loopback."""
     explained_nodes: Annotated[int, msgspec.Meta(ge=1, le=256)] = 16
     """Of so many nodes a decision keeps the reasons."""
+    tasks: TaskSettings | None = None
+    """How tasks are dispatched to compute centres; default: as by default where centres are named, else not."""
 
 
 class PlacementSection(Strict, frozen=True):

@@ -15,7 +15,7 @@ task = typer.Typer(
     name="task", help="Run programs at compute centres: what goes where, when and why.", no_args_is_help=True
 )
 
-task.command(context_settings={"allow_interspersed_args": False})(submit)
+task.command()(submit)
 task.command("list")(list_)
 task.command()(show)
 task.command()(why)

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -15,6 +15,9 @@ from controller.cli.task.waiting import Timeout, Wait
 
 if TYPE_CHECKING:
     from controller.api.resources import Task
+
+_TASK_FILES: Final = frozenset({".yaml", ".yml", ".json"})
+"""Endings of files of tasks; all others are scripts."""
 
 
 def submit(  # noqa: PLR0917 - a command line's options
@@ -36,14 +39,14 @@ def submit(  # noqa: PLR0917 - a command line's options
     timeout: Timeout = 3600.0,
     address: Address = None,
 ) -> None:
-    """Submit tasks: of a file, or a Python script after `--`, whose text goes with the task."""
+    """Submit tasks: of a file (.yaml), or a script after `--`, whose text goes with the task."""
     now_ns = time.time_ns()
-    if len(words) == 1 and not words[0].endswith(".py"):
+    if Path(words[0]).suffix in _TASK_FILES:
         given = {
             "--name": name, "--type": type_, "--category": category, "--graph": graph, "--centre": centre,
             "--unit": unit, "--units": units, "--deadline": deadline,
         }  # fmt: skip
-        _refuse_options([option for option, value in given.items() if value is not None])
+        _refuse_options([*(option for option, value in given.items() if value is not None), *words[1:]])
         tasks = _of_file(Path(words[0]), now_ns, trace=trace)
     else:
         document = {

@@ -19,6 +19,7 @@ from controller.daemon_settings import DaemonSettings
 from controller.nodes.settings import NodeSettings
 from controller.paths.settings import PathServerSettings
 from controller.placement.settings import PlacementSettings
+from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.settings import SchedulerSettings
 from controller.up.command import UpOptions, run, status
 from controller.up.errors import UpError
@@ -157,6 +158,24 @@ def test_compute_centres_have_agents_with_tokens_of_their_own(state: StateFolder
     assert centre.local.network_namespace == f"{fabric.namespaces}/h2"
     with pytest.raises(UpError, match=r"centres\.east\.hosts: topology leaf-spine-\S+ has no host h77"):
         make_plan(replace(settings, centres={"east": CentreSection(hosts=("h77",))}), state)
+
+
+def test_where_centres_are_named_the_scheduler_dispatches_tasks(state: StateFolder) -> None:
+    plain = settings_of(state, "leaf-spine")
+    with_centres = replace(plain, centres={"east": CentreSection()})
+    mine = TaskSettings(retries=9)
+    stated = replace(with_centres, scheduler=replace(plain.scheduler, tasks=mine))
+
+    def tasks_of(settings: UpSettings) -> TaskSettings | None:
+        found = settings_by_name(make_plan(settings, state))["scheduler"]
+        assert isinstance(found, SchedulerSettings)
+        return found.tasks
+
+    assert [tasks_of(one) for one in (plain, with_centres, stated)] == [None, TaskSettings(), mine]
+    # What a daemon is given it reads from a file.
+    plan = make_plan(with_centres, state)
+    write_generated(plan)
+    assert load(settings_file(state, "scheduler"), SchedulerSettings) == settings_by_name(plan)["scheduler"]
 
 
 def test_an_idle_fabric_and_one_switch_send_nothing(state: StateFolder, tmp_path: Path) -> None:

@@ -136,6 +136,8 @@ class Agent:
                 return self._problems[what]
         if self._configurer.types is None:
             return "which probe kernels run here is being tried"
+        if not any(unit.count for unit in self._configurer.types):
+            return f"it has no units: {'; '.join(self._engine.notes) or 'the engine has none'}"
         if self._tasks is None:
             return "its tasks are not known yet"
         return ""
@@ -168,6 +170,8 @@ class Agent:
 
     async def _report(self) -> Centre:
         """Write the centre's status, having made the centre where it is not there."""
+        if self._configurer.types is not None:
+            self._told("units", "" if any(unit.count for unit in self._configurer.types) else self.problem)
         centres, name = self._client.of(Centre), self.settings.centre
         report = Centre(metadata=Metadata(name=name), status=self._status())
         try:

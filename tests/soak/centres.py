@@ -204,6 +204,7 @@ class Soak:
             for _ in range(kills):
                 time.sleep(self.rng.uniform(0.2, 2 * pause_s))
                 self.kill_something()
+            self.until(lambda: self.numbers >= 2 * AT_ONCE)
             self.stop.set()
             dispatcher.join()
             if not self.until(lambda: self.dispatch_once(more=False) == 0):

@@ -267,6 +267,18 @@ def test_cores_that_are_taken_away_are_reported_and_a_probe_is_asked_for(tmp_pat
     play_centre(tmp_path, act, trial=TRIAL)
 
 
+def test_a_centre_without_units_is_not_ready_and_says_why(tmp_path: Path) -> None:
+    local = LocalSettings(cores=str(CORE), cpu_milli=500, control_groups=ControlGroups.NEVER)
+
+    async def act(world: CentreWorld) -> None:
+        async with world.agent(replace(world.settings, local=local)):
+            found = await world.centre(lambda centre: "no units" in centre.status.reason)
+            assert not found.status.ready
+            assert "unit type core: no unit: 1000 thousandths of a core each, 500 are left" in found.status.reason
+
+    play_centre(tmp_path, act)
+
+
 def test_settings_are_read_again_and_wrong_ones_leave_the_old_ones(tmp_path: Path) -> None:
     async def act(world: CentreWorld) -> None:
         async with world.agent():

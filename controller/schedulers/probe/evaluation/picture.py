@@ -22,7 +22,7 @@ def draw_efficiency(title: str, thresholds: Mapping[str, Threshold], path: Path)
     """Write speed-up and efficiency of one probe at up to six places, a colour each, to a .png or .svg file.
 
     Bars are 95 % confidence intervals, a line the fit, a band the threshold's 95 % interval. Raises ProbeError for
-    another ending, for no curve, or for too many.
+    another ending, for no curve or too many, or where the file cannot be written.
     """
     if path.suffix not in {".png", ".svg"}:
         raise ProbeError(f"{path}: a picture's name ends in .png or .svg")
@@ -35,7 +35,10 @@ def draw_efficiency(title: str, thresholds: Mapping[str, Threshold], path: Path)
         _draw(speed_ups, efficiencies, name, one, colour)
     _finish(speed_ups, efficiencies, shown)
     canvas.suptitle(title, fontsize=11)
-    canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
+    try:
+        canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
+    except OSError as error:
+        raise ProbeError(f"{path}: {error.strerror or error}") from error
 
 
 def _draw(speed_ups: Axes, efficiencies: Axes, name: str, threshold: Threshold, colour: str) -> None:

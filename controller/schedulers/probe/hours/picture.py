@@ -30,7 +30,7 @@ def draw_hours(
 ) -> None:
     """Write runs over time, free bandwidth on the way where telemetry has it, and the day's hours, as .png or .svg.
 
-    Raises ProbeError for another ending, or where there is neither a run nor telemetry to draw.
+    Raises ProbeError for another ending, where there is neither a run nor telemetry to draw, or no file can be written.
     """
     if file.suffix not in {".png", ".svg"}:
         raise ProbeError(f"{file}: a picture's name ends in .png or .svg")
@@ -48,7 +48,10 @@ def draw_hours(
         axes[0].set_xlim(_span(samples, path))
     _draw_day(axes[-1], good)
     canvas.suptitle(title, fontsize=11)
-    canvas.savefig(file, dpi=_DPI, metadata={"Date": None} if file.suffix == ".svg" else None)
+    try:
+        canvas.savefig(file, dpi=_DPI, metadata={"Date": None} if file.suffix == ".svg" else None)
+    except OSError as error:
+        raise ProbeError(f"{file}: {error.strerror or error}") from error
 
 
 def _draw_runs(axes: Axes, samples: Sequence[ProbeSample], good: GoodHours) -> None:

@@ -142,6 +142,11 @@ def test_it_is_drawn(tmp_path: Path) -> None:
     draw_efficiency("p", found, tmp_path / "p.svg")
     assert (tmp_path / "p.png").stat().st_size > 10_000
     assert "east: 19 units" in (tmp_path / "p.svg").read_text() or (tmp_path / "p.svg").stat().st_size > 10_000
-    for name, thresholds in (("p.pdf", found), ("q.png", {}), ("r.png", {str(n): found["east"] for n in range(9)})):
+    for name, thresholds in (
+        ("no/p.png", found),
+        ("p.pdf", found),
+        ("q.png", {}),
+        ("r.png", {str(n): found["east"] for n in range(9)}),
+    ):
         with pytest.raises(ProbeError):
             draw_efficiency("p", thresholds, tmp_path / name)

@@ -35,6 +35,7 @@ def extrapolated(few: Traced, more: Traced, steps: tuple[int, int], wanted: int)
         operators.append(replace(operator, executions=executions))
         seconds[operator.name] = more.seconds.get(operator.name, 0.0) / operator.executions * executions
     around = [traced.run_time_s - math.fsum(traced.seconds.values()) for traced in (few, more)]
-    rest_s = max(0.0, around[1]) + max(0.0, around[1] - around[0]) * further
+    each_s = min(max(0.0, around[1] - around[0]) / (more_steps - few_steps), max(0.0, around[1]) / more_steps)
+    rest_s = max(0.0, around[1]) + each_s * (wanted - more_steps)
     graph = OperatorGraph(more.graph.name, tuple(operators), more.graph.flows, more.graph.category)
     return Extrapolated(graph, seconds, math.fsum(seconds.values()) + rest_s)

@@ -152,7 +152,7 @@ class Measuring:
         for limits in CENTRES:
             near = [one for one in self.measured if self._is_near(one, limits.name)]
             if near:
-                with self._places.centre(limits, self._kernels()):
+                with self._places.centre(limits, {"dgemm"}):
                     for one in near:
                         self._real(limits, one)
 

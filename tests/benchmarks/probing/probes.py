@@ -57,10 +57,10 @@ class Target:
 
 
 TARGETS: Final = (
-    Target("dense_solve", "dense solve", 16_000, 3_200, 400),
-    Target("fft_pipeline", "FFT pipeline", 6_200, 1_240, 100),
-    Target("sparse_solve", "sparse solver (CG)", 24_000, 4_800, 400),
-    Target("convolution_training", "convolution training", 2_700, 540, 60),
+    Target("dense_solve", "dense solve", 16_000, 3_200, 600),
+    Target("fft_pipeline", "FFT pipeline", 6_200, 1_240, 200),
+    Target("sparse_solve", "sparse solver (CG)", 24_000, 4_800, 600),
+    Target("convolution_training", "convolution training", 2_700, 540, 100),
     Target("join_and_filter", "join and filter", 2_000, 400, 20),
     Target("all_reduce_steps", "all-reduce step", 240, 48, 0),
 )

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,6 +31,7 @@ from controller.api.resources.probe_result import ProbeRun
 from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
 from controller.api.settings import ApiSettings, StoragePlace
 from controller.api.tokens import TokenRequest
+from dataplane.cgroups import group_of
 from dataplane.errors import MillraceError
 from dataplane.fabric.kernel import HOST_DEVICE, switch_device
 from dataplane.rpc.access import Role
@@ -123,6 +124,7 @@ class Places:
                 self._shaped.add(limits.name)
                 self._shape(limits.host, limits.rate_bps)
             yield
+        _remove_groups(limits.name)
 
     def run(self, limits: Limits, name: str, program: Program, *, repetitions: int = 1) -> Ran:
         """Run a task at a centre that is there, on its one unit; raise MillraceError if it fails."""
@@ -130,7 +132,7 @@ class Places:
         spec = TaskSpec(program=program, is_probe=is_probe, repetitions=repetitions, limit_s=_TASK_S)
         self.client.of(Task).create(Task(metadata=Metadata(name=name), spec=spec))
         self.client.dispatch(DispatchRequest(dispatches=(Dispatch(name, limits.name, UNIT, 1),)))
-        found = self._ended(name, _PROBE_S if is_probe else _TASK_S)
+        found = self._ended(name, _PROBE_S, 0.8) if is_probe else self._ended(name, _TASK_S, 2.0)
         status = found.status
         if status.phase is not TaskPhase.SUCCEEDED or status.run_time_s is None:
             raise MillraceError(f"task {name} at {limits.name}: {status.phase.value}: {'; '.join(status.reasons)}")
@@ -138,17 +140,16 @@ class Places:
         runs = () if result is None else result.status.runs
         return Ran(status.run_time_s, runs)
 
-    def _ended(self, name: str, patience_s: float) -> Task:
-        """Return a task as soon as it has ended."""
+    def _ended(self, name: str, patience_s: float, first_s: float) -> Task:
+        """Return a task once it has ended; asking takes the processor from what is measured, so it is done seldom."""
         end_s = time.monotonic() + patience_s
-        wait_s = 0.05
+        time.sleep(first_s)
         while (task := self.client.of(Task).get(name)).status.phase not in TASK_ENDED:
             if time.monotonic() > end_s:
                 self.client.of(Task).delete(name)
                 why = "; ".join(task.status.reasons)
                 raise MillraceError(f"task {name}: still {task.status.phase.value} after {patience_s:g} s: {why}")
-            time.sleep(wait_s)
-            wait_s = min(0.5, 1.2 * wait_s)
+            time.sleep(first_s / 2)
         return task
 
     # what runs
@@ -248,6 +249,15 @@ def _add_tbf(device: str, rate_bps: int) -> None:
     with IPRoute() as netlink:
         index = netlink.link_lookup(ifname=device)[0]
         netlink.tc("add", "tbf", index, 0x10000, rate=rate_bps // 8, burst=_BURST_BYTES, limit=_QUEUE_BYTES)
+
+
+def _remove_groups(centre: str) -> None:
+    """Remove what an agent keeps for the one after it, which does not come: control groups without processes."""
+    for top in set(group_of().tops.values()):
+        for group in top.glob(f"millrace/centres/{centre}-*"):
+            for folder, _, _ in os.walk(group, topdown=False):
+                with suppress(OSError):
+                    Path(folder).rmdir()
 
 
 def _until(condition: Callable[[], bool], what: str, log: Path | None = None) -> None:

@@ -110,8 +110,11 @@ def of_target(
     Kernels of the category that the task's type names come first, else of the graph's own; those of others follow where
     none of these resembles an operator.
     """
+    known = tuple(kernels)
+    if not known:
+        raise ProbeError(f"{graph.name}: nothing to measure it by: the library of kernels is empty")
     category = category_of(task_type) or graph.category
-    matches = match(replace(graph, category=category), kernels, threshold=threshold)
+    matches = match(replace(graph, category=category), known, threshold=threshold)
     probes = build(graph, matches, settings, task_type=task_type, seconds=seconds, run_time_s=run_time_s)
     return probes, matches
 

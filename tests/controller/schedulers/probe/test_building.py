@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from controller.cluster.operators import Flow, Operator, OperatorGraph
 from controller.schedulers.probe import files
-from controller.schedulers.probe.building import BuildSettings, Unlinked, build, links_between, repetitions
+from controller.schedulers.probe.building import (
+    BuildSettings,
+    Unlinked,
+    build,
+    category_of,
+    links_between,
+    of_target,
+    repetitions,
+)
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.library import KernelLibrary
 from controller.schedulers.probe.values import Library, Link, Match, ProbeTask, sizes_of
@@ -107,6 +115,39 @@ def test_no_match_is_an_answer() -> None:
     graph = graph_of((plot("b"),))
     with pytest.raises(ProbeError, match=r"no operator resembles a kernel enough; nearest is b with 0\.20"):
         build(graph, matches_of(graph))
+
+
+def test_an_empty_library_is_said_to_be_empty() -> None:
+    with pytest.raises(ProbeError, match="the library of kernels is empty"):
+        of_target(graph_of((gemm("a"),)), ())
+
+
+@pytest.mark.parametrize(
+    ("task_type", "category"),
+    [
+        ("dense-solve", "hpc"),
+        ("hpc", "hpc"),
+        ("resnet50-training", "ai"),
+        ("sales.query.daily", "sql"),
+        ("nightly-backup", "io"),
+        ("image-pull", "network"),
+        ("stream", "memory"),
+        ("something", ""),
+        ("", ""),
+    ],
+)
+def test_the_librarys_category_is_chosen_from_the_tasks_type(task_type: str, category: str) -> None:
+    assert category_of(task_type) == category
+
+
+def test_each_operator_is_matched_with_the_library_and_the_matches_are_kept() -> None:
+    graph = graph_of((gemm("a", 3000), plot("b"), gemm("c", 1000)), ("a", "b"), ("b", "c"))
+    (probe,), matches = of_target(graph, LIBRARY.kernels(), task_type="dense-solve")
+    assert [match.operator for match in matches] == ["a", "b", "c"]
+    assert [(use.kernel, use.operator, use.repetitions) for use in probe.uses] == [("dgemm", "a", 3), ("dgemm", "c", 1)]
+    assert [dict(use.sizes) for use in probe.uses] == [{"m": 64, "n": 64, "k": 64}] * 2
+    assert probe.links == (Link("dgemm-1", "dgemm-2"),)
+    assert (probe.category, probe.task_type, probe.unmatched) == ("hpc", "dense-solve", ("b",))
 
 
 def test_a_graph_without_operators_is_refused() -> None:

@@ -22,6 +22,7 @@ from controller.cluster.operators.tracing.recording import Buffer, Recorder
 from controller.cluster.operators.tracing.values import Described
 
 Describe = Callable[[tuple[Any, ...], dict[str, Any], Any], Described | None]
+_NO_OPERANDS: Final = frozenset({"out", "axis", "axes", "dtype", "where", "keepdims", "order", "casting", "mode", "n"})
 _SAMPLE: Final = 2000
 _PATIENCE: Final = 2000
 """Single numbers, after which a loop reads on without being watched."""
@@ -216,7 +217,13 @@ def observed(
         began = perf_counter()
         result = call(*args, **kwargs)
         ended = perf_counter()
-    _note(recorder, _Call(describe, args, kwargs, result, changes, library), under, ended - began)
+    # Operands may be named, too: all of them come in the order that they are given in.
+    operands = (*args, *(value for name, value in kwargs.items() if name not in _NO_OPERANDS))
+    try:
+        _note(recorder, _Call(describe, operands, kwargs, result, changes, library), under, ended - began)
+    except Exception as error:  # noqa: BLE001 - the program goes on whatever the tracer cannot make of it
+        name = getattr(call, "__name__", "a call")
+        recorder.problem(f"{name} was called in a way that is not understood ({type(error).__name__}): it is left out")
     found = under.rewrapped(result)
     recorder.passed(ended - began, perf_counter() - entered - (ended - began))
     return found

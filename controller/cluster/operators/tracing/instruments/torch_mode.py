@@ -50,7 +50,10 @@ class RecordingMode(TorchDispatchMode):  # type: ignore[misc]
                 torch.cuda.synchronize()
             seconds = perf_counter() - began
         place = self._place()
-        self._note(recorder, func, (args, kwargs, result), seconds, place)
+        try:
+            self._note(recorder, func, (args, kwargs, result), seconds, place)
+        except Exception as error:  # noqa: BLE001 - the program goes on whatever the tracer cannot make of it
+            recorder.problem(f"{func} was called in a way that is not understood ({type(error).__name__}): left out")
         recorder.passed(seconds, perf_counter() - entered - seconds)
         return result
 

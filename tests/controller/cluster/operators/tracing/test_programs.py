@@ -267,3 +267,32 @@ def test_nothing_of_the_tracer_stays_behind() -> None:
     # What the program has kept works on as ever, and what comes of it is plain.
     assert type(kept[0]) is TracedArray
     assert type(kept[0] + 1) is np.ndarray
+
+
+def test_operands_may_be_named() -> None:
+    def program() -> Any:
+        a, b = np.ones((6, 6)) + np.eye(6), np.ones(6)
+        return (
+            np.linalg.solve(a=a, b=b),
+            np.take(a, indices=np.array([1, 3])),
+            np.convolve(a=b, v=b),
+            np.sort(a=a, axis=0),
+        )
+
+    traced = trace_callable(program)
+    assert traced.problems == ()
+    kinds = [one.kind for one in traced.graph.operators]
+    assert kinds == ["elementwise", "solve", "random-access", "convolution", "sort"]
+    assert same(traced.result, program())
+
+
+def test_calls_that_the_tracer_cannot_make_anything_of_are_told_and_change_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def strange(*_: Any) -> None:
+        raise IndexError
+
+    monkeypatch.setattr("controller.cluster.operators.tracing.describing.functions.of_operator", lambda _: strange)
+    traced = trace_callable(lambda: np.ones(9) * 2)
+    assert same(traced.result, np.ones(9) * 2)
+    assert traced.problems[0] == "mul was called in a way that is not understood (IndexError): it is left out"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from contextlib import aclosing
 from typing import Final
 
 import httpx
@@ -73,11 +74,12 @@ def sync_frames_in(place: Place, http: httpx.Client, call: Call) -> Generator[Fr
 
 async def send_frames(place: Place, http: httpx.AsyncClient, path: str, frames: AsyncIterator[Frame]) -> None:
     """Write frames up to the last one, with keep-alives between; raise ApiError where the server ends it before."""
-    body = (frame.encode() async for frame in _with_keep_alives(frames))
-    try:
-        calls.check(place, await http.post(path, content=body, headers=CONTENT, timeout=INPUT))
-    except httpx.HTTPError as error:
-        raise calls.unreachable(place, error) from None
+    # Closed here: where the server ends it before, nobody is to wait for a frame any more when the caller goes on.
+    async with aclosing(_with_keep_alives(frames)) as kept, aclosing(_encoded(kept)) as body:
+        try:
+            calls.check(place, await http.post(path, content=body, headers=CONTENT, timeout=INPUT))
+        except httpx.HTTPError as error:
+            raise calls.unreachable(place, error) from None
 
 
 def sync_send_frames(place: Place, http: httpx.Client, path: str, frames: Iterator[Frame]) -> None:
@@ -87,6 +89,11 @@ def sync_send_frames(place: Place, http: httpx.Client, path: str, frames: Iterat
         calls.check(place, http.post(path, content=body, headers=CONTENT, timeout=INPUT))
     except httpx.HTTPError as error:
         raise calls.unreachable(place, error) from None
+
+
+async def _encoded(frames: AsyncIterator[Frame]) -> AsyncGenerator[bytes, None]:
+    async for frame in frames:
+        yield frame.encode()
 
 
 async def _with_keep_alives(frames: AsyncIterator[Frame]) -> AsyncGenerator[Frame, None]:

@@ -14,8 +14,9 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -31,19 +32,19 @@ _DEPTHS: Final = ("*", "*/*")
 
 
 class Ending(msgspec.Struct, frozen=True):
-    """How a job ended, as the worker wrote it down."""
+    """How a job ended, as the worker wrote it down; None for what it could not know."""
 
-    exit_code: int
+    exit_code: int | None
     reason: str
-    started_ns: int
-    finished_ns: int
-    cpu_s: float
-    memory_peak_bytes: int
+    started_ns: int | None
+    finished_ns: int | None
+    cpu_s: float | None = None
+    memory_peak_bytes: int | None = None
 
     @property
     def phase(self) -> JobPhase:
         """What it comes to: one that was asked to end has failed, whatever it returned."""
-        return JobPhase.FAILED if self.exit_code or self.reason else JobPhase.SUCCEEDED
+        return JobPhase.SUCCEEDED if self.exit_code == 0 and not self.reason else JobPhase.FAILED
 
     @property
     def why(self) -> str:
@@ -57,6 +58,9 @@ class _Written(msgspec.Struct, frozen=True):
     labels: dict[str, str]
     unit: str
     units: int
+    limit_s: float | None = None
+    grace_s: float = 0.0
+    output_limit_bytes: int = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,9 @@ class JobFolder:
     unit: str
     units: int
     id: str | None
+    limit_s: float | None = None
+    grace_s: float = 0.0
+    output_limit_bytes: int = 1 << 20
 
     @property
     def ending(self) -> Ending | None:
@@ -78,7 +85,7 @@ class JobFolder:
     def usage(self) -> Usage | None:
         """What it has used, once it has ended."""
         ended = self.ending
-        return None if ended is None else Usage(ended.cpu_s, ended.memory_peak_bytes)
+        return None if ended is None or ended.cpu_s is None else Usage(ended.cpu_s, ended.memory_peak_bytes)
 
     def state(self, phase: JobPhase, reason: str = "", exit_code: int | None = None) -> JobState:
         """Return it in a phase."""
@@ -104,8 +111,34 @@ class JobFolder:
 
     def bound(self, job: str) -> JobFolder:
         """Write down under which name the engine has taken it; return it with that."""
+        (self.path / OWN).mkdir(parents=True, exist_ok=True, mode=0o700)
         _write(self.path / OWN / "id", job.encode())
-        return JobFolder(self.path, self.mark, self.unit, self.units, job)
+        return replace(self, id=job)
+
+    def bounded(self, output: bytes) -> bytes:
+        """Return the beginning and the end of an output, half of the limit each."""
+        most = self.output_limit_bytes
+        if len(output) <= most:
+            return output
+        head, tail = output[: most - most // 2], output[len(output) - most // 2 :]
+        return head + f"\n... {len(output) - most} bytes are left out ...\n".encode() + tail
+
+    def write_results(self, files: Mapping[str, bytes]) -> Ending | None:
+        """Write what a job has left elsewhere, the record of its end last; return that, if it is among it.
+
+        Names were checked. What cannot be written, as a folder is where a file should be, is left out.
+        """
+        record = f"{OWN}/ended.json"
+        for name, content in sorted(files.items(), key=lambda item: item[0] == record):
+            path = self.path / name
+            with suppress(OSError):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _write(path, content)
+        return self.ending
+
+    def write_end(self, ended: Ending) -> None:
+        """Write down how it ended, for a worker that could not."""
+        _write(self.path / OWN / "ended.json", msgspec.json.encode(ended))
 
     def say_grace(self, grace_s: float) -> None:
         """Have the worker kill it so many seconds after it was asked to end."""
@@ -143,7 +176,9 @@ class JobFolders:
             _write(own / "order.json", _order_json(order, passes))
         except OSError as error:
             raise EngineError(self._engine, f"{error.filename}: {(error.strerror or '').lower()}") from error
-        return JobFolder(order.folder, order.mark, order.unit, order.units, None)
+        found = read_folder(order.folder)
+        assert found is not None, "it was written just now"
+        return found
 
     def all(self) -> Iterator[JobFolder]:
         """Yield those that are there and not forgotten; one that is being removed meanwhile is none."""
@@ -188,7 +223,16 @@ def read_folder(path: Path) -> JobFolder | None:
         job = (path / OWN / "id").read_text()
     except (OSError, UnicodeDecodeError):
         job = None
-    return JobFolder(path, mark, written.unit, written.units, job)
+    return JobFolder(
+        path,
+        mark,
+        written.unit,
+        written.units,
+        job,
+        limit_s=written.limit_s,
+        grace_s=written.grace_s,
+        output_limit_bytes=written.output_limit_bytes,
+    )
 
 
 def ending_in(path: Path) -> Ending | None:

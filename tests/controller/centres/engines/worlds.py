@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import pytest
+
 from controller.centres.engines.base import JOB_ENDED, Engine, JobMark, JobOrder, JobPhase, JobState
+from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.engines.ray import RayEngine, RaySettings
 from controller.centres.engines.slurm import SlurmEngine, SlurmSettings
+from controller.centres.settings import ControlGroups, LocalSettings, UnitSettings
+from controller.centres.units import Found
 from tests.controller.centres.engines.ray_cluster import Door, RayCluster
 from tests.controller.centres.engines.slurm_cluster import SlurmCluster
 
@@ -32,6 +39,14 @@ class World(Protocol):
         """Return a new engine, as an agent that starts makes it."""
         ...
 
+    def gate(self, order: JobOrder) -> Path:
+        """Return a folder that the test and the job both see, there as $GATE."""
+        ...
+
+    def has_process(self, number: int, name: str) -> bool:
+        """Return whether a process runs that a job has started; the number is the job's."""
+        ...
+
     def close(self) -> None:
         """Give back what it has beside what all tests share."""
         ...
@@ -49,7 +64,61 @@ class World(Protocol):
         ...
 
 
-class SlurmWorld:
+class OnThisMachine:
+    """Worlds whose jobs see the files and processes of this machine."""
+
+    def gate(self, order: JobOrder) -> Path:
+        """The job's own folder."""
+        return order.folder
+
+    def has_process(self, number: int, name: str) -> bool:
+        """It is one of this machine."""
+        file = Path(f"/proc/{number}/comm")
+        return file.exists() and file.read_text().strip() == name
+
+
+class LocalWorld(OnThisMachine):
+    """Processes of this machine."""
+
+    unit = "core"
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.centre = root, root.name
+        self._cores = tuple(sorted(os.sched_getaffinity(0)))
+
+    def close(self) -> None:
+        """Nothing runs on."""
+
+    def engine(self, centre: str | None = None, deadline_s: float = 10.0) -> LocalEngine:
+        """Return an engine for them; one that starts again finds the state of the one before."""
+        name = centre or self.centre
+        settings = LocalSettings(control_groups=ControlGroups.NEVER, look_s=0.05)
+        units = (UnitSettings(name=self.unit, count=2, cores=1),)
+        return LocalEngine(settings, units, self.root / "local" / name, f"/millrace-test-{name}", self._look)
+
+    def hanging(self) -> AbstractContextManager[None]:
+        """Nobody else is asked."""
+        pytest.skip("nobody else is asked for processes")
+
+    def away(self) -> AbstractContextManager[None]:
+        """Nobody else is asked."""
+        pytest.skip("nobody else is asked for processes")
+
+    @contextmanager
+    def smaller(self) -> Iterator[None]:
+        """Take cores away."""
+        before = self._cores
+        self._cores = before[:1]
+        try:
+            yield
+        finally:
+            self._cores = before
+
+    def _look(self, _: LocalSettings) -> Found:
+        return Found(self._cores, 1000 * len(self._cores))
+
+
+class SlurmWorld(OnThisMachine):
     """A cluster of three nodes."""
 
     unit = "batch"
@@ -89,7 +158,7 @@ class SlurmWorld:
             self.cluster.run("scontrol", "update", "NodeName=n2", "State=RESUME")
 
 
-class RayWorld:
+class RayWorld(OnThisMachine):
     """A cluster of two nodes, asked by a door."""
 
     unit = "slot"
@@ -143,15 +212,31 @@ def order(world: World, task: str, *argv: str, **more: Any) -> JobOrder:
         more.pop("is_probe", False),
     )
     given: dict[str, Any] = {"unit": world.unit, "units": 1, "environment": ENVIRONMENT, "grace_s": 0.3, **more}
-    return JobOrder(mark=mark, argv=argv, folder=world.root / f"{task}-{mark.epoch}", **given)
+    found = JobOrder(mark=mark, argv=argv, folder=world.root / f"{task}-{mark.epoch}", **given)
+    return replace(found, environment={**found.environment, "GATE": str(world.gate(found))})
+
+
+_STARTED: list[Engine] = []
+
+
+async def started(world: World, **more: Any) -> Engine:
+    """Return an engine that is ready; it is closed after the script."""
+    engine = world.engine(**more)
+    _STARTED.append(engine)
+    await engine.start()
+    return engine
 
 
 def play(script: Callable[[], Awaitable[None]]) -> None:
     """Run a test's script; it has a deadline."""
 
     async def within() -> None:
-        async with asyncio.timeout(DEADLINE_S):
-            await script()
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                await script()
+        finally:
+            while _STARTED:
+                await _STARTED.pop().close()
 
     asyncio.run(within())
 

@@ -1,0 +1,78 @@
+"""A container's first process: unpacks a job's folder, has it run, and writes what it leaves to standard output.
+
+    python -I -S -c SOURCE FOLDER MOST_BYTES HOLD_S
+
+The folder comes in MILLRACE_JOB_0, MILLRACE_JOB_1 ... and goes back between BEGIN and END: JSON of names and contents
+in base64, compressed, in base64. Of the standard library alone: the image need have nothing else.
+
+A container's log goes with its container: it stays until whoever has read this removes it, but no longer than HOLD_S.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import runpy
+import signal
+import sys
+import zlib
+from pathlib import Path
+
+BEGIN, END = "-----BEGIN MILLRACE JOB-----", "-----END MILLRACE JOB-----"
+PARTS = "MILLRACE_JOB_"
+OWN = ".millrace"
+
+
+def unpack(folder: Path) -> None:
+    """Write the files that the environment has, and take them out of it."""
+    count = int(os.environ.pop(PARTS + "PARTS"))
+    text = "".join(os.environ.pop(PARTS + str(number)) for number in range(count))
+    for name, content in json.loads(zlib.decompress(base64.b64decode(text))).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        data = base64.b64decode(content)
+        path.write_bytes(data)
+        path.chmod(0o700 if data.startswith(b"#!") else 0o600)
+
+
+def pack(folder: Path, given: dict[str, int], most_bytes: int) -> str:
+    """Return the files that are new or changed, the record of the job's end first, as many as there is room for."""
+    found, room = {}, most_bytes
+    paths = sorted(
+        folder.rglob("*"), key=lambda path: (path.name != "ended.json", path.name not in ("stdout", "stderr"))
+    )
+    for path in paths:
+        name = str(path.relative_to(folder))
+        own = name.startswith(OWN) and name != OWN + "/ended.json"
+        if own or path.is_symlink() or not path.is_file() or given.get(name) == path.stat().st_mtime_ns:
+            continue
+        size = path.stat().st_size
+        if size <= room:
+            found[name] = base64.b64encode(path.read_bytes()).decode()
+            room -= size
+    return base64.encodebytes(zlib.compress(json.dumps(found).encode())).decode()
+
+
+def hold(folder: Path, hold_s: float) -> None:
+    """Wait to be removed, unless the job was ended by that: process.py has blocked the signals."""
+    ended = json.loads((folder / OWN / "ended.json").read_text())
+    if ended["reason"] != "cancelled":
+        signal.sigtimedwait({signal.SIGTERM, signal.SIGINT}, hold_s)
+
+
+def main(place: str, most_bytes: int, hold_s: float) -> int:
+    """Run the job; return its exit code."""
+    folder = Path(place)
+    folder.mkdir(parents=True, exist_ok=True)
+    unpack(folder)
+    given = {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
+    code: int = runpy.run_path(str(folder / OWN / "process.py"))["main"](folder)
+    sys.stdout.write(f"{BEGIN}\n{pack(folder, given, most_bytes)}{END}\n")
+    sys.stdout.flush()
+    hold(folder, hold_s)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], int(sys.argv[2]), float(sys.argv[3])))

@@ -1,0 +1,359 @@
+"""The engine that has placement run the jobs in containers: a pod each, of which it knows what the API says.
+
+The books are the Node resources' shares: a job holds what its units have from its pod's binding to its release. What a
+job leaves comes back in its pod's log, as nodes and the agent share no folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, TypeVar
+
+from controller.api.client import ApiClient, Place, find_place
+from controller.api.client.place import read_token
+from controller.api.resources import Node, Pod
+from controller.api.resources.centre import UnitType
+from controller.api.sessions.frames import Stream
+from controller.centres.engines.base import (
+    CENTRE_LABEL,
+    ERRORS_FILE,
+    JOB_ENDED,
+    OUTPUT_FILE,
+    UNIT_LABEL,
+    UNITS_LABEL,
+    JobMark,
+    JobOrder,
+    JobPhase,
+    JobState,
+    Usage,
+)
+from controller.centres.engines.containers import units
+from controller.centres.engines.containers.parcels import environment_of, files_in, is_whole
+from controller.centres.engines.containers.pods import (
+    exit_code_of,
+    is_in_own_image,
+    is_on_a_node,
+    phase_of,
+    pod_name,
+    pod_of,
+    why_of,
+)
+from controller.centres.engines.containers.settings import ContainersSettings, ContainerUnit
+from controller.centres.engines.jobs.folders import Ending, JobFolder, JobFolders, unknown_job
+from controller.centres.engines.jobs.limits import Watch
+from controller.centres.errors import EngineError, OrderError
+from controller.errors import ApiError, NotFoundError, StaleError
+
+T = TypeVar("T")
+
+_ENGINE: Final = "containers"
+_KILLED: Final = 137
+_MARGIN_S: Final = 30.0
+_POLL_S: Final = 0.1
+_MOST_LOG_BYTES: Final = 96 << 20
+
+
+class ContainersEngine:
+    """Jobs of a centre as pods; `root` is the folder below which the agent has the jobs' folders."""
+
+    def __init__(self, settings: ContainersSettings, *, centre: str, root: Path) -> None:
+        self._settings, self._centre, self._root = settings, centre, root
+        self._client: ApiClient | None = None
+        self._folders = JobFolders(_ENGINE, root)
+        self._known: dict[str, JobFolder] = {}
+        self._limits = Watch()
+        self._following: dict[str, asyncio.Task[None]] = {}
+        self._reasons: dict[str, str] = {}
+        self._notes: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """As CentreStatus.engine says it."""
+        return _ENGINE
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Which nodes do not work, and why, as they were looked at last."""
+        return self._notes
+
+    async def start(self) -> None:
+        """Look whether the service access point answers; raise EngineError in one line if it does not."""
+        await self._within("looking at its nodes", self._api.of(Node).list())
+        self._read_folders()
+
+    async def close(self) -> None:
+        """Close connections; jobs run on."""
+        for task in self._following.values():
+            task.cancel()
+        await asyncio.gather(*self._following.values(), return_exceptions=True)
+        self._following.clear()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def resources(self) -> tuple[UnitType, ...]:
+        """Return the unit types with what works of them now."""
+        nodes, pods = await self._nodes(), await self._pods()
+        self._notes = tuple(units.why_not(node) for node in nodes if not units.works(node))
+        return units.unit_types(self._settings.units, nodes, {pod.metadata.uid for pod in pods.values()})
+
+    async def changes(self) -> AsyncIterator[None]:
+        """Yield when nodes or jobs are not as they were, or the service access point stops or begins to answer."""
+        last: object = None
+        while True:
+            now = await self._picture()
+            if last is not None and now != last:
+                yield
+            last = now
+            await asyncio.sleep(self._settings.poll_s)
+
+    async def submit(self, order: JobOrder) -> str:
+        """Make a job's pod; the same mark twice is one job, as the pod's name comes from the mark."""
+        unit = self._settings.units.get(order.unit)
+        if unit is None:
+            raise OrderError(_ENGINE, f"task {order.mark.task}: there is no unit type {order.unit!r}")
+        most = units.largest(unit, await self._nodes())
+        if not 1 <= order.units <= most:
+            said = f"{order.units} units of {order.unit}: the largest node has {most}"
+            raise OrderError(_ENGINE, f"task {order.mark.task}: {said}")
+        pod, folder = self._made(order, unit)
+        try:
+            await self._within("making a pod", self._api.of(Pod).create(pod))
+        except StaleError as error:
+            there = await self._pod(pod.metadata.name)
+            if there is None or JobMark.of_labels(there.metadata.labels) != order.mark:
+                raise EngineError(_ENGINE, f"pod {pod.metadata.name} is there, and is not this job's") from error
+        self._known[pod.metadata.name] = folder.bound(pod.metadata.name)
+        self._follow(pod.metadata.name, self._known[pod.metadata.name])
+        return pod.metadata.name
+
+    async def states(self, ids: Collection[str]) -> Mapping[str, JobState]:
+        """Return these jobs as they are; what those that have ended have left is brought back first."""
+        if not set(ids) <= self._known.keys():
+            self._read_folders()
+        pods = await self._pods() if ids else {}
+        return {each: await self._state(each, pods.get(each)) for each in ids}
+
+    async def jobs(self) -> tuple[JobState, ...]:
+        """Return all of this centre's, those whose pods are there and those that have left a folder."""
+        self._read_folders()
+        pods = await self._pods()
+        return tuple([await self._state(name, pods.get(name)) for name in sorted(pods.keys() | self._known.keys())])
+
+    async def cancel(self, job: str, grace_s: float) -> None:
+        """Have its pod removed, which has the grace that its order says; what it says until then is kept."""
+        pod = await self._pod(job)
+        folder = self._folder(job, pod)
+        if pod is not None and folder is not None and folder.ending is None and phase_of(pod) not in JOB_ENDED:
+            await self._end(job, pod, folder, "cancelled", grace_s)
+
+    async def forget(self, job: str) -> None:
+        """Remove its pod, and its record."""
+        await self._delete(job)
+        try:
+            async with asyncio.timeout(self._settings.deadline_s):
+                while await self._pod(job) is not None:
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError as error:
+            raise EngineError(_ENGINE, f"pod {job}: it is not gone after {self._settings.deadline_s:g} s") from error
+        self._limits.forget(job)
+        self._reasons.pop(job, None)
+        self._following.pop(job, None)
+        folder = self._known.pop(job, None)
+        if folder is not None:
+            folder.forget()
+
+    async def usage(self, job: str) -> Usage | None:
+        """Return what it has used, once it has ended; nothing of a user's image."""
+        folder = self._known.get(job)
+        return None if folder is None else folder.usage
+
+    @property
+    def _api(self) -> ApiClient:
+        if self._client is None:
+            place = find_place(self._settings.api)
+            if self._settings.token_file is not None:
+                place = Place(place.address, read_token(Path(self._settings.token_file)), place.ca)
+            self._client = ApiClient(place, tries=1)
+        return self._client
+
+    async def _within(self, doing: str, asked: Awaitable[T]) -> T:
+        """Return an answer in time; raise EngineError, NotFoundError or StaleError."""
+        try:
+            async with asyncio.timeout(self._settings.deadline_s):
+                return await asked
+        except TimeoutError as error:
+            raise EngineError(_ENGINE, f"{doing}: no answer within {self._settings.deadline_s:g} s") from error
+        except (NotFoundError, StaleError):
+            raise
+        except ApiError as error:
+            raise EngineError(_ENGINE, f"{doing}: {error}") from error
+
+    async def _nodes(self) -> tuple[Node, ...]:
+        listing = await self._within("looking at its nodes", self._api.of(Node).list())
+        return units.own_nodes(self._settings, listing.items)
+
+    async def _pods(self) -> dict[str, Pod]:
+        """Return this centre's pods by name."""
+        asked = self._api.of(Pod).list(labels=f"{CENTRE_LABEL}={self._centre}")
+        listing = await self._within("looking at its pods", asked)
+        return {pod.metadata.name: pod for pod in listing.items}
+
+    async def _pod(self, name: str) -> Pod | None:
+        """Return a pod of this centre's; None where there is none of that name."""
+        try:
+            pod = await self._within("looking at a pod", self._api.of(Pod).get(name))
+        except NotFoundError:
+            return None
+        return pod if pod.metadata.labels.get(CENTRE_LABEL) == self._centre else None
+
+    async def _delete(self, name: str) -> None:
+        with suppress(NotFoundError):
+            if await self._pod(name) is not None:
+                await self._within("removing a pod", self._api.of(Pod).delete(name))
+
+    def _made(self, order: JobOrder, unit: ContainerUnit) -> tuple[Pod, JobFolder]:
+        """Return a job's pod, and its folder with what it is to bring."""
+        if order.image is not None:
+            if order.files:
+                raise OrderError(_ENGINE, f"task {order.mark.task}: an image of one's own gets no files")
+            folder = self._folders.prepare(replace(order, image=None, argv=order.argv or (order.image,)), passes="")
+            return pod_of(order, unit, self._settings, None), folder
+        if self._settings.image is None and self._settings.bundle is None:
+            raise OrderError(_ENGINE, f"task {order.mark.task}: the settings name neither image nor bundle for it")
+        folder = self._folders.prepare(order, passes="MILLRACE_NODE")
+        return pod_of(order, unit, self._settings, environment_of(folder.path, order.mark.task)), folder
+
+    def _read_folders(self) -> None:
+        for folder in self._folders.all():
+            if folder.id is not None and folder.mark.centre == self._centre:
+                self._known[folder.id] = folder
+
+    def _folder(self, job: str, pod: Pod | None) -> JobFolder | None:
+        """Return a job's folder; one that nobody has written down is found by its order's mark, or made anew."""
+        if (found := self._known.get(job)) is not None or pod is None:
+            return found
+        labels = pod.metadata.labels
+        mark, count = JobMark.of_labels(labels), labels.get(UNITS_LABEL, "")
+        if mark is None or not count.isdigit():
+            return None
+        there = next((folder for folder in self._folders.all() if folder.mark == mark), None)
+        path = self._root / pod_name(mark) if there is None else there.path
+        self._known[job] = JobFolder(path, mark, labels.get(UNIT_LABEL, ""), int(count), None).bound(job)
+        return self._known[job]
+
+    async def _state(self, job: str, pod: Pod | None) -> JobState:
+        """Return a job as its folder and its pod say, whose end is written down first."""
+        folder = self._folder(job, pod)
+        if folder is None:
+            return unknown_job(job, self._centre)
+        if (ended := folder.ended_state) is not None:
+            return ended
+        if pod is None:
+            return folder.state(JobPhase.LOST, "its pod is gone, and it has left no record")
+        phase = phase_of(pod)
+        if phase is JobPhase.LOST:
+            return folder.state(phase, why_of(pod))
+        if phase in JOB_ENDED and not self._is_followed(job):
+            self._write_end(pod, folder, (b"", b""), "")
+            return folder.ended_state or folder.state(phase, why_of(pod), exit_code_of(pod))
+        self._follow(job, folder)
+        over_s = (
+            self._limits.over_s(job, folder.limit_s) if phase is JobPhase.RUNNING and is_in_own_image(pod) else None
+        )
+        if over_s is not None:
+            await self._end(job, pod, folder, f"over its limit of {over_s:g} s", folder.grace_s)
+            return folder.ended_state or folder.state(JobPhase.FAILED, "over its limit")
+        waits = phase is JobPhase.QUEUED
+        return folder.state(JobPhase.QUEUED if waits else JobPhase.RUNNING, why_of(pod) if waits else "")
+
+    async def _end(self, job: str, pod: Pod, folder: JobFolder, reason: str, grace_s: float) -> None:
+        """Have a pod removed, and wait until it is; what follows it keeps what it says until then."""
+        most_s = max(grace_s, pod.spec.stop_grace_s) + _MARGIN_S
+        self._reasons[job] = reason
+        self._follow(job, folder)
+        await self._delete(job)
+        try:
+            async with asyncio.timeout(most_s):
+                while await self._pod(job) is not None or self._is_followed(job):
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError as error:
+            raise EngineError(_ENGINE, f"pod {job}: it is not gone {most_s:g} s after it was to go") from error
+        if folder.ending is None:
+            self._write_end(pod, folder, (b"", b""), reason)
+
+    def _is_followed(self, job: str) -> bool:
+        task = self._following.get(job)
+        return task is not None and not task.done()
+
+    def _follow(self, job: str, folder: JobFolder) -> None:
+        """Have somebody read what a job says from its beginning: its log goes with its container."""
+        if not self._is_followed(job):
+            self._following[job] = asyncio.create_task(self._bring(job, folder))
+
+    async def _bring(self, job: str, folder: JobFolder) -> None:
+        """Wait for a job's end and write down what it has left, then remove its pod."""
+        while folder.ending is None:
+            try:
+                pod = await self._pod(job)
+                if pod is None or phase_of(pod) in JOB_ENDED:
+                    return  # whoever asks for its state writes down that nothing is known of its output
+                if not is_on_a_node(pod):
+                    await asyncio.sleep(_POLL_S)
+                    continue
+                log = await self._log(job, whole=not is_in_own_image(pod))
+                files = None if is_in_own_image(pod) else files_in(log[0], self._settings.results_bytes)
+                if files is None or folder.write_results(files) is None:
+                    self._write_end(await self._ended_pod(job, pod), folder, log, self._reasons.get(job, ""))
+                await self._delete(job)
+            except EngineError:  # of which whoever asks for its state is told
+                await asyncio.sleep(self._settings.poll_s)
+
+    async def _ended_pod(self, job: str, pod: Pod) -> Pod:
+        """Return a pod as it is last, once its container has ended."""
+        try:
+            async with asyncio.timeout(self._settings.deadline_s):
+                while (found := await self._pod(job)) is not None:
+                    pod = found
+                    if phase_of(pod) in JOB_ENDED:
+                        break
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError:
+            pass  # its last status that is known says less, but that
+        return pod
+
+    def _write_end(self, pod: Pod, folder: JobFolder, log: tuple[bytes, bytes], reason: str) -> None:
+        """Write down how a pod has ended that has brought nothing back but its log."""
+        code = exit_code_of(pod)
+        if reason and code in (None, 0):
+            code = _KILLED
+        folder.write_results({OUTPUT_FILE: folder.bounded(log[0]), ERRORS_FILE: folder.bounded(log[1])})
+        why = reason or ("" if code == 0 else why_of(pod) or f"exit code {code}")
+        folder.write_end(Ending(code, why, pod.status.started_ns, pod.status.finished_ns))
+
+    async def _log(self, job: str, *, whole: bool) -> tuple[bytes, bytes]:
+        """Return what a container writes until it ends, or, with `whole`, until all that it has left is there."""
+        out, errors = bytearray(), bytearray()
+        try:
+            async with aclosing(self._api.logs(job, "job", follow=True)) as frames:
+                async for frame in frames:
+                    kept = {Stream.STDOUT: out, Stream.STDERR: errors}.get(frame.stream)
+                    if kept is not None and len(kept) < _MOST_LOG_BYTES:
+                        kept += frame.payload
+                    if whole and is_whole(bytes(out[-512:])):
+                        break
+        except ApiError as error:
+            raise EngineError(_ENGINE, f"pod {job}: its log: {error}") from error
+        return bytes(out), bytes(errors)
+
+    async def _picture(self) -> object:
+        """Return what `changes` compares."""
+        try:
+            pods = {name: pod.status.phase for name, pod in (await self._pods()).items()}
+            return await self.resources(), pods
+        except EngineError as error:
+            return error.problem

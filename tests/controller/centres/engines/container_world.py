@@ -1,0 +1,207 @@
+"""Pods for the suite of engines: a service access point, a scheduler, the main controller, two nodes with runc."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from controller.api.resources import Node, Pod
+from controller.api.resources.hardware import Request
+from controller.centres.engines.base import JobOrder
+from controller.centres.engines.containers import ContainersEngine, ContainersSettings
+from controller.centres.engines.containers.settings import ContainerUnit
+from controller.nodes.process import serve as serve_node
+from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings
+from dataplane.closing import Closing
+from tests.controller.nodes.busybox_image import skip_without_containers, write_layout
+from tests.controller.nodes.conftest import PodmanStorage
+from tests.integration.placement_world import PlacementWorld
+
+NODES: Final = ("h1", "h3")
+_UNIT: Final = ContainerUnit(request=Request(cpu_milli=500, memory_bytes=64 << 20))
+_PYTHON: Final = Path("/usr/bin/python3")
+
+
+class Containers(Closing):
+    """All that runs pods, for all tests; the bundle has Debian's Python in it, the image busybox."""
+
+    def __init__(self, folder: Path) -> None:
+        skip_without_containers("runc", "conmon", "skopeo", "umoci")
+        self.folder, self.bundle = folder, folder / "bundle"
+        self.image = f"oci:{folder / 'image'}:latest"
+        digest = write_layout(folder / "image")
+        self.gates = folder / "gates"
+        self.gates.mkdir()
+        _write_bundle(self.bundle, self.gates)
+        storage = PodmanStorage(folder / "podman", {}, self.image, digest)
+        self.world = PlacementWorld(folder, storage)
+        self.world.__enter__()
+        try:
+            runtime = RuntimeSettings(
+                kind=RuntimeKind.RUNC, bundle_folders=(self.bundle,), mount_folders=(Path("/usr"), self.gates)
+            )
+            for node in NODES:
+                self.world.start(serve_node, self.world.node_settings(node, runtime=runtime))
+            self.world.until_ready(*NODES)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """End all of it."""
+        self.world.__exit__(None, None, None)
+
+
+class ContainersWorld:
+    """Its face for the suite: the service access point is reached by a socket that can be shut, or not answer."""
+
+    unit = "half"
+
+    def __init__(self, containers: Containers, root: Path) -> None:
+        self.containers, self.root, self.centre = containers, root, root.name
+        self._door = UnixDoor(containers.folder / f"door-{root.name}", containers.folder / "api.sock")
+
+    def close(self) -> None:
+        """Shut the door, and have the test's pods go."""
+        self._door.close()
+        pods = self.containers.world.client.of(Pod)
+        for pod in pods.list(labels=f"millrace.centre={self.centre}").items:
+            pods.delete(pod.metadata.name)
+
+    def gate(self, order: JobOrder) -> Path:
+        """A folder of the machine that the bundle mounts."""
+        folder = self.containers.gates / order.mark.job_name
+        folder.mkdir(exist_ok=True)
+        return folder
+
+    def has_process(self, number: int, name: str) -> bool:
+        """Containers end with their first process, by the kernel: none is left if none has this test's gate."""
+        del number, name
+        gates = f"GATE={self.containers.gates}/"
+        return any(gates.encode() in _environment(place) for place in Path("/proc").glob("[0-9]*"))
+
+    def engine(self, centre: str | None = None, deadline_s: float = 10.0) -> ContainersEngine:
+        """Return an engine for the nodes."""
+        settings = ContainersSettings(
+            api=f"unix:{self._door.path}",
+            bundle=str(self.containers.bundle),
+            python=_PYTHON,
+            units={self.unit: _UNIT},
+            deadline_s=deadline_s,
+            poll_s=0.1,
+        )
+        return ContainersEngine(settings, centre=centre or self.centre, root=self.root)
+
+    @contextmanager
+    def hanging(self) -> Iterator[None]:
+        """Let requests in and answer none."""
+        self._door.is_silent = True
+        try:
+            yield
+        finally:
+            self._door.is_silent = False
+
+    @contextmanager
+    def away(self) -> Iterator[None]:
+        """Shut the door."""
+        self._door.close()
+        try:
+            yield
+        finally:
+            self._door.open()
+
+    @contextmanager
+    def smaller(self) -> Iterator[None]:
+        """Close a node."""
+        self._close(NODES[1], unschedulable=True)
+        try:
+            yield
+        finally:
+            self._close(NODES[1], unschedulable=False)
+
+    def _close(self, name: str, *, unschedulable: bool) -> None:
+        nodes = self.containers.world.client.of(Node)
+        node = nodes.get(name)
+        metadata = replace(node.metadata, revision=0)
+        spec = replace(node.spec, unschedulable=unschedulable, reason="test" if unschedulable else "")
+        nodes.replace(replace(node, metadata=metadata, spec=spec))
+
+
+class UnixDoor(Closing):
+    """A way to a UNIX socket by one of its own, which can be shut, or be silent."""
+
+    def __init__(self, path: Path, target: Path) -> None:
+        self.path, self._target, self.is_silent = path, target, False
+        self._listener: socket.socket | None = None
+        self.open()
+
+    def open(self) -> None:
+        """Let connections in."""
+        listener = self._listener = socket.socket(socket.AF_UNIX)
+        listener.bind(str(self.path))
+        listener.listen(16)
+        threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
+
+    def close(self) -> None:
+        """Let none in."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.shutdown(socket.SHUT_RDWR)
+            listener.close()
+            self.path.unlink(missing_ok=True)
+
+    def _serve(self, listener: socket.socket) -> None:
+        with suppress(OSError):
+            while True:
+                threading.Thread(target=self._carry, args=(listener.accept()[0],), daemon=True).start()
+
+    def _carry(self, inside: socket.socket) -> None:
+        """Pass on what comes from either side, as long as it is not silent."""
+        with inside, socket.socket(socket.AF_UNIX) as outside, suppress(OSError):
+            outside.connect(str(self._target))
+            back = threading.Thread(target=_copy, args=(outside, inside), daemon=True)
+            back.start()
+            while (data := inside.recv(1 << 16)) and not self.is_silent:
+                outside.sendall(data)
+            while self.is_silent and inside.recv(1 << 16):
+                pass
+            outside.shutdown(socket.SHUT_RDWR)
+            back.join()
+
+
+def _copy(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while data := source.recv(1 << 16):
+            target.sendall(data)
+    with suppress(OSError):
+        target.shutdown(socket.SHUT_RDWR)
+
+
+def _environment(process: Path) -> bytes:
+    with suppress(OSError):
+        return (process / "environ").read_bytes()
+    return b""
+
+
+def _write_bundle(bundle: Path, gates: Path) -> None:
+    """Write an OCI bundle that has the machine's /usr, read-only, and nothing else."""
+    root = bundle / "rootfs"
+    for place in ("tmp", "proc", "dev", "sys", "etc", "usr"):
+        (root / place).mkdir(parents=True)
+    for name in ("bin", "sbin", "lib", "lib64"):
+        (root / name).symlink_to(f"usr/{name}")
+    (root / gates.relative_to("/")).mkdir(parents=True)
+    mounts = [
+        {"type": "bind", "source": str(place), "destination": str(place), "options": ["rbind", how]}
+        for place, how in ((Path("/usr"), "ro"), (gates, "rw"))
+    ]
+    process = {"args": ["/bin/true"], "env": ["PATH=/usr/bin:/bin"], "cwd": "/"}
+    config = {"ociVersion": "1.0.2", "process": process, "root": {"path": "rootfs"}, "mounts": mounts}
+    (bundle / "config.json").write_text(json.dumps(config), encoding="utf-8")

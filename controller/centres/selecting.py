@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from collectors.devices.nvml import Nvml
 from controller.agents.access import namespace_of
 from controller.centres.engines.base import Engine
+from controller.centres.engines.containers.engine import ContainersEngine
+from controller.centres.engines.containers.settings import ContainersSettings
 from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.engines.local.machine import look
 from controller.centres.engines.ray.engine import RayEngine
@@ -24,11 +28,13 @@ class ServedCentre(CentreSettings, frozen=True):
     """Jobs run on a Slurm cluster: `units` and `local` do not apply, its own `units` do."""
     ray: RaySettings | None = None
     """Jobs run on a Ray cluster: likewise."""
+    containers: ContainersSettings | None = None
+    """Jobs are pods, which placement puts on nodes: likewise."""
 
     def __post_init__(self) -> None:
         CentreSettings.__post_init__(self)
-        if self.slurm is not None and self.ray is not None:
-            raise ValueError("a centre has one engine: slurm or ray, or neither")
+        if sum(section is not None for section in (self.slurm, self.ray, self.containers)) > 1:
+            raise ValueError("a centre has one engine: slurm, ray or containers, or none of them")
 
 
 def make_engine(settings: CentreSettings, folder: CentreFolder, jobs: Path, identity: str, nvml: Nvml | str) -> Engine:
@@ -37,6 +43,9 @@ def make_engine(settings: CentreSettings, folder: CentreFolder, jobs: Path, iden
         return SlurmEngine(settings.slurm, centre=settings.centre, root=jobs)
     if isinstance(settings, ServedCentre) and settings.ray is not None:
         return RayEngine(settings.ray, centre=settings.centre, root=jobs)
+    if isinstance(settings, ServedCentre) and settings.containers is not None:
+        own = replace(settings.containers, api=settings.containers.api or settings.api)
+        return ContainersEngine(own, centre=settings.centre, root=jobs)
     return LocalEngine(
         settings.local,
         settings.units,

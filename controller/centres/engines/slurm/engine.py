@@ -125,7 +125,13 @@ class SlurmEngine:
             await self._commands.kill(job)
 
     async def forget(self, job: str) -> None:
-        """Drop its record."""
+        """Drop its record, once Slurm has noticed its end too, which is a little later: it would be told of again."""
+        try:
+            async with asyncio.timeout(self._settings.deadline_s):
+                while any(str(each.job_id) == job and each.phase in _GOING for each in await self._commands.queue()):
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError as error:
+            raise EngineError(_ENGINE, f"job {job}: Slurm does not notice its end") from error
         folder = self._known.pop(job, None)
         if folder is not None:
             folder.forget()

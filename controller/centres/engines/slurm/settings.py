@@ -32,6 +32,10 @@ class SlurmUnit(Strict, frozen=True):
     """Each unit of a job is a task of its own (`srun`), on any node, told MILLRACE_RANK and MILLRACE_WORLD_SIZE; else
     a job runs once, with the CPUs of all its units, on one node."""
 
+    def __post_init__(self) -> None:
+        if self.spans_nodes and self.gres:
+            raise ValueError("spans_nodes: units with generic resources stay on one node")
+
 
 class SlurmSettings(Strict, frozen=True):
     """The cluster, and how its nodes are divided into units."""

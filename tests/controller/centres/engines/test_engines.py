@@ -11,9 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.resources.centre import UnitType
+from controller.api.resources.centre import Centre, UnitType
+from controller.api.resources.task import TaskPhase
 from controller.centres.engines.base import ERRORS_FILE, OUTPUT_FILE, Engine, JobPhase
+from controller.centres.engines.slurm import SlurmSettings
 from controller.centres.errors import EngineError, OrderError
+from controller.centres.selecting import ServedCentre
+from controller.centres.settings import CentreSettings, TrialSettings
+from tests.controller.centres.centre_world import CentreWorld, play_centre, probe, script
 from tests.controller.centres.engines.container_world import Containers, ContainersWorld
 from tests.controller.centres.engines.ray_cluster import RayCluster, skip_without_ray
 from tests.controller.centres.engines.slurm_cluster import SlurmCluster, skip_without_slurm
@@ -329,6 +334,34 @@ def test_changes_of_resources_are_told(world: World) -> None:
         assert (await _unit(engine, world.unit)).count == before
 
     play(script)
+
+
+def test_a_centre_on_a_cluster_runs_tasks_and_probes_that_are_dispatched(
+    slurm_cluster: SlurmCluster, tmp_path: Path
+) -> None:
+    cluster = SlurmSettings(configuration=slurm_cluster.configuration, poll_s=0.1)
+
+    async def act(world: CentreWorld) -> None:
+        fields = {name: getattr(world.settings, name) for name in CentreSettings.__struct_fields__}
+        async with world.agent(ServedCentre(**fields | {"slurm": cluster})):
+            centre = await world.centre(_has_tried)
+            assert centre.status.engine == "slurm"
+            assert {unit.name: unit.count for unit in centre.status.units} == {"accelerated": 2, "batch": 8}
+            task = await world.run("hello", script("echo $SLURM_JOB_PARTITION > where; exit 3"), "batch")
+            assert (task.status.phase, task.status.exit_code) == (TaskPhase.FAILED, 3)
+            await world.add_probe()
+            measured = await world.run("triad", probe(units=(1, 2)), "batch", 2)
+            assert measured.status.phase is TaskPhase.SUCCEEDED, measured.status
+            found = await world.result_of(measured)
+            assert [run.units for run in found.status.runs] == [1, 2]
+            assert all(time_s > 0 for run in found.status.runs for time_s in run.run_times_s)
+            assert (await world.centre()).shares == ()
+
+    play_centre(tmp_path, act, trial=TrialSettings(kernels=("stream-triad",)))
+
+
+def _has_tried(centre: Centre) -> bool:
+    return centre.status.ready and all(unit.operators for unit in centre.status.units)
 
 
 async def _unit(engine: Engine, name: str) -> UnitType:

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from controller.api.resources.base import Count, LabelName, LabelValue, Line, Name
+from controller.api.resources.base import LabelName, LabelValue, Line, Name
 from controller.api.resources.hardware import Request
 from dataplane.config import Strict
 
@@ -46,7 +46,7 @@ class ContainersSettings(Strict, frozen=True):
     """Of this centre's nodes; none: all nodes are."""
     profile: Name = "default"
     """Of the scheduler that places the pods."""
-    results_bytes: Annotated[Count, Meta(le=1 << 26)] = 1 << 22
+    results_bytes: Annotated[int, Meta(ge=0, le=1 << 26)] = 1 << 22
     """Of what a job leaves in its folder so much is brought back, packed."""
     hold_s: Annotated[float, Meta(gt=0, le=1e6)] = 3600.0
     """How long a pod whose job has ended waits for what that has left to be fetched; it holds its units until then."""

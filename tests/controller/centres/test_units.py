@@ -126,7 +126,7 @@ def test_a_core_or_device_of_two_units_is_refused(types: tuple[UnitSettings, ...
         ("units: []", "at least one type is needed"),
         ("centres: x", "c.yaml:3: .*centres"),
         ("report_s: 0", "c.yaml:3: report_s"),
-        ("slurm: {}\nray: {}", "a centre has one engine: slurm or ray, or neither"),
+        ("slurm: {}\nray: {}", "a centre has one engine: slurm, ray or containers, or none of them"),
         ("local: {user: nobody}", "local.user: needs jobs_folder"),
     ],
 )

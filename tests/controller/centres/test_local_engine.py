@@ -20,6 +20,7 @@ from controller.centres.errors import EngineError, OrderError
 from controller.centres.settings import ControlGroups, LocalSettings, UnitSettings
 from controller.centres.units import Found
 from dataplane.cgroup_limits import remove_empty
+from dataplane.fabric.kernel import namespaces
 
 WAIT_S = 20.0
 CORES = tuple(sorted(os.sched_getaffinity(0)))
@@ -336,3 +337,35 @@ def test_units_that_go_are_told_and_jobs_that_wait_for_them_stay_in_line(tmp_pat
             await world.engine.submit(world.order("a", "/bin/true"))
 
     play(tmp_path, act)
+
+
+@pytest.mark.root
+def test_a_job_runs_in_the_network_namespace_that_is_named(tmp_path: Path) -> None:
+    name = f"mr-centre-{os.getpid()}"
+
+    async def main() -> None:
+        local = LocalSettings(control_groups=ControlGroups.NEVER)
+        has = Found(CORES[:1], 1000)
+        engine = LocalEngine(
+            local,
+            (UnitSettings(name="core"),),
+            tmp_path / "local",
+            group_of(tmp_path),
+            lambda _: has,
+            network_namespace=namespaces.RUN_NETNS / name,
+        )
+        with pytest.raises(EngineError, match=f"network namespace /run/netns/{name} is not there"):
+            await engine.start()
+        namespaces.create(name)
+        try:
+            await engine.start()
+            world = World(tmp_path, engine, [has])
+            await world.run("a", "/bin/sh", "-c", "readlink /proc/self/ns/net; cat /proc/net/dev | wc -l")
+            inode = (namespaces.RUN_NETNS / name).stat().st_ino
+            # Two lines of heading, and loopback.
+            assert world.text("a").split() == [f"net:[{inode}]", "3"]
+            await engine.close()
+        finally:
+            namespaces.remove(name)
+
+    asyncio.run(asyncio.wait_for(main(), WAIT_S))

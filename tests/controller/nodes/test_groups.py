@@ -14,7 +14,7 @@ from controller.api.resources.pod import Container, Phase
 from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.settings import OnStop
 from controller.nodes.state_folder import NodeFolder
-from dataplane.cgroup_limits import limit, remove_empty
+from dataplane.cgroup_limits import limit, make_group, remove_empty
 from dataplane.cgroups import group_at, limits_of
 from tests.controller.nodes.conftest import PodmanStorage
 from tests.controller.nodes.node_world import World, play
@@ -23,6 +23,7 @@ VERSION_1 = """\
 30 1 0:1 / /sys/fs/cgroup/cpu rw - cgroup none rw,cpu
 31 1 0:2 / /sys/fs/cgroup/memory rw - cgroup none rw,memory
 """
+PIDS = "32 1 0:3 / /sys/fs/cgroup/pids rw - cgroup none rw,pids\n"
 VERSION_2 = "30 1 0:1 / /sys/fs/cgroup rw - cgroup2 none rw\n"
 
 
@@ -52,6 +53,19 @@ def test_limits_of_version_2(tmp_path: Path) -> None:
     assert (base / "millrace/h1/a/cpu.max").read_text() == "1000 100000"
     assert not (base / "millrace/h1/a/memory.max").exists()
     assert (base / "millrace/h1/cgroup.subtree_control").read_text() == "+cpu"
+
+
+def test_processes_are_limited_and_groups_are_made_where_they_count(tmp_path: Path) -> None:
+    first = tree(tmp_path / "1", VERSION_1 + PIDS, "3:pids:/\n2:cpu:/\n1:memory:/\n")
+    assert {"cpu", "memory", "pids"} <= set(make_group("/millrace/c/a", first).folders)
+    limit("/millrace/c/a", None, None, first, processes=7)
+    assert (first / "sys/fs/cgroup/pids/millrace/c/a/pids.max").read_text() == "7"
+    second = tree(tmp_path / "2", VERSION_2, "0::/\n")
+    made = make_group("/millrace/c/a", second)
+    assert set(made.folders.values()) == {second / "sys/fs/cgroup/millrace/c/a"}
+    limit("/millrace/c/a", None, 5, second, processes=7)
+    assert (second / "sys/fs/cgroup/millrace/c/a/pids.max").read_text() == "7"
+    assert (second / "sys/fs/cgroup/millrace/c/a/memory.max").read_text() == "5"
 
 
 @pytest.mark.root

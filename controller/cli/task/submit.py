@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _TASK_FILES: Final = frozenset({".yaml", ".yml", ".json"})
 """Endings of files of tasks; all others are scripts."""
+_STOPPED: Final = 0.95
+"""A trace that ran for so much of its limit was stopped by it."""
 
 
 def submit(  # noqa: PLR0917 - a command line's options
@@ -28,6 +30,9 @@ def submit(  # noqa: PLR0917 - a command line's options
     type_: Annotated[str | None, typer.Option("--type", help="Tasks of one type are taken to behave alike.")] = None,
     category: Annotated[str | None, typer.Option(help="hpc, ai, sql, io, network, memory.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Run it once, here, to see its operators.")] = False,
+    trace_limit: Annotated[
+        float, typer.Option(min=0.1, max=86_400, help="Seconds after which a trace is stopped, and refused.")
+    ] = 60.0,
     graph: Annotated[Path | None, typer.Option(metavar="FILE", help="Its operators, as a graph's file.")] = None,
     centre: Annotated[str | None, typer.Option(help="Run it there.")] = None,
     unit: Annotated[str | None, typer.Option(help="On units of this type of the centre.")] = None,
@@ -47,14 +52,14 @@ def submit(  # noqa: PLR0917 - a command line's options
             "--unit": unit, "--units": units, "--deadline": deadline,
         }  # fmt: skip
         _refuse_options([*(option for option, value in given.items() if value is not None), *words[1:]])
-        tasks = _of_file(Path(words[0]), now_ns, trace=trace)
+        tasks = _of_file(Path(words[0]), now_ns, trace=trace, limit_s=trace_limit)
     else:
         document = {
             "name": name, "type": type_, "category": category, "centre": centre, "unit": unit,
             "units": None if units is None else _counts(units), "profile": profile, "deadline": deadline,
             "priority": priority, "graph": None if graph is None else str(graph.absolute()),
         }  # fmt: skip
-        tasks = (_of_script(words, document, now_ns, trace=trace),)
+        tasks = (_of_script(words, document, now_ns, trace=trace, limit_s=trace_limit),)
     with client_of(address) as client:
         for one in tasks:
             made = client.of(type(one)).create(one)
@@ -65,14 +70,16 @@ def submit(  # noqa: PLR0917 - a command line's options
         asyncio.run(until_ended(address, [one.metadata.name for one in tasks], timeout))
 
 
-def _of_file(path: Path, now_ns: int, *, trace: bool) -> tuple[Task, ...]:
+def _of_file(path: Path, now_ns: int, *, trace: bool, limit_s: float) -> tuple[Task, ...]:
     from controller.scripts.tasks import read_tasks  # noqa: PLC0415
 
     found = read_tasks(path, now_ns)
-    return tuple(_traced(task, path.parent) if trace or wanted else task for task, wanted in found)
+    return tuple(_traced(task, path.parent, limit_s) if trace or wanted else task for task, wanted in found)
 
 
-def _of_script(words: Sequence[str], document: Mapping[str, object], now_ns: int, *, trace: bool) -> Task:
+def _of_script(
+    words: Sequence[str], document: Mapping[str, object], now_ns: int, *, trace: bool, limit_s: float
+) -> Task:
     """Return the task of a script; it goes through the same reader as a file, so that the same is refused."""
     import json  # noqa: PLC0415
 
@@ -84,10 +91,10 @@ def _of_script(words: Sequence[str], document: Mapping[str, object], now_ns: int
     said = {key: value for key, value in document.items() if value is not None}
     text = json.dumps({"millrace": 1, "name": numbered(script.stem, now_ns), "program": program} | said)
     task, _ = loads_tasks(text, now_ns, file="command line")[0]
-    return _traced(task, script.parent) if trace else task
+    return _traced(task, script.parent, limit_s) if trace else task
 
 
-def _traced(task: Task, folder: Path) -> Task:
+def _traced(task: Task, folder: Path, limit_s: float) -> Task:
     """Return a task with the operators that its program was seen to run, in a process of its own on this machine."""
     import tempfile  # noqa: PLC0415
 
@@ -107,7 +114,16 @@ def _traced(task: Task, folder: Path) -> Task:
             file = Path(place) / f"{module}.py"
             file.write_text(program.text, encoding="utf-8")
             target = f"{file}{program.entry[len(module) :]}"
-        traced = trace_target(target, program.arguments, name=name, category=task.spec.category or "")
+        traced = trace_target(
+            target, program.arguments, name=name, category=task.spec.category or "", deadline_s=limit_s
+        )
+    if not traced.graph.operators or traced.run_time_s >= _STOPPED * limit_s:
+        # Of a part of a run the counts would be too small, and its time too short.
+        why = "; ".join(traced.problems) or "it has no operators that a trace sees"
+        raise ControllerError(
+            f"task {name}: it was not traced to its end within {limit_s:g} s ({why}):"
+            " state its operators, or give it longer by --trace-limit"
+        )
     for problem in traced.problems:
         typer.echo(f"millrace: {name}: {problem}", err=True)
     operators = traced_operators(traced.graph, traced.seconds, traced.run_time_s)

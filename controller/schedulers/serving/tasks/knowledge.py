@@ -76,7 +76,7 @@ class Knowledge:
         self._offers: tuple[int, tuple[Offer, ...]] | None = None
         self._options: dict[tuple[str, str], tuple[object, Options]] = {}
         self.problems: dict[str, tuple[object, str]] = {}
-        """Why a type has no probe, and by which library that was found."""
+        """Why a type has no probe, and of which library and operators that was found."""
         self._underway_tasks: tuple[int, dict[str, list[Task]]] | None = None
         self._made: dict[tuple[str, str, tuple[str, str]], tuple[object, tuple[Option, ...]]] = {}
 

@@ -44,14 +44,16 @@ class Probes:
         """Build the probes of types that have none, of tasks that wait and of those that have ended."""
         for task in self._unknown():
             name = self._view.type_of(task)
-            if name in self._knowledge.problems and self._knowledge.problems[name][0] == self._knowledge.library_key:
+            # Another library, or a task that says more, may do what could not be done before.
+            tried = (self._knowledge.library_key, task.spec.operators)
+            if name in self._knowledge.problems and self._knowledge.problems[name][0] == tried:
                 continue
             try:
                 made = await asyncio.to_thread(
                     probes_for, task, name, self._library().kernels(), BuildSettings(ratio=self._settings.ratio)
                 )
             except ProbeError as error:
-                self._knowledge.problems[name] = (self._knowledge.library_key, str(error))
+                self._knowledge.problems[name] = (tried, str(error))
                 LOGGER.info("%s", error)
                 continue
             self._knowledge.problems.pop(name, None)

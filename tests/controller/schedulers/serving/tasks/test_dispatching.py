@@ -81,6 +81,18 @@ def test_without_operators_a_type_never_seen_waits_and_says_why(play: Play) -> N
     play(act)
 
 
+def test_a_type_of_which_a_later_task_says_its_operators_is_probed_and_both_go(play: Play) -> None:
+    async def act(site: Site) -> None:
+        async with site.running(site.centre("a")), site.scheduling():
+            await site.submit("blind", operators=(), task_type="products")
+            await site.tasks_when(lambda tasks: bool(tasks["blind"].status.reasons))
+            await site.submit("seeing", task_type="products")
+            tasks = await site.ended("seeing", "blind")
+            assert {tasks[name].status.phase for name in ("seeing", "blind")} == {TaskPhase.SUCCEEDED}
+
+    play(act)
+
+
 def test_operators_that_resemble_no_kernel_give_no_probe_and_no_dispatch(play: Play) -> None:
     async def act(site: Site) -> None:
         centre = site.centre("a")

@@ -13,6 +13,7 @@ import contextlib
 import doctest
 import importlib.util
 import io
+import os
 import re
 import shlex
 import subprocess
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
@@ -141,7 +143,8 @@ def test_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setenv("COLUMNS", "120")
     namespace: dict[str, Any] = {"__name__": f"docs.{page.stem}"}
-    with nothing_left_behind(namespace):
+    # What a page says in its environment is none of the next one's.
+    with patch.dict(os.environ), nothing_left_behind(namespace):
         for example in examples_of(page.read_text(encoding="utf-8")):
             if example.file is not None:
                 Path(example.file).write_text(example.text, encoding="utf-8")

@@ -12,6 +12,17 @@ from controller.schedulers.probe.values import ProbeKernel
 from dataplane.topology.values import DeviceKind
 
 
+def code_of(kernel: ProbeKernel, entry: str) -> str:
+    """Return the normalised syntax tree of a function that a kernel stands for; raise ProbeKernelError for none."""
+    from controller.cluster.operators.tracing.syntax import normalised  # noqa: PLC0415 - imports much
+
+    name = f"{kernel.identifier}.{kernel.version}"
+    code = normalised(loading.function_of(name, entry))
+    if not code:
+        raise ProbeKernelError(f"kernel {name}: {entry} has no source that a tree can be made of")
+    return code
+
+
 def tried(kernel: ProbeKernel, seed: int = 0) -> Iterator[str]:
     """Yield a line for each implementation that has run with a right output; raise ProbeKernelError for one that fails.
 

@@ -45,6 +45,13 @@ class Wrong(Counting):
 def wrong(sizes, seed):
     return Wrong(1)
 
+def primes(n):
+    found = []
+    for number in range(2, n):
+        if all(number % prime for prime in found):
+            found.append(number)
+    return found
+
 word = 3
 """
 KERNEL = """
@@ -93,6 +100,15 @@ def test_what_show_writes_is_what_add_reads(run: Run, file: Path) -> None:
     assert run(f"probe kernels change {again}")[1] == ""
     first, second = (run(f"probe kernels show counting.{version} -o yaml")[0] for version in (1, 2))
     assert first.replace("version: 1", "version: 2") == second
+
+
+def test_a_kernel_stands_for_a_function_by_its_code(run: Run, file: Path) -> None:
+    assert run(f"probe kernels add {file} --stands-for counting_of_a_user:primes")[1] == ""
+    assert "call-append" in run("probe kernels show counting -o yaml")[0]
+    assert run(f"probe kernels change {file} --stands-for math:sin")[1] == (
+        "millrace: kernel counting.2: math:sin has no source that a tree can be made of\n"
+    )
+    assert "has no absent" in run(f"probe kernels change {file} --stands-for math:absent")[1]
 
 
 def test_a_stored_kernel_takes_the_place_of_a_built_in_one(run: Run, file: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,11 +18,20 @@ _File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML or JSON, as `s
 _Unchecked = Annotated[
     bool, typer.Option("--unchecked", help="Do not run it here first: its code, or device, is elsewhere.")
 ]
+_StandsFor = Annotated[
+    str | None,
+    typer.Option(
+        "--stands-for",
+        metavar="MODULE:FUNCTION",
+        help="A function of programs: those like it match by its code.",
+    ),
+]
 
 
 def add(
     file: _File,
     unchecked: _Unchecked = False,
+    stands_for: _StandsFor = None,
     override: Annotated[
         bool, typer.Option("--override", help="Take the place of the built-in kernel of this version.")
     ] = False,
@@ -37,10 +47,10 @@ def add(
         raise ProbeKernelError(
             f"there is a kernel {kernel.identifier}.{kernel.version} already: change it to have a new version"
         )
-    _write(kernel, unchecked=unchecked, address=address)
+    _write(kernel, unchecked=unchecked, stands_for=stands_for, address=address)
 
 
-def change(file: _File, unchecked: _Unchecked = False, address: Address = None) -> None:
+def change(file: _File, unchecked: _Unchecked = False, stands_for: _StandsFor = None, address: Address = None) -> None:
     """Put a new version of a probe kernel into the store; results go on naming the versions that they were of."""
     from controller.schedulers.probe.errors import ProbeKernelError  # noqa: PLC0415
     from controller.schedulers.probe.kernel_files import load  # noqa: PLC0415
@@ -51,7 +61,7 @@ def change(file: _File, unchecked: _Unchecked = False, address: Address = None) 
     if kernel.version != newest + 1:
         next_is = f"the next version of {kernel.identifier} is {newest + 1}"
         raise ProbeKernelError(f"{file}: version {kernel.version}: {next_is}; leave it out, and it is that")
-    _write(kernel, unchecked=unchecked, address=address)
+    _write(kernel, unchecked=unchecked, stands_for=stands_for, address=address)
 
 
 def delete(
@@ -75,11 +85,13 @@ def delete(
     typer.echo(f"kernel {full} is deleted")
 
 
-def _write(kernel: ProbeKernel, *, unchecked: bool, address: str | None) -> None:
+def _write(kernel: ProbeKernel, *, unchecked: bool, stands_for: str | None, address: str | None) -> None:
     from controller.api.resources import ProbeKernel  # noqa: PLC0415
     from controller.schedulers.probe.kernel_files import resource_of  # noqa: PLC0415
-    from controller.schedulers.probe.trying import tried  # noqa: PLC0415
+    from controller.schedulers.probe.trying import code_of, tried  # noqa: PLC0415
 
+    if stands_for is not None:
+        kernel = replace(kernel, code=code_of(kernel, stands_for))
     if not unchecked:
         for line in tried(kernel):
             typer.echo(line)

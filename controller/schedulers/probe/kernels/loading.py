@@ -34,20 +34,24 @@ def load(name: str, implementation: Implementation) -> Callable[[Sizes, int], Pr
         from controller.schedulers.probe.kernels.container import ContainerKernel  # noqa: PLC0415 - few need it
 
         return partial(ContainerKernel, name, implementation.entry)
-    module_name, colon, attribute = implementation.entry.partition(":")
+    make: Callable[[Sizes, int], Prepared] = function_of(name, implementation.entry)
+    _check_signature(name, implementation.entry, make)
+    return make
+
+
+def function_of(name: str, entry: str) -> Callable[..., Any]:
+    """Return what an entry point `module:function` names; raise ProbeKernelError for one that names nothing."""
+    module_name, colon, attribute = entry.partition(":")
     if not (colon and module_name and attribute):
-        raise ProbeKernelError(
-            f"kernel {name}: {implementation.entry!r} is no entry point: module:function", at="entry"
-        )
+        raise ProbeKernelError(f"kernel {name}: {entry!r} is no entry point: module:function", at="entry")
     with _imports_from_here():
         module = _imported(name, module_name)
     found = getattr(module, attribute, None)
     if not callable(found):
         what = f"has no {attribute}" if found is None else f"has a {attribute} that cannot be called"
         raise ProbeKernelError(f"kernel {name}: module {module_name} {what}", at="entry")
-    make: Callable[[Sizes, int], Prepared] = found
-    _check_signature(name, implementation.entry, make)
-    return make
+    function: Callable[..., Any] = found
+    return function
 
 
 def prepare(

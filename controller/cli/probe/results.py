@@ -158,7 +158,8 @@ def efficiency(  # noqa: PLR0917 - a command line's options
 
     with client_of(address) as client:
         found = read_results(client, centre=centre, probe=probe, since_ns=time.time_ns() - int(days * _DAY_NS))
-    thresholds = {place: threshold_of(run_times_by_units(of_place)) for place, of_place in by_place(found).items()}
+    sound = [one for one in found if _said_to_be_sound(one)]
+    thresholds = {place: threshold_of(run_times_by_units(of_place)) for place, of_place in by_place(sound).items()}
     if not thresholds:
         where = "" if centre is None else f" at {centre}"
         typer.echo(f"no result of {probe}{where} in the last {days:g} days", err=True)
@@ -169,6 +170,15 @@ def efficiency(  # noqa: PLR0917 - a command line's options
         typer.echo(f"{place.centre}{', ' + place.unit if place.unit else ''}: {said}", err=form is not Format.TABLE)
     if picture is not None:
         _draw(probe, thresholds, picture)
+
+
+def _said_to_be_sound(result: ProbeResult) -> bool:
+    """Return whether a result can be true; say on stderr why one cannot, and is left out."""
+    from controller.schedulers.probe.evaluation.checks import impossible  # noqa: PLC0415
+
+    if (reason := impossible(result, None, {})) is not None:
+        typer.echo(f"{result.metadata.name} left out: {reason}", err=True)
+    return reason is None
 
 
 def _curve(place: Place, threshold: Threshold) -> Iterator[Cells]:

@@ -56,16 +56,13 @@ sys.stdin.readline()
 """
 
 
-def measured(repetitions: int) -> dict[str, dict[int, list[float]]] | None:
-    """Return run times by program and number of units; None where no control group can be made."""
-    try:
-        with _group() as group:
-            return {
-                name: {units: [_run(group, text, units) for _ in range(repetitions)] for units in COUNTS}
-                for name, text in _PROGRAMS.items()
-            }
-    except OSError:
-        return None
+def measured(repetitions: int) -> dict[str, dict[int, list[float]]]:
+    """Return run times by program and number of units; raise OSError where no control group can be made."""
+    with _group() as group:
+        return {
+            name: {units: [_run(group, text, units) for _ in range(repetitions)] for units in COUNTS}
+            for name, text in _PROGRAMS.items()
+        }
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import heapq
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -249,11 +250,9 @@ def show(title: str, found: list[Saved], most: int, console: Console) -> None:
     console.print(f"thresholds (seed 0): {thresholds}\n")
 
 
-def measured_mix(repetitions: int) -> dict[str, Curve] | None:
-    """Return curves of real programs, measured here; None where that cannot be."""
+def measured_mix(repetitions: int) -> dict[str, Curve]:
+    """Return curves of real programs, measured here; raise OSError where no control group can be made."""
     found = scaling.measured(repetitions)
-    if found is None:
-        return None
     means = {name: {units: fmean(times) for units, times in by_units.items()} for name, by_units in found.items()}
 
     def curve(of: dict[int, float]) -> Curve:
@@ -263,24 +262,26 @@ def measured_mix(repetitions: int) -> dict[str, Curve] | None:
     return {name: curve(of) for name, of in means.items()}
 
 
+def show_measured(console: Console) -> None:
+    """Measure real programs, and print what thresholds save on a mix of their curves; or why that cannot be."""
+    try:
+        mix = measured_mix(3)
+    except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
+        console.print(f"curves of real programs are not measured here: {error}")
+        return
+    for name, curve in mix.items():
+        console.print(f"{name}: " + ", ".join(f"{units}: {curve(units):.2f}" for units in scaling.COUNTS))
+    found = [saved(mix, scaling.COUNTS, seed) for seed in range(SEEDS)]
+    show("curves measured here", found, scaling.COUNTS[-1], console)
+
+
 def measure(*, quick: bool = False) -> dict[str, float | None]:
     """Return what thresholds save on the mix; `quick` takes one seed and measures no program."""
     console = Console(width=120)
     found = [saved(MIX, COUNTS, seed) for seed in range(1 if quick else SEEDS)]
     show(f"{TASKS} tasks of {len(MIX)} types on {UNITS} units", found, UNITS, console)
     if not quick:
-        mix = measured_mix(3)
-        if mix is None:
-            console.print("curves of real programs: no control group can be made here (root)")
-        else:
-            for name, curve in mix.items():
-                console.print(f"{name}: " + ", ".join(f"{units}: {curve(units):.2f}" for units in scaling.COUNTS))
-            show(
-                "curves measured here",
-                [saved(mix, scaling.COUNTS, seed) for seed in range(SEEDS)],
-                scaling.COUNTS[-1],
-                console,
-            )
+        show_measured(console)
     return {NAMES[0]: fmean(one.share for one in found)}
 
 

@@ -65,11 +65,14 @@ def test_results_are_shown_scored_and_as_estimates(client: SyncApiClient, run: R
 def test_efficiency_says_up_to_how_many_units_more_help(client: SyncApiClient, run: Run, tmp_path: Path) -> None:
     counts = (1, 2, 4, 8, 16, 32)
     write(client, "r1", "p", tuple(ProbeRun(units=n, run_times_s=noisy(1 / min(n, 8))) for n in counts))
+    write(client, "lie", "p", (ProbeRun(units=1, run_times_s=(0.1, 0.1, 0.1)),))
     picture = tmp_path / "efficiency.png"
     out, err = run(f"probe efficiency p --picture {picture} -f csv")
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [int(row["units"]) for row in rows] == list(counts)
     assert float(rows[3]["efficiency"]) == pytest.approx(1, abs=0.05)
+    assert err.startswith("lie left out: 3 repetitions on 1 units take the same 0.1 s")
+    err = err.split("\n", 1)[1]
     assert err.startswith("east, small: threshold 8: speed flattens at ")
     assert picture.stat().st_size > 10_000
     assert run("probe efficiency q")[1] == "no result of q in the last 30 days\n"

@@ -14,7 +14,7 @@ import pytest
 from controller.api.resources.centre import Centre, UnitType
 from controller.api.resources.task import TaskPhase
 from controller.centres.engines.base import ERRORS_FILE, OUTPUT_FILE, Engine, JobPhase
-from controller.centres.engines.slurm import SlurmSettings
+from controller.centres.engines.slurm.settings import SlurmSettings, SlurmUnit
 from controller.centres.errors import EngineError, OrderError
 from controller.centres.selecting import ServedCentre
 from controller.centres.settings import CentreSettings, TrialSettings
@@ -358,6 +358,23 @@ def test_a_centre_on_a_cluster_runs_tasks_and_probes_that_are_dispatched(
             assert (await world.centre()).shares == ()
 
     play_centre(tmp_path, act, trial=TrialSettings(kernels=("stream-triad",)))
+
+
+def test_units_of_slurm_may_be_tasks_on_several_nodes(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
+    world = SlurmWorld(slurm_cluster, tmp_path)
+    rank = SlurmUnit(partition="batch", cpus=2, spans_nodes=True)
+    says = "echo $MILLRACE_RANK $MILLRACE_WORLD_SIZE $SLURMD_NODENAME"
+
+    async def act() -> None:
+        engine = await started(world, units={"rank": rank})
+        asked = order(world, "ranks", "sh", "-c", says, unit="rank", units=3)
+        job = await engine.submit(asked)
+        assert (await ended(engine, job))[job].phase is JobPhase.SUCCEEDED
+        lines = sorted(line.split() for line in (asked.folder / OUTPUT_FILE).read_text().splitlines())
+        assert [line[:2] for line in lines] == [["0", "3"], ["1", "3"], ["2", "3"]]
+        assert {line[2] for line in lines} == {"n1", "n2"}
+
+    play(act)
 
 
 def _has_tried(centre: Centre) -> bool:

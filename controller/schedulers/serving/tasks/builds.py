@@ -59,8 +59,16 @@ def probes_for(
         raise ProbeError(f"type {task_type} was never seen, and the library of probe kernels is empty")
     seconds = {one.name: one.seconds for one in task.spec.operators if one.seconds is not None}
     whole = seconds if len(seconds) == len(task.spec.operators) else None
-    built = build(graph, match(graph, kernels), settings, task_type=task_type, seconds=whole)
+    try:
+        built = build(graph, match(graph, kernels), settings, task_type=task_type, seconds=whole)
+    except (OperatorError, ArithmeticError, ValueError, LookupError) as error:
+        # Whoever may submit a task says what he likes of its operators: none of it ends the scheduler, or its round.
+        raise ProbeError(f"type {task_type}: no probe can be built of its operators: {_line(error)}") from None
     return tuple(
         ProbeTask(metadata=Metadata(name=name_of("of", task_type, number)), spec=files.to_spec(one))
         for number, one in enumerate(built, 1)
     )
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) if isinstance(error, OperatorError) else f"{type(error).__name__}: {error}"

@@ -93,6 +93,19 @@ def test_a_type_of_which_a_later_task_says_its_operators_is_probed_and_both_go(p
     play(act)
 
 
+def test_operators_that_cannot_be_hold_up_no_other_task(play: Play) -> None:
+    async def act(site: Site) -> None:
+        async with site.running(site.centre("a")), site.scheduling():
+            for number, name in enumerate(("gemm", "factorise", "fft", "sort")):
+                odd = (OperatorCount(name="a", operator=name, sizes={"n": 1 << 53}, feeds=("a",) * (number % 2)),)
+                await site.submit(f"odd-{number}", operators=odd, task_type=f"odd-{number}")
+            await site.submit("good", task_type="products")
+            tasks = await site.ended("good")
+            assert tasks["good"].status.phase is TaskPhase.SUCCEEDED
+
+    play(act)
+
+
 def test_operators_that_resemble_no_kernel_give_no_probe_and_no_dispatch(play: Play) -> None:
     async def act(site: Site) -> None:
         centre = site.centre("a")

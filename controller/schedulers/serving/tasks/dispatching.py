@@ -16,6 +16,7 @@ from controller.api.registry.dispatches import Dispatch
 from controller.api.resources import Task
 from controller.api.resources.decision import DecisionSpec
 from controller.api.resources.task import TaskPhase, UnitChoice
+from controller.errors import ControllerError
 from controller.schedulers.costs import Costs
 from controller.schedulers.framework import Explanation
 from controller.schedulers.probe.dispatch.deciding import Verdict, explained, summary
@@ -89,7 +90,11 @@ class Dispatching:
             task = tasks[one.name]
             if plan.is_full and task.status.reasons:
                 continue
-            verdict = self._verdict(plan, task, one, wall_ns, being_probed)
+            try:
+                verdict = self._verdict(plan, task, one, wall_ns, being_probed)
+            except ControllerError as error:  # of a policy, or of figures: it holds up no other task
+                untold.append((task, TaskPhase.PENDING, line(str(error)), None))
+                continue
             if verdict.option is not None and verdict.start_s <= 0:
                 due[verdict.option.offer[0]].append(self._due(task, verdict))
                 sent += 1

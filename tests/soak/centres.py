@@ -215,6 +215,7 @@ class Soak:
             self.stop.set()
             for daemon in (*self.agents.values(), self.api):
                 daemon.kill(signal.SIGTERM)
+            self.client.close()
         return self.report
 
     def look(self) -> None:

@@ -98,6 +98,8 @@ class LocalEngine:
     async def close(self) -> None:
         """Let go of the jobs; they run on."""
         await asyncio.gather(*self._ending.values(), return_exceptions=True)
+        if not self._keepers:
+            self._groups.remove_all()
         for keeper in self._keepers.values():
             keeper.close()
         self._keepers.clear()

@@ -92,6 +92,11 @@ class Groups:
         if path is not None:
             remove_empty(path)
 
+    def remove_all(self) -> None:
+        """Remove the centre's own group, once nothing runs in it."""
+        if not self._problem:
+            remove_empty(self._top)
+
     def usage(self, job: str) -> Usage | None:
         """Return what a job's group has used; None where nobody counts."""
         path = self.path(job)

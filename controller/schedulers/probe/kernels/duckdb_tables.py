@@ -132,7 +132,9 @@ filter_scan: Final = Maker(
     Filter, lambda s: 2 * tables.filter_scan.memory_bytes(s), may_be_zero=tables.filter_scan.may_be_zero
 )
 hash_join: Final = Maker(
-    HashJoin, lambda s: 2 * tables.hash_join.memory_bytes(s), may_be_zero=tables.hash_join.may_be_zero
+    HashJoin,
+    lambda s: 2 * tables.hash_join.memory_bytes({**s, "out_rows": 0}),
+    may_be_zero=tables.hash_join.may_be_zero,
 )
 aggregate: Final = Maker(
     Aggregate, lambda s: 2 * tables.aggregate.memory_bytes(s), may_be_zero=tables.aggregate.may_be_zero

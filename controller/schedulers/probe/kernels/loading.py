@@ -131,7 +131,8 @@ def available_bytes() -> int | None:
 
 def _failed(name: str, step: str, error: Exception) -> ProbeKernelError:
     if isinstance(error, ProbeKernelError):
-        return error
+        is_named = name.partition(".")[0] in error.problem
+        return error if is_named else ProbeKernelError(f"kernel {name}: {error.problem}", at=error.at)
     if isinstance(error, MemoryError):
         return ProbeMemoryError(f"kernel {name}: {step}: out of memory")
     said = str(error).strip().splitlines()

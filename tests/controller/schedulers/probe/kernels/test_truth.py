@@ -152,6 +152,14 @@ def test_on_a_gpu_the_output_is_right_whatever_feeds_it(
         assert prepared.accuracy(output * 1.01) > kernel.tolerance
 
 
+def test_without_a_gpu_a_kernel_for_one_is_one_line() -> None:
+    torch = pytest.importorskip("torch")
+    if torch.cuda.is_available():
+        pytest.skip("has a GPU")
+    with pytest.raises(ProbeKernelError, match=r"kernel dgemm\.1: there is no GPU that torch can use here"):
+        prepare(KernelLibrary().kernel("dgemm"), SMALL["dgemm"], 1, device=DeviceKind.GPU)
+
+
 def test_without_torch_a_kernel_of_it_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = KernelLibrary().kernel("conv2d")
     monkeypatch.setitem(sys.modules, "torch", None)

@@ -38,7 +38,7 @@ def trace(  # noqa: PLR0917 - a command line's options
     ] = False,
     threshold: Annotated[float, typer.Option(min=0, max=1, help="Similarity from which on kernels match.")] = 0.6,
     category: Annotated[str, typer.Option(help="Class of tasks that it is of: hpc, ai, sql, ...")] = "",
-    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds, after which a program is stopped.")] = 600.0,
+    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds, after which a program is stopped.")] = 120.0,
     database: Annotated[Path | None, typer.Option(metavar="FILE", help="DuckDB's, that a query is for.")] = None,
     table: Annotated[
         list[str] | None, typer.Option(metavar="NAME=ROWS:BYTES", help="A table of a query that is not there.")

@@ -18,7 +18,8 @@ from controller.cluster.operators.tracing.exchange import Request, read_answer, 
 from controller.cluster.operators.tracing.values import Traced
 from controller.cluster.operators.values import OperatorGraph
 
-DEADLINE_S: Final = 600.0
+DEADLINE_S: Final = 120.0
+"""Of programs that nobody names a longer time for."""
 _GRACE_S: Final = 15.0
 """How long a process may take to start, and to write what it has seen, beyond the deadline."""
 _FUNCTION: Final = re.compile(r"(?P<place>.+):(?P<function>[A-Za-z_][\w.]*)")

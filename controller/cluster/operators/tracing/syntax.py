@@ -22,6 +22,10 @@ _KNOWN: Final = frozenset({
     *dir(builtins), *dir(math), "dot", "matmul", "zeros", "empty", "ones", "arange", "conj", "conjugate", "append",
     *("sum", "mean", "sort", "argsort", "get", "items", "values", "keys", "setdefault", "pop", "shape", "size", "T"),
 })  # fmt: skip
+_ELEMENTARY: Final = frozenset({
+    *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "pow", "hypot", "cbrt", "erf", "gamma", "lgamma"),
+})  # fmt: skip
 _ORDERED: Final = {ast.Gt: "lt", ast.Lt: "lt", ast.GtE: "le", ast.LtE: "le"}
 _TURNED: Final = (ast.Gt, ast.GtE)
 
@@ -150,7 +154,10 @@ class _Writer:
                 place = self._value(node.target, roles, depth)
                 yield Tree(f"into-{_word(node.op)}", (place, self._value(node.value, roles, depth)))
             case ast.Return(value=ast.expr() as value):
-                yield Tree("return", (self._value(value, roles, depth),))
+                yield self._value(value, roles, depth)
+            case ast.Expr(value=ast.Call(func=ast.Attribute(attr="append"), args=[element])):
+                # A list that grows by a turn is what a comprehension yields.
+                yield Tree("yield", (self._value(element, roles, depth),))
             case ast.Expr():
                 yield self._value(node.value, roles, depth)
             case ast.With() | ast.AsyncWith() | ast.Try():
@@ -263,9 +270,9 @@ class _Writer:
                 return Tree("self", tuple(arguments))
             case ast.Name(id=name):
                 is_known = name in _KNOWN and name not in self._bound
-                return Tree(f"call-{name}" if is_known else "call", tuple(arguments))
+                return Tree(_called(name) if is_known else "call", tuple(arguments))
             case ast.Attribute(attr=name, value=value):
-                label = f"call-{name}" if name in _KNOWN else "call"
+                label = _called(name) if name in _KNOWN else "call"
                 # What a module's function is asked is no operand; a method's object is one.
                 owner = [] if isinstance(value, ast.Name) and value.id not in self._bound else [value]
                 return Tree(label, (*(self._value(one, roles, depth) for one in owner), *arguments))
@@ -284,6 +291,11 @@ class _Writer:
         for test in first.ifs:
             body = Tree("if", (self._value(test, inner, depth + 1), Tree("then", (body,))))
         return Tree("loop", (body,))
+
+
+def _called(name: str) -> str:
+    """Return what a call of a known function is: sines, exponentials and their like take about the same time."""
+    return "call-elementary" if name in _ELEMENTARY else f"call-{name}"
 
 
 def _indexed(base: Tree, keys: Sequence[Tree]) -> Tree:

@@ -25,6 +25,8 @@ from dataplane.topology.values import NumberFormat
 KIND: Final = "python"
 _MOST_SHAPES: Final = 8
 """Of a function that is called with ever new sizes they say nothing."""
+_PARTS: Final = frozenset({"<genexpr>", "<listcomp>", "<dictcomp>", "<setcomp>", "<lambda>"})
+"""Code that Python keeps apart and people see as a part of the function that it stands in."""
 _SINGLY: Final = 100
 """Single numbers that a function reads for each operator of a library's that it calls, if it computes itself."""
 Shape = tuple[tuple[str, int], ...]
@@ -71,7 +73,7 @@ class OwnFunctions:
                 read_watchfully()
 
     def _entered(self, frame: FrameType) -> None:
-        if not self._recorder.is_listening:
+        if not self._recorder.is_listening or frame.f_code.co_name in _PARTS:
             return
         began = perf_counter()
         code = frame.f_code

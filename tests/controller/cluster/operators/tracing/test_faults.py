@@ -201,3 +201,18 @@ def glue(n: int) -> Any:
 @pytest.mark.parametrize("program", [glue])
 def test_functions_that_only_call_libraries_are_none(program: Callable[..., Any]) -> None:
     assert {one.kind for one in trace_callable(program, (10,)).graph.operators} == {"elementwise"}
+
+
+def triple(a: Any, b: Any) -> Any:
+    return [[sum(x * y for x, y in zip(row, column, strict=True)) for column in zip(*b, strict=True)] for row in a]
+
+
+def test_comprehensions_are_parts_of_their_function() -> None:
+    values = [[float(i + j) for j in range(30)] for i in range(30)]
+    traced = trace_callable(triple, (values, values))
+    [own] = traced.graph.operators
+    assert (own.kind, own.executions) == ("python", 1)
+    assert dict(own.shape) == {"arg0_0": 30, "arg0_1": 30, "arg1_0": 30, "arg1_1": 30}
+    assert own.code == (
+        "(def (loop (yield (loop (yield (loop (into-add v (mult (index a i0 i2) (index a i1 i2)))))))))"
+    )

@@ -204,6 +204,19 @@ def test_forms_of_one_kind_are_more_alike_than_those_of_others_and_each_is_a_tre
             assert nearest == kind
 
 
+def test_lists_that_grow_are_comprehensions() -> None:
+    grown = """
+def waves(angles):
+    out = []
+    for angle in angles:
+        out.append(math.tan(angle))
+    return out
+"""
+    found = match_operator(by_hand(grown), LIBRARY)
+    assert found.kernel is not None
+    assert found.kernel.operator == "trigonometric"
+
+
 def test_sizes_of_hand_written_code_are_the_targets() -> None:
     arguments = {"arg0_0": 10, "arg0_1": 20, "arg1_0": 20, "arg1_1": 30}
     found = match_operator(by_hand(HAND_WRITTEN["gemm"], **arguments), LIBRARY)

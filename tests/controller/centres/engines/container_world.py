@@ -17,6 +17,7 @@ from controller.api.resources.hardware import Request
 from controller.centres.engines.base import JobOrder
 from controller.centres.engines.containers import ContainersEngine, ContainersSettings
 from controller.centres.engines.containers.settings import ContainerUnit
+from controller.errors import NotFoundError
 from controller.nodes.process import serve as serve_node
 from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings
 from dataplane.closing import Closing
@@ -73,7 +74,8 @@ class ContainersWorld:
         self._door.close()
         pods = self.containers.world.client.of(Pod)
         for pod in pods.list(labels=f"millrace.centre={self.centre}").items:
-            pods.delete(pod.metadata.name)
+            with suppress(NotFoundError):  # gone meanwhile
+                pods.delete(pod.metadata.name)
 
     def gate(self, order: JobOrder) -> Path:
         """A folder of the machine that the bundle mounts."""
@@ -140,6 +142,7 @@ class UnixDoor(Closing):
     def __init__(self, path: Path, target: Path) -> None:
         self.path, self._target, self.is_silent = path, target, False
         self._listener: socket.socket | None = None
+        self._inside: list[socket.socket] = []
         self.open()
 
     def open(self) -> None:
@@ -150,12 +153,15 @@ class UnixDoor(Closing):
         threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
 
     def close(self) -> None:
-        """Let none in."""
+        """Let none in, and none stay."""
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.shutdown(socket.SHUT_RDWR)
             listener.close()
             self.path.unlink(missing_ok=True)
+        for inside in self._inside:
+            with suppress(OSError):
+                inside.shutdown(socket.SHUT_RDWR)
 
     def _serve(self, listener: socket.socket) -> None:
         with suppress(OSError):
@@ -164,6 +170,7 @@ class UnixDoor(Closing):
 
     def _carry(self, inside: socket.socket) -> None:
         """Pass on what comes from either side, as long as it is not silent."""
+        self._inside.append(inside)
         with inside, socket.socket(socket.AF_UNIX) as outside, suppress(OSError):
             outside.connect(str(self._target))
             back = threading.Thread(target=_copy, args=(outside, inside), daemon=True)

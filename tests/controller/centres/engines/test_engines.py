@@ -150,8 +150,7 @@ def test_jobs_get_several_units(world: World) -> None:
         )
         job = await engine.submit(asked)
         await until_there(world.gate(asked) / "on")
-        state = (await engine.states((job,)))[job]
-        assert (state.phase, state.units) == (JobPhase.RUNNING, 2)
+        assert (await running(engine, job))[job].units == 2
         while (now := await _unit(engine, world.unit)).free is not None and now.free < (before.free or 0):
             await asyncio.sleep(0.05)  # its own jobs are not others' work, though Ray counts late
         assert now.count == before.count

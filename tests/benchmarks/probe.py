@@ -88,6 +88,7 @@ def summary_lines(outcome: Outcome) -> list[str]:
         *(f"{limits.name}: {limits.line}" for limits in CENTRES),
         ranked,
         *(f"left out: {line}" for line in outcome.left_out),
+        f"by probes at the centres alone: mean error {outcome.mean_plain_error:.1%}",
         f"knowing the real time at {CENTRES[0].name}: mean error {outcome.mean_error_from_first:.1%} at the others",
         f"tracing and building: {building_s:.1f} s, once for all centres, not in the overhead",
     ]

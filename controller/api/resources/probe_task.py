@@ -16,6 +16,7 @@ Word = Annotated[str, Meta(pattern=_WORD, max_length=64)]
 Identifier = Annotated[str, Meta(pattern=r"^[a-z][a-z0-9-]*$(?!\n)", max_length=63)]
 """Of a kernel."""
 Positive = Annotated[int, Meta(ge=1, le=1 << 53)]
+PositiveS = Annotated[float, Meta(gt=0, le=1e9)]
 SizeMap = Annotated[dict[Word, Count], Meta(max_length=64)]
 
 
@@ -54,6 +55,15 @@ class LinkSpec(Strict, frozen=True):
     dst: Name
 
 
+class TargetRunSpec(Strict, frozen=True):
+    """How long the target takes, and each use of a kernel, where the probe task was built."""
+
+    run_time_s: PositiveS
+    """All executions, without the start of a process."""
+    steady_s: Annotated[dict[Name, PositiveS], Meta(max_length=256)]
+    """One execution."""
+
+
 class ProbeTaskSpec(Strict, frozen=True):
     """What it runs, and what it was built from."""
 
@@ -69,6 +79,8 @@ class ProbeTaskSpec(Strict, frozen=True):
     """Part of the target's time, or work, that its kernels stand for."""
     seed: Count = 0
     format_version: Literal[1] = 1
+    reference: TargetRunSpec | None = None
+    """What was measured where it was built."""
 
 
 class ProbeTaskStatus(Strict, frozen=True):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -61,11 +63,19 @@ def build(  # noqa: PLR0917 - a command line's options
         bool, typer.Option("--check/--no-check", help="Run each kernel once here, to tell how long.")
     ] = True,
     database: Annotated[Path | None, typer.Option(metavar="FILE", help="DuckDB's, that a query is for.")] = None,
+    reference: Annotated[
+        bool,
+        typer.Option(
+            "--reference/--no-reference",
+            help="Have with it what the program and the probe take here, on one core, if the program was run.",
+        ),
+    ] = True,
     store: Annotated[bool, typer.Option("--store", help="Keep it in the API's store, too.")] = False,
     address: Address = None,
 ) -> None:
     """Build a probe task: it does a thousandth of what its target does, with kernels that resemble its operators."""
     from controller.schedulers.probe.building import BuildSettings, Unlinked  # noqa: PLC0415
+    from controller.schedulers.probe.referencing import with_reference  # noqa: PLC0415
 
     settings = BuildSettings(
         ratio=ratio,
@@ -75,14 +85,18 @@ def build(  # noqa: PLR0917 - a command line's options
         limit_s=limit,
         is_parallel=parallel,
     )
-    library = library_of(address)
+    library, target_s = library_of(address), None
     probes = _expert(target, library, settings, arguments)
     if probes is None:
         found = _target(target, arguments or (), database)
         probes = _built(found, library, settings, task_type, threshold)
+        if reference and check and not parallel and len(probes) == 1:
+            target_s = found.run_time_s
     for number, probe in enumerate(probes, 1):
         path = _path(out, probe, number if len(probes) > 1 else None)
         run_time_s = _checked(probe, settings) if check else None
+        if target_s:
+            probe = with_reference(probe, target_s, deadline_s=_TRIAL_S + 2 * limit)  # noqa: PLW2901 - the same, measured
         _write(path, probe)
         took = "" if run_time_s is None else f", about {_seconds(run_time_s)} on one unit"
         typer.echo(f"{path}: {_summary(probe)}{took}")
@@ -121,10 +135,22 @@ def _target(target: str, arguments: Sequence[str], database: Path | None) -> _Ta
         return _Target(_graph_of_sql(path, database))
     from controller.cluster.operators.tracing import trace_target  # noqa: PLC0415
 
-    traced = trace_target(target, arguments)
+    with _one_core():
+        traced = trace_target(target, arguments)
     for problem in traced.problems:
         typer.echo(f"{target}: {problem}", err=True)
     return _Target(traced.graph, traced.seconds, traced.run_time_s)
+
+
+@contextmanager
+def _one_core() -> Iterator[None]:
+    """Keep what is started meanwhile on one core, as a unit's kernels are compared with it."""
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def _graph_of_sql(path: Path, database: Path | None) -> OperatorGraph:

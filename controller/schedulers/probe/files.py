@@ -11,9 +11,9 @@ from typing import Any, Literal
 import msgspec
 
 from controller.api.resources.base import Name
-from controller.api.resources.probe_task import KernelUseSpec, ProbeTaskSpec
+from controller.api.resources.probe_task import KernelUseSpec, ProbeTaskSpec, TargetRunSpec
 from controller.schedulers.probe.errors import ProbeError
-from controller.schedulers.probe.values import Implementation, KernelUse, Library, Link, ProbeTask, sizes_of
+from controller.schedulers.probe.values import Implementation, KernelUse, Library, Link, ProbeTask, TargetRun, sizes_of
 from dataplane.config import Document, load_document, loads_document
 
 
@@ -65,6 +65,7 @@ def of_spec(name: str, spec: ProbeTaskSpec) -> ProbeTask:
         spec.share_matched,
         spec.seed,
         spec.format_version,
+        _reference(spec.reference),
     )
 
 
@@ -97,6 +98,10 @@ def _use(spec: KernelUseSpec) -> KernelUse:
     )
 
 
+def _reference(spec: TargetRunSpec | None) -> TargetRun | None:
+    return None if spec is None else TargetRun(spec.run_time_s, tuple(sorted(spec.steady_s.items())))
+
+
 def _document(probe: ProbeTask) -> dict[str, Any]:
     """Return a probe task as plain data, without what is as it would be had nobody said anything."""
     document = {
@@ -110,8 +115,13 @@ def _document(probe: ProbeTask) -> dict[str, Any]:
         "unmatched": list(probe.unmatched) or None,
         "share_matched": probe.share_matched,
         "format_version": probe.format_version,
+        "reference": None if (known := probe.reference) is None else _reference_document(known),
     }
     return {key: value for key, value in document.items() if value is not None}
+
+
+def _reference_document(known: TargetRun) -> dict[str, Any]:
+    return {"run_time_s": known.run_time_s, "steady_s": dict(known.steady_s)}
 
 
 def _use_document(use: KernelUse) -> dict[str, Any]:

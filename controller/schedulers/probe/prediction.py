@@ -4,7 +4,8 @@ Each use of a kernel stands for an operator of the target: seconds of one execut
 target, times the work of one of these over that of the kernel's. What was not matched is taken to cost what the matched
 share costs; the start of a process counts once. With a reference, a real run of the target and the probe's runs in one
 place, only the ratio of the probe's times is used: an error that the kernels make everywhere then cancels, as in
-Habitat (Yu et al., ATC 2021), which scales operators' times between GPUs.
+Habitat (Yu et al., ATC 2021), which scales operators' times between GPUs. A probe task that was built from a traced
+program has such a reference with it: what both took where it was built.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final
 
 from controller.api.resources.probe_result import ProbeRun
 from controller.cluster.estimates import Basis, Estimate
-from controller.schedulers.probe.values import ProbeTask
+from controller.schedulers.probe.values import ProbeTask, TargetRun
 
 FIRM_SHARE: Final = 0.9
 """The matched part of a target from which on its time counts as measured; below, the rest is a model of it."""
@@ -25,6 +26,8 @@ LEAST_SHARE: Final = 0.5
 _SUCCEEDED: Final = frozenset({"", "succeeded"})
 _DEVIATIONS: Final = 2.0
 """Standard errors on either side of a mean: 95 % of a normal distribution's."""
+_FAR: Final = 3.0
+"""A target that takes so many times as long as its kernels, or the reverse, is no longer measured by them."""
 _STEADY_ERROR: Final = 0.05
 """What a quarter of a second errs at least about minutes: 19 of 20 windows kept within it, with and without a quota."""
 
@@ -76,6 +79,8 @@ def predicted(probe: ProbeTask, runs: Sequence[ProbeRun], *, reference: Referenc
     work = _work(probe, good)
     if reference is not None:
         return _scaled(probe, work, reference, left_out)
+    if probe.reference is not None:
+        return _by_building(probe, work, probe.reference, left_out)
     return _summed(probe, work, left_out)
 
 
@@ -102,6 +107,23 @@ def _scaled(probe: ProbeTask, work: _Work, reference: Reference, left_out: tuple
     seconds = (work.seconds + work.start_s) * factor
     error_s = seconds * math.hypot(work.error_s / work.seconds, there.error_s / there.seconds)
     return _estimate(seconds, error_s, _basis(probe), (reason, _share_line(probe), *left_out))
+
+
+def _by_building(probe: ProbeTask, work: _Work, known: TargetRun, left_out: tuple[str, ...]) -> Estimate:
+    """Return the estimate by what target and kernels took where the probe was built; starts are the place's own."""
+    there_s = _seconds(probe, dict(known.steady_s))
+    factor = known.run_time_s / there_s
+    reasons = [
+        f"{len(work.samples)} repetitions of {probe.name}, 1:{probe.ratio}",
+        f"where it was built the target takes {factor:.2f} of what its kernels take",
+        _share_line(probe),
+    ]
+    basis = _basis(probe)
+    if not 1 / _FAR <= factor <= _FAR:
+        basis = Basis.MODELLED
+        reasons.append("so its kernels resemble it only in part")
+    seconds, error_s = work.seconds * factor + work.start_s, work.error_s * factor
+    return _estimate(seconds, math.hypot(error_s, seconds * _STEADY_ERROR), basis, (*reasons, *left_out))
 
 
 def _estimate(seconds: float, error_s: float, basis: Basis, reasons: tuple[str, ...]) -> Estimate:

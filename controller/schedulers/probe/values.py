@@ -39,6 +39,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]{0,98}[a-z0-9])?")
 _IDENTIFIER: Final = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _MOST_TOLERANCE: Final = 1e9
 _MOST_SCALE: Final = 1e18
+_LONGEST_S: Final = 1e9
 _SIZE: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 CATEGORIES: Final = ("hpc", "ai", "sql", "io", "network", "memory")
 """Of the kernels that come with Millrace; users' kernels may have others."""
@@ -202,13 +203,32 @@ class Link:
     dst: str
 
 
+@dataclass(frozen=True, slots=True)
+class TargetRun:
+    """A place where both are known: how long the target takes there, all executions, and the probe's kernels.
+
+    `run_time_s` is without the start of a process, `steady_s` are seconds of one execution by use, sorted by name.
+    """
+
+    run_time_s: float
+    steady_s: tuple[tuple[str, float], ...]
+
+    def __post_init__(self) -> None:
+        for name, value in (("run_time_s", self.run_time_s), *self.steady_s):
+            if not 0 < value <= _LONGEST_S:
+                raise ProbeError(f"{name} takes {value} s", at="reference")
+        if list(self.steady_s) != sorted(dict(self.steady_s).items()):
+            raise ProbeError("uses do not stand once each, in order of their names", at="reference.steady_s")
+
+
 @dataclass(frozen=True)
 class ProbeTask:
     """A probe task: uses of kernels and the links between them, without circles; ProbeError for one that is not so.
 
     `target` is the graph that it was built from, '' if an expert wrote it. `ratio` are executions in the target for one
     repetition. `unmatched` are the target's operators that no kernel resembles, and `share_matched` the others' part of
-    the target's time (or work), None where nobody knows. `seed` makes every kernel's data.
+    the target's time (or work), None where nobody knows. `seed` makes every kernel's data. `reference` is what was
+    measured where it was built, of the target and of the probe itself.
     """
 
     name: str
@@ -222,6 +242,7 @@ class ProbeTask:
     share_matched: float | None = None
     seed: int = 0
     format_version: int = FORMAT_VERSION
+    reference: TargetRun | None = None
 
     def __post_init__(self) -> None:
         if not _NAME.fullmatch(self.name):
@@ -243,6 +264,8 @@ class ProbeTask:
         if max(map(len, (self.target, *self.unmatched))) > LONGEST_LINE or len(self.unmatched) > MOST_UNMATCHED:
             raise ProbeError(f"{self.name}: longer than {LONGEST_LINE} characters, or too many", at="unmatched")
         self._check_links()
+        if self.reference is not None and dict(self.reference.steady_s).keys() != self.use.keys():
+            raise ProbeError(f"{self.name}: its reference is not of its uses", at="reference.steady_s")
 
     def _check_links(self) -> None:
         if len(self.links) > MOST_LINKS:

@@ -6,7 +6,7 @@ import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Final
 
@@ -52,6 +52,11 @@ class Measured:
         """Return by which part of the real time the prediction was wrong."""
         return abs(self.estimate(centre).times[1] / fmean(self.real[centre]) - 1)
 
+    def plain_error(self, centre: str) -> float:
+        """Return the same of a prediction by the probe's run alone, without what was measured when it was built."""
+        found = predicted(replace(self.built.probe, reference=None), self.probe[centre].runs)
+        return abs(found.times[1] / fmean(self.real[centre]) - 1) if found.is_known else math.nan
+
     def error_from(self, centre: str, reference: str) -> float:
         """Return the same of a prediction that knows how long the task took at another centre."""
         known = Reference(fmean(self.real[reference]), self.probe[reference].runs, reference)
@@ -76,6 +81,11 @@ class Outcome:
     def mean_error(self) -> float:
         """The mean over all targets and centres."""
         return fmean(one.error(centre) for one in self.measured for centre in one.real)
+
+    @property
+    def mean_plain_error(self) -> float:
+        """The mean over all targets and centres, by probes' runs at the centres alone."""
+        return fmean(one.plain_error(centre) for one in self.measured for centre in one.real)
 
     @property
     def mean_error_from_first(self) -> float:

@@ -2,8 +2,9 @@
 
     python -m tests.benchmarks.probing.probes NAME STEPS OUT.json
 
-A task is traced twice with few steps. The join's graph is its plan's, once for each time that it is asked; that of the
-all-reduce is declared, as no tracer sees what a socket carries: each worker pulls the other's gradient.
+A task is traced twice with few steps, on one core; how long all steps would take here goes with the probe task, as
+its reference, with what the kernels take here. The join's graph is its plan's, once for each time that it is asked;
+that of the all-reduce is declared, as no tracer sees what a socket carries: each worker pulls the other's gradient.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from controller.schedulers.probe import files
 from controller.schedulers.probe.building import BuildSettings, build
 from controller.schedulers.probe.library import KernelLibrary
 from controller.schedulers.probe.matching import match
+from controller.schedulers.probe.referencing import with_reference
 from controller.schedulers.probe.values import ProbeTask
 from dataplane.errors import MillraceError
 from dataplane.topology.values import NumberFormat
@@ -97,7 +99,11 @@ def probe_of(target: Target, steps: int) -> ProbeTask:
     (probe,) = build(
         graph, matches, settings, task_type=name, seconds=found.seconds or None, run_time_s=found.run_time_s or None
     )
-    return probe if found.seconds else replace(probe, share_matched=None)
+    if not found.seconds:
+        probe = replace(probe, share_matched=None)
+    if not found.run_time_s:
+        return probe
+    return with_reference(probe, found.run_time_s, deadline_s=_PATIENCE_S)
 
 
 def _traced(target: Target, steps: int) -> Extrapolated:
@@ -111,7 +117,13 @@ def _planned(target: Target, steps: int) -> Extrapolated:
     with duckdb.connect() as database:
         targets.make_tables(database)
         graph = graph_of_sql(targets.QUERY, database)
-    return Extrapolated(_often(graph, steps), {}, 0.0)
+    times = []
+    for count in (target.traced, 2 * target.traced):
+        began_s = time.perf_counter()
+        targets.join_and_filter(count)
+        times.append(time.perf_counter() - began_s)
+    each_s = (times[1] - times[0]) / target.traced
+    return Extrapolated(_often(graph, steps), {}, times[1] + each_s * (steps - 2 * target.traced))
 
 
 def _declared(target: Target, steps: int) -> Extrapolated:
@@ -136,6 +148,7 @@ _GRAPHS: Final = {"join_and_filter": _planned, "all_reduce_steps": _declared}
 def main() -> None:
     """Write a target's probe task to a file."""
     name, steps, out = sys.argv[1:]
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     target = next(one for one in TARGETS if one.name == name)
     Path(out).write_text(files.dumps(probe_of(target, int(steps)), as_json=True), encoding="utf-8")
     sys.stdout.write(json.dumps({"probe": out}) + "\n")

@@ -9,7 +9,7 @@ import json
 from typing import Any, Final
 
 from controller.schedulers.probe.errors import ProbeError
-from controller.schedulers.probe.values import Implementation, KernelUse, Library, Link, ProbeTask, sizes_of
+from controller.schedulers.probe.values import Implementation, KernelUse, Library, Link, ProbeTask, TargetRun, sizes_of
 from dataplane.topology.values import DeviceKind
 
 MAX_BYTES: Final = 8 << 20
@@ -30,6 +30,7 @@ _PROBE: Final[Keys] = {
     "share_matched": (int, float, type(None)),
     "seed": _COUNT,
     "format_version": _COUNT,
+    "reference": (dict, type(None)),
 }
 _USE: Final[Keys] = {
     "name": _TEXT,
@@ -45,12 +46,14 @@ _USE: Final[Keys] = {
     "splits": _TEXT,
 }
 _CODE: Final[Keys] = {"device": _TEXT, "library": _TEXT, "entry": _TEXT, "threads": (bool,)}
+_REFERENCE: Final[Keys] = {"run_time_s": _NUMBER, "steady_s": (dict,)}
 _LINK: Final[Keys] = {"src": _TEXT, "dst": _TEXT}
 _MUST: Final = {
     id(_PROBE): ("millrace", "name", "category", "uses"),
     id(_USE): ("name", "kernel", "version", "implementation", "tolerance"),
     id(_CODE): ("device", "library", "entry"),
     id(_LINK): ("src", "dst"),
+    id(_REFERENCE): ("run_time_s", "steady_s"),
 }
 
 
@@ -101,7 +104,18 @@ def _probe(document: Any) -> ProbeTask:  # noqa: ANN401 - whatever the file hold
         found.get("share_matched"),
         found.get("seed", 0),
         found.get("format_version", 1),
+        _reference(found.get("reference")),
     )
+
+
+def _reference(document: Any) -> TargetRun | None:  # noqa: ANN401 - whatever the file holds
+    if document is None:
+        return None
+    found = _checked(document, _REFERENCE, "reference")
+    if any(type(value) not in _NUMBER for value in found["steady_s"].values()):
+        raise ProbeError("seconds are numbers", at="reference.steady_s")
+    steady_s = {name: float(value) for name, value in found["steady_s"].items()}
+    return TargetRun(float(found["run_time_s"]), tuple(sorted(steady_s.items())))
 
 
 def _use(document: Any, at: str) -> KernelUse:  # noqa: ANN401 - whatever the file holds

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from controller.schedulers.probe import files
 from controller.schedulers.probe.errors import ProbeError
-from controller.schedulers.probe.values import Implementation, KernelUse, Library, Link, ProbeTask
+from controller.schedulers.probe.values import Implementation, KernelUse, Library, Link, ProbeTask, TargetRun
 from dataplane.errors import ConfigError
 from dataplane.topology.values import DeviceKind
 
@@ -28,6 +29,7 @@ PROBE = ProbeTask(
     unmatched=("plot",),
     share_matched=0.97,
     seed=7,
+    reference=TargetRun(61.5, (("k1", 0.01), ("k2", 0.0075), ("k3", 0.02))),
 )
 
 
@@ -69,3 +71,11 @@ def test_what_is_wrong_is_told_with_its_line_and_key(old: str, new: str, said: s
 def test_links_that_cannot_be_are_refused(src: str, dst: str, said: str) -> None:
     with pytest.raises(ProbeError, match=said):
         ProbeTask("p", "hpc", PROBE.uses, (*PROBE.links, Link(src, dst)))
+
+
+@pytest.mark.parametrize(
+    "steady_s", [(("k1", 0.01),), (("k1", 0.0), ("k2", 1.0), ("k3", 1.0)), (("k2", 1.0), ("k1", 1.0))]
+)
+def test_a_reference_is_of_all_uses_and_of_times(steady_s: tuple[tuple[str, float], ...]) -> None:
+    with pytest.raises(ProbeError, match=r"reference|steady_s|takes 0\.0 s|in order"):
+        replace(PROBE, reference=TargetRun(61.5, steady_s))

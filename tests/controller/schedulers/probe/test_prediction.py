@@ -9,7 +9,7 @@ import pytest
 from controller.api.resources.probe_result import ProbeRun
 from controller.cluster.estimates import Basis
 from controller.schedulers.probe.prediction import Reference, predicted
-from controller.schedulers.probe.values import Implementation, KernelUse, Library, ProbeTask
+from controller.schedulers.probe.values import Implementation, KernelUse, Library, ProbeTask, TargetRun
 from dataplane.topology.values import DeviceKind
 
 CODE = Implementation(DeviceKind.CPU, Library.NUMPY, "module:make")
@@ -81,6 +81,24 @@ def test_a_reference_cancels_what_kernels_err_by_everywhere() -> None:
     found = predicted(PROBE, [_run((0.02,), (0.004,))], reference=reference)
     assert found.seconds == pytest.approx(65.0 * (64.5 / 32.5))
     assert "here" in found.reasons[0]
+
+
+def test_what_both_took_where_the_probe_was_built_scales_what_the_kernels_take_elsewhere() -> None:
+    built = replace(PROBE, reference=TargetRun(48.0, (("solve", 0.01), ("sum", 0.002))))
+    found = predicted(built, [_run((0.02,), (0.004,))])
+    assert found.seconds == pytest.approx(2 * 48.0 + 0.5)
+    assert found.basis is Basis.MEASURED
+    assert "1.50 of what its kernels take" in found.reasons[1]
+    explicit = predicted(built, [_run((0.02,), (0.004,))], reference=Reference(65.0, (_run(),), "here"))
+    assert explicit.seconds == pytest.approx(65.0 * (64.5 / 32.5))
+
+
+@pytest.mark.parametrize("run_time_s", [32.0 / 3.1, 32.0 * 3.1])
+def test_a_target_that_its_kernels_hardly_resemble_is_modelled(run_time_s: float) -> None:
+    built = replace(PROBE, reference=TargetRun(run_time_s, (("solve", 0.01), ("sum", 0.002))))
+    found = predicted(built, [_run()])
+    assert found.basis is Basis.MODELLED
+    assert any("only in part" in reason for reason in found.reasons)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from controller.schedulers.probe import files
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.running import reading, results
 from controller.schedulers.probe.running.report import Outcome, Repetition, Report, encode, folded
-from controller.schedulers.probe.values import Implementation, KernelUse, Library, Link, ProbeTask
+from controller.schedulers.probe.values import Implementation, KernelUse, Library, Link, ProbeTask, TargetRun
 from dataplane.errors import ConfigError
 from dataplane.topology.values import DeviceKind
 
@@ -32,6 +32,7 @@ PROBE = ProbeTask(
     ("plot",),
     0.97,
     7,
+    reference=TargetRun(61.5, (("a", 0.01), ("b", 0.0075), ("c", 0.02))),
 )
 DOCUMENT: dict[str, Any] = json.loads(files.dumps(PROBE, as_json=True))
 

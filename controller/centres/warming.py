@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from controller.schedulers.probe.running.handing import VARIABLE
+from controller.schedulers.probe.running.warming.handing import VARIABLE
 from dataplane.programs import end_group
 
 LOGGER: Final = logging.getLogger("millrace.centre")

@@ -7,7 +7,7 @@ import time
 
 _STARTED_S = time.monotonic()
 
-from controller.schedulers.probe.running.handing import handed_over  # noqa: E402 - what imports take is of the start
+from controller.schedulers.probe.running.warming.handing import handed_over  # noqa: E402 - what imports take is of the start
 
 
 def _run() -> int:

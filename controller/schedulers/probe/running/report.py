@@ -59,10 +59,10 @@ class Repetition:
 class Report:
     """A run of a probe task: its repetitions, or what went wrong, and with which use of a kernel.
 
-    `start_s` are seconds from the program's start until everything is imported, `prepare_s` what making the kernels'
-    data took after that, `warm_up_s` running each once, `wall_s` all until the end. `steady_s` are seconds of one
-    execution by use (`steady`). `started_ns` is since 1970 by this machine's clock, `figures` what kernels say of
-    their last run, as USE.NAME.
+    `start_s` are seconds from the program's start until everything is imported, with those that a warm process has
+    saved, `prepare_s` what making the kernels' data took after that, `warm_up_s` running each once, `wall_s` all until
+    the end. `steady_s` are seconds of one execution by use (`steady`). `started_ns` is since 1970 by this machine's
+    clock, `figures` what kernels say of their last run, as USE.NAME.
     """
 
     probe: str

@@ -100,7 +100,7 @@ class Series:
         for one in self._intervals:
             if one.use and (self._waits(one.use) or not one.gap_s):
                 times[one.use].append(one.wall_s)
-        stretch = self._stretch()
+        stretch = self.stretch
         return {
             use: math.fsum(found) / len(found) * (1.0 if self._waits(use) else stretch) for use, found in times.items()
         }
@@ -117,8 +117,9 @@ class Series:
         """Return whether a use waits by nature."""
         return bool(use) and self._gap_counts[use] > _BY_NATURE * self._counts[use]
 
-    def _stretch(self) -> float:
-        """Return how many times as long as without gaps everything took that does not wait by nature."""
+    @property
+    def stretch(self) -> float:
+        """How many times as long as without gaps everything took that does not wait by nature."""
         gaps = [place for place in self._gaps if not self._waits(self._intervals[place].use)]
         if not gaps:
             return 1.0

@@ -39,8 +39,14 @@ class _Told:
     failed: FailedError | None = None
     versions: dict[str, str] = field(default_factory=dict)
     figures: dict[str, float] = field(default_factory=dict)
+    saved_s: float = 0.0
     peak_bytes: int = 0
     is_done: bool = False
+
+    @property
+    def start_s(self) -> float | None:
+        """Until all is imported, with what a warm process has saved of that."""
+        return self.at_s["imported"] + self.saved_s if "imported" in self.at_s else None
 
     def between_s(self, first: str, second: str) -> float | None:
         """Return the seconds between two events, None if one of them has not come."""
@@ -62,7 +68,7 @@ def supervise(probe: ProbeTask, order: Order, started_s: float) -> Report:
         told.repetitions,
         told.steady_s,
         started_ns,
-        told.at_s.get("imported"),
+        told.start_s,
         told.between_s("imported", "prepared"),
         told.between_s("prepared", "warm"),
         time.monotonic() - started_s,
@@ -172,6 +178,8 @@ def _take_in(told: _Told, line: bytes, now_s: float) -> None:
             told.use, told.doing = content, f"use {content}"
         case "imported":
             told.versions = content
+        case "saved":
+            told.saved_s = float(content)
         case "repetition":
             told.repetitions.append(Repetition(**content))
         case "steady":

@@ -28,7 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
-from controller.schedulers.probe.running.handing import MAX_BYTES, REFUSED
+from controller.schedulers.probe.running.warming.handing import MAX_BYTES, REFUSED
+from controller.schedulers.probe.running.warming.imports import import_timed
 from dataplane.cgroups import group_of
 
 MOST_RUNS: Final = 64
@@ -158,7 +159,9 @@ def main(arguments: Sequence[str]) -> NoReturn:
     """Import what the command line names and serve at its socket."""
     began_s = time.monotonic()
     path, *modules = arguments
-    for module in ("controller.schedulers.probe.running.work", "controller.schedulers.probe.running.command", *modules):
+    for library in ("numpy", *modules):
+        import_timed(library)
+    for module in ("controller.schedulers.probe.running.work", "controller.schedulers.probe.running.command"):
         importlib.import_module(module)
     server = Warm(Path(path))
     sys.stdout.write(f"warm after {time.monotonic() - began_s:.2f} s: {path}\n")

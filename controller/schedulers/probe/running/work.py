@@ -24,6 +24,7 @@ from controller.schedulers.probe.running.failing import FailedError
 from controller.schedulers.probe.running.ready import Ready
 from controller.schedulers.probe.running.report import MOST_FIGURES, MOST_TIMES, Order, Outcome, Repetition, folded
 from controller.schedulers.probe.running.steady import Series, began, ended
+from controller.schedulers.probe.running.warming.imports import saved_s
 from controller.schedulers.probe.values import KernelUse, Library, ProbeTask
 
 Tell = Callable[[str, Any], None]
@@ -53,6 +54,7 @@ def work(probe: ProbeTask, order: Order, tell: Tell) -> None:
         while not series.is_enough(latest, order.at_least_s):
             run_once(probe, ready, tell, series, is_checked=False)
         tell("steady", series.steady_s())
+        tell("saved", series.stretch * saved_s(("numpy", *(use.implementation.library.value for use in probe.uses))))
         tell("figures", _figures(ready))
         own_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB
         tell("memory", own_bytes + (0 if crew is None else crew.peak_bytes()))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.schedulers.probe.running.handing import VARIABLE
+from controller.schedulers.probe.running.warming.handing import VARIABLE
 
 KERNELS = """
 import json, os, socket, time

@@ -1,4 +1,4 @@
-"""Handing a run over to a warm process (`warm`), if there is one; imports next to nothing, as it comes first."""
+"""Handing a run over to a warm process (`running.warm`) if there is one; imports next to nothing: it comes first."""
 
 from __future__ import annotations
 

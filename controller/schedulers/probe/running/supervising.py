@@ -12,6 +12,7 @@ import select
 import signal
 import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final, NoReturn
 
@@ -119,6 +120,8 @@ def _be_child(probe: ProbeTask, order: Order, writer: int, parent: int) -> NoRet
     try:
         os.dup2(2, 1)
         _run_and_tell(probe, order, writer, parent)
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
     finally:
         os._exit(0)
 

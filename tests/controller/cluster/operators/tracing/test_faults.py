@@ -27,7 +27,7 @@ def product(n, name="text"):
 
 if __name__ == "__main__":
     out = product(int(sys.argv[1]))
-    print("shape", out.shape, __name__, os.path.basename(sys.path[0]))
+    print("shape", out.shape, __name__, os.path.basename(sys.path[0]), flush=True)
     match sys.argv[2]:
         case "raise":
             raise ValueError("no\\nway")

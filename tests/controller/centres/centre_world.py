@@ -30,6 +30,7 @@ from controller.schedulers.probe.expert import loads
 from controller.schedulers.probe.library import KernelLibrary
 from dataplane.rpc.access import Role
 from tests.controller.api.api_server import Served, serving, settings_in
+from tests.left_processes import kill_those_of
 
 WAIT_S = 60.0
 CORE = min(os.sched_getaffinity(0))
@@ -145,7 +146,10 @@ def play_centre(folder: Path, act: Callable[[CentreWorld], Awaitable[None]], **m
             token.chmod(0o600)
             await act(CentreWorld(served, settings_for(folder, served, token, **more), folder, served.client))
 
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    finally:
+        kill_those_of(folder / "state")
 
 
 class AgentProcess:

@@ -74,8 +74,10 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         "containers": lambda: ContainersWorld(request.getfixturevalue("containers"), tmp_path),
     }
     found = made[request.param]()
-    yield found
-    found.close()
+    try:
+        yield found
+    finally:
+        found.close()
 
 
 def test_jobs_run_in_their_folders_and_see_the_environment_of_their_orders_alone(

@@ -21,6 +21,7 @@ from controller.centres.settings import ControlGroups, LocalSettings, UnitSettin
 from controller.centres.units import Found
 from tests.controller.centres.engines.ray_cluster import Door, RayCluster
 from tests.controller.centres.engines.slurm_cluster import SlurmCluster
+from tests.left_processes import kill_those_of
 
 DEADLINE_S = 60.0
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -87,7 +88,8 @@ class LocalWorld(OnThisMachine):
         self._cores = tuple(sorted(os.sched_getaffinity(0)))
 
     def close(self) -> None:
-        """Nothing runs on."""
+        """End what a test has left, which is much if it failed."""
+        kill_those_of(self.root)
 
     def engine(self, centre: str | None = None, deadline_s: float = 10.0) -> LocalEngine:
         """Return an engine for them; one that starts again finds the state of the one before."""

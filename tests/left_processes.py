@@ -1,0 +1,29 @@
+"""Processes that a test has left running, such as jobs that outlive whoever started them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+
+def kill_those_of(folder: Path) -> None:
+    """Kill all processes that work in a folder, or name it on their command line, until there are none."""
+    while found := _those_of(folder):
+        for process in found:
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
+
+def _those_of(folder: Path) -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        with suppress(OSError):  # It has ended meanwhile, or is another user's.
+            words = (entry / "cmdline").read_bytes()
+            works_in = (entry / "cwd").readlink()
+            if os.fsencode(folder) in words or works_in.is_relative_to(folder):
+                found.append(int(entry.name))
+    return found

@@ -56,11 +56,11 @@ class LinkSpec(Strict, frozen=True):
 
 
 class TargetRunSpec(Strict, frozen=True):
-    """How long the target takes, and each use of a kernel, where the probe task was built."""
+    """CPU time of the target, and of each use of a kernel, on one core where the probe task was built."""
 
-    run_time_s: PositiveS
+    cpu_time_s: PositiveS
     """All executions, without the start of a process."""
-    steady_s: Annotated[dict[Name, PositiveS], Meta(max_length=256)]
+    kernels_s: Annotated[dict[Name, PositiveS], Meta(max_length=256)]
     """One execution."""
 
 

@@ -99,7 +99,7 @@ def _use(spec: KernelUseSpec) -> KernelUse:
 
 
 def _reference(spec: TargetRunSpec | None) -> TargetRun | None:
-    return None if spec is None else TargetRun(spec.run_time_s, tuple(sorted(spec.steady_s.items())))
+    return None if spec is None else TargetRun(spec.cpu_time_s, tuple(sorted(spec.kernels_s.items())))
 
 
 def _document(probe: ProbeTask) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _document(probe: ProbeTask) -> dict[str, Any]:
 
 
 def _reference_document(known: TargetRun) -> dict[str, Any]:
-    return {"run_time_s": known.run_time_s, "steady_s": dict(known.steady_s)}
+    return {"cpu_time_s": known.cpu_time_s, "kernels_s": dict(known.kernels_s)}
 
 
 def _use_document(use: KernelUse) -> dict[str, Any]:

@@ -111,8 +111,8 @@ def _scaled(probe: ProbeTask, work: _Work, reference: Reference, left_out: tuple
 
 def _by_building(probe: ProbeTask, work: _Work, known: TargetRun, left_out: tuple[str, ...]) -> Estimate:
     """Return the estimate by what target and kernels took where the probe was built; starts are the place's own."""
-    there_s = _seconds(probe, dict(known.steady_s))
-    factor = known.run_time_s / there_s
+    there_s = _seconds(probe, dict(known.kernels_s))
+    factor = known.cpu_time_s / there_s
     reasons = [
         f"{len(work.samples)} repetitions of {probe.name}, 1:{probe.ratio}",
         f"where it was built the target takes {factor:.2f} of what its kernels take",

@@ -205,20 +205,20 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class TargetRun:
-    """A place where both are known: how long the target takes there, all executions, and the probe's kernels.
+    """CPU time of both in one place, on one core: of the target, all executions, and of the probe's kernels.
 
-    `run_time_s` is without the start of a process, `steady_s` are seconds of one execution by use, sorted by name.
+    `cpu_time_s` is without the start of a process, `kernels_s` are seconds of one execution by use, sorted by name.
     """
 
-    run_time_s: float
-    steady_s: tuple[tuple[str, float], ...]
+    cpu_time_s: float
+    kernels_s: tuple[tuple[str, float], ...]
 
     def __post_init__(self) -> None:
-        for name, value in (("run_time_s", self.run_time_s), *self.steady_s):
+        for name, value in (("cpu_time_s", self.cpu_time_s), *self.kernels_s):
             if not 0 < value <= _LONGEST_S:
                 raise ProbeError(f"{name} takes {value} s", at="reference")
-        if list(self.steady_s) != sorted(dict(self.steady_s).items()):
-            raise ProbeError("uses do not stand once each, in order of their names", at="reference.steady_s")
+        if list(self.kernels_s) != sorted(dict(self.kernels_s).items()):
+            raise ProbeError("uses do not stand once each, in order of their names", at="reference.kernels_s")
 
 
 @dataclass(frozen=True)
@@ -264,8 +264,8 @@ class ProbeTask:
         if max(map(len, (self.target, *self.unmatched))) > LONGEST_LINE or len(self.unmatched) > MOST_UNMATCHED:
             raise ProbeError(f"{self.name}: longer than {LONGEST_LINE} characters, or too many", at="unmatched")
         self._check_links()
-        if self.reference is not None and dict(self.reference.steady_s).keys() != self.use.keys():
-            raise ProbeError(f"{self.name}: its reference is not of its uses", at="reference.steady_s")
+        if self.reference is not None and dict(self.reference.kernels_s).keys() != self.use.keys():
+            raise ProbeError(f"{self.name}: its reference is not of its uses", at="reference.kernels_s")
 
     def _check_links(self) -> None:
         if len(self.links) > MOST_LINKS:

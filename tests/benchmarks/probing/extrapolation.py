@@ -21,6 +21,7 @@ class Extrapolated:
     graph: OperatorGraph
     seconds: dict[str, float]
     run_time_s: float
+    cpu_time_s: float = 0.0
 
 
 def extrapolated(few: Traced, more: Traced, steps: tuple[int, int], wanted: int) -> Extrapolated:
@@ -38,4 +39,6 @@ def extrapolated(few: Traced, more: Traced, steps: tuple[int, int], wanted: int)
     each_s = min(max(0.0, around[1] - around[0]) / (more_steps - few_steps), max(0.0, around[1]) / more_steps)
     rest_s = max(0.0, around[1]) + each_s * (wanted - more_steps)
     graph = OperatorGraph(more.graph.name, tuple(operators), more.graph.flows, more.graph.category)
-    return Extrapolated(graph, seconds, math.fsum(seconds.values()) + rest_s)
+    cpu_each_s = (more.cpu_time_s - few.cpu_time_s) / (more_steps - few_steps)
+    cpu_time_s = more.cpu_time_s + cpu_each_s * (wanted - more_steps)
+    return Extrapolated(graph, seconds, math.fsum(seconds.values()) + rest_s, cpu_time_s)

@@ -59,12 +59,12 @@ class Target:
 
 
 TARGETS: Final = (
-    Target("dense_solve", "dense solve", 16_000, 3_200, 600),
-    Target("fft_pipeline", "FFT pipeline", 6_200, 1_240, 200),
-    Target("sparse_solve", "sparse solver (CG)", 24_000, 4_800, 600),
-    Target("convolution_training", "convolution training", 2_700, 540, 100),
-    Target("join_and_filter", "join and filter", 2_000, 400, 20),
-    Target("all_reduce_steps", "all-reduce step", 240, 48, 0),
+    Target("dense_solve", "dense solve", 24_000, 4_800, 800),
+    Target("fft_pipeline", "FFT pipeline", 9_300, 1_860, 300),
+    Target("sparse_solve", "sparse solver (CG)", 36_000, 7_200, 900),
+    Target("convolution_training", "convolution training", 4_100, 820, 150),
+    Target("join_and_filter", "join and filter", 3_000, 600, 60),
+    Target("all_reduce_steps", "all-reduce step", 360, 72, 0),
 )
 
 
@@ -101,9 +101,9 @@ def probe_of(target: Target, steps: int) -> ProbeTask:
     )
     if not found.seconds:
         probe = replace(probe, share_matched=None)
-    if not found.run_time_s:
+    if not found.cpu_time_s:
         return probe
-    return with_reference(probe, found.run_time_s, deadline_s=_PATIENCE_S)
+    return with_reference(probe, found.cpu_time_s, deadline_s=_PATIENCE_S)
 
 
 def _traced(target: Target, steps: int) -> Extrapolated:
@@ -119,11 +119,11 @@ def _planned(target: Target, steps: int) -> Extrapolated:
         graph = graph_of_sql(targets.QUERY, database)
     times = []
     for count in (target.traced, 2 * target.traced):
-        began_s = time.perf_counter()
+        began_s = time.process_time()
         targets.join_and_filter(count)
-        times.append(time.perf_counter() - began_s)
+        times.append(time.process_time() - began_s)
     each_s = (times[1] - times[0]) / target.traced
-    return Extrapolated(_often(graph, steps), {}, times[1] + each_s * (steps - 2 * target.traced))
+    return Extrapolated(_often(graph, steps), {}, 0.0, times[1] + each_s * (steps - 2 * target.traced))
 
 
 def _declared(target: Target, steps: int) -> Extrapolated:

@@ -37,6 +37,7 @@ class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     seconds: dict[str, float]
     places: dict[str, str]
     carried: tuple[tuple[str, str, int | None], ...]
+    cpu_time_s: float
 
 
 def write_request(folder: Path, request: Request) -> None:
@@ -53,7 +54,9 @@ def write_answer(folder: Path, traced: Traced) -> None:
     """Write a trace, all of it or nothing."""
     carried = tuple((flow.src, flow.dst, flow.nbytes) for flow in traced.carried)
     graph = dumps(traced.graph, as_json=True)
-    answer = Answer(graph, traced.run_time_s, traced.problems, dict(traced.seconds), dict(traced.places), carried)
+    answer = Answer(
+        graph, traced.run_time_s, traced.problems, dict(traced.seconds), dict(traced.places), carried, traced.cpu_time_s
+    )
     partial = folder / f"{ANSWER}.partial"
     partial.write_bytes(msgspec.json.encode(answer))
     partial.replace(folder / ANSWER)
@@ -72,4 +75,12 @@ def read_answer(folder: Path) -> Traced | None:
         raise OperatorError(f"the traced program wrote over its trace: {error}") from None
     graph = loads(answer.graph, file="<trace>")
     carried = tuple(Flow(*flow) for flow in answer.carried)
-    return Traced(graph, answer.run_time_s, answer.problems, answer.seconds, answer.places, carried)
+    return Traced(
+        graph,
+        answer.run_time_s,
+        answer.problems,
+        answer.seconds,
+        answer.places,
+        carried,
+        cpu_time_s=answer.cpu_time_s,
+    )

@@ -7,8 +7,9 @@ import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any
 
 from controller.cluster.operators.tracing import folding, state
@@ -54,7 +55,7 @@ def run_traced(
     result = None
     with state.tracing(recorder), instrumented(recorder):
         args, kwargs = traced(tuple(arguments)), {key: traced(one) for key, one in keywords.items()}
-        before_s = recorder.overhead_s
+        before_s, began_cpu_s = recorder.overhead_s, process_time()
         began = perf_counter()
         try:
             with _until(deadline_s):
@@ -66,8 +67,9 @@ def run_traced(
                 recorder.problem(f"it ended by itself with status {error.code}")
         except Exception as error:  # noqa: BLE001 - whatever a program raises is told in a line
             recorder.problem(_ending(error))
-        run_time_s = perf_counter() - began - (recorder.overhead_s - before_s)
-    return finished(recorder, name, run_time_s, plain(result))
+        own_s = recorder.overhead_s - before_s
+        run_time_s, cpu_time_s = perf_counter() - began - own_s, process_time() - began_cpu_s - own_s
+    return replace(finished(recorder, name, run_time_s, plain(result)), cpu_time_s=max(cpu_time_s, 0.0))
 
 
 def finished(recorder: Recorder, name: str, run_time_s: float, result: object = None) -> Traced:

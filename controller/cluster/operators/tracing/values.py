@@ -24,7 +24,8 @@ class Described:
 class Traced:
     """A program's graph as it was seen to run.
 
-    `run_time_s` is the wall time without the tracer's own, as far as that is known. `seconds` are those that all
+    `run_time_s` is the wall time without the tracer's own, as far as that is known, `cpu_time_s` the CPU time of all
+    threads likewise, 0 where nobody measured it. `seconds` are those that all
     executions of each operator took, by its name, and `places` where the program calls it (`file:line`). `carried` are
     flows back to an operator that comes earlier: data that goes round in loops, which a graph without circles cannot
     hold. `problems` are lines for people: why the graph is not the whole program. `result` is what a callable returned.
@@ -37,6 +38,7 @@ class Traced:
     places: Mapping[str, str] = field(default_factory=dict)
     carried: tuple[Flow, ...] = ()
     result: Any = None
+    cpu_time_s: float = 0.0
 
     @property
     def share(self) -> float:

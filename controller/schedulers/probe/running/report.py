@@ -61,8 +61,8 @@ class Report:
 
     `start_s` are seconds from the program's start until everything is imported, with those that a warm process has
     saved, `prepare_s` what making the kernels' data took after that, `warm_up_s` running each once, `wall_s` all until
-    the end. `steady_s` are seconds of one execution by use (`steady`). `started_ns` is since 1970 by this machine's
-    clock, `figures` what kernels say of their last run, as USE.NAME.
+    the end. `steady_s` are seconds of one execution by use (`steady`), `cpu_s` their CPU time. `started_ns` is since
+    1970 by this machine's clock, `figures` what kernels say of their last run, as USE.NAME.
     """
 
     probe: str
@@ -81,6 +81,7 @@ class Report:
     peak_memory_bytes: int | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
+    cpu_s: Mapping[str, float] = field(default_factory=dict)
 
 
 def encode(report: Report) -> bytes:

@@ -41,6 +41,8 @@ class RunResult(Strict, frozen=True, kw_only=True):
     repetitions: Annotated[tuple[Repetition, ...], Meta(max_length=MOST_REPETITIONS)] = ()
     steady_s: Annotated[dict[Name, Seconds], Meta(max_length=256)] = msgspec.field(default_factory=dict)
     """By use the seconds of one execution in a program that runs for long (`steady`)."""
+    cpu_s: Annotated[dict[Name, Seconds], Meta(max_length=256)] = msgspec.field(default_factory=dict)
+    """By use the CPU time of one execution, whatever others did on the machine meanwhile."""
     started_ns: TimeNs | None = None
     """When the program started, in nanoseconds since 1970 by this machine's clock."""
     start_s: Seconds | None = None

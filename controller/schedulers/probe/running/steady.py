@@ -105,6 +105,14 @@ class Series:
             use: math.fsum(found) / len(found) * (1.0 if self._waits(use) else stretch) for use, found in times.items()
         }
 
+    def cpu_s(self) -> Mapping[str, float]:
+        """Return the CPU time of one execution of each use, the mean time of those that wait by nature."""
+        spent: dict[str, float] = dict.fromkeys(self._counts, 0.0)
+        for one in self._intervals:
+            if one.use:
+                spent[one.use] += one.wall_s if self._waits(one.use) else one.cpu_s
+        return {use: seconds / self._counts[use] for use, seconds in spent.items()}
+
     def _take(self, use: str, start: Instant, end: Instant) -> None:
         interval = _Interval(use, end.wall_s - start.wall_s, end.cpu_s - start.cpu_s)
         self.spent_s += interval.wall_s

@@ -41,6 +41,7 @@ class _Told:
     versions: dict[str, str] = field(default_factory=dict)
     figures: dict[str, float] = field(default_factory=dict)
     saved_s: float = 0.0
+    cpu_s: dict[str, float] = field(default_factory=dict)
     peak_bytes: int = 0
     is_done: bool = False
 
@@ -76,6 +77,7 @@ def supervise(probe: ProbeTask, order: Order, started_s: float) -> Report:
         max(peak_bytes, told.peak_bytes),
         told.versions,
         told.figures,
+        told.cpu_s,
     )
 
 
@@ -181,6 +183,8 @@ def _take_in(told: _Told, line: bytes, now_s: float) -> None:
             told.use, told.doing = content, f"use {content}"
         case "imported":
             told.versions = content
+        case "cpu":
+            told.cpu_s = {name: float(seconds) for name, seconds in content.items()}
         case "saved":
             told.saved_s = float(content)
         case "repetition":

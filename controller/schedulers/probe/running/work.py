@@ -54,6 +54,7 @@ def work(probe: ProbeTask, order: Order, tell: Tell) -> None:
         while not series.is_enough(latest, order.at_least_s):
             run_once(probe, ready, tell, series, is_checked=False)
         tell("steady", series.steady_s())
+        tell("cpu", series.cpu_s())
         tell("saved", series.stretch * saved_s(("numpy", *(use.implementation.library.value for use in probe.uses))))
         tell("figures", _figures(ready))
         own_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB

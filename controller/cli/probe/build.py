@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -137,23 +135,11 @@ def _target(target: str, arguments: Sequence[str], database: Path | None) -> _Ta
         return _Target(_graph_of_sql(path, database))
     from controller.cluster.operators.tracing import trace_target  # noqa: PLC0415
 
-    with _one_core():
-        traced = trace_target(target, arguments)
+    traced = trace_target(target, arguments)
     for problem in traced.problems:
         typer.echo(f"{target}: {problem}", err=True)
     computes = traced.cpu_time_s > traced.run_time_s / 2
     return _Target(traced.graph, traced.seconds, traced.run_time_s, traced.cpu_time_s if computes else None)
-
-
-@contextmanager
-def _one_core() -> Iterator[None]:
-    """Keep what is started meanwhile on one core, as a unit's kernels are compared with it."""
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {max(cores)})
-    try:
-        yield
-    finally:
-        os.sched_setaffinity(0, cores)
 
 
 def _graph_of_sql(path: Path, database: Path | None) -> OperatorGraph:

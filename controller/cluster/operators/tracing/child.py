@@ -1,4 +1,4 @@
-"""The process that a script is traced in: `python -m controller.cluster.operators.tracing.child FOLDER`."""
+"""The process that a script is traced in, on one core (`scripts`): it runs as a program, with a folder as argument."""
 
 from __future__ import annotations
 

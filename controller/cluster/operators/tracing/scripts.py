@@ -23,7 +23,13 @@ DEADLINE_S: Final = 120.0
 _GRACE_S: Final = 15.0
 """How long a process may take to start, and to write what it has seen, beyond the deadline."""
 _FUNCTION: Final = re.compile(r"(?P<place>.+):(?P<function>[A-Za-z_][\w.]*)")
-_CHILD: Final = "controller.cluster.operators.tracing.child"
+_START: Final = """\
+import os, runpy
+os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+runpy.run_module("controller.cluster.operators.tracing.child", run_name="__main__", alter_sys=True)
+"""
+"""On one core, said before numpy starts a thread for each: times are then those of one core, as kernels' are, and
+threads do not wait for each other where others use the machine. What is counted does not depend on it."""
 _ROOT: Final = Path(__file__).parents[4]
 
 
@@ -101,7 +107,7 @@ def _run(folder: Path, deadline_s: float, output: IO[str] | int | None) -> str:
     """Run the traced process to its end; return how it ended where that was not by itself, '' else."""
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     process = subprocess.Popen(  # noqa: S603 - this very Python, and what the user asks for
-        [sys.executable, "-m", _CHILD, str(folder)],
+        [sys.executable, "-c", _START, str(folder)],
         env=os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
         stdin=subprocess.DEVNULL,
         stdout=output,

@@ -55,7 +55,7 @@ def run_traced(
     result = None
     with state.tracing(recorder), instrumented(recorder):
         args, kwargs = traced(tuple(arguments)), {key: traced(one) for key, one in keywords.items()}
-        before_s, began_cpu_s = recorder.overhead_s, process_time()
+        before_s, began_cpu_s, waited_s = recorder.overhead_s, process_time(), _waited_s()
         began = perf_counter()
         try:
             with _until(deadline_s):
@@ -68,8 +68,18 @@ def run_traced(
         except Exception as error:  # noqa: BLE001 - whatever a program raises is told in a line
             recorder.problem(_ending(error))
         own_s = recorder.overhead_s - before_s
-        run_time_s, cpu_time_s = perf_counter() - began - own_s, process_time() - began_cpu_s - own_s
+        run_time_s = perf_counter() - began - own_s - (_waited_s() - waited_s)
+        cpu_time_s = process_time() - began_cpu_s - own_s
     return replace(finished(recorder, name, run_time_s, plain(result)), cpu_time_s=max(cpu_time_s, 0.0))
+
+
+def _waited_s() -> float:
+    """Return how long this thread has waited for a core so far, 0 where the kernel does not say."""
+    try:
+        words = Path("/proc/thread-self/schedstat").read_text(encoding="ascii").split()
+        return int(words[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def finished(recorder: Recorder, name: str, run_time_s: float, result: object = None) -> Traced:

@@ -24,7 +24,8 @@ class Described:
 class Traced:
     """A program's graph as it was seen to run.
 
-    `run_time_s` is the wall time without the tracer's own, as far as that is known, `cpu_time_s` the CPU time of all
+    `run_time_s` is the wall time without the tracer's own and without waits for a core that others had, as far as these
+    are known, `cpu_time_s` the CPU time of all
     threads likewise, 0 where nobody measured it. `seconds` are those that all
     executions of each operator took, by its name, and `places` where the program calls it (`file:line`). `carried` are
     flows back to an operator that comes earlier: data that goes round in loops, which a graph without circles cannot

@@ -99,6 +99,18 @@ def test_a_function_is_built_with_its_arguments_and_the_share_of_its_time(folder
     assert 0 < (probe.share_matched or 0) <= 1
 
 
+def test_what_a_program_and_its_probe_take_here_goes_with_the_probe(folder: Path) -> None:
+    command("build", "s.py:main", "2000", "-o", "p.json")
+    probe = files.load(folder / "p.json")
+    assert probe.reference is not None
+    assert probe.reference.cpu_time_s > 0
+    assert [name for name, _ in probe.reference.kernels_s] == sorted(use.name for use in probe.uses)
+    assert "of what its kernels take, where it was built" in command("show", "p.json").stdout
+    for alone in ("--no-reference", "--no-check", "--parallel"):
+        command("build", "s.py:main", "2000", alone, "-o", "q.json")
+        assert files.load(folder / "q.json").reference is None
+
+
 def test_a_query_is_built_of_its_plan(folder: Path) -> None:
     command("build", "q.sql", "--no-check", "-t", "sales-query", "-o", "q.json")
     probe = files.load(folder / "q.json")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -81,6 +82,18 @@ def test_a_script_is_traced_up_to_its_end_whatever_that_is(
     assert traced.problems == problems
     assert (traced.graph.name, traced.graph.category) == ("program", "hpc")
     assert traced.places["gemm-1"] == "program.py:10"
+
+
+def test_a_script_runs_on_one_core_and_its_cpu_time_is_told(tmp_path: Path) -> None:
+    path, written = tmp_path / "cores.py", tmp_path / "written"
+    path.write_text(
+        "import os\nimport numpy as np\nout = np.ones((300, 300)) @ np.ones((300, 300))\n"
+        f"open({str(written)!r}, 'w').write(str(len(os.sched_getaffinity(0))))\n"
+    )
+    traced = trace_script(path)
+    assert written.read_text() == "1"
+    assert traced.cpu_time_s > 0
+    assert len(os.sched_getaffinity(0)) == len(os.sched_getaffinity(os.getppid()))
 
 
 def test_a_script_that_crashes_leaves_a_line(script: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,8 +33,7 @@ class _Target:
     graph: OperatorGraph
     seconds: Mapping[str, float] | None = None
     run_time_s: float | None = None
-    cpu_time_s: float | None = None
-    """Where it computed for most of its time: a program that waits is not told by its CPU time."""
+    is_program: bool = False
 
 
 def build(  # noqa: PLR0917 - a command line's options
@@ -67,7 +67,7 @@ def build(  # noqa: PLR0917 - a command line's options
         bool,
         typer.Option(
             "--reference/--no-reference",
-            help="Have with it what the program and the probe take here, on one core, if the program was run.",
+            help="Run a program once more, unwatched: its CPU time, and the probe's, here go with the probe.",
         ),
     ] = True,
     store: Annotated[bool, typer.Option("--store", help="Keep it in the API's store, too.")] = False,
@@ -91,7 +91,7 @@ def build(  # noqa: PLR0917 - a command line's options
         found = _target(target, arguments or (), database)
         probes = _built(found, library, settings, task_type, threshold)
         if reference and check and not parallel and len(probes) == 1:
-            target_s = found.cpu_time_s
+            target_s = _cpu_time_s(target, arguments or ()) if found.is_program else None
     for number, probe in enumerate(probes, 1):
         path = _path(out, probe, number if len(probes) > 1 else None)
         run_time_s = _checked(probe, settings) if check else None
@@ -138,8 +138,16 @@ def _target(target: str, arguments: Sequence[str], database: Path | None) -> _Ta
     traced = trace_target(target, arguments)
     for problem in traced.problems:
         typer.echo(f"{target}: {problem}", err=True)
-    computes = traced.cpu_time_s > traced.run_time_s / 2
-    return _Target(traced.graph, traced.seconds, traced.run_time_s, traced.cpu_time_s if computes else None)
+    return _Target(traced.graph, traced.seconds, traced.run_time_s, is_program=True)
+
+
+def _cpu_time_s(target: str, arguments: Sequence[str]) -> float | None:
+    """Return the CPU time of a program, None of one that does not come to its end or mostly waits."""
+    from controller.cluster.operators.tracing import trace_target  # noqa: PLC0415
+
+    timed = trace_target(target, arguments, is_watched=False, output=subprocess.DEVNULL)
+    computes = not timed.problems and timed.cpu_time_s > timed.run_time_s / 2
+    return timed.cpu_time_s if computes else None
 
 
 def _graph_of_sql(path: Path, database: Path | None) -> OperatorGraph:

@@ -23,7 +23,7 @@ import duckdb
 
 from controller.cluster.operators import Flow, Operator, OperatorGraph
 from controller.cluster.operators.sql import graph_of_sql
-from controller.cluster.operators.tracing import trace_callable
+from controller.cluster.operators.tracing import time_callable, trace_callable
 from controller.schedulers.probe import files
 from controller.schedulers.probe.building import BuildSettings, build
 from controller.schedulers.probe.library import KernelLibrary
@@ -110,20 +110,24 @@ def _traced(target: Target, steps: int) -> Extrapolated:
     function: Callable[[int], float] = getattr(targets, target.name)
     few, more = target.traced, 2 * target.traced
     traces = [trace_callable(function, (count,), name=target.name) for count in (few, more)]
-    return extrapolated(traces[0], traces[1], (few, more), steps)
+    found = extrapolated(traces[0], traces[1], (few, more), steps)
+    return replace(found, cpu_time_s=_cpu_time_s(target, steps))
 
 
 def _planned(target: Target, steps: int) -> Extrapolated:
     with duckdb.connect() as database:
         targets.make_tables(database)
         graph = graph_of_sql(targets.QUERY, database)
-    times = []
-    for count in (target.traced, 2 * target.traced):
-        began_s = time.process_time()
-        targets.join_and_filter(count)
-        times.append(time.process_time() - began_s)
-    each_s = (times[1] - times[0]) / target.traced
-    return Extrapolated(_often(graph, steps), {}, 0.0, times[1] + each_s * (steps - 2 * target.traced))
+    return Extrapolated(_often(graph, steps), {}, 0.0, _cpu_time_s(target, steps))
+
+
+def _cpu_time_s(target: Target, steps: int) -> float:
+    """Return the CPU time of so many steps, of unwatched runs of few; what a target imports is of its start."""
+    function: Callable[[int], float] = getattr(targets, target.name)
+    few, more = target.traced, 2 * target.traced
+    function(2)
+    times = [time_callable(function, (count,), deadline_s=None).cpu_time_s for count in (few, more)]
+    return times[1] + (times[1] - times[0]) / (more - few) * (steps - more)
 
 
 def _declared(target: Target, steps: int) -> Extrapolated:

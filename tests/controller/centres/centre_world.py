@@ -139,12 +139,18 @@ def play_centre(folder: Path, act: Callable[[CentreWorld], Awaitable[None]], **m
     """Run a function with a service that a centre can be an agent of, with a token of its own."""
 
     async def main() -> None:
-        async with asyncio.timeout(WAIT_S), serving(settings_in(folder), folder) as served:
+        async with serving(settings_in(folder), folder) as served:
             request = TokenRequest(name="c1", role=Role.CENTRE, subject="c1")
             token = folder / "token"
             token.write_text((await served.client.create_token(request)).token)
             token.chmod(0o600)
-            await act(CentreWorld(served, settings_for(folder, served, token, **more), folder, served.client))
+            try:
+                async with asyncio.timeout(WAIT_S):
+                    await act(CentreWorld(served, settings_for(folder, served, token, **more), folder, served.client))
+            except TimeoutError:
+                tasks = (await served.client.of(Task).list()).items
+                said = [f"{task.metadata.name}: {task.status}" for task in tasks]
+                raise AssertionError("\n".join(["it has not come so far", *said])) from None
 
     try:
         asyncio.run(main())

@@ -141,8 +141,9 @@ class ContainersEngine:
     async def jobs(self) -> tuple[JobState, ...]:
         """Return all of this centre's, those whose pods are there and those that have left a folder."""
         self._read_folders()
+        known = frozenset(self._known)  # One that is submitted while the API is asked is not in its answer.
         pods = await self._pods()
-        return tuple([await self._state(name, pods.get(name)) for name in sorted(pods.keys() | self._known.keys())])
+        return tuple([await self._state(name, pods.get(name)) for name in sorted(pods.keys() | known)])
 
     async def cancel(self, job: str, grace_s: float) -> None:
         """Have its pod removed, which has the grace that its order says; what it says until then is kept."""

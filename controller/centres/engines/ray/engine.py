@@ -108,8 +108,9 @@ class RayEngine:
     async def jobs(self) -> tuple[JobState, ...]:
         """Return all of this centre's, those that Ray knows and those that have left a folder."""
         self._read_folders()
+        known = frozenset(self._known)  # One that is submitted while Ray is asked is not in its answer.
         own = await self._own()
-        names = own.keys() | self._known.keys()
+        names = own.keys() | known
         return tuple(self._state(name, own.get(name)) for name in sorted(names))
 
     async def cancel(self, job: str, grace_s: float) -> None:

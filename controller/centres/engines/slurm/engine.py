@@ -106,11 +106,12 @@ class SlurmEngine:
     async def jobs(self) -> tuple[JobState, ...]:
         """Return all of this centre's, those that Slurm knows and those that have left a folder."""
         self._read_folders()
+        known = tuple(self._known)  # One that is submitted while Slurm is asked is not in its answer.
         queue = await self._commands.queue()
         found = {
             str(job.job_id): self._state(str(job.job_id), job) for job, _ in self._own(queue) if not _is_forgotten(job)
         }
-        for number in self._known:
+        for number in known:
             if number not in found:
                 found[number] = self._state(number, None)
         return tuple(found.values())

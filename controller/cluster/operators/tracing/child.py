@@ -16,7 +16,7 @@ from typing import Any
 
 from controller.cluster.operators.tracing.exchange import Request, read_request, write_answer
 from controller.cluster.operators.tracing.recording import Recorder
-from controller.cluster.operators.tracing.running import finished, run_traced
+from controller.cluster.operators.tracing.running import finished, run_traced, time_callable
 from controller.cluster.operators.tracing.values import Traced
 
 _STUCK_S = 1.0
@@ -29,7 +29,11 @@ def main(folder: Path) -> None:
     _restore_path(request)
     recorder, pid = Recorder(), os.getpid()
     threading.Thread(target=_leave_when_stuck, args=(request, folder, recorder), daemon=True).start()
-    traced = run_traced(recorder, _program(request), (), {}, name=request.name, deadline_s=request.deadline_s)
+    program, deadline_s = _program(request), request.deadline_s
+    if request.is_watched:
+        traced = run_traced(recorder, program, (), {}, name=request.name, deadline_s=deadline_s)
+    else:
+        traced = time_callable(program, deadline_s=deadline_s)
     # A program that forks comes by here in each of its processes.
     if os.getpid() == pid:
         _write(request, folder, traced)

@@ -26,6 +26,7 @@ class Request(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     category: str
     deadline_s: float
     pythonpath: str | None
+    is_watched: bool
 
 
 class Answer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -62,10 +62,11 @@ def trace_target(
     deadline_s: float = DEADLINE_S,
     output: IO[str] | int | None = None,
     function: str | None = None,
+    is_watched: bool = True,
 ) -> Traced:
     """Return the graph of `script.py`, `script.py:function` or `package.module:function`, run as `trace_script` does.
 
-    A function's arguments are Python literals, texts where they are none.
+    A function's arguments are Python literals, texts where they are none. Unwatched it runs for its times alone.
     """
     script, module, called = _parts(target, function)
     request = Request(
@@ -77,6 +78,7 @@ def trace_target(
         category,
         deadline_s,
         os.environ.get("PYTHONPATH"),
+        is_watched,
     )
     with tempfile.TemporaryDirectory(prefix="millrace-trace-") as folder:
         write_request(Path(folder), request)

@@ -21,7 +21,7 @@ from controller.centres.errors import CentreError
 from controller.centres.process import serve
 from controller.centres.settings import ControlGroups, LocalSettings, TrialSettings, UnitSettings
 from controller.centres.units import Found
-from controller.errors import NotFoundError
+from controller.errors import NotFoundError, StaleError
 from controller.schedulers.probe import kernel_files
 from controller.schedulers.probe.values import Implementation, Library, ProbeKernel
 from dataplane.topology.values import DeviceKind
@@ -52,6 +52,24 @@ def wrong(sizes, seed): return Kernel(lambda: None)
 def hang(sizes, seed): return Kernel(lambda: time.sleep(1000))
 def kill(sizes, seed): return Kernel(_all)
 def lie(sizes, seed): return Kernel(_lie)
+"""
+
+
+SPANS = """
+import json, os, time
+
+def say():
+    begun = time.monotonic_ns()
+    time.sleep(0.05)
+    span = [os.environ["MILLRACE_TASK"], sorted(os.sched_getaffinity(0)), begun, time.monotonic_ns()]
+    with open(os.environ["SPANS"], "a") as file:
+        file.write(json.dumps(span) + "\\n")
+
+class Kernel:
+    def run(self, inputs): return say() or 1.0
+    def accuracy(self, output): return 0.0
+
+def make(sizes, seed): return Kernel()
 """
 
 
@@ -339,39 +357,45 @@ def test_a_kernel_that_is_added_to_the_store_is_tried(tmp_path: Path, monkeypatc
 
 
 def test_probes_never_share_a_core_with_running_work(tmp_path: Path) -> None:
-    """Overlaps of cores are counted from what every job says of itself."""
-    say = (
-        "import json, os, sys, time\nbegun = time.monotonic_ns()\ntime.sleep(0.1)\n"
-        'with open("../../spans", "a") as file:\n'
-        ' file.write(json.dumps([sorted(os.sched_getaffinity(0)), begun, time.monotonic_ns()]) + "\\n")\n'
-    )
+    """Overlaps of cores are counted from what every job, probe or not, says of itself."""
+    (tmp_path / "spans.py").write_text(SPANS)
+    environment = {"PYTHONPATH": str(tmp_path), "SPANS": str(tmp_path / "spans")}
 
     async def act(world: CentreWorld) -> None:
-        name = await world.add_probe()
-        cores = Found(tuple(range(2)), 2000)
-        async with world.agent(engine=local_engine(world, [cores])):
+        found = await world.client.of(ProbeTask).get(await world.add_probe())
+        (use,) = found.spec.uses
+        theirs = replace(use.implementation, entry="spans:make", library="python", threads=False)
+        spec = replace(found.spec, uses=(replace(use, implementation=theirs),))
+        await world.client.of(ProbeTask).create(ProbeTask(metadata=Metadata(name="says"), spec=spec))
+        settings = replace(world.settings, environment=environment)
+        async with world.agent(settings, engine=local_engine(world, [Found(tuple(range(2)), 2000)])):
             await world.centre()
-            program = Program(kind=ProgramKind.PYTHON, text=say)
+            program = Program(kind=ProgramKind.PYTHON, text="import spans\nspans.say()\n")
 
             async def keep(number: int) -> None:
-                spec = TaskSpec(program=program) if number % 2 else probe(name)
+                spec = TaskSpec(program=program) if number % 2 else probe("says")
+                await world.client.of(Task).create(Task(metadata=Metadata(name=f"t{number}"), spec=spec))
                 while True:
                     try:
-                        await world.submit(f"t{number}", spec)
-                    except Exception:  # noqa: BLE001 - no unit is free yet
+                        await world.dispatch(f"t{number}")
+                    except StaleError:  # no unit is free yet
                         await asyncio.sleep(0.05)
-                        await asyncio.gather(world.client.of(Task).delete(f"t{number}"), return_exceptions=True)
                     else:
                         break
                 assert (await world.until(f"t{number}", *TASK_ENDED)).status.phase is TaskPhase.SUCCEEDED
 
             await asyncio.gather(*(keep(number) for number in range(8)))
-        spans = [json.loads(line) for line in (tmp_path / "state/spans").read_text().splitlines()]
-        assert len(spans) == 4
+        spans: dict[str, list[tuple[list[int], int, int]]] = {}
+        for line in (tmp_path / "spans").read_text().splitlines():
+            task, cores, begun, ended = json.loads(line)
+            spans.setdefault(task, []).append((cores, begun, ended))
+        assert spans.keys() == {f"t{number}" for number in range(8)}
+        assert all(len(cores) == 1 and cores == some[0][0] for some in spans.values() for cores, _, _ in some)
+        whole = [(some[0][0], some[0][1], some[-1][2]) for some in spans.values()]
         overlaps = sum(
-            bool(set(one[0]) & set(other[0])) and one[1] < other[2] and other[1] < one[2]
-            for place, one in enumerate(spans)
-            for other in spans[:place]
+            one[0] == other[0] and one[1] < other[2] and other[1] < one[2]
+            for place, one in enumerate(whole)
+            for other in whole[:place]
         )
         assert overlaps == 0
 

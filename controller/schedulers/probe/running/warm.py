@@ -2,7 +2,7 @@
 
     python -m controller.schedulers.probe.running.warm SOCKET torch numpy
 
-Importing torch takes two seconds, more than most probes. A probe stays an ordinary process of its centre: it starts,
+Importing torch takes a second, more than most probes. A probe stays an ordinary process of its centre: it starts,
 finds the socket that `MILLRACE_WARM` names, and hands over its command line, folder, environment and standard streams;
 the fork goes into the control groups of who asked, keeps to its cores, and its exit code is who asked's. It dies with
 it. Only processes of the same user are served, through a socket that only that user can reach. Memory that the

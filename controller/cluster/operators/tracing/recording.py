@@ -59,12 +59,19 @@ class Folded:
         return any(f"({word} " in self.code for word in ("loop", "while", "self"))
 
 
+class _Owner(weakref.ref[object]):
+    """What lives as long as memory that was written."""
+
+    __slots__ = ("key",)
+    key: int
+
+
 @dataclass(slots=True, eq=False)
 class _Written:
     by: Folded
     nbytes: int
     is_read: bool = False
-    owner: weakref.ref[object] | None = None
+    owner: _Owner | None = None
 
 
 class Recorder:
@@ -76,6 +83,9 @@ class Recorder:
         self.overhead_s = 0.0
         self.pid = os.getpid()
         self._written: dict[int, list[_Written]] = {}
+        # Owners that are gone, until the next note. What is called when an owner goes is a deque's method and nothing
+        # in Python: it would be called amid the program, and swallow the exception that stops it at its deadline.
+        self._gone: deque[weakref.ref[object]] = deque()
         self._numbers: deque[object] = deque(maxlen=_MOST_NUMBERS)
         self._lock = threading.RLock()
         self._local = threading.local()
@@ -122,7 +132,9 @@ class Recorder:
 
     def is_known(self, buffer: Buffer) -> bool:
         """Return whether an operator has written that memory."""
-        return buffer.key in self._written
+        with self._lock:
+            self._forget_gone()
+            return buffer.key in self._written
 
     def problem(self, text: str) -> None:
         """Note a line for people; the same one is told once."""
@@ -147,6 +159,7 @@ class Recorder:
                 return
             operator.executions += what.count
             operator.seconds += seconds
+            self._forget_gone()
             self._note_reads(operator, reads)
             for buffer in writes:
                 self._write(buffer, operator)
@@ -154,6 +167,7 @@ class Recorder:
     def pass_on(self, reads: Iterable[Buffer], writes: Iterable[Buffer]) -> None:
         """Note that data went on unchanged: who reads it, reads of those that wrote it."""
         with self._lock:
+            self._forget_gone()
             sources = [found for read in reads for found in self._written.get(read.key, ())]
             for source in sources:
                 source.is_read = True
@@ -219,16 +233,20 @@ class Recorder:
             self._let_go(writers.pop(0))
         writers.append(_Written(operator, buffer.nbytes, owner=self._owner(buffer)))
 
-    def _owner(self, buffer: Buffer) -> weakref.ref[object] | None:
+    def _owner(self, buffer: Buffer) -> _Owner | None:
         if buffer.owner is None:
             return None
-        key = buffer.key
-        return weakref.ref(buffer.owner, lambda ref: self._freed(key, ref))
+        owner = _Owner(buffer.owner, self._gone.append)
+        owner.key = buffer.key
+        return owner
 
-    def _freed(self, key: int, owner: object) -> None:
-        with self._lock:
-            if any(written.owner is owner for written in self._written.get(key, ())):
-                self._forget(key)
+    def _forget_gone(self) -> None:
+        """Forget memory that has been freed: it may be another array's by now."""
+        while self._gone:
+            owner = self._gone.popleft()
+            assert isinstance(owner, _Owner)
+            if any(written.owner is owner for written in self._written.get(owner.key, ())):
+                self._forget(owner.key)
 
     def _forget(self, key: int) -> None:
         for written in self._written.pop(key, ()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter, process_time
-from typing import Any
+from typing import Any, Final
 
 from controller.cluster.operators.tracing import folding, state
 from controller.cluster.operators.tracing.arrays import plain, traced
@@ -19,6 +20,14 @@ from controller.cluster.operators.tracing.places import is_user_code
 from controller.cluster.operators.tracing.recording import Recorder
 from controller.cluster.operators.tracing.values import Traced
 from controller.cluster.operators.values import OperatorGraph
+
+_AGAIN_S: Final = 0.05
+"""How long a program has to end before it is told once more that its time is up."""
+
+_SOON_S: Final = 0.001
+_MOST_TRIES: Final = 20
+"""How often a program is left alone because the tracer itself is at work in it, for how long each."""
+_OWN_FOLDER: Final = str(Path(__file__).parent)
 
 
 class _DeadlineError(BaseException):
@@ -116,23 +125,50 @@ def finished(recorder: Recorder, name: str, run_time_s: float, result: object = 
 
 @contextmanager
 def _until(deadline_s: float | None) -> Iterator[None]:
-    """Raise _DeadlineError in this thread once time is up."""
+    """Raise _DeadlineError in this thread once time is up, and again until the program has ended.
+
+    Once is not enough: an exception that comes while a destructor or a callback of a weak reference runs is printed
+    and dropped by Python, and a program may catch all that there is.
+    """
     if deadline_s is None:
         yield
         return
-    thread = threading.get_ident()
-
-    def stop() -> None:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_DeadlineError))
-
-    timer = threading.Timer(deadline_s, stop)
-    timer.daemon = True
-    timer.start()
+    has_ended = threading.Event()
+    stopper = threading.Thread(target=_stop, args=(threading.get_ident(), deadline_s, has_ended), daemon=True)
+    stopper.start()
     try:
         yield
     finally:
-        timer.cancel()
-        timer.join()
+        _join(stopper, has_ended)
+
+
+def _stop(thread: int, deadline_s: float, has_ended: threading.Event) -> None:
+    """Raise _DeadlineError in a thread until it has ended; where it can, while it runs code of the program's."""
+    wait_s, tries = deadline_s, 0
+    while not has_ended.wait(wait_s):
+        frame = sys._current_frames().get(thread)  # noqa: SLF001 - the one way to another thread's frames
+        if tries < _MOST_TRIES and frame is not None and frame.f_code.co_filename.startswith(_OWN_FOLDER):
+            wait_s, tries = _SOON_S, tries + 1
+            continue
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(_DeadlineError))
+        wait_s, tries = _AGAIN_S, 0
+
+
+def _join(stopper: threading.Thread, has_ended: threading.Event) -> None:
+    """Have no more exceptions raised, and none under way: one that comes here is late."""
+    while True:
+        try:
+            has_ended.set()
+            stopper.join()
+            # An exception that was raised while join returned arrives where a function begins.
+            _arrive()
+        except _DeadlineError:
+            continue
+        return
+
+
+def _arrive() -> None:
+    pass
 
 
 def _ending(error: BaseException) -> str:

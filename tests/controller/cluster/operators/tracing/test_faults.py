@@ -137,6 +137,37 @@ def test_a_callable_that_raises_or_never_ends_gives_what_it_did() -> None:
     assert [one.kind for one in stopped.graph.operators] == ["gemm", "gemm", "elementwise"]
 
 
+@pytest.mark.parametrize("deadline_s", [0.02, 0.05])
+def test_a_program_that_lets_nothing_out_is_stopped_all_the_same(deadline_s: float) -> None:
+    caught: list[BaseException] = []
+
+    def holds_on() -> None:
+        while len(caught) < 3:
+            try:
+                while True:
+                    np.ones(5) + 1
+            except BaseException as error:  # noqa: BLE001 - what Python does to an exception in a destructor
+                caught.append(error)
+        raise caught[-1]
+
+    stopped = trace_callable(holds_on, deadline_s=deadline_s)
+    assert stopped.problems[0].startswith(f"it was stopped after {deadline_s} s")
+    # Nothing of it arrives later.
+    assert trace_callable(lambda: np.ones(5) + 1).problems == ()
+
+
+def test_memory_that_was_freed_is_no_longer_its_writers() -> None:
+    def reuses() -> None:
+        ones = np.ones((64, 64))
+        for _ in range(50):
+            product = ones @ ones
+            del product
+            # As a rule it gets the product's memory, of the same size: what stands there is nobody's result.
+            np.add(np.ndarray((64, 64)), ones)
+
+    assert not trace_callable(reuses).graph.flows
+
+
 def test_a_program_that_computes_nothing_is_told() -> None:
     traced = trace_callable(lambda: None)
     assert traced.graph.operators == ()

@@ -1,7 +1,7 @@
 """What probes say of real tasks: predicted run times beside real ones, at three centres that are limited differently.
 
 Six real tasks (tests/benchmarks/probing/targets.py) are traced over few steps, their probe tasks built at 1000:1. Three
-centres (`millrace centre serve`, local engine), one after the other, run all probes once and then all tasks, each on
+centres (`millrace centre serve`, local engine), one after the other, run each task's probe once and then the task, on
 one unit of one core; what a unit has of it, memory and link differ. A prediction is the estimate of
 controller.schedulers.probe.prediction from that one probe run; the error is its distance from the real run over that.
 Overhead are the seconds that units were held by probes over those by tasks, starts of processes and all. Pairs of

@@ -124,7 +124,7 @@ def _planned(target: Target, steps: int) -> Extrapolated:
 def _cpu_time_s(target: Target, steps: int) -> float:
     """Return the CPU time of so many steps, of unwatched runs of few; what a target imports is of its start."""
     function: Callable[[int], float] = getattr(targets, target.name)
-    few, more = target.traced, 2 * target.traced
+    few, more = target.traced // 2, 4 * target.traced
     function(2)
     times = [time_callable(function, (count,), deadline_s=None).cpu_time_s for count in (few, more)]
     return times[1] + (times[1] - times[0]) / (more - few) * (steps - more)

@@ -12,6 +12,7 @@ libraries take is the warm process's, not the probe's.
 from __future__ import annotations
 
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -163,6 +164,9 @@ def main(arguments: Sequence[str]) -> NoReturn:
         import_timed(library)
     for module in ("controller.schedulers.probe.running.work", "controller.schedulers.probe.running.command"):
         importlib.import_module(module)
+    # Collectors of garbage in forks leave alone what is shared with them: they would copy all of it.
+    gc.collect()
+    gc.freeze()
     server = Warm(Path(path))
     sys.stdout.write(f"warm after {time.monotonic() - began_s:.2f} s: {path}\n")
     sys.stdout.flush()

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from controller.cli.accel.commands import accel
 from controller.cli.alto import alto
 from controller.cli.api import api
 from controller.cli.centre import centre
@@ -37,6 +38,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.add_typer(accel)
 app.add_typer(api)
 app.add_typer(centre)
 app.add_typer(fabric)

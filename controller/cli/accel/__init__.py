@@ -1,0 +1,1 @@
+"""`millrace accel`: CPU, accelerator or switch for each operator of a job, before it runs."""

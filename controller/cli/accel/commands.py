@@ -1,0 +1,21 @@
+"""The commands of `millrace accel`, one file each."""
+
+from __future__ import annotations
+
+import typer
+
+from controller.cli.accel.figures import figures
+
+accel = typer.Typer(
+    name="accel",
+    help="CPU, accelerator or switch for each operator of a distributed job, before it runs.",
+    no_args_is_help=True,
+)
+
+
+@accel.callback()
+def _group() -> None:
+    """Keep the group's commands by their names while there is one of them."""
+
+
+accel.command()(figures)

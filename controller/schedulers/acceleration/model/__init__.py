@@ -1,0 +1,23 @@
+"""The acceleration model: times of operators in parts, vectorised and exact, ratios, decisions, the worked cases."""
+
+from __future__ import annotations
+
+from controller.schedulers.acceleration.model.columns import TimeColumns, Works
+from controller.schedulers.acceleration.model.deciding import Choice, choice_of, decide, ratio_of
+from controller.schedulers.acceleration.model.exact import ExactTimes, exact_ratio, exact_times
+from controller.schedulers.acceleration.model.times import rounds_of, senders_of, times
+
+__all__ = [
+    "Choice",
+    "ExactTimes",
+    "TimeColumns",
+    "Works",
+    "choice_of",
+    "decide",
+    "exact_ratio",
+    "exact_times",
+    "ratio_of",
+    "rounds_of",
+    "senders_of",
+    "times",
+]

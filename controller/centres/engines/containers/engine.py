@@ -7,7 +7,7 @@ job leaves comes back in its pod's log, as nodes and the agent share no folder.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Collection, Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -29,7 +29,6 @@ from controller.centres.engines.base import (
     JobOrder,
     JobPhase,
     JobState,
-    Usage,
 )
 from controller.centres.engines.containers import units
 from controller.centres.engines.containers.parcels import environment_of, files_in, is_whole
@@ -43,42 +42,31 @@ from controller.centres.engines.containers.pods import (
     why_of,
 )
 from controller.centres.engines.containers.settings import ContainersSettings, ContainerUnit
-from controller.centres.engines.jobs.folders import Ending, JobFolder, JobFolders, unknown_job
+from controller.centres.engines.jobs.engine import POLL_S, ClusterEngine
+from controller.centres.engines.jobs.folders import Ending, JobFolder, unknown_job
 from controller.centres.engines.jobs.limits import Watch
 from controller.centres.errors import EngineError, OrderError
 from controller.errors import ApiError, NotFoundError, StaleError
 
 T = TypeVar("T")
 
-_ENGINE: Final = "containers"
 _KILLED: Final = 137
 _MARGIN_S: Final = 30.0
-_POLL_S: Final = 0.1
 _MOST_LOG_BYTES: Final = 96 << 20
 
 
-class ContainersEngine:
+class ContainersEngine(ClusterEngine[Pod]):
     """Jobs of a centre as pods; `root` is the folder below which the agent has the jobs' folders."""
 
+    name = "containers"
+
     def __init__(self, settings: ContainersSettings, *, centre: str, root: Path) -> None:
-        self._settings, self._centre, self._root = settings, centre, root
+        super().__init__(centre=centre, root=root, poll_s=settings.poll_s)
+        self._settings, self._root = settings, root
         self._client: ApiClient | None = None
-        self._folders = JobFolders(_ENGINE, root)
-        self._known: dict[str, JobFolder] = {}
         self._limits = Watch()
         self._following: dict[str, asyncio.Task[None]] = {}
         self._reasons: dict[str, str] = {}
-        self._notes: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """As CentreStatus.engine says it."""
-        return _ENGINE
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Which nodes do not work, and why, as they were looked at last."""
-        return self._notes
 
     async def start(self) -> None:
         """Look whether the service access point answers; raise EngineError in one line if it does not."""
@@ -97,53 +85,24 @@ class ContainersEngine:
 
     async def resources(self) -> tuple[UnitType, ...]:
         """Return the unit types with what works of them now."""
-        nodes, pods = await self._nodes(), await self._pods()
-        self._notes = tuple(units.why_not(node) for node in nodes if not units.works(node))
+        nodes, pods = await self._nodes(), await self._told()
+        self.notes = tuple(units.why_not(node) for node in nodes if not units.works(node))
         return units.unit_types(self._settings.units, nodes, {pod.metadata.uid for pod in pods.values()})
-
-    async def changes(self) -> AsyncIterator[None]:
-        """Yield when nodes or jobs are not as they were, or the service access point stops or begins to answer."""
-        last: object = None
-        while True:
-            now = await self._picture()
-            if last is not None and now != last:
-                yield
-            last = now
-            await asyncio.sleep(self._settings.poll_s)
 
     async def submit(self, order: JobOrder) -> str:
         """Make a job's pod; the same mark twice is one job, as the pod's name comes from the mark."""
-        unit = self._settings.units.get(order.unit)
-        if unit is None:
-            raise OrderError(_ENGINE, f"task {order.mark.task}: there is no unit type {order.unit!r}")
-        most = units.largest(unit, await self._nodes())
-        if not 1 <= order.units <= most:
-            said = f"{order.units} units of {order.unit}: the largest node has {most}"
-            raise OrderError(_ENGINE, f"task {order.mark.task}: {said}")
+        unit = self._unit(order, self._settings.units)
+        self._check_room(order, units.largest(unit, await self._nodes()))
         pod, folder = self._made(order, unit)
         try:
             await self._within("making a pod", self._api.of(Pod).create(pod))
         except StaleError as error:
             there = await self._pod(pod.metadata.name)
             if there is None or JobMark.of_labels(there.metadata.labels) != order.mark:
-                raise EngineError(_ENGINE, f"pod {pod.metadata.name} is there, and is not this job's") from error
-        self._known[pod.metadata.name] = folder.bound(pod.metadata.name)
-        self._follow(pod.metadata.name, self._known[pod.metadata.name])
-        return pod.metadata.name
-
-    async def states(self, ids: Collection[str]) -> Mapping[str, JobState]:
-        """Return these jobs as they are; what those that have ended have left is brought back first."""
-        if not set(ids) <= self._known.keys():
-            self._read_folders()
-        pods = await self._pods() if ids else {}
-        return {each: await self._state(each, pods.get(each)) for each in ids}
-
-    async def jobs(self) -> tuple[JobState, ...]:
-        """Return all of this centre's, those whose pods are there and those that have left a folder."""
-        self._read_folders()
-        known = frozenset(self._known)  # One that is submitted while the API is asked is not in its answer.
-        pods = await self._pods()
-        return tuple([await self._state(name, pods.get(name)) for name in sorted(pods.keys() | known)])
+                raise EngineError(self.name, f"pod {pod.metadata.name} is there, and is not this job's") from error
+        job = self._bind(folder, pod.metadata.name)
+        self._follow(job, self._known[job])
+        return job
 
     async def cancel(self, job: str, grace_s: float) -> None:
         """Have its pod removed, which has the grace that its order says; what it says until then is kept."""
@@ -155,23 +114,16 @@ class ContainersEngine:
     async def forget(self, job: str) -> None:
         """Remove its pod, and its record."""
         await self._delete(job)
-        try:
-            async with asyncio.timeout(self._settings.deadline_s):
-                while await self._pod(job) is not None:
-                    await asyncio.sleep(_POLL_S)
-        except TimeoutError as error:
-            raise EngineError(_ENGINE, f"pod {job}: it is not gone after {self._settings.deadline_s:g} s") from error
+
+        async def is_gone() -> bool:
+            return await self._pod(job) is None
+
+        problem = f"pod {job}: it is not gone after {self._settings.deadline_s:g} s"
+        await self._until(is_gone, self._settings.deadline_s, problem)
         self._limits.forget(job)
         self._reasons.pop(job, None)
         self._following.pop(job, None)
-        folder = self._known.pop(job, None)
-        if folder is not None:
-            folder.forget()
-
-    async def usage(self, job: str) -> Usage | None:
-        """Return what it has used, once it has ended; nothing of a user's image."""
-        folder = self._known.get(job)
-        return None if folder is None else folder.usage
+        self._forget(job)
 
     @property
     def _api(self) -> ApiClient:
@@ -188,21 +140,23 @@ class ContainersEngine:
             async with asyncio.timeout(self._settings.deadline_s):
                 return await asked
         except TimeoutError as error:
-            raise EngineError(_ENGINE, f"{doing}: no answer within {self._settings.deadline_s:g} s") from error
+            raise EngineError(self.name, f"{doing}: no answer within {self._settings.deadline_s:g} s") from error
         except (NotFoundError, StaleError):
             raise
         except ApiError as error:
-            raise EngineError(_ENGINE, f"{doing}: {error}") from error
+            raise EngineError(self.name, f"{doing}: {error}") from error
 
     async def _nodes(self) -> tuple[Node, ...]:
         listing = await self._within("looking at its nodes", self._api.of(Node).list())
         return units.own_nodes(self._settings, listing.items)
 
-    async def _pods(self) -> dict[str, Pod]:
-        """Return this centre's pods by name."""
+    async def _told(self) -> Mapping[str, Pod]:
         asked = self._api.of(Pod).list(labels=f"{CENTRE_LABEL}={self._centre}")
         listing = await self._within("looking at its pods", asked)
         return {pod.metadata.name: pod for pod in listing.items}
+
+    def _sign(self, told: Pod) -> object:
+        return told.status.phase
 
     async def _pod(self, name: str) -> Pod | None:
         """Return a pod of this centre's; None where there is none of that name."""
@@ -221,18 +175,13 @@ class ContainersEngine:
         """Return a job's pod, and its folder with what it is to bring."""
         if order.image is not None:
             if order.files:
-                raise OrderError(_ENGINE, f"task {order.mark.task}: an image of one's own gets no files")
+                raise OrderError(self.name, f"task {order.mark.task}: an image of one's own gets no files")
             folder = self._folders.prepare(replace(order, image=None, argv=order.argv or (order.image,)), passes="")
             return pod_of(order, unit, self._settings, None), folder
         if self._settings.image is None and self._settings.bundle is None:
-            raise OrderError(_ENGINE, f"task {order.mark.task}: the settings name neither image nor bundle for it")
+            raise OrderError(self.name, f"task {order.mark.task}: the settings name neither image nor bundle for it")
         folder = self._folders.prepare(order, passes="MILLRACE_NODE")
         return pod_of(order, unit, self._settings, environment_of(folder.path, order.mark.task)), folder
-
-    def _read_folders(self) -> None:
-        for folder in self._folders.all():
-            if folder.id is not None and folder.mark.centre == self._centre:
-                self._known[folder.id] = folder
 
     def _folder(self, job: str, pod: Pod | None) -> JobFolder | None:
         """Return a job's folder; one that nobody has written down is found by its order's mark, or made anew."""
@@ -244,7 +193,7 @@ class ContainersEngine:
             return None
         there = next((folder for folder in self._folders.all() if folder.mark == mark), None)
         path = self._root / pod_name(mark) if there is None else there.path
-        self._known[job] = JobFolder(path, mark, labels.get(UNIT_LABEL, ""), int(count), None).bound(job)
+        self._bind(JobFolder(path, mark, labels.get(UNIT_LABEL, ""), int(count), None), job)
         return self._known[job]
 
     async def _state(self, job: str, pod: Pod | None) -> JobState:
@@ -278,12 +227,11 @@ class ContainersEngine:
         self._reasons[job] = reason
         self._follow(job, folder)
         await self._delete(job)
-        try:
-            async with asyncio.timeout(most_s):
-                while await self._pod(job) is not None or self._is_followed(job):
-                    await asyncio.sleep(_POLL_S)
-        except TimeoutError as error:
-            raise EngineError(_ENGINE, f"pod {job}: it is not gone {most_s:g} s after it was to go") from error
+
+        async def is_gone() -> bool:
+            return await self._pod(job) is None and not self._is_followed(job)
+
+        await self._until(is_gone, most_s, f"pod {job}: it is not gone {most_s:g} s after it was to go")
         if folder.ending is None:
             self._write_end(pod, folder, (b"", b""), reason)
 
@@ -304,7 +252,7 @@ class ContainersEngine:
                 if pod is None or phase_of(pod) in JOB_ENDED:
                     return  # whoever asks for its state writes down that nothing is known of its output
                 if not is_on_a_node(pod):
-                    await asyncio.sleep(_POLL_S)
+                    await asyncio.sleep(POLL_S)
                     continue
                 log = await self._log(job, whole=not is_in_own_image(pod))
                 files = None if is_in_own_image(pod) else files_in(log[0], self._settings.results_bytes)
@@ -322,7 +270,7 @@ class ContainersEngine:
                     pod = found
                     if phase_of(pod) in JOB_ENDED:
                         break
-                    await asyncio.sleep(_POLL_S)
+                    await asyncio.sleep(POLL_S)
         except TimeoutError:
             pass  # its last status that is known says less, but that
         return pod
@@ -348,13 +296,5 @@ class ContainersEngine:
                     if whole and is_whole(bytes(out[-512:])):
                         break
         except ApiError as error:
-            raise EngineError(_ENGINE, f"pod {job}: its log: {error}") from error
+            raise EngineError(self.name, f"pod {job}: its log: {error}") from error
         return bytes(out), bytes(errors)
-
-    async def _picture(self) -> object:
-        """Return what `changes` compares."""
-        try:
-            pods = {name: pod.status.phase for name, pod in (await self._pods()).items()}
-            return await self.resources(), pods
-        except EngineError as error:
-            return error.problem

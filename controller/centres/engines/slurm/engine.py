@@ -8,48 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from controller.api.resources.centre import UnitType
 from controller.centres.engines.base import JobMark, JobOrder, JobPhase, JobState, Usage
-from controller.centres.engines.jobs.folders import OWN, JobFolder, JobFolders, read_folder, unknown_job
+from controller.centres.engines.jobs.engine import POLL_S, ClusterEngine
+from controller.centres.engines.jobs.folders import OWN, JobFolder, read_folder, unknown_job
 from controller.centres.engines.slurm.answers import Label, Node, QueuedJob
 from controller.centres.engines.slurm.commands import SlurmCommands, job_text_at
 from controller.centres.engines.slurm.settings import SlurmSettings, SlurmUnit
 from controller.centres.engines.slurm.units import divided, largest, memory_mib, room, unit_types
-from controller.centres.errors import EngineError, OrderError
 
-_ENGINE: Final = "slurm"
 _OUTPUT: Final = "engine"
 """Of a job's own folder: what Slurm, or what watches over the job, has to say."""
 _MARGIN_S: Final = 30.0
 """Slurm's own limit comes after ours, which tells why."""
-_POLL_S: Final = 0.1
 _RANKED: Final = 'MILLRACE_RANK="$SLURM_PROCID" MILLRACE_WORLD_SIZE="$SLURM_NTASKS" exec "$@"'
 
 
-class SlurmEngine:
+class SlurmEngine(ClusterEngine[QueuedJob]):
     """Jobs of a centre on a cluster; `root` is the folder below which the agent has them, shared with the nodes."""
 
+    name = "slurm"
+
     def __init__(self, settings: SlurmSettings, *, centre: str, root: Path) -> None:
-        self._settings, self._centre = settings, centre
-        self._commands = SlurmCommands(settings)
-        self._folders = JobFolders(_ENGINE, root)
-        self._known: dict[str, JobFolder] = {}
-        self._notes: tuple[str, ...] = ()
-
-    @property
-    def name(self) -> str:
-        """As CentreStatus.engine says it."""
-        return _ENGINE
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Which nodes do not work, and why, as they were looked at last."""
-        return self._notes
+        super().__init__(centre=centre, root=root, poll_s=settings.poll_s)
+        self._settings, self._commands = settings, SlurmCommands(settings)
 
     async def start(self) -> None:
         """Look whether the cluster answers; raise EngineError in one line if it does not."""
@@ -62,21 +49,11 @@ class SlurmEngine:
     async def resources(self) -> tuple[UnitType, ...]:
         """Return the unit types with what works of them now."""
         nodes, queue = await self._commands.nodes(), await self._commands.queue()
-        self._notes = tuple(f"node {node.name} {node.why_not}" for node in nodes if not node.works)
+        self.notes = tuple(f"node {node.name} {node.why_not}" for node in nodes if not node.works)
         own: dict[str, int] = {}
         for _, label in self._own(queue, only=JobPhase.RUNNING):
             own[label.unit] = own.get(label.unit, 0) + label.units
         return unit_types(divided(self._settings, nodes), nodes, own)
-
-    async def changes(self) -> AsyncIterator[None]:
-        """Yield when nodes or jobs are not as they were, or the cluster stops or begins to answer."""
-        last: object = None
-        while True:
-            now = await self._picture()
-            if last is not None and now != last:
-                yield
-            last = now
-            await asyncio.sleep(self._settings.poll_s)
 
     async def submit(self, order: JobOrder) -> str:
         """Queue a job; the same mark twice is one job."""
@@ -86,35 +63,16 @@ class SlurmEngine:
             if found is not None:
                 return self._bind(before, found)
         nodes = await self._commands.nodes()
-        units = divided(self._settings, nodes)
-        unit = units.get(order.unit)
-        if unit is None:
-            raise OrderError(_ENGINE, f"task {order.mark.task}: there is no unit type {order.unit!r}")
-        self._check_room(order, unit, nodes)
+        unit = self._unit(order, divided(self._settings, nodes))
+        # Of what the cluster never has room for nothing is started, whichever of its nodes work now.
+        all_up = [_up(node) for node in nodes]
+        if unit.spans_nodes:
+            self._check_room(order, sum(room(unit, node) for node in all_up), "the cluster has")
+        else:
+            self._check_room(order, largest(unit, all_up))
         folder = self._folders.prepare(self._spread(order, unit), passes="SLURM_")
         command = (str(self._settings.python), "-I", "-S", str(folder.path / OWN / "process.py"), str(folder.path))
         return self._bind(folder, await self._commands.submit(self._options(order, unit, nodes), command))
-
-    async def states(self, ids: Collection[str]) -> Mapping[str, JobState]:
-        """Return these jobs as they are."""
-        if not ids:
-            return {}
-        queue = {str(job.job_id): job for job in await self._commands.queue()}
-        self._read_folders(unless=ids)
-        return {each: self._state(each, queue.get(each)) for each in ids}
-
-    async def jobs(self) -> tuple[JobState, ...]:
-        """Return all of this centre's, those that Slurm knows and those that have left a folder."""
-        self._read_folders()
-        known = tuple(self._known)  # One that is submitted while Slurm is asked is not in its answer.
-        queue = await self._commands.queue()
-        found = {
-            str(job.job_id): self._state(str(job.job_id), job) for job, _ in self._own(queue) if not _is_forgotten(job)
-        }
-        for number in known:
-            if number not in found:
-                found[number] = self._state(number, None)
-        return tuple(found.values())
 
     async def cancel(self, job: str, grace_s: float) -> None:
         """Ask, wait for the grace, kill; a job that waits is taken off the queue at once."""
@@ -122,36 +80,21 @@ class SlurmEngine:
         if folder is not None and folder.path.is_dir():
             folder.say_grace(grace_s)
         await self._commands.ask_to_end(job)
-        if not await self._ends(job, grace_s + _POLL_S * 10):
+        if not await self._ends(job, grace_s + POLL_S * 10):
             await self._commands.kill(job)
 
     async def forget(self, job: str) -> None:
         """Drop its record, once Slurm has noticed its end too, which is a little later: it would be told of again."""
-        try:
-            async with asyncio.timeout(self._settings.deadline_s):
-                while any(str(each.job_id) == job and each.phase in _GOING for each in await self._commands.queue()):
-                    await asyncio.sleep(_POLL_S)
-        except TimeoutError as error:
-            raise EngineError(_ENGINE, f"job {job}: Slurm does not notice its end") from error
-        folder = self._known.pop(job, None)
-        if folder is not None:
-            folder.forget()
+
+        async def has_noticed() -> bool:
+            return not any(str(each.job_id) == job and each.phase in _GOING for each in await self._commands.queue())
+
+        await self._until(has_noticed, self._settings.deadline_s, f"job {job}: Slurm does not notice its end")
+        self._forget(job)
 
     async def usage(self, job: str) -> Usage | None:
         """Return what it has used: of one that runs where the cluster counts that, of one that has ended always."""
-        folder = self._known.get(job)
-        return (folder and folder.usage) or await self._commands.usage(job)
-
-    def _bind(self, folder: JobFolder, number: str) -> str:
-        self._known[number] = folder.bound(number)
-        return number
-
-    def _read_folders(self, unless: Collection[str] = ()) -> None:
-        """Learn what folders tell; nothing is read where all that is asked for is known."""
-        if not unless or not set(unless) <= self._known.keys():
-            for folder in self._folders.all():
-                if folder.id is not None and folder.mark.centre == self._centre:
-                    self._known[folder.id] = folder
+        return await super().usage(job) or await self._commands.usage(job)
 
     def _own(self, queue: Collection[QueuedJob], only: JobPhase | None = None) -> list[tuple[QueuedJob, Label]]:
         """Return this centre's jobs of a queue."""
@@ -167,7 +110,17 @@ class SlurmEngine:
         own = self._own(await self._commands.queue())
         return next((str(job.job_id) for job, label in own if label.mark == mark), None)
 
-    def _state(self, number: str, job: QueuedJob | None) -> JobState:
+    async def _told(self) -> Mapping[str, QueuedJob]:
+        queue = self._own(await self._commands.queue())
+        return {str(job.job_id): job for job, _ in queue if not _is_forgotten(job)}
+
+    async def _told_of(self, ids: Collection[str]) -> Mapping[str, QueuedJob]:
+        return {str(job.job_id): job for job in await self._commands.queue()} if ids else {}
+
+    def _sign(self, told: QueuedJob) -> object:
+        return told.job_state
+
+    async def _state(self, number: str, job: QueuedJob | None) -> JobState:
         """Return a job as its folder and Slurm say; a job with its number, but another mark, is another."""
         folder = self._known.get(number)
         label = None if job is None else job.label
@@ -184,14 +137,6 @@ class SlurmEngine:
         said = "" if job.phase in _GOING else job_text_at(folder.path / OWN / _OUTPUT)
         reason = "" if job.phase is JobPhase.RUNNING else ": ".join(part for part in (job.why, said) if part)
         return folder.state(job.phase, reason, None if job.phase in (*_GOING, JobPhase.LOST) else job.code)
-
-    def _check_room(self, order: JobOrder, unit: SlurmUnit, nodes: Collection[Node]) -> None:
-        """Refuse what the cluster never has room for, whichever of its nodes work now."""
-        all_up = [_up(node) for node in nodes]
-        most = sum(room(unit, node) for node in all_up) if unit.spans_nodes else largest(unit, all_up)
-        if not 1 <= order.units <= most:
-            where = "the cluster has" if unit.spans_nodes else "the largest node has"
-            raise OrderError(_ENGINE, f"task {order.mark.task}: {order.units} units of {order.unit}: {where} {most}")
 
     def _spread(self, order: JobOrder, unit: SlurmUnit) -> JobOrder:
         """Return the order with its program started once for each unit, where the type says so."""
@@ -238,18 +183,10 @@ class SlurmEngine:
                 while folder is None or folder.ending is None:
                     if (await self.states((job,)))[job].phase not in _GOING:
                         break
-                    await asyncio.sleep(_POLL_S)
+                    await asyncio.sleep(POLL_S)
         except TimeoutError:
             return False
         return True
-
-    async def _picture(self) -> object:
-        """Return what `changes` compares."""
-        try:
-            jobs = {job.job_id: job.job_state for job, _ in self._own(await self._commands.queue())}
-            return await self.resources(), jobs
-        except EngineError as error:
-            return error.problem
 
 
 _GOING: Final = (JobPhase.QUEUED, JobPhase.RUNNING)

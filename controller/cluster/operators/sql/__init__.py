@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.cluster.operators.sql.graphs import graph_of_sql
+from controller.cluster.operators.sql.planner import Planned, SqlPlanner, graph_of_sql
 from controller.cluster.operators.sql.tables import SqlTable
 
-__all__ = ["SqlTable", "graph_of_sql"]
+__all__ = ["Planned", "SqlPlanner", "SqlTable", "graph_of_sql"]

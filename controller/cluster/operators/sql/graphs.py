@@ -1,28 +1,25 @@
-"""The operators of a query: DuckDB's physical plan, with the rows that it expects."""
+"""The operators of a physical plan of DuckDB's, with the rows that it expects."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
-import duckdb
-
 from controller.cluster.operators.errors import OperatorError
-from controller.cluster.operators.sql.tables import SqlTable, declare, one_line, width_of
+from controller.cluster.operators.sql.tables import width_of
 from controller.cluster.operators.values import MAX_SIZE, Flow, Operator, OperatorGraph
 
-_COLUMN: Final = re.compile(r"#(\d+)")
+_COLUMN: Final = re.compile(r"#(\d+)|#\[\d+\.(\d+)\]")
 _CAST: Final = re.compile(r"CAST\((?P<inner>#\d+|\w+) AS (?P<type>.+)\)")
 _PACKED: Final = re.compile(r"__internal_(de)?compress_\w+\(#(?P<index>\d+).*\)")
 """A column in fewer bytes while it is sorted or grouped."""
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _WORD: Final = re.compile(r"[^a-z0-9]+")
+_WHOLE_ROW: Final = "*"
+"""Stands for all columns of a declared table, of which a projection takes some."""
 _DEEPEST: Final = 500
 _VALUE_BYTES: Final = 8
 _PASSING: Final = frozenset(
@@ -31,71 +28,22 @@ _PASSING: Final = frozenset(
 _EMPTY: Final = frozenset(
     {"DUMMY_SCAN", "EMPTY_RESULT", "COLUMN_DATA_SCAN", "EXPRESSION_SCAN", "CTE_SCAN", "DELIM_SCAN"}
 )
+_SHARED: Final = frozenset({"CTE", "MATERIALIZED_CTE"})
+"""What is computed once and read by each CTE_SCAN of its number: a WITH, or what a correlated subquery asks for."""
 
 
-def graph_of_sql(
-    sql: str,
-    database: duckdb.DuckDBPyConnection | Path | str | None = None,
-    tables: Mapping[str, SqlTable] | None = None,
-    *,
-    name: str = "query",
-) -> OperatorGraph:
-    """Return the operators of a query as DuckDB would run it, with the rows that it expects; nothing is executed.
-
-    `database` is an open connection, or a file that is opened to be read; `tables` are those that are not in it.
-    Filters that a scan applies are operators of their own. OperatorError for what DuckDB refuses, in its words.
-    """
-    with _connected(database) as connection:
-        try:
-            statements = duckdb.extract_statements(sql)
-            if len(statements) != 1:
-                raise OperatorError(f"{len(statements)} statements of SQL: a graph is of one")
-            declared = declare(connection, sql, tables or {})
-            rows = connection.execute(f"EXPLAIN (FORMAT json) {statements[0].query}").fetchall()
-            plans = json.loads(rows[0][1])
-            widths = _widths_of_columns(connection)
-            names = frozenset(column for _, column in widths)
-            known = _Tables(_rows_of_tables(connection), widths, declared, names)
-        except duckdb.Error as error:
-            raise OperatorError(f"SQL: {one_line(error)}") from None
+def operators_of_plan(plans: Sequence[Mapping[str, Any]], known: Tables, name: str) -> OperatorGraph:
+    """Return the operators of a plan as DuckDB's EXPLAIN (FORMAT json) gives it, over tables that are known."""
     builder = _Builder(known)
     for plan in plans:
         builder.finish(builder.add(plan, 0))
     return OperatorGraph(name, tuple(builder.operators), tuple(builder.flows), "sql")
 
 
-@contextmanager
-def _connected(database: duckdb.DuckDBPyConnection | Path | str | None) -> Iterator[duckdb.DuckDBPyConnection]:
-    if isinstance(database, duckdb.DuckDBPyConnection):
-        with database.cursor() as cursor:
-            yield cursor
-        return
-    if database is not None and not Path(database).is_file():
-        raise OperatorError(f"{database}: there is no such database")
-    try:
-        connection = duckdb.connect(str(database) if database else ":memory:", read_only=database is not None)
-    except duckdb.Error as error:
-        raise OperatorError(f"{database}: {one_line(error)}") from None
-    with connection:
-        yield connection
-
-
-def _rows_of_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
-    found = connection.execute(
-        "SELECT database_name || '.' || schema_name || '.' || table_name, estimated_size FROM duckdb_tables()"
-    ).fetchall()
-    return {name: size or 0 for name, size in found}
-
-
-def _widths_of_columns(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], int]:
-    found = connection.execute(
-        "SELECT database_name || '.' || schema_name || '.' || table_name, column_name, data_type FROM duckdb_columns()"
-    ).fetchall()
-    return {(table, column): width_of(kind) for table, column, kind in found}
-
-
 @dataclass(frozen=True, slots=True)
-class _Tables:
+class Tables:
+    """What is known of tables and their columns by full name; bytes of a row of declared ones by their rows."""
+
     rows: Mapping[str, int]
     widths: Mapping[tuple[str, str], int]
     declared: Mapping[int, int]
@@ -123,18 +71,23 @@ class _Rows:
 class _Builder:
     """Operators and flows, from the leaves of a plan to its root."""
 
-    def __init__(self, tables: _Tables) -> None:
+    def __init__(self, tables: Tables) -> None:
         self.operators: list[Operator] = []
         self.flows: list[Flow] = []
         self._tables = tables
         self._counts: Counter[str] = Counter()
+        self._shared: dict[str, _Rows] = {}
 
     def add(self, node: Mapping[str, Any], depth: int) -> _Rows:
         """Add a part of a plan, and return what it yields."""
         if depth > _DEEPEST:
             raise OperatorError(f"SQL: a plan deeper than {_DEEPEST} operators")
         name, info = str(node.get("name", "")).strip(), node.get("extra_info", {})
-        inputs = [self.add(child, depth + 1) for child in node.get("children", ())]
+        children = node.get("children", ())
+        if name in _SHARED and len(children) == 2:
+            self._shared[str(info.get("Table Index"))] = self.add(children[0], depth + 1)
+            return self.add(children[1], depth + 1)
+        inputs = [self.add(child, depth + 1) for child in children]
         estimate = _number(info.get("Estimated Cardinality"))
         rows = estimate if estimate is not None else sum(one.rows for one in inputs)
         if not inputs:
@@ -176,12 +129,14 @@ class _Builder:
         return _Rows(rows, columns, [self._operator(kind, sizes, inputs)])
 
     def _leaf(self, name: str, info: Mapping[str, Any], rows: int) -> _Rows:
+        if name == "CTE_SCAN" and (shared := self._shared.get(str(info.get("CTE Index")))) is not None:
+            return _Rows(rows, shared.columns, shared.by, shared.outside)
         if name in _EMPTY:
             return _Rows(rows, [("", _VALUE_BYTES)], [])
         table = str(info.get("Table", ""))
         if not table and rows in self._tables.declared:
             width = self._tables.declared[rows]
-            return _Rows(rows, [("", width)], [], rows * width)
+            return _Rows(rows, [(_WHOLE_ROW, width)], [], rows * width)
         columns = [(column, self._width(table, column)) for column in _texts(info.get("Projections"))]
         found = _Rows(rows, columns or [("", _VALUE_BYTES)], [])
         # Filters that other operators make while the query runs drop nothing for certain.
@@ -259,6 +214,8 @@ def _column(text: str, columns: Sequence[tuple[str, int]]) -> tuple[str, int] | 
     """Return the column that a text of a plan names, None for a formula."""
     if found := _COLUMN.fullmatch(text) or _PACKED.fullmatch(text):
         index = int(found[found.lastindex or 1])
+        if columns and columns[0][0] == _WHOLE_ROW:
+            return text, _VALUE_BYTES
         return columns[index] if index < len(columns) else (text, _VALUE_BYTES)
     if found := _CAST.fullmatch(text):
         return found["inner"], width_of(found["type"])

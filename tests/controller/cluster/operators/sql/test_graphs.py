@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from controller.cluster.operators import Flow, OperatorError, OperatorGraph, dumps, loads, work_of
-from controller.cluster.operators.sql import SqlTable, graph_of_sql
+from controller.cluster.operators.sql import SqlPlanner, SqlTable, graph_of_sql
 
 JOIN = """
     select o.customer, sum(l.price) as total from orders o join lines l on o.id = l.order_id
@@ -124,3 +124,54 @@ def test_files_that_are_no_database_are_told(tmp_path: Path) -> None:
         graph_of_sql("select 1", tmp_path / "text")
     with pytest.raises(OperatorError, match="table t: 0 rows"):
         graph_of_sql("select a from t", None, {"t": SqlTable(0, 1)})
+
+
+def test_conditions_on_two_columns_of_a_declared_table_do_not_exclude_each_other() -> None:
+    columns = {"brand": "VARCHAR", "container": "VARCHAR", "price": "DOUBLE"}
+    graph = graph_of_sql(
+        "select sum(price) from part where brand = 'a' and container = 'b'",
+        None,
+        {"part": SqlTable(200_000, 0, columns)},
+    )
+    assert kinds(graph) == ["filter", "aggregate"]
+    assert dict(graph.operators[0].shape)["rows"] == 200_000
+    assert dict(graph.operators[0].shape)["kept_rows"] > 1000
+
+
+def test_all_columns_are_read_where_a_star_asks_for_them_but_not_where_only_rows_matter() -> None:
+    tables = {
+        "t": SqlTable(1000, 0, {"a": "BIGINT", "b": "BIGINT", "c": "VARCHAR"}),
+        "u": SqlTable(500, 0, {"d": "BIGINT"}),
+    }
+    assert graph_of_sql("select * from t where a = 1", None, tables).operators[0].input_bytes == 1000 * 32
+    exists = "select d from u where exists (select * from t where a = d)"
+    assert sum(one.input_bytes or 0 for one in graph_of_sql(exists, None, tables).operators) == 1000 * 8 + 500 * 8
+
+
+def test_what_is_read_twice_is_computed_once(shop: duckdb.DuckDBPyConnection) -> None:
+    graph = graph_of_sql(
+        "with sums as materialized (select customer, count(*) as n from orders group by customer)"
+        " select customer from sums where n = (select max(n) from sums)",
+        shop,
+    )
+    (first,) = (one for one in graph.operators if len(graph.out_of[one.name]) == 2)
+    assert first.kind == "aggregate"
+    assert "join" in {graph.operator[flow.dst].kind for flow in graph.out_of[first.name]}
+    assert not [one for one in graph.operators if one.kind.startswith("sql-")]
+
+
+def test_a_planner_plans_many_statements_as_one_by_one() -> None:
+    tables = {"orders": SqlTable(1000, 10_000), "lines": SqlTable(4000, 0, {"order_id": "BIGINT", "price": "DOUBLE"})}
+    statements = [
+        "select sum(price) from lines",
+        "select o.customer from orders o join lines l on o.id = l.order_id where l.price > 2",
+        "select count(*) from orders where day > date '2020-01-01'",
+        "select customer from orders order by customer",
+    ]
+    with SqlPlanner(None, tables) as planner:
+        assert [planner.graph(one) for one in statements] == [graph_of_sql(one, None, tables) for one in statements]
+        with pytest.raises(OperatorError, match="2 statements of SQL"):
+            planner.graph("select 1; select 2")
+        with pytest.raises(OperatorError, match=r"SQL: .*yntax"):
+            planner.graph("selec price from lines")
+        assert planner.plan(statements[0]).duckdb_s > 0

@@ -1,0 +1,145 @@
+"""Operator graphs of SQL: one connection to DuckDB that plans statements over the same tables, and executes none."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import duckdb
+
+from controller.cluster.operators.errors import OperatorError
+from controller.cluster.operators.sql.graphs import Tables, operators_of_plan
+from controller.cluster.operators.sql.references import References, references_of
+from controller.cluster.operators.sql.tables import Declared, SqlTable, one_line, width_of
+from controller.cluster.operators.values import OperatorGraph
+
+
+def graph_of_sql(
+    sql: str,
+    database: duckdb.DuckDBPyConnection | Path | str | None = None,
+    tables: Mapping[str, SqlTable] | None = None,
+    *,
+    name: str = "query",
+) -> OperatorGraph:
+    """Return the operators of a query as DuckDB would run it, with the rows that it expects; nothing is executed.
+
+    `database` is an open connection, or a file that is opened to be read; `tables` are those that are not in it.
+    Filters that a scan applies are operators of their own. OperatorError for what DuckDB refuses, in its words.
+    """
+    with SqlPlanner(database, tables) as planner:
+        return planner.graph(sql, name=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A statement's graph, and the seconds that DuckDB took to plan it."""
+
+    graph: OperatorGraph
+    duckdb_s: float
+
+
+class SqlPlanner:
+    """Plans statements over tables of a database and declared ones, as `graph_of_sql` does; a context manager.
+
+    What tables there are, and their columns, is read once: statements after the first need only be planned. Not for
+    several threads at once.
+    """
+
+    def __init__(
+        self,
+        database: duckdb.DuckDBPyConnection | Path | str | None = None,
+        tables: Mapping[str, SqlTable] | None = None,
+    ) -> None:
+        self._connected = _connected(database)
+        self._connection = self._connected.__enter__()
+        try:
+            self._declared = Declared(tables or {})
+            with _told():
+                self._declared.declare_closed(self._connection)
+                self._rows = _rows_of_tables(self._connection)
+                self._widths = _widths_of_columns(self._connection)
+        except BaseException:
+            self.close()
+            raise
+        self._columns = frozenset(column for _, column in self._widths)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection, unless it was given."""
+        self._connected.__exit__(None, None, None)
+
+    def graph(self, sql: str, *, name: str = "query") -> OperatorGraph:
+        """Return the operators of a statement; OperatorError for what DuckDB refuses, in its words."""
+        return self.plan(sql, name=name).graph
+
+    def plan(self, sql: str, *, name: str = "query") -> Planned:
+        """Return the operators of a statement, and how long DuckDB planned; OperatorError as `graph` raises."""
+        with _told():
+            count, references = self._read(sql)
+            if count != 1:
+                raise OperatorError(f"{count} statements of SQL: a graph is of one")
+            assumed = self._declared.declare_open(self._connection, references)
+            began_s = time.perf_counter()
+            rows = self._connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall()
+            duckdb_s = time.perf_counter() - began_s
+        plans: list[dict[str, Any]] = json.loads(rows[0][1])
+        known = Tables(self._rows, self._widths, self._declared.row_bytes(references), self._columns | assumed)
+        return Planned(operators_of_plan(plans, known, name), duckdb_s)
+
+    def _read(self, sql: str) -> tuple[int, References]:
+        """Return how many statements there are, and what they name: nothing where no table is declared."""
+        if not self._declared.tables:
+            return len(duckdb.extract_statements(sql)), References()
+        answer = self._connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
+        return references_of(answer[0] if answer else "{}")
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except duckdb.Error as error:
+        raise OperatorError(f"SQL: {one_line(error)}") from None
+
+
+@contextmanager
+def _connected(database: duckdb.DuckDBPyConnection | Path | str | None) -> Iterator[duckdb.DuckDBPyConnection]:
+    if isinstance(database, duckdb.DuckDBPyConnection):
+        with database.cursor() as cursor:
+            yield cursor
+        return
+    if database is not None and not Path(database).is_file():
+        raise OperatorError(f"{database}: there is no such database")
+    try:
+        connection = duckdb.connect(str(database) if database else ":memory:", read_only=database is not None)
+    except duckdb.Error as error:
+        raise OperatorError(f"{database}: {one_line(error)}") from None
+    with connection:
+        yield connection
+
+
+def _rows_of_tables(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    found = connection.execute(
+        "SELECT database_name || '.' || schema_name || '.' || table_name, estimated_size FROM duckdb_tables()"
+    ).fetchall()
+    return {name: size or 0 for name, size in found}
+
+
+def _widths_of_columns(connection: duckdb.DuckDBPyConnection) -> dict[tuple[str, str], int]:
+    found = connection.execute(
+        "SELECT database_name || '.' || schema_name || '.' || table_name, column_name, data_type FROM duckdb_columns()"
+    ).fetchall()
+    return {(table, column): width_of(kind) for table, column, kind in found}

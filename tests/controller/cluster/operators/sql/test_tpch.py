@@ -1,0 +1,74 @@
+"""The 22 statements of TPC-H are planned, of declared tables alone and over generated data."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from controller.cluster.operators import KINDS
+from controller.cluster.operators.sql import SqlPlanner
+from tests.benchmarks.accelerating.tpch.schema import STATEMENTS, tables
+
+SCALE = 0.1
+
+
+@pytest.fixture(scope="module")
+def declared() -> Iterator[SqlPlanner]:
+    with SqlPlanner(None, tables(SCALE)) as planner:
+        yield planner
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlPlanner]:
+    if (tool := shutil.which("tpchgen-cli")) is None:
+        pytest.skip("tpchgen-cli is not installed: pip install tpchgen-cli")
+    folder = tmp_path_factory.mktemp("tpch")
+    subprocess.run([tool, "parquet", "-s", str(SCALE), "--output-dir", str(folder)], check=True, capture_output=True)
+    with duckdb.connect() as connection:
+        for name in tables(SCALE):
+            connection.execute(f"create table {name} as from '{folder / name}.parquet'")
+        with SqlPlanner(connection) as planner:
+            yield planner
+
+
+def check(planner: SqlPlanner, name: str) -> None:
+    graph = planner.graph(STATEMENTS[name], name=name)
+    assert graph.operators
+    assert {one.kind for one in graph.operators} <= KINDS.keys()
+    last = [one for one in graph.operators if not graph.out_of[one.name]]
+    assert len(last) == 1
+    assert last[0].output_bytes is not None
+    assert all(flow.nbytes is not None for flow in graph.flows)
+
+
+def test_there_are_22_statements() -> None:
+    assert list(STATEMENTS) == [f"q{number:02}" for number in range(1, 23)]
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_statement_is_planned_of_declared_tables_alone(name: str, declared: SqlPlanner) -> None:
+    check(declared, name)
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_statement_is_planned_over_generated_data(name: str, generated: SqlPlanner) -> None:
+    check(generated, name)
+
+
+def test_declared_tables_have_the_rows_of_generated_ones(tmp_path: Path) -> None:
+    if (tool := shutil.which("tpchgen-cli")) is None:
+        pytest.skip("tpchgen-cli is not installed: pip install tpchgen-cli")
+    subprocess.run([tool, "parquet", "-s", "0.01", "--output-dir", str(tmp_path)], check=True, capture_output=True)
+    with duckdb.connect() as connection:
+        for name, table in tables(0.01).items():
+            path = f"'{tmp_path / name}.parquet'"
+            found = connection.execute(f"select count(*) from {path}").fetchone()
+            columns = connection.execute(f"describe select * from {path}").fetchall()
+            assert found is not None
+            assert abs(found[0] - table.rows) <= 0.005 * table.rows, name
+            assert {column: kind for column, kind, *_ in columns} == table.columns, name

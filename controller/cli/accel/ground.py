@@ -1,0 +1,76 @@
+"""Options of commands that decide about operators: machines, what they have, and the network between them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from controller.schedulers.acceleration.network.grounds import Ground
+
+TopologyOption = Annotated[
+    str | None, typer.Option("--topology", "-t", metavar="TOPOLOGY", help="The machines: a file, a name or a family.")
+]
+HardwareOption = Annotated[
+    Path | None,
+    typer.Option("--hardware", metavar="FILE", help="Accelerators, fan-in and more; docs/acceleration-network.md."),
+]
+FeedOption = Annotated[
+    str | None, typer.Option("--feed", metavar="ADDRESS", help="Measured paths: a collector's unix:PATH or HOST:PORT.")
+]
+ServerOption = Annotated[
+    str | None, typer.Option("--server", metavar="ADDRESS", help="With --feed: the path server whose routes count.")
+]
+RateOption = Annotated[
+    str | None, typer.Option("--rate", metavar="RATE", help="One rate between machines instead, as '1 Gbit/s'.")
+]
+MachinesOption = Annotated[
+    int | None, typer.Option("--machines", "-n", min=1, help="How many share the job; instead of the file's.")
+]
+FanInOption = Annotated[
+    int | None, typer.Option("--fan-in", "-k", min=2, help="Inputs of one aggregation; instead of the file's.")
+]
+
+
+def ground_of(
+    topology: str | None,
+    hardware: Path | None,
+    *,
+    feed: str | None = None,
+    server: str | None = None,
+    rate: str | None = None,
+    machines: int | None = None,
+    fan_in: int | None = None,
+) -> Ground:
+    """Return what the options say; raise typer.BadParameter for options that do not go together."""
+    from controller.schedulers.acceleration.network.hardware import Hardware, load_hardware  # noqa: PLC0415
+    from controller.schedulers.acceleration.network.loading import load_ground  # noqa: PLC0415
+
+    if feed is not None and rate is not None:
+        raise typer.BadParameter("--feed and --rate: paths are measured or all have one rate")
+    if topology is None and rate is None:
+        raise typer.BadParameter("--topology (with --feed where a collector runs) or --rate: one of them is needed")
+    if topology is None and feed is not None:
+        raise typer.BadParameter("--feed goes with --topology")
+    if server is not None and feed is None:
+        raise typer.BadParameter("--server goes with --feed")
+    asked = Hardware() if hardware is None else load_hardware(hardware)
+    if machines is not None:
+        asked = replace(asked, machines=machines)
+    if fan_in is not None:
+        asked = replace(asked, fan_in=fan_in)
+    return load_ground(topology, asked, feed=feed, path_server=server, rate_bps=_rate_bps(rate))
+
+
+def _rate_bps(rate: str | None) -> float | None:
+    from dataplane.topology.units import parse_rate_bps  # noqa: PLC0415
+
+    if rate is None:
+        return None
+    try:
+        return parse_rate_bps(rate)
+    except ValueError as error:
+        raise typer.BadParameter(f"--rate: {error}") from None

@@ -1,0 +1,43 @@
+"""The readable twin of `sharing`, in fractions: what fair sharing of links means, flow by flow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+
+Shares = Mapping[int, Fraction]
+"""The links that a flow crosses, with the share of it that goes there."""
+
+
+def finishing_s(flows: Sequence[Shares], free_bps: Mapping[int, Fraction], size_bits: Fraction) -> list[Fraction]:
+    """Return when each flow ends (s) if all begin at 0 with so much to send."""
+    left = {number: size_bits for number, shares in enumerate(flows) if shares and size_bits}
+    ends, now_s = [Fraction(0)] * len(flows), Fraction(0)
+    while left:
+        rates = fair_bps({number: flows[number] for number in left}, free_bps)
+        step_s = min(bits / rates[number] for number, bits in left.items())
+        now_s += step_s
+        left = {number: bits - rates[number] * step_s for number, bits in left.items()}
+        for number in [number for number, bits in left.items() if not bits]:
+            ends[number] = now_s
+            del left[number]
+    return ends
+
+
+def fair_bps(flows: Mapping[int, Shares], free_bps: Mapping[int, Fraction]) -> dict[int, Fraction]:
+    """Return each flow's max-min fair rate: all grow alike until a link is full, whose flows then stay."""
+    rates: dict[int, Fraction] = {}
+    left, level = dict(free_bps), Fraction(0)
+    while len(rates) < len(flows):
+        growing = [number for number in flows if number not in rates]
+        demand: dict[int, Fraction] = {}
+        for number in growing:
+            for link, share in flows[number].items():
+                demand[link] = demand.get(link, Fraction(0)) + share
+        step = min(left[link] / wanted for link, wanted in demand.items())
+        level += step
+        left.update({link: left[link] - step * wanted for link, wanted in demand.items()})
+        for number in growing:
+            if any(not left[link] for link in flows[number]):
+                rates[number] = level
+    return rates

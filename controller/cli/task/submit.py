@@ -46,6 +46,7 @@ def submit(  # noqa: PLR0917 - a command line's options
 ) -> None:
     """Submit tasks: of a file (.yaml), or a script after `--`, whose text goes with the task."""
     now_ns = time.time_ns()
+    _ask(address)
     if Path(words[0]).suffix in _TASK_FILES:
         given = {
             "--name": name, "--type": type_, "--category": category, "--graph": graph, "--centre": centre,
@@ -68,6 +69,14 @@ def submit(  # noqa: PLR0917 - a command line's options
         from controller.cli.task.waiting import until_ended  # noqa: PLC0415
 
         asyncio.run(until_ended(address, [one.metadata.name for one in tasks], timeout))
+
+
+def _ask(address: str | None) -> None:
+    """Have the service access point answer something: a trace may take a minute, which is not to be for nothing."""
+    from controller.api.resources import Centre  # noqa: PLC0415
+
+    with client_of(address) as client:
+        client.of(Centre).list()
 
 
 def _of_file(path: Path, now_ns: int, *, trace: bool, limit_s: float) -> tuple[Task, ...]:

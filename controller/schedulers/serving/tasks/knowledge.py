@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 from zlib import crc32
 
@@ -27,6 +26,7 @@ from controller.schedulers.probe.dispatch.values import (
 )
 from controller.schedulers.serving.tasks.builds import BENCHMARK_TYPE
 from controller.schedulers.serving.tasks.hours import Hours
+from controller.schedulers.serving.tasks.past import Measured, Ran, measured_of, ran_of, run_time_s, spent_of
 from controller.schedulers.serving.tasks.transfers import transfers
 from controller.schedulers.serving.tasks.trusts import Trusts
 from controller.schedulers.serving.tasks.view import TasksView, has_ended
@@ -34,32 +34,6 @@ from controller.schedulers.serving.tasks.view import TasksView, has_ended
 _NS: Final = 1_000_000_000
 _OVERDUE: Final = 0.1
 """A task that runs longer than expected is taken to go on for so much of what it has run."""
-_HELD_FACTOR: Final = 2.0
-_HELD_S: Final = 5.0
-SUCCEEDED: Final = "succeeded"
-
-
-@dataclass(slots=True)
-class Ran:
-    """Run times of tasks by place, type and units; all that has ended, probes too, by centre."""
-
-    runs_s: dict[tuple[str, str], dict[str, dict[int, list[float]]]] = field(default_factory=dict)
-    ended: dict[str, list[Task]] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Measured:
-    """Results by place and probe."""
-
-    results: dict[tuple[str, str], dict[str, list[ProbeResult]]] = field(default_factory=dict)
-    centres: dict[str, list[ProbeResult]] = field(default_factory=dict)
-    """Results by centre."""
-    probed: set[str] = field(default_factory=set)
-    """Centres of which any probe has a good run."""
-
-    def of_centre(self, centre: str) -> list[ProbeResult]:
-        """Return all results of a centre."""
-        return self.centres.get(centre, [])
 
 
 class Knowledge:
@@ -84,14 +58,14 @@ class Knowledge:
         """Return what was measured, by place."""
         version = self._view.versions[ProbeResult]
         if self._measured is None or self._measured[0] != version:
-            self._measured = (version, _measured(self._view))
+            self._measured = (version, measured_of(self._view))
         return self._measured[1]
 
     def ran(self) -> Ran:
         """Return what has run, by place; the same value until another task has ended."""
         version = self._view.ended_version
         if self._ran is None or self._ran[0] != version:
-            self._ran = (version, _ran(self._view))
+            self._ran = (version, ran_of(self._view))
         return self._ran[1]
 
     def _age_of(self, centre: str, wall_ns: int) -> int:
@@ -219,7 +193,7 @@ class Knowledge:
             if (seconds := run_time_s(task)) is not None:
                 work[name] += seconds * (status.units or 0)
                 finished[name].add((status.centre or "", status.unit or ""))
-        spent = _spent(measured)
+        spent = spent_of(measured)
         types = {probe.task_type for name in self._view.probes if (probe := self._view.probe(name)) is not None}
         found = []
         for name in sorted(types - {""}):
@@ -353,45 +327,6 @@ def pending_of(task: Task, task_type: str, kernels: frozenset[str]) -> PendingTa
     )
 
 
-def run_time_s(task: Task) -> float | None:
-    """Return how long a task that has succeeded has run, None for any other.
-
-    As its centre has measured it, unless the server has seen it hold its units for much longer: then for that long.
-    """
-    status = task.status
-    if status.phase is not TaskPhase.SUCCEEDED or status.started_ns is None or status.finished_ns is None:
-        return None
-    held_s = max(status.finished_ns - status.started_ns, 0) / _NS
-    if status.run_time_s is None or held_s > _HELD_FACTOR * status.run_time_s + _HELD_S:
-        return held_s
-    return status.run_time_s
-
-
-def _measured(view: TasksView) -> Measured:
-    found = Measured()
-    for result in sorted(view.results.values(), key=lambda one: (one.metadata.created_ns, one.metadata.name)):
-        place = (result.spec.centre, result.status.unit or result.spec.unit or "")
-        found.centres.setdefault(result.spec.centre, []).append(result)
-        found.results.setdefault(place, {}).setdefault(result.spec.probe, []).append(result)
-        if any(run.outcome == SUCCEEDED and run.run_times_s for run in result.status.runs):
-            found.probed.add(result.spec.centre)
-    return found
-
-
-def _ran(view: TasksView) -> Ran:
-    found = Ran()
-    ended = [task for task in view.tasks.values() if has_ended(task) and task.status.centre is not None]
-    for task in sorted(ended, key=lambda one: (one.status.finished_ns or 0, one.metadata.name)):
-        status, seconds = task.status, run_time_s(task)
-        found.ended.setdefault(status.centre or "", []).append(task)
-        if task.spec.is_probe or seconds is None:
-            continue
-        place = (status.centre or "", status.unit or "")
-        times = found.runs_s.setdefault(place, {}).setdefault(view.type_of(task), {})
-        times.setdefault(status.units or 0, []).append(seconds)
-    return found
-
-
 def _slots(centre: Centre, offer: Offer, held: Sequence[Task], wall_ns: int) -> Slots:
     """Return when an offer's units are free, by what its tasks are expected to take; other's are so nobody knows when.
 
@@ -443,13 +378,3 @@ def _known(times: Mapping[int, int], tasks: Sequence[Task]) -> Known:
 def _number(task: Task) -> int:
     text = task.metadata.labels.get("millrace.probe-number", "")
     return int(text) if text.isascii() and text.isdigit() else 0
-
-
-def _spent(measured: Measured) -> dict[str, float]:
-    """Return the unit-seconds that each probe has taken."""
-    found: defaultdict[str, float] = defaultdict(float)
-    for by_probe in measured.results.values():
-        for probe, results in by_probe.items():
-            runs = (run for result in results for run in result.status.runs)
-            found[probe] += sum(run.units * (sum(run.run_times_s) + (run.start_s or 0.0)) for run in runs)
-    return found

@@ -22,6 +22,8 @@ from pathlib import Path
 BEGIN, END = "-----BEGIN MILLRACE JOB-----", "-----END MILLRACE JOB-----"
 PARTS = "MILLRACE_JOB_"
 OWN = ".millrace"
+CANCELLED = "it was cancelled"
+"""As the keeper says it."""
 
 
 def unpack(folder: Path) -> None:
@@ -54,10 +56,9 @@ def pack(folder: Path, given: dict[str, int], most_bytes: int) -> str:
     return base64.encodebytes(zlib.compress(json.dumps(found).encode())).decode()
 
 
-def hold(folder: Path, hold_s: float) -> None:
-    """Wait to be removed, unless the job was ended by that: process.py has blocked the signals."""
-    ended = json.loads((folder / OWN / "ended.json").read_text())
-    if ended["reason"] != "cancelled":
+def hold(reason: str, hold_s: float) -> None:
+    """Wait to be removed, unless the job was ended by that: the keeper has blocked the signals."""
+    if reason != CANCELLED:
         signal.sigtimedwait({signal.SIGTERM, signal.SIGINT}, hold_s)
 
 
@@ -67,10 +68,10 @@ def main(place: str, most_bytes: int, hold_s: float) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     unpack(folder)
     given = {str(path.relative_to(folder)): path.stat().st_mtime_ns for path in folder.rglob("*") if path.is_file()}
-    code: int = runpy.run_path(str(folder / OWN / "process.py"))["main"](folder)
+    code: int = runpy.run_path(str(folder / OWN / "keeper.py"))["main"](str(folder / OWN))
     sys.stdout.write(f"{BEGIN}\n{pack(folder, given, most_bytes)}{END}\n")
     sys.stdout.flush()
-    hold(folder, hold_s)
+    hold(json.loads((folder / OWN / "ended.json").read_text())["reason"], hold_s)
     return code
 
 

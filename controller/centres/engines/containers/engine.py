@@ -43,7 +43,9 @@ from controller.centres.engines.containers.pods import (
 )
 from controller.centres.engines.containers.settings import ContainersSettings, ContainerUnit
 from controller.centres.engines.jobs.engine import POLL_S, ClusterEngine
-from controller.centres.engines.jobs.folders import Ending, JobFolder, unknown_job
+from controller.centres.engines.jobs.folders import JobFolder, unknown_job
+from controller.centres.engines.jobs.keeper import CANCELLED
+from controller.centres.engines.jobs.keeping import Ended
 from controller.centres.engines.jobs.limits import Watch
 from controller.centres.errors import EngineError, OrderError
 from controller.errors import ApiError, NotFoundError, StaleError
@@ -109,7 +111,7 @@ class ContainersEngine(ClusterEngine[Pod]):
         pod = await self._pod(job)
         folder = self._folder(job, pod)
         if pod is not None and folder is not None and folder.ending is None and phase_of(pod) not in JOB_ENDED:
-            await self._end(job, pod, folder, "cancelled", grace_s)
+            await self._end(job, pod, folder, CANCELLED, grace_s)
 
     async def forget(self, job: str) -> None:
         """Remove its pod, and its record."""
@@ -216,7 +218,7 @@ class ContainersEngine(ClusterEngine[Pod]):
             self._limits.over_s(job, folder.limit_s) if phase is JobPhase.RUNNING and is_in_own_image(pod) else None
         )
         if over_s is not None:
-            await self._end(job, pod, folder, f"over its limit of {over_s:g} s", folder.grace_s)
+            await self._end(job, pod, folder, f"it took longer than its {over_s:g} s", folder.grace_s)
             return folder.ended_state or folder.state(JobPhase.FAILED, "over its limit")
         waits = phase is JobPhase.QUEUED
         return folder.state(JobPhase.QUEUED if waits else JobPhase.RUNNING, why_of(pod) if waits else "")
@@ -282,7 +284,7 @@ class ContainersEngine(ClusterEngine[Pod]):
             code = _KILLED
         folder.write_results({OUTPUT_FILE: folder.bounded(log[0]), ERRORS_FILE: folder.bounded(log[1])})
         why = reason or ("" if code == 0 else why_of(pod) or f"exit code {code}")
-        folder.write_end(Ending(code, why, pod.status.started_ns, pod.status.finished_ns))
+        folder.write_end(Ended(code, why[:4096], pod.status.started_ns, pod.status.finished_ns))
 
     async def _log(self, job: str, *, whole: bool) -> tuple[bytes, bytes]:
         """Return what a container writes until it ends, or, with `whole`, until all that it has left is there."""

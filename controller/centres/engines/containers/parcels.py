@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Final
 
-from controller.centres.engines.jobs.folders import OWN
+from controller.centres.engines.jobs.folders import ENDED_FILE, OWN
 from controller.centres.errors import EngineError, OrderError
 
 _BEGIN: Final = b"-----BEGIN MILLRACE JOB-----"
@@ -63,5 +63,5 @@ def files_in(log: bytes, most_bytes: int) -> Mapping[str, bytes] | None:
 def _is_inside(name: str) -> bool:
     """Return whether a file may be written below a job's folder: it is the job that names it."""
     parts = PurePosixPath(name).parts
-    is_own = parts[:1] == (OWN,) and parts != (OWN, "ended.json")
+    is_own = parts[:1] == (OWN,) and parts != (OWN, ENDED_FILE)
     return bool(parts) and not name.startswith("/") and ".." not in parts and not is_own and "\0" not in name

@@ -1,1 +1,1 @@
-"""Jobs that another system runs: a program that runs beside each of them, and the folders that tell of them."""
+"""What engines share: the program beside each job, the folders that tell of jobs, what is known of a cluster's jobs."""

@@ -1,7 +1,7 @@
 """The folders of jobs that another system runs: what is to run, under which number, how it ended.
 
-    FOLDER/.millrace/order.json     what process.py is to run, and whose job it is
-    FOLDER/.millrace/process.py     which the worker runs
+    FOLDER/.millrace/order.json     whose job it is, and what was ordered
+    FOLDER/.millrace/keeper.py      which the worker runs, and start.json, what it is told
     FOLDER/.millrace/id             the job's name at its engine, once that has taken it
     FOLDER/.millrace/ended.json     how it ended, written by the worker
     FOLDER/.millrace/grace          seconds, where cancelling names others than the order
@@ -11,7 +11,6 @@ Agent and workers share them. They outlive the agent, and the engine's own memor
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -23,33 +22,13 @@ from typing import Final
 import msgspec
 
 from controller.centres.engines.base import ERRORS_FILE, OUTPUT_FILE, JobMark, JobOrder, JobPhase, JobState, Usage
+from controller.centres.engines.jobs.keeping import GRACE_FILE, KEEPER, START_FILE, Ended, Start, read_record
 from controller.centres.errors import EngineError, OrderError
 
 OWN: Final = ".millrace"
-_PROGRAM: Final = Path(__file__).with_name("process.py")
+ENDED_FILE: Final = "ended.json"
 _DEPTHS: Final = ("*", "*/*")
 """Where an agent has its jobs' folders."""
-
-
-class Ending(msgspec.Struct, frozen=True):
-    """How a job ended, as the worker wrote it down; None for what it could not know."""
-
-    exit_code: int | None
-    reason: str
-    started_ns: int | None
-    finished_ns: int | None
-    cpu_s: float | None = None
-    memory_peak_bytes: int | None = None
-
-    @property
-    def phase(self) -> JobPhase:
-        """What it comes to: one that was asked to end has failed, whatever it returned."""
-        return JobPhase.SUCCEEDED if self.exit_code == 0 and not self.reason else JobPhase.FAILED
-
-    @property
-    def why(self) -> str:
-        """One line on why it failed; nothing of a job that has succeeded."""
-        return self.reason or (f"exit code {self.exit_code}" if self.exit_code else "")
 
 
 class _Written(msgspec.Struct, frozen=True):
@@ -77,9 +56,9 @@ class JobFolder:
     output_limit_bytes: int = 1 << 20
 
     @property
-    def ending(self) -> Ending | None:
+    def ending(self) -> Ended | None:
         """How it ended; None while it has not, as far as is written."""
-        return ending_in(self.path)
+        return read_record(self.path / OWN / ENDED_FILE, Ended)
 
     @property
     def usage(self) -> Usage | None:
@@ -123,12 +102,12 @@ class JobFolder:
         head, tail = output[: most - most // 2], output[len(output) - most // 2 :]
         return head + f"\n... {len(output) - most} bytes are left out ...\n".encode() + tail
 
-    def write_results(self, files: Mapping[str, bytes]) -> Ending | None:
+    def write_results(self, files: Mapping[str, bytes]) -> Ended | None:
         """Write what a job has left elsewhere, the record of its end last; return that, if it is among it.
 
         Names were checked. What cannot be written, as a folder is where a file should be, is left out.
         """
-        record = f"{OWN}/ended.json"
+        record = f"{OWN}/{ENDED_FILE}"
         for name, content in sorted(files.items(), key=lambda item: item[0] == record):
             path = self.path / name
             with suppress(OSError):
@@ -136,13 +115,13 @@ class JobFolder:
                 _write(path, content)
         return self.ending
 
-    def write_end(self, ended: Ending) -> None:
+    def write_end(self, ended: Ended) -> None:
         """Write down how it ended, for a worker that could not."""
-        _write(self.path / OWN / "ended.json", msgspec.json.encode(ended))
+        _write(self.path / OWN / ENDED_FILE, msgspec.json.encode(ended))
 
     def say_grace(self, grace_s: float) -> None:
         """Have the worker kill it so many seconds after it was asked to end."""
-        _write(self.path / OWN / "grace", str(grace_s).encode())
+        _write(self.path / OWN / GRACE_FILE, str(grace_s).encode())
 
     def forget(self) -> None:
         """Drop what is kept beside what the job itself has left."""
@@ -172,8 +151,9 @@ class JobFolders:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 _write(path, content)
                 path.chmod(0o700 if content.startswith(b"#!") else 0o600)
-            shutil.copyfile(_PROGRAM, own / _PROGRAM.name)
-            _write(own / "order.json", _order_json(order, passes))
+            shutil.copyfile(KEEPER, own / KEEPER.name)
+            _write(own / START_FILE, msgspec.json.encode(_start(order, passes)))
+            _write(own / "order.json", msgspec.json.encode(_written(order)))
         except OSError as error:
             raise EngineError(self._engine, f"{error.filename}: {(error.strerror or '').lower()}") from error
         found = read_folder(order.folder)
@@ -212,12 +192,9 @@ def unknown_job(job: str, centre: str) -> JobState:
 
 def read_folder(path: Path) -> JobFolder | None:
     """Return the folder of a job; None for one that is none, or forgotten."""
-    try:
-        written = msgspec.json.decode((path / OWN / "order.json").read_bytes(), type=_Written)
-    except (OSError, msgspec.DecodeError):
-        return None
-    mark = JobMark.of_labels(written.labels)
-    if mark is None:
+    written = read_record(path / OWN / "order.json", _Written)
+    mark = None if written is None else JobMark.of_labels(written.labels)
+    if written is None or mark is None:
         return None
     try:
         job = (path / OWN / "id").read_text()
@@ -235,30 +212,27 @@ def read_folder(path: Path) -> JobFolder | None:
     )
 
 
-def ending_in(path: Path) -> Ending | None:
-    """Return how the job of a folder ended; None while nothing is written, or what is written is none."""
-    try:
-        return msgspec.json.decode((path / OWN / "ended.json").read_bytes(), type=Ending)
-    except (OSError, msgspec.DecodeError):
-        return None
+def keeper_command(python: str, folder: Path) -> tuple[str, ...]:
+    """Return what runs the job of a folder that was prepared."""
+    return (python, "-I", "-S", str(folder / OWN / KEEPER.name), str(folder / OWN))
 
 
-def _order_json(order: JobOrder, passes: str) -> bytes:
-    return json.dumps(
-        {
-            "labels": order.mark.labels,
-            "unit": order.unit,
-            "units": order.units,
-            "argv": order.argv,
-            "environment": dict(order.environment),
-            "limit_s": order.limit_s,
-            "grace_s": order.grace_s,
-            "output_limit_bytes": order.output_limit_bytes,
-            "output_file": OUTPUT_FILE,
-            "errors_file": ERRORS_FILE,
-            "passes": passes,
-        }
-    ).encode()
+def _written(order: JobOrder) -> _Written:
+    return _Written(order.mark.labels, order.unit, order.units, order.limit_s, order.grace_s, order.output_limit_bytes)
+
+
+def _start(order: JobOrder, passes: str) -> Start:
+    return Start(
+        argv=order.argv,
+        environment=dict(order.environment),
+        folder="..",  # which moves with its record: in a container it is elsewhere
+        limit_s=order.limit_s,
+        grace_s=order.grace_s,
+        output_limit_bytes=order.output_limit_bytes,
+        ended_file=ENDED_FILE,
+        takes_lock=False,  # folders that are shared may know no locks, and the engine starts it once
+        passes=passes,
+    )
 
 
 def _write(path: Path, content: bytes) -> None:

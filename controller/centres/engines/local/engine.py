@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Final
 
 from controller.api.resources.centre import UnitType
-from controller.centres.engines.base import JOB_ENDED, JobOrder, JobPhase, JobState, Usage
+from controller.centres.engines.base import EXIT_FILE, JOB_ENDED, JobOrder, JobPhase, JobState, Usage
+from controller.centres.engines.jobs.keeping import KEEPER, START_FILE, Ended, Start
 from controller.centres.engines.local.limits import Groups
 from controller.centres.engines.local.processes import Watched, end_all_of
-from controller.centres.engines.local.records import Ended, Order, Record, Start
+from controller.centres.engines.local.records import Order, Record
 from controller.centres.errors import EngineError, OrderError
 from controller.centres.settings import LocalSettings, UnitSettings
 from controller.centres.units import MILLI, Division, Found, Unit, divide
@@ -29,7 +30,6 @@ LOGGER: Final = logging.getLogger("millrace.centre")
 NAME: Final = "local"
 MARKER: Final = "MILLRACE_JOB"
 """In the environment of all of a job's processes, by which those are found whose keeper was killed."""
-_KEEPER: Final = Path(__file__).with_name("keeper.py")
 _BEYOND_GRACE_S: Final = 15.0
 _POLL_S: Final = 0.02
 _CANCELLED: Final = "it was cancelled before it began"
@@ -157,7 +157,7 @@ class LocalEngine:
         if state is None or state.phase in JOB_ENDED:
             return
         if state.phase is JobPhase.QUEUED and job not in self._keepers:
-            record.write("exit.json", Ended(reason=_CANCELLED))
+            record.write(EXIT_FILE, Ended(reason=_CANCELLED))
             self._changed.set()
             return
         record.grace_file.write_text(f"{grace_s:g}", encoding="ascii")
@@ -193,7 +193,7 @@ class LocalEngine:
         """Return what a job has used."""
         ended = self._record(job).ended
         if ended is not None and ended.started_ns is not None:
-            return Usage(ended.cpu_s, ended.memory_peak_bytes)
+            return Usage(ended.cpu_s or 0.0, ended.memory_peak_bytes)
         return self._groups.usage(job)
 
     def _check(self, order: JobOrder) -> None:
@@ -242,7 +242,7 @@ class LocalEngine:
                 self._begin(record, order, units[: order.units])
             except OSError as error:
                 problem = f"it cannot be started: {error.filename or record.path}: {error.strerror or error}"
-                record.write("exit.json", Ended(reason=problem))
+                record.write(EXIT_FILE, Ended(reason=problem))
                 self._changed.set()
 
     def _waits(self, record: Record) -> Order | None:
@@ -289,15 +289,16 @@ class LocalEngine:
             resource_limits=dict(limits.resource_limits),
             limit_s=order.limit_s,
             grace_s=order.grace_s,
-            grace_file=str(record.grace_file),
             output_limit_bytes=order.output_limit_bytes,
+            ended_file=EXIT_FILE,
+            takes_lock=True,
         )
-        record.write("start.json", start)
+        record.write(START_FILE, start)
         self._spawn(record)
 
     def _spawn(self, record: Record) -> None:
         """Start a keeper, which outlives us, for a job that has its units."""
-        words = [sys.executable, "-I", "-S", str(_KEEPER), str(record.path)]
+        words = [sys.executable, "-I", "-S", str(KEEPER), str(record.path)]
         log = str(record.path / "keeper.log")
         actions = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -333,7 +334,7 @@ class LocalEngine:
             if not record.was_kept:
                 log = record.path / "keeper.log"
                 said = log.read_text(errors="replace").strip().splitlines()[-1:] if log.exists() else []
-                record.write("exit.json", Ended(reason=f"its keeper does not start: {''.join(said)[:500]}"))
+                record.write(EXIT_FILE, Ended(reason=f"its keeper does not start: {''.join(said)[:500]}"))
             self._end_soon(record)
         else:
             self._free_units(record)

@@ -9,48 +9,15 @@ import fcntl
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Final
 
 import msgspec
-from msgspec import Meta
 
-from controller.centres.engines.base import JobMark, JobOrder, JobPhase, JobState
+from controller.centres.engines.base import EXIT_FILE, JobMark, JobOrder, JobPhase, JobState
+from controller.centres.engines.jobs.keeping import GRACE_FILE, START_FILE, Ended, Start, read_record
 from dataplane.config import Strict
 
-_MOST_BYTES: Final = 1 << 24
 _LOST: Final = "its keeper was killed: how it ended is not known"
-
-
-class Ended(Strict, frozen=True):
-    """How a job ended, as its keeper tells it; without times where it was never started."""
-
-    exit_code: int | None = None
-    reason: Annotated[str, Meta(max_length=4096)] = ""
-    started_ns: int | None = None
-    finished_ns: int | None = None
-    cpu_s: float = 0.0
-    memory_peak_bytes: int | None = None
-    dropped_bytes: int = 0
-
-
-class Start(Strict, frozen=True):
-    """What a keeper is told; see keeper.py. `devices` are the numbers of those that the job has."""
-
-    argv: tuple[str, ...]
-    environment: dict[str, str]
-    folder: str
-    cores: tuple[int, ...]
-    devices: tuple[int, ...]
-    group: str | None
-    group_files: tuple[str, ...]
-    oom_files: tuple[str, ...]
-    network_namespace: str | None
-    user: tuple[int, int] | None
-    resource_limits: dict[str, int]
-    limit_s: float | None
-    grace_s: float
-    grace_file: str
-    output_limit_bytes: int
 
 
 class Order(Strict, frozen=True):
@@ -113,25 +80,22 @@ class Record:
     @property
     def order(self) -> Order | None:
         """What was ordered; None where that is not there, or half written."""
-        found = _read(self.path / "order.json", Order)
-        return found if isinstance(found, Order) else None
+        return read_record(self.path / "order.json", Order)
 
     @property
     def start(self) -> Start | None:
         """What it was started with; None where it was not."""
-        found = _read(self.path / "start.json", Start)
-        return found if isinstance(found, Start) else None
+        return read_record(self.path / START_FILE, Start)
 
     @property
     def ended(self) -> Ended | None:
         """How it ended; None where nobody has told that."""
-        found = _read(self.path / "exit.json", Ended)
-        return found if isinstance(found, Ended) else None
+        return read_record(self.path / EXIT_FILE, Ended)
 
     @property
     def grace_file(self) -> Path:
         """Where whoever cancels the job says how long it has."""
-        return self.path / "grace"
+        return self.path / GRACE_FILE
 
     def write(self, name: str, value: Strict) -> None:
         """Write one of its files in one step, for good; raise OSError."""
@@ -175,8 +139,7 @@ class Record:
         is_kept, ended = self.keeper() is not None, self.ended
         phase, reason = JobPhase.QUEUED, ""
         if ended is not None:
-            phase = JobPhase.SUCCEEDED if ended.exit_code == 0 and not ended.reason else JobPhase.FAILED
-            reason = ended.reason
+            phase, reason = ended.phase, ended.reason
         elif is_kept or (self.start is not None and not was_kept):
             phase = JobPhase.RUNNING  # or its keeper is about to begin
         elif was_kept:
@@ -193,12 +156,3 @@ class Record:
             started_ns=None if ended is None else ended.started_ns,
             finished_ns=None if ended is None else ended.finished_ns,
         )
-
-
-def _read(path: Path, schema: Any) -> Any:  # noqa: ANN401 - of whatever schema
-    """Return a file's content; None where it is not there or is none."""
-    try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(_MOST_BYTES), type=schema)
-    except (OSError, msgspec.MsgspecError):
-        return None

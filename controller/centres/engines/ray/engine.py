@@ -14,7 +14,8 @@ from typing import Final
 from controller.api.resources.centre import UnitType
 from controller.centres.engines.base import JOB_ENDED, JobMark, JobOrder, JobPhase, JobState
 from controller.centres.engines.jobs.engine import ClusterEngine
-from controller.centres.engines.jobs.folders import OWN, JobFolder, unknown_job
+from controller.centres.engines.jobs.folders import JobFolder, keeper_command, unknown_job
+from controller.centres.engines.jobs.keeper import CANCELLED
 from controller.centres.engines.ray.client import RayClient, RayJob
 from controller.centres.engines.ray.settings import RaySettings, RayUnit
 from controller.centres.engines.ray.units import divided, largest, unit_types
@@ -128,7 +129,7 @@ class RayEngine(ClusterEngine[RayJob]):
         if phase is not JobPhase.FAILED:
             return folder.state(phase, "", code)
         if job.status == "STOPPED":
-            return folder.state(phase, "cancelled", code)
+            return folder.state(phase, CANCELLED, code)
         why = (job.message or "").split("\n")[0][:400]
         if code is None:  # its node, or what Ray has beside it, is gone
             return folder.state(JobPhase.LOST, why)
@@ -136,8 +137,7 @@ class RayEngine(ClusterEngine[RayJob]):
 
     def _request(self, order: JobOrder, unit: RayUnit) -> dict[str, object]:
         """Return what Ray is asked for."""
-        program = order.folder / OWN / "process.py"
-        command = (str(self._settings.python), "-I", "-S", str(program), str(order.folder))
+        command = keeper_command(str(self._settings.python), order.folder)
         extra = {_UNIT: order.unit, _UNITS: str(order.units), _FOLDER: str(order.folder)}
         return {
             "entrypoint": f"exec {shlex.join(command)}",

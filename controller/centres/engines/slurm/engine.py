@@ -16,7 +16,7 @@ from typing import Final
 from controller.api.resources.centre import UnitType
 from controller.centres.engines.base import JobMark, JobOrder, JobPhase, JobState, Usage
 from controller.centres.engines.jobs.engine import POLL_S, ClusterEngine
-from controller.centres.engines.jobs.folders import OWN, JobFolder, read_folder, unknown_job
+from controller.centres.engines.jobs.folders import OWN, JobFolder, keeper_command, read_folder, unknown_job
 from controller.centres.engines.slurm.answers import Label, Node, QueuedJob
 from controller.centres.engines.slurm.commands import SlurmCommands, job_text_at
 from controller.centres.engines.slurm.settings import SlurmSettings, SlurmUnit
@@ -71,7 +71,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         else:
             self._check_room(order, largest(unit, all_up))
         folder = self._folders.prepare(self._spread(order, unit), passes="SLURM_")
-        command = (str(self._settings.python), "-I", "-S", str(folder.path / OWN / "process.py"), str(folder.path))
+        command = keeper_command(str(self._settings.python), folder.path)
         return self._bind(folder, await self._commands.submit(self._options(order, unit, nodes), command))
 
     async def cancel(self, job: str, grace_s: float) -> None:

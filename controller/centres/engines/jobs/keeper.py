@@ -1,0 +1,358 @@
+"""`python3 -I -S keeper.py FOLDER`: runs one job as FOLDER/start.json says, and tells in FOLDER how it ended.
+
+A process beside each job, so that the job outlives the agent, whatever ends that, and its end is known after whatever
+has put it here has forgotten it. It keeps the beginning and the end of the job's output and errors, ends it after its
+limit, or on SIGTERM, first by the same signal and after its grace by SIGKILL, and leaves no process behind: orphans of
+the job become its children. If the keeper is killed, so is the job's first process.
+
+Of the standard library alone, for Python 3.7 and newer: it is copied to machines that may have no Millrace. And little
+of that library, as there is one beside each job: some ms to start, some MB.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+
+TYPE_CHECKING = False  # typing itself takes long to load
+if TYPE_CHECKING:
+    from typing import Any
+
+    Start = dict[str, Any]
+    """The record Start of keeping.py."""
+
+CANCELLED = "it was cancelled"
+_CANNOT_RUN, _NOT_FOUND = 126, 127
+"""What shells say of a program that cannot be run, and of one that is not there."""
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_CLONE_NEWNET = 0x40000000
+_READ_BYTES = 1 << 16
+_KILLING_S = 10.0
+_POLL_S = 0.01
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class Kept:
+    """A pipe's output in a file: its beginning and its end, half of the limit each; what is between is counted."""
+
+    def __init__(self, path: str, limit: int) -> None:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._file = os.open(path, flags, 0o644)
+        self.reader, self.writer = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.reader, False)
+        self._head_left, self._most, self._tail, self.dropped = limit - limit // 2, limit // 2, bytearray(), 0
+
+    def take(self) -> bool:
+        """Take what is there; return False at the end."""
+        try:
+            data = os.read(self.reader, _READ_BYTES)
+        except BlockingIOError:
+            return True
+        head, rest = data[: self._head_left], data[self._head_left :]
+        self._head_left -= len(head)
+        _write(self._file, head)
+        self._tail += rest
+        if len(self._tail) > self._most:
+            self.dropped += len(self._tail) - self._most
+            del self._tail[: len(self._tail) - self._most]
+        return bool(data)
+
+    def close(self) -> None:
+        """Write the end."""
+        if self.dropped:
+            _write(self._file, f"\n... {self.dropped} bytes are left out ...\n".encode())
+        _write(self._file, bytes(self._tail))
+        os.close(self._file)
+        os.close(self.reader)
+
+
+def main(folder: str) -> int:
+    """Run the job of a folder; return its exit code, 1 at once where another keeper runs it, or has."""
+    with open(f"{folder}/start.json", encoding="utf-8") as file:  # noqa: PTH123 - pathlib takes long to load
+        start = json.load(file)
+    if start["takes_lock"] and not take_lock(f"{folder}/lock"):
+        return 1
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    woken, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    for number in (*_ENDING, signal.SIGCHLD):
+        signal.signal(number, lambda *_: None)
+    told = run(folder, start, woken)
+    write(folder, start["ended_file"], told)
+    hand_on(woken)
+    code: int = told["exit_code"]
+    return code
+
+
+def take_lock(path: str) -> bool:
+    """Hold a lock as long as this process lives; return False where that was held before, by whomever."""
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    if os.fstat(lock).st_size:
+        return False  # it was run once: never again
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return True
+
+
+def run(folder: str, start: Start, woken: int) -> dict[str, Any]:
+    """Run a job to its end; return what is to be told of it."""
+    began_ns, where = time.time_ns(), os.path.normpath(os.path.join(folder, start["folder"]))  # noqa: PTH118
+    outputs = [Kept(f"{where}/{name}", start["output_limit_bytes"]) for name in ("stdout", "stderr")]
+    problem_reader, problem_writer = os.pipe2(os.O_CLOEXEC)
+    keeper, child = os.getpid(), os.fork()
+    if child == 0:
+        os.close(problem_reader)
+        be_job(start, where, keeper, (outputs[0].writer, outputs[1].writer, problem_writer))
+    for descriptor in (outputs[0].writer, outputs[1].writer, problem_writer):
+        os.close(descriptor)
+    with os.fdopen(problem_reader, encoding="utf-8", errors="replace") as file:
+        problem = file.read()
+    status, reason = wait_for(child, (folder, start), outputs, woken)
+    kill_rest(start)
+    drain(outputs)
+    killed_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    if problem:
+        reason = f"it cannot be started: {problem}"
+    elif not reason and killed_by == signal.SIGKILL and oom_kills(start):
+        reason = "out of memory: it had no more than its units'"
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return {
+        "exit_code": 128 + killed_by if killed_by else os.WEXITSTATUS(status),
+        "reason": reason,
+        "started_ns": began_ns,
+        "finished_ns": time.time_ns(),
+        "cpu_s": usage.ru_utime + usage.ru_stime,
+        "memory_peak_bytes": usage.ru_maxrss * 1024,
+        "dropped_bytes": sum(output.dropped for output in outputs),
+    }
+
+
+def wait_for(child: int, job: tuple[str, Start], outputs: list[Kept], woken: int) -> tuple[int, str]:
+    """Return the job's status, and why it was ended, '' where it ended by itself; `job` is its folder and start."""
+    waiting, sources = select.poll(), {output.reader: output for output in outputs}
+    for descriptor in (*sources, woken):
+        waiting.register(descriptor, select.POLLIN)
+    folder, start = job
+    limit_s = start["limit_s"]
+    due_s, reason = (None if limit_s is None else time.monotonic() + limit_s), ""
+    while True:
+        status = reap(child)
+        if status is not None:
+            return status, reason
+        left_s = None if due_s is None else max(due_s - time.monotonic(), 0.0)
+        found = [descriptor for descriptor, _ in waiting.poll(None if left_s is None else left_s * 1000 + 1)]
+        for descriptor in found:
+            if descriptor in sources and not sources[descriptor].take():
+                waiting.unregister(descriptor)
+        wants_end = woken in found and is_asked_to_end(woken)
+        over = due_s is not None and time.monotonic() >= due_s
+        if (wants_end or over) and not reason:
+            reason = CANCELLED if wants_end else f"it took longer than its {limit_s:g} s"
+            signal_all(child, signal.SIGTERM)
+            due_s = time.monotonic() + grace_of(folder, start)
+        elif over:
+            signal_all(child, signal.SIGKILL)
+            due_s = None
+
+
+def reap(child: int) -> int | None:
+    """Let go of what has ended, orphans of the job as well; return its first process's status once that has."""
+    while True:
+        try:
+            ended, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if ended in (0, child):
+            return status if ended else None
+
+
+def is_asked_to_end(woken: int) -> bool:
+    """Return whether a signal has come by which somebody wants the job to end."""
+    try:
+        numbers = os.read(woken, _READ_BYTES)
+    except BlockingIOError:
+        return False
+    return any(number in numbers for number in _ENDING)
+
+
+def hand_on(woken: int) -> None:
+    """Leave a wish to end that came after the job's end to whoever has this run: it is pending then."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
+    if is_asked_to_end(woken):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def grace_of(folder: str, start: Start) -> float:
+    """Return how long the job has to end by itself: what whoever cancels has written, else what was said before."""
+    with contextlib.suppress(OSError, ValueError), open(f"{folder}/grace", encoding="ascii") as file:  # noqa: PTH123
+        return float(file.read())
+    return float(start["grace_s"])
+
+
+def be_job(start: Start, where: str, keeper: int, writers: tuple[int, int, int]) -> None:
+    """Become the job, or say why that cannot be and end; `writers` are for its output, its errors, and for that."""
+    program = start["argv"][0]
+    try:
+        os.setsid()
+        confine(start)
+        os.chdir(where)
+        if start["user"] is not None:
+            be_user(*start["user"])
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != keeper:
+            os._exit(_CANNOT_RUN)  # it was killed meanwhile
+        for number, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), *writers[:2])):
+            os.dup2(descriptor, number)
+        signal.set_wakeup_fd(-1)
+        for number in (*_ENDING, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        os.umask(0o077)
+        os.execvpe(program, start["argv"], environment_of(start))  # noqa: S606 - the user's own program
+    except BaseException as error:  # noqa: BLE001 - whatever it is, it is told
+        name = getattr(error, "filename", None)
+        name = name if isinstance(name, str) else program  # bytes: the last place in which it was looked for
+        _write(writers[2], f"{name}: {getattr(error, 'strerror', None) or error}".encode()[:500])
+        os._exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_RUN)
+
+
+def confine(start: Start) -> None:
+    """Have this process no more than the job's units; raise OSError."""
+    for path in start["group_files"]:
+        with open(path, "w", encoding="ascii") as file:  # noqa: PTH123
+            file.write("0")
+    if start["network_namespace"] is not None:
+        enter(start["network_namespace"])
+    if start["cores"]:
+        os.sched_setaffinity(0, start["cores"])
+    for name, most in start["resource_limits"].items():
+        resource.setrlimit(getattr(resource, name), (most, most))
+
+
+def be_user(user: int, group: int) -> None:
+    """Be somebody else, for good."""
+    os.setgroups([])
+    os.setgid(group)
+    os.setuid(user)
+    _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+
+
+def environment_of(start: Start) -> dict[str, str]:
+    """Return what the job sees: what its order says, and by which names its cluster tells it where it is."""
+    passes = start["passes"]
+    where = {name: value for name, value in os.environ.items() if passes and name.startswith(passes)}
+    return {**where, **start["environment"]}
+
+
+def enter(namespace: str) -> None:
+    """Enter a network namespace; raise OSError."""
+    descriptor = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    if _libc.setns(descriptor, _CLONE_NEWNET) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), namespace)
+    os.close(descriptor)
+
+
+def kill_rest(start: Start) -> None:
+    """Kill all that the job has left, in its control groups and among our descendants, until nothing is."""
+    due_s = time.monotonic() + _KILLING_S
+    while True:
+        found = (descendants(os.getpid()) | members(start["group_files"])) - {os.getpid()}
+        for process in found:
+            _kill(process, signal.SIGKILL)
+        reap(0)
+        if not found or time.monotonic() > due_s:
+            break
+        time.sleep(_POLL_S)
+
+
+def drain(outputs: list[Kept]) -> None:
+    """Read what is left in the pipes, which nobody writes into any more, and close them."""
+    for output in outputs:
+        with contextlib.suppress(OSError):
+            while select.select([output.reader], [], [], 0)[0] and output.take():
+                pass
+        output.close()
+
+
+def descendants(process: int) -> set[int]:
+    """Return all processes below one."""
+    children: dict[int, list[int]] = {}
+    for name in filter(str.isdecimal, os.listdir("/proc")):  # noqa: PTH208
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            with open(f"/proc/{name}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+                fields = file.read().rpartition(")")[2].split()
+            children.setdefault(int(fields[1]), []).append(int(name))
+    found: set[int] = set()
+    waiting = [process]
+    while waiting:
+        below = children.get(waiting.pop(), [])
+        waiting += [each for each in below if each not in found]
+        found.update(below)
+    return found
+
+
+def members(group_files: list[str]) -> set[int]:
+    """Return the processes in control groups."""
+    found: set[int] = set()
+    for path in group_files:
+        with contextlib.suppress(OSError), open(path, encoding="ascii") as file:  # noqa: PTH123
+            found.update(int(line) for line in file if line.strip().isdecimal())
+    return found
+
+
+def oom_kills(start: Start) -> bool:
+    """Return whether the kernel has killed some of the job for want of memory."""
+    for path in start["oom_files"]:
+        with contextlib.suppress(OSError), open(path, encoding="ascii") as file:  # noqa: PTH123
+            if any(line.split()[:1] == ["oom_kill"] and int(line.split()[1]) > 0 for line in file):
+                return True
+    return False
+
+
+def signal_all(leader: int, number: int) -> None:
+    """Send a signal to the job's first process with its group, and once to each that has left the group."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+    for process in descendants(os.getpid()):
+        with contextlib.suppress(ProcessLookupError):
+            if os.getpgid(process) != leader:
+                _kill(process, number)
+
+
+def write(folder: str, name: str, told: dict[str, Any]) -> None:
+    """Write how the job ended, in one step and for good."""
+    part = f"{folder}/.{name}.part"
+    with open(part, "w", encoding="utf-8") as file:  # noqa: PTH123
+        json.dump(told, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(part, f"{folder}/{name}")  # noqa: PTH104
+
+
+def _kill(process: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(process, number)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    while data:
+        try:
+            data = data[os.write(descriptor, data) :]
+        except OSError:
+            return  # a full disk costs output, not the job
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,79 @@
+"""What a program of many steps does, from traces of few of its steps."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.cluster.operators import Flow, Operator, OperatorGraph
+from controller.cluster.operators.tracing import Traced
+from tests.benchmarks.probing.extrapolation import extrapolated
+
+
+def traced(
+    steps: int, *, once_s: float = 0.5, step_s: float = 0.01, base_s: float = 1.0, between_s: float = 0.0
+) -> Traced:
+    """Return the trace of a program that makes ready once, and multiplies twice and sums up once in each step."""
+    operators = (
+        Operator("load", "table-scan", executions=1),
+        Operator("multiply", "gemm", executions=2 * steps),
+        Operator("sum", "reduce", executions=steps),
+    )
+    graph = OperatorGraph("program", operators, (Flow("load", "multiply", 8), Flow("multiply", "sum", 8)), "hpc")
+    seconds = {"load": once_s, "multiply": 2 * step_s * steps, "sum": step_s * steps}
+    around_s = base_s + between_s * steps
+    return Traced(graph, around_s + sum(seconds.values()), seconds=seconds)
+
+
+@given(
+    st.integers(1, 50),
+    st.integers(3, 1000),
+    st.floats(0.0, 10.0),
+    st.floats(1e-6, 1.0),
+    st.floats(0.0, 10.0),
+    st.floats(0.0, 1.0),
+)
+def test_a_program_whose_seconds_are_a_straight_line_over_its_steps_is_met(
+    few: int, factor: int, once_s: float, step_s: float, base_s: float, between_s: float
+) -> None:
+    def of(steps: int) -> Traced:
+        return traced(steps, once_s=once_s, step_s=step_s, base_s=base_s, between_s=between_s)
+
+    wanted, whole = few * factor, of(few * factor)
+    found = extrapolated(of(few), of(2 * few), (few, 2 * few), wanted)
+    assert found.graph == whole.graph
+    assert found.seconds == pytest.approx(whole.seconds, abs=1e-9)
+    assert found.run_time_s == pytest.approx(whole.run_time_s, rel=1e-6)
+
+
+def test_what_is_executed_as_often_in_both_traces_belongs_to_what_is_made_ready() -> None:
+    found = extrapolated(traced(2), traced(4), (2, 4), 100)
+    assert {operator.name: operator.executions for operator in found.graph.operators} == {
+        "load": 1,
+        "multiply": 200,
+        "sum": 100,
+    }
+    assert found.seconds["load"] == pytest.approx(0.5)
+
+
+def test_an_operator_that_the_longer_trace_alone_has_grows_from_nothing() -> None:
+    few = traced(2)
+    few = Traced(OperatorGraph("program", few.graph.operators[:2], few.graph.flows[:1], "hpc"), few.run_time_s)
+    found = extrapolated(few, traced(4), (2, 4), 10)
+    assert found.graph.operator["sum"].executions == 4 + 4 * 3
+
+
+def test_time_outside_of_operators_is_never_less_than_in_the_longer_trace_nor_below_zero() -> None:
+    quick, slow = traced(4, base_s=0.2), traced(2, base_s=0.9)
+    found = extrapolated(slow, quick, (2, 4), 100)
+    assert found.run_time_s - sum(found.seconds.values()) == pytest.approx(0.2), "it did not grow with the steps"
+    overlapped = traced(4, base_s=-0.1)
+    found = extrapolated(slow, overlapped, (2, 4), 100)
+    assert found.run_time_s == pytest.approx(sum(found.seconds.values()))
+
+
+def test_one_slow_trace_does_not_make_each_step_cost_more_than_all_that_was_seen() -> None:
+    few, more = traced(2, base_s=0.0), traced(4, base_s=0.4)
+    found = extrapolated(few, more, (2, 4), 104)
+    assert found.run_time_s - sum(found.seconds.values()) == pytest.approx(0.4 + 0.1 * 100)

@@ -66,7 +66,12 @@ def _result(task_type: str, centre: str, unit: str, rng: random.Random) -> Probe
     for units in COUNTS:
         one_s = rng.uniform(0.001, 0.01) / units
         times = tuple(one_s * rng.uniform(1.0, 1.02) for _ in range(3))
-        run = ProbeRun(units=units, run_times_s=tuple(3 * time_s for time_s in times), kernels_s={"dgemm": times})
+        run = ProbeRun(
+            units=units,
+            run_times_s=tuple(3 * time_s for time_s in times),
+            kernels_s={"dgemm": times},
+            kernel_accuracies={"dgemm": 0.0},
+        )
         runs.append(run)
     probe = f"of-{task_type}"
     return ProbeResult(

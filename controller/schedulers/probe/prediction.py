@@ -177,7 +177,9 @@ def _refusal(probe: ProbeTask, run: ProbeRun) -> str | None:
         figures = (*times, *([run.steady_s[use.name]] if use.name in run.steady_s else ()))
         if not all(_is_time(figure) for figure in figures):
             return f"a run with times of {use.name} that are none"
-        error = run.kernel_accuracies.get(use.name, 0.0)
+        error = run.kernel_accuracies.get(use.name)
+        if error is None:
+            return f"a run that does not say how right {use.name} is"
         if not error <= use.tolerance:
             return f"a run in which {use.name} is wrong by {error:.3g}, more than {use.tolerance:.3g}"
     return None

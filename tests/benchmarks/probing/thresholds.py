@@ -122,7 +122,7 @@ def probed(kind: Kind, counts: tuple[int, ...], random: np.random.Generator) -> 
     for units in counts:
         mean_s = kind.seconds * kind.curve(units) / RATIO
         times = tuple(float(mean_s * np.exp(SCATTER * random.standard_normal())) for _ in range(REPETITIONS))
-        runs.append(ProbeRun(units=units, run_times_s=times, kernels_s={"use": times}))
+        runs.append(ProbeRun(units=units, run_times_s=times, kernels_s={"use": times}, kernel_accuracies={"use": 0.0}))
     spec = ProbeResultSpec(probe=name, centre="c", unit="u")
     result = ProbeResult(
         metadata=Metadata(name=name, created_ns=1), spec=spec, status=ProbeResultStatus(runs=tuple(runs))

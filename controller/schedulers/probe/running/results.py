@@ -90,7 +90,11 @@ def to_probe_run(result: RunResult, *, unit: str | None = None) -> ProbeRun:
         name: tuple(sum(times) / len(times) for one in result.repetitions if (times := one.kernels_s.get(name)))
         for name in names
     }
-    worst = {name: max(one.accuracies.get(name, 0.0) for one in result.repetitions) for name in names}
+    worst = {
+        name: max(found)
+        for name in names
+        if (found := [one.accuracies[name] for one in result.repetitions if name in one.accuracies])
+    }
     return ProbeRun(
         units=result.units,
         run_times_s=tuple(one.run_time_s for one in result.repetitions),

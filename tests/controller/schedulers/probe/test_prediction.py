@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 
 from controller.api.resources.probe_result import ProbeRun
@@ -19,11 +20,13 @@ def _use(name: str, executions: int, *, repetitions: int = 1, scale: float = 1.0
     return KernelUse(name, "dgemm", 1, (), repetitions, executions, CODE, 1e-9, operator=name, scale=scale)
 
 
+RIGHT = {"solve": 1e-15, "sum": 0.0}
 PROBE = ProbeTask("solver", "hpc", (_use("solve", 3000, repetitions=3), _use("sum", 1000)), share_matched=1.0)
 
 
 def _run(solve: tuple[float, ...] = (0.01,), total: tuple[float, ...] = (0.002,), units: int = 1) -> ProbeRun:
-    return ProbeRun(units=units, run_times_s=(0.1,), kernels_s={"solve": solve, "sum": total}, start_s=0.5)
+    times = {"solve": solve, "sum": total}
+    return ProbeRun(units=units, run_times_s=(0.1,), kernels_s=times, kernel_accuracies=RIGHT, start_s=0.5)
 
 
 def test_times_of_one_execution_times_the_executions_of_the_target_and_the_start_once() -> None:
@@ -39,13 +42,14 @@ def test_seconds_of_a_long_run_count_where_the_runner_knows_them() -> None:
         run_times_s=(0.1,),
         kernels_s={"solve": (0.01,), "sum": (0.002,)},
         steady_s={"solve": 0.02, "sum": 0.004},
+        kernel_accuracies=RIGHT,
     )
     assert predicted(PROBE, [run]).seconds == pytest.approx(64.0)
 
 
 def test_an_execution_that_was_cut_to_fit_counts_by_its_work() -> None:
     probe = ProbeTask("big", "hpc", (_use("solve", 10, scale=8.0),), share_matched=1.0)
-    run = ProbeRun(units=1, run_times_s=(1.0,), kernels_s={"solve": (1.0,)})
+    run = ProbeRun(units=1, run_times_s=(1.0,), kernels_s={"solve": (1.0,)}, kernel_accuracies=RIGHT)
     assert predicted(probe, [run]).seconds == pytest.approx(80.0)
 
 
@@ -105,17 +109,21 @@ def test_a_target_that_its_kernels_hardly_resemble_is_modelled(run_time_s: float
     ("run", "reason"),
     [
         (ProbeRun(units=1, run_times_s=(), outcome="crash", problem="use solve: SIGSEGV"), "SIGSEGV"),
-        (ProbeRun(units=1, run_times_s=(1.0,), kernels_s={"solve": (0.01,)}), "without times of sum"),
+        (
+            ProbeRun(units=1, run_times_s=(1.0,), kernels_s={"solve": (0.01,)}, kernel_accuracies=RIGHT),
+            "without times of sum",
+        ),
         (_run((0.0,)), "that are none"),
         (
             ProbeRun(
                 units=1,
                 run_times_s=(1.0,),
                 kernels_s={"solve": (0.01,), "sum": (0.1,)},
-                kernel_accuracies={"sum": 0.5},
+                kernel_accuracies={"solve": 0.0, "sum": 0.5},
             ),
             "sum is wrong by 0.5",
         ),
+        (msgspec.structs.replace(_run(), kernel_accuracies={"solve": 0.0}), "does not say how right sum is"),
     ],
 )
 def test_a_run_that_is_no_measurement_counts_for_nothing_and_is_said(run: ProbeRun, reason: str) -> None:

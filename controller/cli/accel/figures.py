@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,23 +21,48 @@ def figures(
     finite: Annotated[
         bool, typer.Option("--finite-sum", help="The sum over the rounds that there are, not its limit.")
     ] = False,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Draw the six figures side by side (.png or .svg).")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Draw each figure: figure-2a.svg to figure-2f.svg.")
+    ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show the ratio of CPU to GPU time in the eight worked cases, of which six are figures."""
+    """Show the ratio of CPU to GPU time in the eight worked cases, of which six are figures, and draw these."""
     from controller.schedulers.acceleration.model.worked import CASES  # noqa: PLC0415
     from controller.schedulers.acceleration.values import TransferModel  # noqa: PLC0415
 
     if transfer not in set(TransferModel):
         raise typer.BadParameter(f"--transfer {transfer}: it is {' or '.join(TransferModel)}")
     model = TransferModel(transfer)
-    show(_COLUMNS, [_cells(case, model, finite) for case in CASES], form)
-    if model is TransferModel.SUM and not finite:
-        for case in CASES:
-            if case.remark:
-                typer.echo(f"{case.figure}: {case.remark}", err=form is not Format.TABLE)
+    is_stated = model is TransferModel.SUM and not finite
+    remarks = [case.remark if is_stated else "" for case in CASES]
+    rows = [_cells(case, model, finite=finite) for case in CASES]
+    if form is Format.TABLE:
+        show(_COLUMNS, rows, form)
+        for case, remark in zip(CASES, remarks, strict=True):
+            if remark:
+                typer.echo(f"{case.figure}: {remark}")
+    else:
+        show((*_COLUMNS, "remark"), [(*row, remark) for row, remark in zip(rows, remarks, strict=True)], form)
+    _draw(picture, folder, model, finite=finite)
 
 
-def _cells(case: Case, transfer: TransferModel, finite: bool) -> Cells:
+def _draw(picture: Path | None, folder: Path | None, transfer: TransferModel, *, finite: bool) -> None:
+    if picture is None and folder is None:
+        return
+    from controller.schedulers.acceleration.model.picture import draw_each, draw_figures  # noqa: PLC0415
+
+    if picture is not None:
+        draw_figures(picture, transfer, finite=finite)
+        typer.echo(f"wrote {picture}", err=True)
+    if folder is not None:
+        for path in draw_each(folder, transfer, finite=finite):
+            typer.echo(f"wrote {path}", err=True)
+
+
+def _cells(case: Case, transfer: TransferModel, *, finite: bool) -> Cells:
     ratio = case.ratio(transfer, finite=finite)
     return (
         case.figure or "-",

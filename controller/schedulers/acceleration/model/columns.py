@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
@@ -81,6 +81,9 @@ class TimeColumns:
     def __getitem__(self, row: int) -> Times:
         parts = (self.compute_s, self.aggregation_s, self.transfer_s, self.bus_s, self.compression_s)
         return Times(*(float(part[row]) for part in parts))
+
+    def __iter__(self) -> Iterator[Times]:
+        return (self[row] for row in range(len(self)))
 
     def __len__(self) -> int:
         return len(self.compute_s)

@@ -66,7 +66,8 @@ def ratio_of(cpu_s: float, other_s: float) -> float | None:
 def _refusal(work: Work, device: Accelerator) -> str:
     if device.runs is not None and work.kind not in device.runs:
         return f"it does not run {work.kind or 'operators of no kind'}"
-    held_gb = (work.input_gb + work.other_gb) * work.skew
+    other_gb = work.other_gb if work.growth is Growth.HASH_JOIN else 0.0
+    held_gb = (work.input_gb + other_gb) * work.skew
     if work.growth not in _STREAMS and held_gb > device.memory_gb:
         return f"{held_gb:.4g} GB do not fit in its {device.memory_gb:.4g} GB of memory"
     return ""

@@ -46,6 +46,14 @@ class Form:
         x = t**2 if self.is_square else t
         return (x + self.cpu) / (self.slope * x + self.accelerator)
 
+    @property
+    def break_even(self) -> float | None:
+        """The t at which both take as long; None where one is faster for any."""
+        x = (self.accelerator - self.cpu) / (1 - self.slope) if self.slope < 1 else Fraction(-1)
+        if x <= 0:
+            return None
+        return float(x) ** 0.5 if self.is_square else float(x)
+
     def __str__(self) -> str:
         x = "t^2" if self.is_square else "t"
         return f"({x} + {self.cpu}) / ({x}{_factor(self.slope)} + {self.accelerator})"

@@ -93,7 +93,7 @@ def cost_of(
     for child in tree.children:
         name = child.switch if isinstance(child, Leaf) else child
         for start, end in ((tree.root, name), (name, tree.root)):
-            links = list(_links_between(topology, hops, start, end))
+            links = list(links_between(topology, hops, start, end))
             if not links or links[-1].dst != end:
                 return None
             cost += sum(_link_cost(snapshot.links[link]) for link in links)
@@ -104,7 +104,7 @@ def cost_of(
     return cost * (1 + used / CELLS)
 
 
-def _links_between(topology: Topology, hops: NextHops, start: str, end: str) -> Iterator[LinkKey]:
+def links_between(topology: Topology, hops: NextHops, start: str, end: str) -> Iterator[LinkKey]:
     """Yield the links that packets cross, as far as they get."""
     at = start
     while at != end:

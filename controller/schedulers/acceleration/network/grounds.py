@@ -13,11 +13,14 @@ from typing import Final
 
 from controller.cluster.cost_map import Basis, CostMap
 from controller.schedulers.acceleration.errors import AccelerationError
+from controller.schedulers.acceleration.model import Choice, Works
 from controller.schedulers.acceleration.network.hardware import OPTIONAL, Hardware
+from controller.schedulers.acceleration.network.switches import Sums, SwitchTree, switch_choice, switch_tree
 from controller.schedulers.acceleration.network.timing import TimedRound, TimedTree, timed, tree_over
 from controller.schedulers.acceleration.values import Accelerator, Machines, Network, Round, TransferModel
 from dataplane.topology.values import Device, DeviceKind, Topology
 
+NO_SWITCH: Final = "no hardware file says that switches add up"
 _GBIT_BITS: Final = 1e9
 _GB: Final = 1e9
 
@@ -27,6 +30,7 @@ class Ground:
     """What decisions about operators are made on; `notes` say what of it is assumed, each one line.
 
     `tree` is None where the network is but a rate. `hosts` are the machines by name, () where they have none.
+    `switch` is where sums are added up in the network, or why they are not.
     """
 
     machines: Machines
@@ -34,7 +38,15 @@ class Ground:
     preset: float
     hosts: tuple[str, ...]
     tree: TimedTree | None
+    switch: SwitchTree | str
     notes: tuple[str, ...]
+
+    def others(self, works: Works, sums: Sequence[Sums | str]) -> tuple[Choice, ...]:
+        """Return what may run operators and is no device of a machine: the switch, where the hardware file has it.
+
+        `sums` say of each operator what it adds up, or why it is none.
+        """
+        return () if self.switch == NO_SWITCH else (switch_choice(works, self.machines, sums, self.switch),)
 
 
 def ground_by_rate(hardware: Hardware, rate_bps: float, topology: Topology | None = None) -> Ground:
@@ -55,7 +67,8 @@ def ground_by_rate(hardware: Hardware, rate_bps: float, topology: Topology | Non
     accelerators, notes = _accelerators(hardware, topology, hosts)
     network = Network(hardware.network_efficiency * rate_bps / _GBIT_BITS)
     machines = _machines(hardware, network, count, TransferModel.SUM)
-    return Ground(machines, accelerators, hardware.preset, hosts, None, notes)
+    switch = NO_SWITCH if hardware.switch is None else "where sums would be added up takes a topology and its paths"
+    return Ground(machines, accelerators, hardware.preset, hosts, None, switch, notes)
 
 
 def ground_over(hardware: Hardware, costs: CostMap) -> Ground:
@@ -70,7 +83,9 @@ def ground_over(hardware: Hardware, costs: CostMap) -> Ground:
     accelerators, notes = _accelerators(hardware, topology, hosts)
     rounds = tuple(Round(part.s_per_gb, part.delay_s) for part in found.rounds)
     machines = _machines(hardware, Network(found.rate_gbit_per_s, rounds), len(hosts), TransferModel.PER_PATH)
-    return Ground(machines, accelerators, hardware.preset, tree.hosts, found, (*notes, *_told(found.rounds)))
+    switch = NO_SWITCH if hardware.switch is None else switch_tree(costs, hosts, hardware.switch)
+    notes += _told(found.rounds)
+    return Ground(machines, accelerators, hardware.preset, tree.hosts, found, switch, notes)
 
 
 def machines_of(hardware: Hardware, topology: Topology) -> tuple[str, ...]:

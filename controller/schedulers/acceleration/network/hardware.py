@@ -14,6 +14,7 @@ import msgspec
 from controller.schedulers.acceleration.errors import AccelerationError
 from controller.schedulers.acceleration.network.trees import Aggregators
 from controller.schedulers.acceleration.values import Accelerator, Compression, TransferModel
+from controller.tables.aggregation import CELLS
 from dataplane.config import Document, Strict, load_document
 from dataplane.topology.units import parse_bytes_per_s, parse_size_bytes
 from dataplane.topology.values import DeviceKind
@@ -57,7 +58,7 @@ class SwitchSpec(Strict, frozen=True):
     `efficiency` is the share of a free link that hosts' packets really fill: their packet engine may be the slower.
     """
 
-    cells: Annotated[int, msgspec.Meta(ge=2)] = 8192
+    cells: Annotated[int, msgspec.Meta(ge=2, le=CELLS)] = CELLS
     efficiency: float = 1.0
 
 
@@ -133,6 +134,8 @@ def _check(document: Document[HardwareSpec]) -> None:
     for key, share in shares.items():
         if not 0 < share <= 1:
             raise document.error(f"{share} is not above 0 and at most 1", key)
+    if spec.switch is not None and spec.switch.cells & (spec.switch.cells - 1):
+        raise document.error(f"{spec.switch.cells} cells: a job has a power of two of them", "switch.cells")
     labels = [one.name or one.kind.value for one in spec.accelerators]
     for place, label in enumerate(labels):
         if label in labels[:place]:

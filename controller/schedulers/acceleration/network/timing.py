@@ -83,7 +83,7 @@ def timed(costs: CostMap, tree: ReductionTree, *, efficiency: float = 1.0) -> Ti
     """
     if not 0 < efficiency <= 1:
         raise AccelerationError(f"efficiency {efficiency}: it is above 0 and at most 1")
-    free_bps = efficiency * _free_bps(costs)
+    free_bps = efficiency * free_bps_of(costs)
     rounds, alone_s = [], []
     for transfers in tree.transfers:
         crossings = _crossings(costs, transfers)
@@ -94,7 +94,7 @@ def timed(costs: CostMap, tree: ReductionTree, *, efficiency: float = 1.0) -> Ti
     return TimedTree(tree, tuple(rounds), len(each) * GB_BITS / 1e9 / total_s if total_s else math.inf)
 
 
-def _free_bps(costs: CostMap) -> Floats:
+def free_bps_of(costs: CostMap) -> Floats:
     """Return what flows get of each link, at least `LEAST_FREE` of its rate."""
     rates: Floats = costs.links.rate_bps.astype(np.float64)
     return np.maximum(costs.links.available_bps, LEAST_FREE * rates)

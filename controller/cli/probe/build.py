@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -85,17 +86,17 @@ def build(  # noqa: PLR0917 - a command line's options
         limit_s=limit,
         is_parallel=parallel,
     )
-    library, target_s = library_of(address), None
+    library, has_reference = library_of(address), False
     probes = _expert(target, library, settings, arguments)
     if probes is None:
         found = _target(target, arguments or (), database)
         probes = _built(found, library, settings, task_type, threshold)
-        if reference and check and not parallel and len(probes) == 1:
-            target_s = _cpu_time_s(target, arguments or ()) if found.is_program else None
+        has_reference = reference and check and not parallel and len(probes) == 1 and found.is_program
     for number, probe in enumerate(probes, 1):
         path = _path(out, probe, number if len(probes) > 1 else None)
         run_time_s = _checked(probe, settings) if check else None
-        if target_s:
+        if has_reference:
+            target_s = partial(_cpu_time_s, target, arguments or ())
             probe = with_reference(probe, target_s, deadline_s=_TRIAL_S + 2 * limit)  # noqa: PLW2901 - the same, measured
         _write(path, probe)
         took = "" if run_time_s is None else f", about {_seconds(run_time_s)} on one unit"
@@ -146,7 +147,7 @@ def _cpu_time_s(target: str, arguments: Sequence[str]) -> float | None:
     from controller.cluster.operators.tracing import trace_target  # noqa: PLC0415
 
     timed = trace_target(target, arguments, is_watched=False, output=subprocess.DEVNULL)
-    computes = not timed.problems and timed.cpu_time_s > timed.run_time_s / 2
+    computes = not timed.problems and timed.cpu_time_s > timed.run_time_s / 2 > 0
     return timed.cpu_time_s if computes else None
 
 

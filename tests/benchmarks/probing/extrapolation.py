@@ -21,7 +21,6 @@ class Extrapolated:
     graph: OperatorGraph
     seconds: dict[str, float]
     run_time_s: float
-    cpu_time_s: float = 0.0
 
 
 def extrapolated(few: Traced, more: Traced, steps: tuple[int, int], wanted: int) -> Extrapolated:

@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -101,24 +102,23 @@ def probe_of(target: Target, steps: int) -> ProbeTask:
     )
     if not found.seconds:
         probe = replace(probe, share_matched=None)
-    if not found.cpu_time_s:
+    if target.name == "all_reduce_steps":  # which mostly waits
         return probe
-    return with_reference(probe, found.cpu_time_s, deadline_s=_PATIENCE_S)
+    return with_reference(probe, partial(_cpu_time_s, target, steps), deadline_s=_PATIENCE_S)
 
 
 def _traced(target: Target, steps: int) -> Extrapolated:
     function: Callable[[int], float] = getattr(targets, target.name)
     few, more = target.traced, 2 * target.traced
     traces = [trace_callable(function, (count,), name=target.name) for count in (few, more)]
-    found = extrapolated(traces[0], traces[1], (few, more), steps)
-    return replace(found, cpu_time_s=_cpu_time_s(target, steps))
+    return extrapolated(traces[0], traces[1], (few, more), steps)
 
 
 def _planned(target: Target, steps: int) -> Extrapolated:
     with duckdb.connect() as database:
         targets.make_tables(database)
         graph = graph_of_sql(targets.QUERY, database)
-    return Extrapolated(_often(graph, steps), {}, 0.0, _cpu_time_s(target, steps))
+    return Extrapolated(_often(graph, steps), {}, 0.0)
 
 
 def _cpu_time_s(target: Target, steps: int) -> float:

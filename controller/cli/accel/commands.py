@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from controller.cli.accel.figures import figures
+from controller.cli.accel.network import network
 
 accel = typer.Typer(
     name="accel",
@@ -19,3 +20,4 @@ def _group() -> None:
 
 
 accel.command()(figures)
+accel.command()(network)

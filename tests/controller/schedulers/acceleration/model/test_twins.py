@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -114,3 +115,18 @@ def test_both_transfer_models_compute_the_same_on_whole_trees_of_fan_in_10(
 def test_a_tree_has_the_rounds_of_the_logarithm_rounded_up(shared: Machines) -> None:
     # Of whole machines: a logarithm a hair above a whole number is that number.
     assert len(shared.groups) == math.ceil(rounds_of(shared) - 1e-9)
+
+
+@given(works(), machines(), accelerators(), amounts(1.1, 1000))
+def test_a_slower_network_moves_the_ratio_towards_1(
+    work: Work, shared: Machines, accelerator: Accelerator, slower: float
+) -> None:
+    """What both take alike hides what they differ in: why a query leaves the GPU on a loaded network."""
+    if math.isinf(shared.network.rate_gbit_per_s) or shared.network.rounds:
+        return
+    plain = replace(accelerator, compression=None)
+    slow = replace(shared, network=Network(shared.network.rate_gbit_per_s / slower))
+    before, after = exact_ratio(work, shared, plain), exact_ratio(work, slow, plain)
+    if before is not None and after is not None:
+        assert abs(after - 1) <= abs(before - 1)
+        assert (after > 1) == (before > 1)

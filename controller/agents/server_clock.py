@@ -1,9 +1,14 @@
-"""The time of the service access point's server, as its answers tell it: a node's own clock may be anything."""
+"""The time of the service access point's server, as its answers tell it: a machine's own clock may be anything."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+
+
+def boot_time_ns() -> int:
+    """Return nanoseconds since the machine's boot, the times included in which it slept."""
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 class ServerClock:

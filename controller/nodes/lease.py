@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from controller.agents.server_clock import boot_time_ns
 from controller.nodes.deciding.values import Lease
 from controller.nodes.errors import NodeError
 from controller.nodes.guard import lease_file
@@ -25,11 +26,6 @@ _NS_PER_S: Final = 1_000_000_000
 _GUARD: Final = Path(__file__).parent / "guard" / "__main__.py"
 _GUARD_POLL_S: Final = 0.02
 _GUARD_START_S: Final = 10.0
-
-
-def boot_time_ns() -> int:
-    """Return nanoseconds since the machine's boot, the times included in which it slept."""
-    return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
 
 
 class LeaseKeeper:

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final
 
 from collectors.devices.nvml import open_nvml
 from controller.agents.access import api_place, namespace_of
+from controller.agents.reporting import TRIES
+from controller.agents.server_clock import boot_time_ns
 from controller.api.client import ApiClient
 from controller.nodes.deciding.orders import Place as ContainerPlace
-from controller.nodes.lease import LeaseKeeper, boot_time_ns
+from controller.nodes.lease import LeaseKeeper
 from controller.nodes.machine import Gauges, Machine, by_number, machine_of
 from controller.nodes.runtimes.base import Runtime
 from controller.nodes.runtimes.settings import make_runtime
@@ -23,8 +24,6 @@ from dataplane.cgroup_limits import group_folders
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
 from dataplane.running import run_until, stop_on_signals
-
-_TRIES: Final = 2
 
 
 def load_settings(path: Path) -> NodeSettings:
@@ -59,7 +58,7 @@ async def serve(
         nvml = stack.enter_context(open_nvml())
         machine = machine_of(settings, nvml)
         place = _place(settings, machine, folder.identity())
-        client = await stack.enter_async_context(ApiClient(api_place(settings.api, settings.token_file), tries=_TRIES))
+        client = await stack.enter_async_context(ApiClient(api_place(settings.api, settings.token_file), tries=TRIES))
         runtime = runtime or make_runtime(settings.runtime, folder.path)
         stack.push_async_callback(runtime.close)
         await runtime.start()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
 
+from controller.agents import reporting
 from controller.agents.server_clock import ServerClock
 from controller.api.client import ApiClient
 from controller.api.client.values import Listing
@@ -34,11 +35,7 @@ from dataplane.cgroup_limits import remove_empty
 
 LOGGER: Final = logging.getLogger("millrace.node")
 _NS_PER_S: Final = 1_000_000_000
-_FIRST_REPORT_S: Final = 10.0
-_AGAIN_S: Final = 1.0
-_LEAST_PATIENCE_S: Final = 0.5
 _LEAST_LOOK_S: Final = 0.05
-_SIGN_OFF_S: Final = 5.0
 _MONITORS_S: Final = 1.0
 """Monitors end a moment after their containers."""
 
@@ -80,7 +77,7 @@ class Manager:
         self._following: asyncio.Task[None] | None = None
         self._disk_problem = ""
         self._api_problem = ""
-        self._report_s = settings.report_s or _FIRST_REPORT_S
+        self._report_s = settings.report_s or reporting.FIRST_REPORT_S
         self._was_ready = False
         self._signs_off = ""
         self._has_left = False
@@ -145,7 +142,7 @@ class Manager:
                     await self._driver.wait_empty()
                     self._has_left = remove_empty(self._driver.place.cgroup)
         with suppress(ApiError, TimeoutError):
-            async with asyncio.timeout(_SIGN_OFF_S):
+            async with asyncio.timeout(reporting.SIGN_OFF_S):
                 await self._report()
 
     async def _report_for_ever(self) -> None:
@@ -153,16 +150,16 @@ class Manager:
             self._report_now.clear()
             wait_s = self._report_s
             try:
-                async with asyncio.timeout(max(self._report_s, _LEAST_PATIENCE_S)):
+                async with asyncio.timeout(reporting.patience_s(self._report_s)):
                     await self._report_and_renew()
             except (ForbiddenError, UnauthorizedError) as error:
                 if not self._leased.is_set():
                     raise
                 self._away(str(error))
-                wait_s = min(wait_s, _AGAIN_S)
+                wait_s = min(wait_s, reporting.AGAIN_S)
             except (ApiError, TimeoutError) as error:
-                self._away(str(error) or "the service access point does not answer in time")
-                wait_s = min(wait_s, _AGAIN_S)
+                self._away(str(error) or reporting.NO_ANSWER)
+                wait_s = min(wait_s, reporting.AGAIN_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._report_now.wait()
@@ -179,7 +176,7 @@ class Manager:
             self._disk_problem = f"the lease cannot be written down: {error.strerror or error}"
             LOGGER.warning("%s", self._disk_problem)
             return
-        self._report_s = self._settings.report_s or max(node.spec.lease_s / 4, 0.01)
+        self._report_s = reporting.report_s(self._settings.report_s, node.spec.lease_s)
         if self._api_problem:
             LOGGER.info("the service access point answers again")
             self._api_problem = ""
@@ -238,7 +235,7 @@ class Manager:
                     LOGGER.warning("the lease is over: no report was acknowledged in time, all pods are killed")
                 self._lapse()
             was_over = left_ns <= 0
-            await asyncio.sleep(min(max(left_ns / _NS_PER_S, _LEAST_LOOK_S), _AGAIN_S))
+            await asyncio.sleep(min(max(left_ns / _NS_PER_S, _LEAST_LOOK_S), reporting.AGAIN_S))
 
     def _lapse(self) -> None:
         """Know of no pods, and start none, until a report is acknowledged."""
@@ -285,4 +282,4 @@ class Manager:
                         self.note_change(name)
             except ApiError as error:
                 self._away(str(error))
-            await asyncio.sleep(_AGAIN_S)
+            await asyncio.sleep(reporting.AGAIN_S)

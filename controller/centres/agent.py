@@ -16,6 +16,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from controller.agents import reporting
 from controller.agents.server_clock import ServerClock
 from controller.api.client import ApiClient
 from controller.api.client.values import Listing
@@ -28,9 +29,10 @@ from controller.api.resources.probe_result import ProbeResultStatus
 from controller.api.resources.task import TaskPhase
 from controller.centres import deciding
 from controller.centres.configuring import Configurer
-from controller.centres.deciding import Step, Terms, View, decide
+from controller.centres.deciding import Cause, Step, Terms, View, decide
 from controller.centres.engines.base import JOB_ENDED, Engine, JobMark, JobState
 from controller.centres.errors import CentreError, EngineError, OrderError
+from controller.centres.metrics import Drop, Failure, JobKind, Metrics
 from controller.centres.outcomes import completion_of
 from controller.centres.programs import mark_of, order_of
 from controller.centres.settings import CentreSettings, OnStop
@@ -49,10 +51,6 @@ from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.values import ProbeTask
 
 LOGGER: Final = logging.getLogger("millrace.centre")
-_FIRST_REPORT_S: Final = 10.0
-_AGAIN_S: Final = 1.0
-_LEAST_PATIENCE_S: Final = 0.5
-_SIGN_OFF_S: Final = 5.0
 _LINES: Final = 256
 
 
@@ -69,18 +67,19 @@ class Agent:
         jobs_folder: Path,
         identity: str,
         now_ns: Callable[[], int],
+        metrics: Metrics,
         warmer: Warmer | None = None,
     ) -> None:
         self._client, self._engine, self._configurer = client, engine, configurer
         self.settings, self._folder, self._identity = settings, jobs_folder, identity
-        self._clock, self._warmer = ServerClock(now_ns), warmer
+        self._clock, self._metrics, self._warmer = ServerClock(now_ns), metrics, warmer
         self._tasks: dict[str, Task] | None = None
         self._jobs: dict[JobMark, JobState] = {}
         self._probes: dict[str, ProbeTask | None] = {}
         self._ended: set[tuple[str, int]] = set()
         self._busy: set[str] = set()
         self._wake, self._report_now, self._known = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self._report_s = settings.report_s or _FIRST_REPORT_S
+        self._report_s = settings.report_s or reporting.FIRST_REPORT_S
         self._problems: dict[str, str] = {}
         self._signs_off = False
 
@@ -101,7 +100,7 @@ class Agent:
         if self.settings.on_stop is OnStop.STOP:
             await self._end_all()
         with suppress(ApiError, TimeoutError):
-            async with asyncio.timeout(_SIGN_OFF_S):
+            async with asyncio.timeout(reporting.SIGN_OFF_S):
                 await self._report()
 
     async def _end_all(self) -> None:
@@ -112,10 +111,11 @@ class Agent:
             if job.phase not in JOB_ENDED:
                 await self._engine.cancel(job.id, self.settings.grace_s)
                 if job.mark in tasks:
-                    await self._give_back(tasks[job.mark], TaskPhase.PENDING, "its centre has signed off")
+                    reason = "its centre has signed off"
+                    await self._give_back(tasks[job.mark], TaskPhase.PENDING, reason, Cause.SIGNED_OFF)
 
         with suppress(ApiError, EngineError, TimeoutError):
-            async with asyncio.timeout(self.settings.grace_s + _SIGN_OFF_S):
+            async with asyncio.timeout(self.settings.grace_s + reporting.SIGN_OFF_S):
                 jobs = await self._engine.jobs()
                 await asyncio.gather(*(end(job) for job in jobs))
                 self._jobs = {job.mark: job for job in await self._engine.jobs() if job.phase not in JOB_ENDED}
@@ -151,19 +151,19 @@ class Agent:
             self._report_now.clear()
             wait_s = self._report_s
             try:
-                async with asyncio.timeout(max(self._report_s, _LEAST_PATIENCE_S)):
+                async with asyncio.timeout(reporting.patience_s(self._report_s)):
                     centre = await self._report()
-                self._report_s = self.settings.report_s or max(centre.spec.lease_s / 4, 0.01)
+                self._report_s = reporting.report_s(self.settings.report_s, centre.spec.lease_s)
                 self._told("api", "")
                 self._known.set()
             except (ForbiddenError, UnauthorizedError) as error:
                 if not self._known.is_set():
                     raise
-                self._told("api", str(error))
-                wait_s = min(wait_s, _AGAIN_S)
+                self._failed(Failure.REPORT, str(error))
+                wait_s = min(wait_s, reporting.AGAIN_S)
             except (ApiError, TimeoutError) as error:
-                self._told("api", str(error) or "the service access point does not answer in time")
-                wait_s = min(wait_s, _AGAIN_S)
+                self._failed(Failure.REPORT, str(error) or reporting.NO_ANSWER)
+                wait_s = min(wait_s, reporting.AGAIN_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     await self._report_now.wait()
@@ -183,10 +183,13 @@ class Agent:
         if written.status.heartbeat_ns is not None:
             self._clock.learn(written.status.heartbeat_ns)
             self._configurer.reported(written.status.heartbeat_ns)
+        self._metrics.reported()
         return written
 
     def _status(self) -> CentreStatus:
         configurer = self._configurer
+        notes = tuple(note[:1024] for note in (*self._engine.notes, *configurer.notes))
+        self._metrics.drops.labels(Drop.NOTE).inc(max(0, len(notes) - _LINES))
         return CentreStatus(
             ready=not self.problem,
             reason=self.problem[:1024],
@@ -196,7 +199,7 @@ class Agent:
             asks_for_probe=configurer.asks_for_probe,
             agent=self._identity,
             signed_off=self._signs_off and not self._jobs,
-            notes=tuple(note[:1024] for note in (*self._engine.notes, *configurer.notes))[:_LINES],
+            notes=notes[:_LINES],
         )
 
     async def _follow(self) -> None:
@@ -219,8 +222,8 @@ class Agent:
                         self._tasks[told.name] = told.resource
                     self._wake.set()
             except ApiError as error:
-                self._told("api", str(error))
-            await asyncio.sleep(_AGAIN_S)
+                self._failed(Failure.API, str(error))
+            await asyncio.sleep(reporting.AGAIN_S)
 
     async def _listen(self) -> None:
         """Look again whenever the engine says that something has changed."""
@@ -229,8 +232,8 @@ class Agent:
                 async for _ in self._engine.changes():
                     self._wake.set()
             except EngineError as error:
-                self._told("engine", str(error))
-            await asyncio.sleep(_AGAIN_S)
+                self._failed(Failure.ENGINE, str(error))
+            await asyncio.sleep(reporting.AGAIN_S)
 
     async def _see_to_all(self) -> None:
         """Do what is to be done, again and again; what takes long does not keep the rest waiting."""
@@ -252,13 +255,15 @@ class Agent:
         try:
             jobs = await self._engine.jobs()
         except EngineError as error:
-            self._told("engine", str(error))
+            self._failed(Failure.ENGINE, str(error))
             self._report_now.set()
             return ()
         if self._problems.get("engine"):
             self._report_now.set()
         self._told("engine", "")
         self._jobs = {job.mark: job for job in jobs}
+        units, trials = self._configurer.types, self._configurer.trials
+        self._metrics.stands(units, jobs, trials, is_ready=not self.problem)
         tasks = tuple(self._tasks.values())
         self._ended &= {(task.metadata.uid, task.status.epoch) for task in tasks}
         await self._read_probes(tasks)
@@ -266,12 +271,12 @@ class Agent:
             self.settings.centre,
             tasks,
             self._jobs,
-            self._configurer.types,
+            units,
             self._probes,
             self._clock.now_ns(),
             Terms(self.settings.most_waiting, self.settings.wait_s),
             frozenset(self._ended),
-            self._configurer.trials,
+            trials,
         )
         return decide(view)
 
@@ -289,19 +294,21 @@ class Agent:
                 LOGGER.warning("ProbeTask %s: %s", name, error)
                 self._probes[name] = None
             except ApiError as error:
-                self._told("api", str(error))
+                self._failed(Failure.API, str(error))
 
     async def _do(self, key: str, step: Step) -> None:
         try:
             await self._take(step)
         except (StaleError, NotFoundError) as error:
             LOGGER.debug("%s: %s", key, error)
+            self._metrics.drops.labels(Drop.STEP).inc()
         except ApiError as error:
-            self._told("api", str(error))
-            await asyncio.sleep(_AGAIN_S)
+            self._failed(Failure.API, str(error))
+            await asyncio.sleep(reporting.AGAIN_S)
         except EngineError as error:
             LOGGER.warning("%s: %s", key, error)
-            await asyncio.sleep(_AGAIN_S)
+            self._metrics.failures.labels(Failure.ENGINE).inc()
+            await asyncio.sleep(reporting.AGAIN_S)
         finally:
             self._busy.discard(key)
             self._wake.set()
@@ -328,13 +335,13 @@ class Agent:
                 await self._client.of(Task).replace_status(replace(task, status=status))
             case deciding.Complete(task, job):
                 await self._tell(task, job)
-            case deciding.GiveBack(task, phase, reason):
-                await self._give_back(task, phase, reason)
-            case deciding.Cancel(job, why, task, then):
+            case deciding.GiveBack(task, phase, reason, cause):
+                await self._give_back(task, phase, reason, cause)
+            case deciding.Cancel(job, why, task, then, cause):
                 LOGGER.info("job %s is ended: %s", job.id, why)
                 await self._engine.cancel(job.id, self.settings.grace_s)
                 if task is not None:
-                    await self._give_back(task, then, why)
+                    await self._give_back(task, then, why, cause)
             case deciding.Forget(job):
                 await self._engine.forget(job.id)
 
@@ -347,8 +354,9 @@ class Agent:
         except (CentreError, OSError) as error:
             if isinstance(error, EngineError) and not isinstance(error, OrderError):
                 raise  # it is tried again
-            await self._give_back(task, TaskPhase.FAILED, str(error))
+            await self._give_back(task, TaskPhase.FAILED, str(error), Cause.UNFIT)
             return
+        self._metrics.begun.labels(_kind(task)).inc()
         LOGGER.info("task %s is job %s on %d units of type %s", task.metadata.name, job, task.status.units, unit.name)
 
     async def _tell(self, task: Task, job: JobState) -> None:
@@ -357,33 +365,52 @@ class Agent:
         probe = self._probes.get(task.spec.program.entry) if task.spec.is_probe else None
         item = await asyncio.to_thread(completion_of, task, job, folder, probe)
         try:
-            await self._complete(task, item)
+            counts = await self._complete(task, item)
         except (InvalidError, TooLargeError) as error:
             reason = f"its result cannot be kept: {error}"[:1000]
-            await self._complete(task, replace(item, phase=TaskPhase.FAILED, result=None, reasons=(reason,)))
+            self._metrics.drops.labels(Drop.RESULT).inc()
+            item = replace(item, phase=TaskPhase.FAILED, result=None, reasons=(reason,))
+            counts = await self._complete(task, item)
+        if counts:
+            self._metrics.ended.labels(_kind(task), item.phase).inc()
         if task.spec.is_probe and item.phase is TaskPhase.SUCCEEDED:
             self._configurer.probed(task.metadata.created_ns)
             self._report_now.set()
         await self._engine.forget(job.id)
 
-    async def _give_back(self, task: Task, phase: TaskPhase, reason: str) -> None:
+    async def _give_back(self, task: Task, phase: TaskPhase, reason: str, cause: Cause) -> None:
         LOGGER.info("task %s is given back: %s", task.metadata.name, reason)
         name, epoch = task.metadata.name, task.status.epoch
-        await self._complete(task, Completion(task=name, epoch=epoch, phase=phase, reasons=(reason[:1000],)))
+        item = Completion(task=name, epoch=epoch, phase=phase, reasons=(reason[:1000],))
+        if await self._complete(task, item):
+            self._metrics.given_back.labels(_kind(task), cause).inc()
 
-    async def _complete(self, task: Task, item: Completion) -> None:
-        """Complete a task; one that was dispatched anew, or is gone, is none of ours any more."""
+    async def _complete(self, task: Task, item: Completion) -> bool:
+        """Complete a task; return False for one that was dispatched anew, or is gone: it is none of ours any more."""
+        counts = True
         try:
             await self._client.complete(CompletionRequest(completions=(item,)))
         except (StaleError, NotFoundError, ForbiddenError) as error:
             LOGGER.info("task %s, epoch %d: its end counts no more: %s", item.task, item.epoch, error)
+            self._metrics.drops.labels(Drop.COMPLETION).inc()
+            counts = False
         self._ended.add((task.metadata.uid, task.status.epoch))
+        return counts
+
+    def _failed(self, what: Failure, problem: str) -> None:
+        """Count what has failed, and log it once."""
+        self._metrics.failures.labels(what).inc()
+        self._told("engine" if what is Failure.ENGINE else "api", problem)
 
     def _told(self, what: str, problem: str) -> None:
         """Log a problem once, and its end."""
         if problem != self._problems.get(what, ""):
             LOGGER.warning("%s", problem) if problem else LOGGER.info("%s: it is well again", what)
         self._problems[what] = problem
+
+
+def _kind(task: Task) -> JobKind:
+    return JobKind.PROBE if task.spec.is_probe else JobKind.TASK
 
 
 def _key(step: Step) -> str:

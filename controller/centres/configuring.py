@@ -14,17 +14,17 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from controller.agents.reporting import AGAIN_S
 from controller.api.resources.centre import UnitType
 from controller.centres.engines.base import Engine
 from controller.centres.errors import CentreError
 from controller.centres.folder import CentreFolder, Configuration
 from controller.centres.settings import CentreSettings
-from controller.centres.trials import Trials
+from controller.centres.trying.trials import Trials
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.values import ProbeKernel
 
 LOGGER: Final = logging.getLogger("millrace.centre")
-_AGAIN_S: Final = 1.0
 
 
 class Configurer:
@@ -80,7 +80,7 @@ class Configurer:
                 LOGGER.warning("%s", error)
                 self.notes = (str(error),)
                 on_change()
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(AGAIN_S)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.look_s):
                     await self._again.wait()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
 from controller.api.resources import Task
@@ -19,6 +20,24 @@ from controller.centres.programs import mark_of
 from controller.schedulers.probe.values import ProbeTask
 
 _NS_PER_S: Final = 1_000_000_000
+
+
+class Cause(StrEnum):
+    """Why a task is given back, as it is counted."""
+
+    NO_PROBE_TASK = "no-probe-task"
+    CANNOT_RUN = "cannot-run"
+    """No unit type here, or not the one that it has, runs its kernels, or has as many units."""
+    NO_UNITS = "no-units"
+    """So many of its type are not here."""
+    QUEUE_FULL = "queue-full"
+    WAITED = "waited"
+    UNFIT = "unfit"
+    """The engine can never run it."""
+    LOST = "lost"
+    """Nobody knows how its job ended."""
+    DELETED = "deleted"
+    SIGNED_OFF = "signed-off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +117,7 @@ class GiveBack:
     task: Task
     phase: TaskPhase
     reason: str
+    cause: Cause
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +128,7 @@ class Cancel:
     why: str
     task: Task | None = None
     then: TaskPhase = TaskPhase.FAILED
+    cause: Cause = Cause.DELETED
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +177,12 @@ def _step_of(view: View, task: Task, job: JobState | None, counts: _Counts) -> S
     if task.metadata.deleting_ns is not None:
         if job is not None and job.phase not in JOB_ENDED:
             return Cancel(job, "the task is being deleted", task)
-        return GiveBack(task, TaskPhase.FAILED, "it was deleted")
+        return GiveBack(task, TaskPhase.FAILED, "it was deleted", Cause.DELETED)
     if job is None:
         return _begin(view, task, counts)
     if job.phase is JobPhase.LOST:
-        return GiveBack(task, TaskPhase.PENDING, f"its job is lost: {job.reason or 'the engine does not know it'}")
+        reason = f"its job is lost: {job.reason or 'the engine does not know it'}"
+        return GiveBack(task, TaskPhase.PENDING, reason, Cause.LOST)
     if job.phase in JOB_ENDED:
         return Complete(task, job)
     if job.phase is JobPhase.QUEUED:
@@ -171,14 +193,14 @@ def _step_of(view: View, task: Task, job: JobState | None, counts: _Counts) -> S
 def _begin(view: View, task: Task, counts: _Counts) -> Step | None:
     """Return the first step of a task that has no job."""
     if task.status.phase is TaskPhase.RUNNING:
-        return GiveBack(task, TaskPhase.PENDING, "its job is lost: the engine does not know it")
+        return GiveBack(task, TaskPhase.PENDING, "its job is lost: the engine does not know it", Cause.LOST)
     entry, probe, units = task.spec.program.entry, None, task.status.units or 0
     if task.spec.is_probe:
         if entry not in view.probes:
             return None  # it is being read
         probe = view.probes[entry]
         if probe is None:
-            return GiveBack(task, TaskPhase.FAILED, f"there is no ProbeTask {entry}")
+            return GiveBack(task, TaskPhase.FAILED, f"there is no ProbeTask {entry}", Cause.NO_PROBE_TASK)
     able = can_run(view.types, probe, units)
     if task.spec.asks:
         return Answer(task, able, _why_none(view, probe, able))
@@ -190,14 +212,16 @@ def _begin(view: View, task: Task, counts: _Counts) -> Step | None:
         if able:
             return _wait(view, task, None, counts)
         reasons = _why_none(view, probe, able)
-        return GiveBack(task, TaskPhase.FAILED, reasons[0])
+        return GiveBack(task, TaskPhase.FAILED, reasons[0], Cause.CANNOT_RUN)
     unit = next((one for one in view.types if one.name == task.status.unit), None)
     if unit is None or unit.count < units:
         has = 0 if unit is None else unit.count
-        return GiveBack(task, TaskPhase.PENDING, f"{units} units of type {task.status.unit} are not here, {has} are")
+        reason = f"{units} units of type {task.status.unit} are not here, {has} are"
+        return GiveBack(task, TaskPhase.PENDING, reason, Cause.NO_UNITS)
     if probe is not None and unit.name not in able:
         lacks = sorted(set(probe.kernels) - set(unit.operators)) or ["the devices that its kernels need"]
-        return GiveBack(task, TaskPhase.FAILED, f"units of type {unit.name} cannot run {', '.join(lacks)}")
+        reason = f"units of type {unit.name} cannot run {', '.join(lacks)}"
+        return GiveBack(task, TaskPhase.FAILED, reason, Cause.CANNOT_RUN)
     return Begin(task, unit, probe)
 
 
@@ -206,12 +230,14 @@ def _wait(view: View, task: Task, job: JobState | None, counts: _Counts) -> Step
     counts.waiting += 1
     waited_s = (view.now_ns - (task.status.dispatched_ns or view.now_ns)) / _NS_PER_S
     if counts.waiting > view.terms.most_waiting:
-        reason = f"{view.terms.most_waiting} tasks wait here already"
+        reason, cause = f"{view.terms.most_waiting} tasks wait here already", Cause.QUEUE_FULL
     elif waited_s > view.terms.wait_s:
-        reason = f"it has waited for units for longer than {view.terms.wait_s:g} s"
+        reason, cause = f"it has waited for units for longer than {view.terms.wait_s:g} s", Cause.WAITED
     else:
         return None
-    return GiveBack(task, TaskPhase.PENDING, reason) if job is None else Cancel(job, reason, task, TaskPhase.PENDING)
+    if job is None:
+        return GiveBack(task, TaskPhase.PENDING, reason, cause)
+    return Cancel(job, reason, task, TaskPhase.PENDING, cause)
 
 
 def _why_none(view: View, probe: ProbeTask | None, able: Sequence[str]) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import os
 import signal
-import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import Final
 
 from collectors.devices.nvml import open_nvml
 from controller.agents.access import api_place
+from controller.agents.reporting import TRIES
+from controller.agents.server_clock import boot_time_ns
 from controller.api.client import ApiClient
 from controller.centres.agent import Agent
 from controller.centres.configuring import Configurer
@@ -21,19 +22,20 @@ from controller.centres.engines.base import Engine
 from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.errors import CentreError
 from controller.centres.folder import CentreFolder
-from controller.centres.kernels import Kernels
+from controller.centres.metrics import Metrics
 from controller.centres.programs import python_of, python_path
 from controller.centres.selecting import ServedCentre, make_engine
 from controller.centres.settings import CentreSettings
+from controller.centres.trying.kernels import Kernels
 from controller.centres.warming import Warmer
 from controller.schedulers.probe.running.threads import VARIABLES
 from dataplane.config import load
 from dataplane.errors import MillraceError
+from dataplane.metrics_server import serve_metrics
 from dataplane.running import run_until, stop_on_signals
 from dataplane.topology.file import load_topology
 
 LOGGER: Final = logging.getLogger("millrace.centre")
-_TRIES: Final = 2
 
 
 def load_settings(path: Path) -> CentreSettings:
@@ -70,13 +72,15 @@ async def serve(
     async with AsyncExitStack() as stack:
         stack.enter_context(folder.held())
         nvml = stack.enter_context(open_nvml())
-        client = await stack.enter_async_context(ApiClient(api_place(settings.api, settings.token_file), tries=_TRIES))
+        client = await stack.enter_async_context(ApiClient(api_place(settings.api, settings.token_file), tries=TRIES))
         identity = folder.identity()
         jobs = _jobs_folder(settings, folder)
         engine = engine or make_engine(settings, folder, jobs, identity, nvml)
         stack.push_async_callback(engine.close)
         await engine.start()
         configurer = Configurer(settings, folder, Kernels(client).wanted)
+        metrics = Metrics(boot_time_ns)
+        where = serve_metrics(metrics.registry, settings.metrics, stack, CentreError)
         agent = Agent(
             client,
             engine,
@@ -84,11 +88,12 @@ async def serve(
             settings,
             jobs_folder=jobs,
             identity=identity,
-            now_ns=lambda: time.clock_gettime_ns(time.CLOCK_BOOTTIME),
+            now_ns=boot_time_ns,
+            metrics=metrics,
             warmer=_warmer(settings, folder),
         )
         if on_ready is not None:
-            on_ready(f"centre {settings.centre}, engine {engine.name}, API at {client.place.address}")
+            on_ready(f"centre {settings.centre}, engine {engine.name}, API at {client.place.address}{where}")
         reloading = asyncio.create_task(_reload(agent, configurer, engine, again or asyncio.Event(), path))
         try:
             await run_until(agent.run(), stop)
@@ -154,6 +159,6 @@ async def _reload(
 
 def _check_same(before: CentreSettings, after: CentreSettings) -> None:
     """Raise CentreError for what cannot change while the agent runs."""
-    for name in ("centre", "state", "api", "token_file"):
+    for name in ("centre", "state", "api", "token_file", "metrics"):
         if getattr(before, name) != getattr(after, name):
             raise CentreError(f"{name}: cannot change while the agent runs")

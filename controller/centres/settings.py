@@ -112,6 +112,13 @@ class TrialSettings(Strict, frozen=True):
     """For one kernel."""
 
 
+class MetricsSettings(Strict, frozen=True):
+    """Where Prometheus finds the agent's metrics."""
+
+    address: str = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535)] = 9469
+
+
 class CentreSettings(Strict, frozen=True):
     """What `millrace centre serve` is given."""
 
@@ -135,6 +142,8 @@ class CentreSettings(Strict, frozen=True):
     """Where jobs are processes of this machine."""
     trial: TrialSettings = TrialSettings()
     """Which probe kernels run here."""
+    metrics: MetricsSettings | None = None
+    """Where Prometheus finds metrics; null: nowhere."""
     report_s: PositiveS | None = None
     """Time between two reports; null: a quarter of the lease."""
     look_s: PositiveS = 2.0

@@ -15,11 +15,11 @@ from controller.api.registry.dispatches import Completion, CompletionRequest
 from controller.api.resources import Centre, Metadata, ProbeTask, Task
 from controller.api.resources import ProbeKernel as ProbeKernelResource
 from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
-from controller.centres import kernels
 from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.errors import CentreError
 from controller.centres.process import serve
 from controller.centres.settings import ControlGroups, LocalSettings, TrialSettings, UnitSettings
+from controller.centres.trying import kernels
 from controller.centres.units import Found
 from controller.errors import NotFoundError, StaleError
 from controller.schedulers.probe import kernel_files

@@ -13,6 +13,7 @@ from controller.centres.deciding import (
     Answer,
     Begin,
     Cancel,
+    Cause,
     Complete,
     Forget,
     GiveBack,
@@ -105,8 +106,10 @@ def test_a_dispatched_task_is_begun_and_told_of_when_it_runs_and_has_ended() -> 
 def test_a_lost_job_gives_its_task_back() -> None:
     running = task(phase=TaskPhase.RUNNING)
     reason = "its job is lost: the engine does not know it"
-    assert steps(running) == [GiveBack(running, TaskPhase.PENDING, reason)]
-    assert steps(running, jobs=(job_of(running, JobPhase.LOST),)) == [GiveBack(running, TaskPhase.PENDING, reason)]
+    assert steps(running) == [GiveBack(running, TaskPhase.PENDING, reason, Cause.LOST)]
+    assert steps(running, jobs=(job_of(running, JobPhase.LOST),)) == [
+        GiveBack(running, TaskPhase.PENDING, reason, Cause.LOST)
+    ]
 
 
 def test_jobs_of_older_epochs_and_of_nobody_end() -> None:
@@ -135,7 +138,7 @@ def test_a_task_that_is_being_deleted_is_ended_then_given_back() -> None:
     going = replace(going, metadata=replace(going.metadata, deleting_ns=5))
     running = job_of(going, JobPhase.RUNNING)
     assert steps(going, jobs=(running,)) == [Cancel(running, "the task is being deleted", going)]
-    assert steps(going) == [GiveBack(going, TaskPhase.FAILED, "it was deleted")]
+    assert steps(going) == [GiveBack(going, TaskPhase.FAILED, "it was deleted", Cause.DELETED)]
 
 
 def test_a_question_is_answered_with_the_units_that_could_run_it() -> None:
@@ -151,7 +154,9 @@ def test_a_probe_that_leaves_the_unit_to_the_centre_gets_one_that_can_run_it() -
     jobs = (job_of(busy, JobPhase.RUNNING),)
     assert steps(free, busy, jobs=jobs) == [PickUnit(free, "three", ("three", "two"))]
     too_many = task("a", is_probe=True, unit=None, units=21)
-    assert steps(too_many) == [GiveBack(too_many, TaskPhase.FAILED, "no unit type of this centre can run it")]
+    assert steps(too_many) == [
+        GiveBack(too_many, TaskPhase.FAILED, "no unit type of this centre can run it", Cause.CANNOT_RUN)
+    ]
 
 
 def test_two_that_leave_it_to_the_centre_do_not_get_the_same_units() -> None:
@@ -165,16 +170,20 @@ def test_two_that_leave_it_to_the_centre_do_not_get_the_same_units() -> None:
 
 def test_a_probe_is_refused_on_units_that_cannot_run_it_and_where_it_is_unknown() -> None:
     wrong = task(is_probe=True, unit="one")
-    assert steps(wrong) == [GiveBack(wrong, TaskPhase.FAILED, "units of type one cannot run k2")]
-    assert steps(wrong, probe=None) == [GiveBack(wrong, TaskPhase.FAILED, "there is no ProbeTask solve")]
+    assert steps(wrong) == [GiveBack(wrong, TaskPhase.FAILED, "units of type one cannot run k2", Cause.CANNOT_RUN)]
+    assert steps(wrong, probe=None) == [
+        GiveBack(wrong, TaskPhase.FAILED, "there is no ProbeTask solve", Cause.NO_PROBE_TASK)
+    ]
     assert steps(wrong, probes={}) == []
 
 
 def test_units_that_went_give_their_task_back() -> None:
     one = task(units=21)
-    assert steps(one) == [GiveBack(one, TaskPhase.PENDING, "21 units of type two are not here, 20 are")]
+    assert steps(one) == [GiveBack(one, TaskPhase.PENDING, "21 units of type two are not here, 20 are", Cause.NO_UNITS)]
     gone = task(unit="four")
-    assert steps(gone) == [GiveBack(gone, TaskPhase.PENDING, "2 units of type four are not here, 0 are")]
+    assert steps(gone) == [
+        GiveBack(gone, TaskPhase.PENDING, "2 units of type four are not here, 0 are", Cause.NO_UNITS)
+    ]
 
 
 def test_the_queue_is_bounded_in_number_and_in_time() -> None:
@@ -183,11 +192,17 @@ def test_the_queue_is_bounded_in_number_and_in_time() -> None:
     terms = Terms(most_waiting=2, wait_s=300.0)
     # The one that came last is given back.
     assert steps(first, second, third, jobs=jobs, terms=terms) == [
-        Cancel(jobs[0], "2 tasks wait here already", first, TaskPhase.PENDING)
+        Cancel(jobs[0], "2 tasks wait here already", first, TaskPhase.PENDING, Cause.QUEUE_FULL)
     ]
     late = task(dispatched_ns=NOW_NS - 301 * 10**9)
     assert steps(late, jobs=(job_of(late, JobPhase.QUEUED),)) == [
-        Cancel(job_of(late, JobPhase.QUEUED), "it has waited for units for longer than 300 s", late, TaskPhase.PENDING)
+        Cancel(
+            job_of(late, JobPhase.QUEUED),
+            "it has waited for units for longer than 300 s",
+            late,
+            TaskPhase.PENDING,
+            Cause.WAITED,
+        )
     ]
 
 
@@ -196,4 +211,4 @@ def test_an_empty_library_runs_no_probe() -> None:
     bare = tuple(replace(unit, operators=()) for unit in TYPES)
     asked = task(is_probe=True, unit=None, units=1)
     reason = "no unit type of this centre runs kernel k1, k2"
-    assert steps(asked, types=bare) == [GiveBack(asked, TaskPhase.FAILED, reason)]
+    assert steps(asked, types=bare) == [GiveBack(asked, TaskPhase.FAILED, reason, Cause.CANNOT_RUN)]

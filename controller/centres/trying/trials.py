@@ -94,7 +94,7 @@ class Trials:
             for name, use in uses.items()
         }
         environment = dict.fromkeys(VARIABLES, str(cores)) | self._settings.environment | python_path(self._settings)
-        words = ("-m", "controller.centres.trying", str(cores), f"{trial.kernel_s:g}", *sorted(uses))
+        words = ("-m", "controller.centres.trying.program", str(cores), f"{trial.kernel_s:g}", *sorted(uses))
         return JobOrder(
             mark=mark,
             argv=(python_of(self._settings), *words),

@@ -1,4 +1,4 @@
-"""`python -m controller.centres.trying CORES DEADLINE_S NAME...`: runs each kernel once, each in a process of its own.
+"""`python -m controller.centres.trying.program CORES DEADLINE_S NAME...`: runs each kernel in a process of its own.
 
 NAME.json is a probe task of one kernel, NAME.out is what came of it. Libraries are loaded once and shared by forks.
 """

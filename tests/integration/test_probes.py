@@ -6,8 +6,10 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -21,10 +23,17 @@ from controller.api.resources.centre import CentreSpec, UnitType
 from controller.api.resources.hardware import Request
 from controller.api.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, TaskSpec
 from controller.api.tokens import TokenRequest
+from controller.centres.engines.base import JOB_ENDED, Engine, JobPhase, JobState
+from controller.centres.engines.local.engine import LocalEngine
+from controller.centres.engines.local.machine import look
 from controller.centres.process import serve as serve_centre
 from controller.centres.settings import CentreSettings, LocalSettings, TrialSettings, UnitSettings
+from controller.cluster.estimates import Basis, Estimate
 from controller.errors import StaleError
 from controller.schedulers.probe import files
+from controller.schedulers.probe.dispatch.settings import TaskSettings
+from controller.schedulers.probe.evaluation import TRUSTED, estimate_of, trust_of
+from controller.schedulers.probe.evaluation.trust import Evidence, TrustSettings
 from controller.schedulers.probe.prediction import predicted
 from controller.schedulers.probe.values import Implementation, KernelUse, Library
 from controller.schedulers.probe.values import ProbeTask as Probe
@@ -36,6 +45,21 @@ from tests.controller.schedulers.serving.tasks.conftest import DGEMMS, Site
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120.0
 Act = Callable[["World"], Awaitable[None]]
+
+
+class LateEngine(LocalEngine):
+    """Real processes, of whose ends it tells so many seconds late."""
+
+    late_s = 0.0
+
+    async def jobs(self) -> tuple[JobState, ...]:
+        return tuple(self._told(job) for job in await super().jobs())
+
+    def _told(self, job: JobState) -> JobState:
+        told_ns = (job.finished_ns or 0) + round(self.late_s * 1e9)
+        if job.phase not in JOB_ENDED or time.time_ns() > told_ns:
+            return job
+        return replace(job, phase=JobPhase.RUNNING, exit_code=None, finished_ns=None)
 
 
 class World(Site):
@@ -65,10 +89,10 @@ class World(Site):
         )
 
     @asynccontextmanager
-    async def agent(self, name: str) -> AsyncIterator[None]:
+    async def agent(self, name: str, engine: Engine | None = None) -> AsyncIterator[None]:
         """Have a centre's agent in this loop."""
         stop = asyncio.Event()
-        task = asyncio.create_task(serve_centre(await self.settings(name), stop))
+        task = asyncio.create_task(serve_centre(await self.settings(name), stop, engine=engine))
         try:
             await self.ready(name)
             yield
@@ -109,9 +133,19 @@ class World(Site):
         await self.client.of(ProbeTask).create(ProbeTask(metadata=Metadata(name=probe.name), spec=spec))
         return probe
 
-    async def run_probe(self, probe: Probe, centre: str, units: int = 1) -> tuple[Task, ProbeResult | None]:
+    async def late_engine(self, name: str) -> LateEngine:
+        """Return an engine that may be late, for a centre's agent."""
+        made = await self.settings(name)
+        group = f"/millrace-test-{os.getpid()}-{name}"
+        return LateEngine(
+            made.local, made.units, self.folder / "engine", group, lambda now: look(now, "not looked for")
+        )
+
+    async def run_probe(
+        self, probe: Probe, centre: str, units: int = 1, *, name: str = ""
+    ) -> tuple[Task, ProbeResult | None]:
         """Dispatch a probe to a centre by hand; return it, and its result, once it has ended."""
-        name = f"{probe.name}-at-{centre}"
+        name = name or f"{probe.name}-at-{centre}"
         spec = TaskSpec(program=Program(kind=ProgramKind.PROBE, entry=probe.name), is_probe=True, units=(units,))
         await self.client.of(Task).create(Task(metadata=Metadata(name=name), spec=spec))
         await self.client.dispatch(DispatchRequest(dispatches=(Dispatch(name, centre, "cpu", units),)))
@@ -194,6 +228,59 @@ def test_a_centre_whose_figures_cannot_be_true_gets_no_task_on_their_account(pla
             tasks = await world.ended("real")
             assert tasks["real"].status.centre == "honest"
             assert all(task.spec.is_probe for task in liar.given)
+
+    play(act)
+
+
+def test_a_slow_centre_whose_completions_are_late_is_believed_less_and_its_figures_stay(
+    play: Callable[[Act], None],
+) -> None:
+    late = TrustSettings(late_s=3.0)
+
+    async def scheduled(world: World, name: str) -> tuple[Task, str]:
+        """Return a real task that has run, and why it was sent there."""
+        await world.submit(name, task_type="products")
+        task = (await world.ended(name))[name]
+        return task, [one.spec.reason for one in await world.decisions_about(name)][-1]
+
+    async def believed(world: World) -> tuple[Estimate, Estimate]:
+        """Return what the results say of the probe's run time, and what it is when the centre is asked about."""
+        results = (await world.client.of(ProbeResult).list()).items
+        tasks = (await world.client.of(Task).list(fields="centre=slow")).items
+        now_ns = time.time_ns()
+        trust = trust_of(Evidence(results, await world.client.of(Centre).get("slow"), tasks), now_ns, late)
+        return tuple(estimate_of(results, now_ns, units=1, trust=one) for one in (TRUSTED, trust))  # type: ignore[return-value]
+
+    async def act(world: World) -> None:
+        engine = await world.late_engine("slow")
+        async with world.agent("slow", engine), world.scheduling(TaskSettings(trust=late)):
+            probe = await world.probe("right")
+            first, why = await scheduled(world, "first")
+            assert "measured" in why
+            sound, now = await believed(world)
+            assert now == sound
+            assert now.basis is Basis.MEASURED
+
+            engine.late_s = 3.2
+            task, result = await world.run_probe(probe, "slow", name="late")
+            assert (task.status.phase, task.status.finished_ns is not None) == (TaskPhase.SUCCEEDED, True)
+            engine.late_s = 0.0
+            sound, now = await believed(world)
+            assert (sound.basis, now.basis) == (Basis.MEASURED, Basis.HISTORY)
+            assert now.times == sound.times
+            assert result is not None
+            assert any(line.startswith(f"{result.metadata.name} came ") for line in now.reasons)
+            assert sum(result.status.runs[0].run_times_s) < 1.0, "the wait is in no figure"
+            # What it is expected to take is what the first one took, told firmly or not.
+            second, why = await scheduled(world, "second")
+            assert "history" in why
+            assert second.status.expected_s == first.status.run_time_s
+
+            await world.run_probe(probe, "slow", name="prompt")
+            sound, now = await believed(world)
+            assert now == sound
+            _, why = await scheduled(world, "third")
+            assert "measured" in why
 
     play(act)
 

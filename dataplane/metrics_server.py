@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Protocol
@@ -64,6 +63,6 @@ def serve_metrics(
     try:
         server = MetricsServer(registry, place.address, place.port)
     except OSError as error:
-        raise failure(f"metrics at {place.address}:{place.port}: {os.strerror(error.errno or 0)}") from None
+        raise failure(f"metrics at {place.address}:{place.port}: {error.strerror or error}") from None
     stack.callback(server.close)
     return f", metrics at http://{place.address}:{server.port}/metrics"

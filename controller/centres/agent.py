@@ -189,6 +189,7 @@ class Agent:
     def _status(self) -> CentreStatus:
         configurer = self._configurer
         notes = tuple(note[:1024] for note in (*self._engine.notes, *configurer.notes))
+        self._metrics.is_ready = not self.problem
         self._metrics.drops.labels(Drop.NOTE).inc(max(0, len(notes) - _LINES))
         return CentreStatus(
             ready=not self.problem,
@@ -255,6 +256,7 @@ class Agent:
         try:
             jobs = await self._engine.jobs()
         except EngineError as error:
+            self._metrics.is_away()
             self._failed(Failure.ENGINE, str(error))
             self._report_now.set()
             return ()
@@ -263,7 +265,7 @@ class Agent:
         self._told("engine", "")
         self._jobs = {job.mark: job for job in jobs}
         units, trials = self._configurer.types, self._configurer.trials
-        self._metrics.stands(units, jobs, trials, is_ready=not self.problem)
+        self._metrics.stands(units, jobs, trials)
         tasks = tuple(self._tasks.values())
         self._ended &= {(task.metadata.uid, task.status.epoch) for task in tasks}
         await self._read_probes(tasks)

@@ -58,17 +58,19 @@ class Drop(StrEnum):
 class _Standing:
     """What there is now; replaced as a whole, as it is read in another thread."""
 
-    is_ready: bool = False
-    units: tuple[UnitType, ...] = ()
-    held: tuple[tuple[str, int], ...] = ()
-    jobs: tuple[tuple[tuple[str, str], int], ...] = ()
+    units: tuple[UnitType, ...]
+    held: tuple[tuple[str, int], ...]
+    jobs: tuple[tuple[tuple[str, str], int], ...]
 
 
 class Metrics(Collector):
     """Counters and what there is now, in a registry of their own; `now_ns` is a clock that only goes on."""
 
     def __init__(self, now_ns: Callable[[], int]) -> None:
-        self._now_ns, self._standing = now_ns, _Standing()
+        self.is_ready = False
+        """Whether tasks may come."""
+        self._now_ns = now_ns
+        self._standing: _Standing | None = None
         self._reported_ns: int | None = None
         self.registry = CollectorRegistry()
         kinds = (JobKind.TASK, JobKind.PROBE)
@@ -85,35 +87,26 @@ class Metrics(Collector):
         """Take note that a report was acknowledged just now."""
         self._reported_ns = self._now_ns()
 
-    def stands(
-        self, units: Collection[UnitType], jobs: Collection[JobState], trials: Collection[str], *, is_ready: bool
-    ) -> None:
+    def is_away(self) -> None:
+        """Take note that the engine does not say what there is."""
+        self._standing = None
+
+    def stands(self, units: Collection[UnitType], jobs: Collection[JobState], trials: Collection[str]) -> None:
         """Take what there is now; `trials` are the names of tasks that are our own."""
         held, number = Counts[str](), Counts[tuple[str, str]]()
         for job in jobs:
             number[kind_of(job, trials), job.phase] += 1
             if job.phase is JobPhase.RUNNING and job.unit is not None:
                 held[job.unit] += job.units
-        self._standing = _Standing(is_ready, tuple(units), tuple(held.items()), tuple(number.items()))
+        self._standing = _Standing(tuple(units), tuple(held.items()), tuple(number.items()))
 
     def collect(self) -> Iterator[Metric]:
         """Yield what there is now, for a scrape; what is not known is absent."""
         now, reported_ns = self._standing, self._reported_ns
-        yield GaugeMetricFamily("millrace_centre_ready", "1 while tasks may come.", float(now.is_ready))
-        units = GaugeMetricFamily("millrace_centre_units", "Units by who has them.", labels=("unit", "state"))
-        held = dict(now.held)
-        for unit in now.units:
-            own = min(held.get(unit.name, 0), unit.for_tasks)
-            parts = {"held": own, "free": unit.for_tasks - own, "others": unit.count - unit.for_tasks}
-            for state, count in parts.items():
-                units.add_metric((unit.name, state), count)
-        yield units
-        jobs = GaugeMetricFamily("millrace_centre_jobs", "Jobs that the engine knows.", labels=("kind", "phase"))
-        number = dict(now.jobs)
-        for kind in JobKind:
-            for phase in JobPhase:
-                jobs.add_metric((kind, phase), number.get((kind, phase), 0))
-        yield jobs
+        yield GaugeMetricFamily("millrace_centre_ready", "1 while tasks may come.", float(self.is_ready))
+        if now is not None:
+            yield _units(now)
+            yield _jobs(now)
         age = GaugeMetricFamily("millrace_centre_report_age_seconds", "Since a report was acknowledged last.")
         if reported_ns is not None:
             age.add_metric((), (self._now_ns() - reported_ns) / _NS_PER_S)
@@ -129,6 +122,25 @@ class Metrics(Collector):
         for each in values:
             counter.labels(*each)
         return counter
+
+
+def _units(now: _Standing) -> Metric:
+    found = GaugeMetricFamily("millrace_centre_units", "Units by who has them.", labels=("unit", "state"))
+    held = dict(now.held)
+    for unit in now.units:
+        own = min(held.get(unit.name, 0), unit.for_tasks)
+        parts = {"held": own, "free": unit.for_tasks - own, "others": unit.count - unit.for_tasks}
+        for state, count in parts.items():
+            found.add_metric((unit.name, state), count)
+    return found
+
+
+def _jobs(now: _Standing) -> Metric:
+    found = GaugeMetricFamily("millrace_centre_jobs", "Jobs that the engine knows.", labels=("kind", "phase"))
+    number = dict(now.jobs)
+    for kind, phase in product(JobKind, JobPhase):
+        found.add_metric((kind, phase), number.get((kind, phase), 0))
+    return found
 
 
 def kind_of(job: JobState, trials: Collection[str]) -> JobKind:

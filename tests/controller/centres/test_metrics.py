@@ -132,6 +132,14 @@ def test_the_end_of_a_task_that_was_dispatched_anew_is_a_named_drop(tmp_path: Pa
     play_centre(tmp_path, act)
 
 
+def kept_in(metrics: Metrics) -> Figures:
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in metrics.registry.collect()
+        for sample in family.samples
+    }
+
+
 def test_units_are_held_by_our_jobs_that_run_taken_by_others_or_free() -> None:
     def job(task: str, phase: JobPhase, units: int, *, is_probe: bool = False) -> JobState:
         return JobState(id=task, mark=JobMark("c1", task, "u", 1, is_probe), phase=phase, unit="core", units=units)
@@ -146,12 +154,8 @@ def test_units_are_held_by_our_jobs_that_run_taken_by_others_or_free() -> None:
         job("c", JobPhase.FAILED, 1, is_probe=True),
         job("trial", JobPhase.RUNNING, 1, is_probe=True),
     )
-    metrics.stands((UnitType(name="core", count=10, free=6),), jobs, {"trial"}, is_ready=False)
-    found = {
-        (sample.name, *sample.labels.values()): sample.value
-        for family in metrics.registry.collect()
-        for sample in family.samples
-    }
+    metrics.stands((UnitType(name="core", count=10, free=6),), jobs, {"trial"})
+    found = kept_in(metrics)
     assert [found["millrace_centre_units", "core", state] for state in ("held", "free", "others")] == [3, 3, 4]
     assert found["millrace_centre_jobs", "task", "running"] == 1
     assert found["millrace_centre_jobs", "task", "queued"] == 1
@@ -159,6 +163,10 @@ def test_units_are_held_by_our_jobs_that_run_taken_by_others_or_free() -> None:
     assert found["millrace_centre_jobs", "trial", "running"] == 1
     assert found["millrace_centre_ready",] == 0
     assert found["millrace_centre_report_age_seconds",] == 7
+    metrics.is_away()
+    unknown = kept_in(metrics)
+    assert not [name for name, *_ in unknown if name in ("millrace_centre_units", "millrace_centre_jobs")]
+    assert unknown["millrace_centre_ready",] == 0
 
 
 def test_metrics_that_cannot_listen_are_one_clear_line(tmp_path: Path) -> None:
@@ -167,5 +175,11 @@ def test_metrics_that_cannot_listen_are_one_clear_line(tmp_path: Path) -> None:
             settings = replace(world.settings, metrics=MetricsSettings(port=taken.port))
             with pytest.raises(CentreError, match=rf"^metrics at 127.0.0.1:{taken.port}: Address already in use$"):
                 await serve(settings, asyncio.Event())
+        settings = replace(world.settings, metrics=MetricsSettings("no host", 9469))
+        with pytest.raises(
+            CentreError,
+            match=r"^metrics at no host:9469: (Name or service not known|Temporary failure in name resolution)$",
+        ):
+            await serve(settings, asyncio.Event())
 
     play_centre(tmp_path, act)

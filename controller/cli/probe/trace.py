@@ -96,10 +96,11 @@ def _graph_of_sql(path: Path, database: Path | None, tables: Sequence[str]) -> O
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise OperatorError(f"{path}: {getattr(error, 'strerror', None) or 'is no text'}") from None
-    return graph_of_sql(text, database, dict(map(_declared, tables)), name=path.stem)
+    return graph_of_sql(text, database, dict(map(declared, tables)), name=path.stem)
 
 
-def _declared(text: str) -> tuple[str, SqlTable]:
+def declared(text: str) -> tuple[str, SqlTable]:
+    """Return the table that NAME=ROWS:BYTES declares; raise typer.BadParameter for another text."""
     from controller.cluster.operators.sql import SqlTable  # noqa: PLC0415
 
     if (found := _TABLE.fullmatch(text)) is None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from controller.cluster.operators.sql.files import load_tables
 from controller.cluster.operators.sql.planner import Planned, SqlPlanner, graph_of_sql
 from controller.cluster.operators.sql.tables import SqlTable
 
-__all__ = ["Planned", "SqlPlanner", "SqlTable", "graph_of_sql"]
+__all__ = ["Planned", "SqlPlanner", "SqlTable", "graph_of_sql", "load_tables"]

@@ -32,12 +32,17 @@ _SHARED: Final = frozenset({"CTE", "MATERIALIZED_CTE"})
 """What is computed once and read by each CTE_SCAN of its number: a WITH, or what a correlated subquery asks for."""
 
 
-def operators_of_plan(plans: Sequence[Mapping[str, Any]], known: Tables, name: str) -> OperatorGraph:
-    """Return the operators of a plan as DuckDB's EXPLAIN (FORMAT json) gives it, over tables that are known."""
+def operators_of_plan(
+    plans: Sequence[Mapping[str, Any]], known: Tables, name: str
+) -> tuple[OperatorGraph, Mapping[str, tuple[str, ...]]]:
+    """Return the operators of a plan as DuckDB's EXPLAIN (FORMAT json) gives it, over tables that are known.
+
+    Beside the graph come the functions of its aggregates, by operator, as DuckDB writes them.
+    """
     builder = _Builder(known)
     for plan in plans:
         builder.finish(builder.add(plan, 0))
-    return OperatorGraph(name, tuple(builder.operators), tuple(builder.flows), "sql")
+    return OperatorGraph(name, tuple(builder.operators), tuple(builder.flows), "sql"), builder.aggregates
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +79,7 @@ class _Builder:
     def __init__(self, tables: Tables) -> None:
         self.operators: list[Operator] = []
         self.flows: list[Flow] = []
+        self.aggregates: dict[str, tuple[str, ...]] = {}
         self._tables = tables
         self._counts: Counter[str] = Counter()
         self._shared: dict[str, _Rows] = {}
@@ -126,7 +132,10 @@ class _Builder:
             kind, sizes = "top-n", sizes | {"kept_rows": rows}
         else:
             kind = f"sql-{_WORD.sub('-', name.lower()).strip('-')}"[:64]
-        return _Rows(rows, columns, [self._operator(kind, sizes, inputs)])
+        made = self._operator(kind, sizes, inputs)
+        if kind == "aggregate":
+            self.aggregates[made] = tuple(_texts(info.get("Aggregates")))
+        return _Rows(rows, columns, [made])
 
     def _leaf(self, name: str, info: Mapping[str, Any], rows: int) -> _Rows:
         if name == "CTE_SCAN" and (shared := self._shared.get(str(info.get("CTE Index")))) is not None:

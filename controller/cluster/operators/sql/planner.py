@@ -15,7 +15,7 @@ import duckdb
 
 from controller.cluster.operators.errors import OperatorError
 from controller.cluster.operators.sql.graphs import Tables, operators_of_plan
-from controller.cluster.operators.sql.references import References, references_of
+from controller.cluster.operators.sql.references import References, references_of, references_of_words
 from controller.cluster.operators.sql.tables import Declared, SqlTable, one_line, width_of
 from controller.cluster.operators.values import OperatorGraph
 
@@ -38,10 +38,14 @@ def graph_of_sql(
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A statement's graph, and the seconds that DuckDB took to plan it."""
+    """A statement's graph, and the seconds that DuckDB took to plan it.
+
+    `aggregates` are the functions of operators that group, by name, as DuckDB writes them: "sum(#1)", "count_star()".
+    """
 
     graph: OperatorGraph
     duckdb_s: float
+    aggregates: Mapping[str, tuple[str, ...]]
 
 
 class SqlPlanner:
@@ -97,12 +101,18 @@ class SqlPlanner:
             duckdb_s = time.perf_counter() - began_s
         plans: list[dict[str, Any]] = json.loads(rows[0][1])
         known = Tables(self._rows, self._widths, self._declared.row_bytes(references), self._columns | assumed)
-        return Planned(operators_of_plan(plans, known, name), duckdb_s)
+        graph, aggregates = operators_of_plan(plans, known, name)
+        return Planned(graph, duckdb_s, aggregates)
 
     def _read(self, sql: str) -> tuple[int, References]:
-        """Return how many statements there are, and what they name: nothing where no table is declared."""
+        """Return how many statements there are, and what they name: nothing where no table is declared.
+
+        Where all columns are declared, and none is asked for by a star, the words of the text say enough.
+        """
         if not self._declared.tables:
             return len(duckdb.extract_statements(sql)), References()
+        if not self._declared.has_open and (found := references_of_words(sql)) is not None:
+            return 1, found
         answer = self._connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()
         return references_of(answer[0] if answer else "{}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -10,6 +11,14 @@ from typing import Any, Final
 from controller.cluster.operators.errors import OperatorError
 
 _LITERALS: Final = {"INTEGER": "BIGINT", "STRING": "VARCHAR", "DECIMAL": "DOUBLE", "FLOAT": "DOUBLE"}
+_WORD: Final = re.compile(r"[A-Za-z_]\w*")
+_COUNT: Final = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
+_STAR: Final = re.compile(r"(?:\b(?:select|distinct|all)|[^\w\s)\"'])\s*\*", re.IGNORECASE)
+"""A star that multiplies nothing."""
+_UNNAMED: Final = re.compile(
+    r"\b(?:natural|columns|table|pivot|unpivot|positional|describe|summarize|show)\b|(?:^|\()\s*from\b", re.IGNORECASE
+)
+"""What reads columns that no word names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,17 @@ def references_of(serialized: str) -> tuple[int, References]:
             has_star = True
         types.update(_typed_columns(node))
     return len(tree.get("statements", ())), References(frozenset(columns), aliases, types, has_star)
+
+
+def references_of_words(sql: str) -> References | None:
+    """Return the words of a statement as columns, which is more than it names; None where only a parser can tell.
+
+    That is where there may be several statements, or a star that asks for columns.
+    """
+    text = sql.strip()
+    if not text or ";" in text.removesuffix(";") or _UNNAMED.search(text) or _STAR.search(_COUNT.sub("", text)):
+        return None
+    return References(frozenset(("", word) for word in _WORD.findall(text)))
 
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:  # noqa: ANN401 - JSON of DuckDB's

@@ -62,6 +62,11 @@ class Declared:
             self._rows[name] = rows
         self._open = [name for name, table in tables.items() if not table.columns]
 
+    @property
+    def has_open(self) -> bool:
+        """Whether the columns of a table are not declared."""
+        return bool(self._open)
+
     def declare_closed(self, connection: duckdb.DuckDBPyConnection) -> None:
         """Make the views of tables whose columns are declared."""
         for name, table in self.tables.items():

@@ -11,7 +11,8 @@ import duckdb
 import pytest
 
 from controller.cluster.operators import KINDS
-from controller.cluster.operators.sql import SqlPlanner
+from controller.cluster.operators.sql import SqlPlanner, planner
+from controller.cluster.operators.sql.references import references_of_words
 from tests.benchmarks.accelerating.tpch.schema import STATEMENTS, tables
 
 SCALE = 0.1
@@ -72,3 +73,30 @@ def test_declared_tables_have_the_rows_of_generated_ones(tmp_path: Path) -> None
             assert found is not None
             assert abs(found[0] - table.rows) <= 0.005 * table.rows, name
             assert {column: kind for column, kind, *_ in columns} == table.columns, name
+
+
+def test_words_say_what_the_parser_says(declared: SqlPlanner, monkeypatch: pytest.MonkeyPatch) -> None:
+    by_words = [declared.graph(sql) for sql in STATEMENTS.values()]
+    assert sum(references_of_words(sql) is not None for sql in STATEMENTS.values()) == 17
+    monkeypatch.setattr(planner, "references_of_words", lambda _: None)
+    assert [declared.graph(sql) for sql in STATEMENTS.values()] == by_words
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        *("", "select * from t", "select a, * from t", "select t.* from t", "select distinct * from t", "from t"),
+        *("select 1; select 2", "table t", "select a from t natural join u", "select columns('a') from t"),
+        *("select a from (from t)", "select a from (select*from t)", "select (a), * from t"),
+    ],
+)
+def test_a_parser_is_asked_where_words_do_not_tell(sql: str) -> None:
+    assert references_of_words(sql) is None
+
+
+@pytest.mark.parametrize("sql", ["select a * b from t;", "select count(*), (a)*2 from t", 'select "a" * 3 from t'])
+def test_a_star_that_multiplies_asks_for_no_column(sql: str) -> None:
+    found = references_of_words(sql)
+    assert found is not None
+    assert not found.has_star
+    assert ("", "a") in found.columns or "b" not in sql

@@ -1,0 +1,38 @@
+"""Files that declare tables by rows and bytes, YAML, TOML or JSON: strict, each error with file, line and key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from controller.cluster.operators.sql.tables import SqlTable
+from dataplane.config import Strict, load_document
+
+
+class TableSpec(Strict, frozen=True):
+    """Rows and bytes of a table; types of its columns where all of them are said."""
+
+    rows: int
+    bytes: int
+    columns: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class TablesSpec(Strict, frozen=True):
+    """A file; `millrace` is the version of the format."""
+
+    millrace: Literal[1]
+    tables: dict[str, TableSpec]
+
+
+def load_tables(path: Path) -> dict[str, SqlTable]:
+    """Return the tables that a file declares; raise ConfigError with file, line and key."""
+    document = load_document(path, TablesSpec)
+    for name, spec in document.value.tables.items():
+        if spec.rows < 1:
+            problem = f"a table of {spec.rows} rows: without rows there are no statistics to plan by"
+            raise document.error(problem, f"tables.{name}.rows")
+        if spec.bytes < 0:
+            raise document.error(f"{spec.bytes} bytes", f"tables.{name}.bytes")
+    return {name: SqlTable(spec.rows, spec.bytes, spec.columns) for name, spec in document.value.tables.items()}

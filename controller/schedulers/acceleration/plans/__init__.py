@@ -1,0 +1,33 @@
+"""Plans: which device each operator of a plan runs on when what moves between them counts, and what would flip it."""
+
+from __future__ import annotations
+
+from controller.schedulers.acceleration.plans.explaining import explain
+from controller.schedulers.acceleration.plans.mixing import mixed
+from controller.schedulers.acceleration.plans.placing import place
+from controller.schedulers.acceleration.plans.values import (
+    Explained,
+    ExplainedOperator,
+    Flip,
+    Method,
+    Placement,
+    Plan,
+    Problem,
+    Quantity,
+)
+from controller.schedulers.acceleration.plans.works import plan_of
+
+__all__ = [
+    "Explained",
+    "ExplainedOperator",
+    "Flip",
+    "Method",
+    "Placement",
+    "Plan",
+    "Problem",
+    "Quantity",
+    "explain",
+    "mixed",
+    "place",
+    "plan_of",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,10 +120,7 @@ def load_hardware(path: Path) -> Hardware:
 
 def _check(document: Document[HardwareSpec]) -> None:
     spec = document.value
-    if isinstance(spec.machines, int) and spec.machines < 1:
-        raise document.error(f"{spec.machines} machines: 1 or more share a job", "machines")
-    if spec.machines == ():
-        raise document.error("no machines", "machines")
+    _check_machines(document, spec.machines)
     if spec.fan_in < 2:
         raise document.error(f"a fan-in of {spec.fan_in}: a tree's is 2 or more", "fan_in")
     if not 1 <= spec.preset < math.inf:
@@ -137,9 +134,24 @@ def _check(document: Document[HardwareSpec]) -> None:
     if spec.switch is not None and spec.switch.cells & (spec.switch.cells - 1):
         raise document.error(f"{spec.switch.cells} cells: a job has a power of two of them", "switch.cells")
     labels = [one.name or one.kind.value for one in spec.accelerators]
-    for place, label in enumerate(labels):
-        if label in labels[:place]:
-            raise document.error(f"two accelerators are called {label}: give one a name", f"accelerators[{place}]")
+    if (place := _repeated(labels)) is not None:
+        raise document.error(f"two accelerators are called {labels[place]}: give one a name", f"accelerators[{place}]")
+
+
+def _check_machines(document: Document[HardwareSpec], machines: tuple[str, ...] | int | None) -> None:
+    if isinstance(machines, int):
+        if machines < 1:
+            raise document.error(f"{machines} machines: 1 or more share a job", "machines")
+        return
+    if machines == ():
+        raise document.error("no machines", "machines")
+    if machines and (place := _repeated(machines)) is not None:
+        raise document.error(f"machine {machines[place]} is named twice", f"machines[{place}]")
+
+
+def _repeated(names: Sequence[str]) -> int | None:
+    """Return the place of the first name that stands before it, too."""
+    return next((place for place, name in enumerate(names) if name in names[:place]), None)
 
 
 def _accelerator(document: Document[HardwareSpec], spec: AcceleratorSpec, at: str) -> Accelerator:

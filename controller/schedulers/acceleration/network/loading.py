@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 from collectors.values import Snapshot
@@ -43,7 +44,10 @@ def load_ground(
     if rate_bps is not None:
         return ground_by_rate(asked, rate_bps, found)
     assert found is not None, "without a topology there is a rate"
-    return ground_over(asked, _costs(found, feed, path_server))
+    ground = ground_over(asked, _costs(found, feed, path_server))
+    if feed is not None and path_server is None:
+        return replace(ground, notes=(*ground.notes, "paths are base routes: no path server was asked"))
+    return ground
 
 
 def _costs(topology: Topology, feed: str | None, path_server: str | None) -> CostMap:

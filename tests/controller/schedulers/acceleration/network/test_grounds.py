@@ -139,6 +139,7 @@ def test_an_infinite_rate_moves_all_in_no_time_and_others_that_are_none_are_refu
         ("fan_in: 4", "fan_in: 1", 3, "a fan-in of 1: a tree's is 2 or more"),
         ("machines: [h1, h2]", "machines: 0", 2, "0 machines"),
         ("machines: [h1, h2]", "machines: []", 2, "no machines"),
+        ("machines: [h1, h2]", "machines: [h1, h1]", 2, "machine h1 is named twice"),
         ("preset: 1.5", "preset: 0.5", 8, "a preset of 0.5 is not 1 or more"),
         ("preset: 1.5", "preset: .inf", 8, "a preset of inf is not 1 or more"),
         ("network_efficiency: 0.9", "network_efficiency: -1", 7, "-1.0 is not above 0 and at most 1"),

@@ -132,4 +132,4 @@ def test_by_a_live_feed_of_a_fabric_that_carries_traffic(load_bps: int, device: 
     assert ground.tree is not None
     assert ground.tree.rounds[0].busiest_bps == pytest.approx(10_000_000 - load_bps, rel=0.1)
     assert ground.tree.rounds[0].basis is Basis.MEASURED
-    assert ground.notes == ()
+    assert ground.notes == ("paths are base routes: no path server was asked",)

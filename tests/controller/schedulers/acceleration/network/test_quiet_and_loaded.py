@@ -14,15 +14,20 @@ import pytest
 from collectors.collector import Collector
 from collectors.feed.server import FeedServer, FeedSettings
 from collectors.values import Snapshot
-from controller.cluster.cost_map import Basis, CostMap
+from controller.cluster.cost_map import Basis as PathBasis
+from controller.cluster.cost_map import CostMap
+from controller.cluster.estimates import Basis, Estimate
+from controller.cluster.operators import Operator
+from controller.cluster.operators.sql import SqlTable, graph_of_sql
 from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import fabric_program, load_schema
-from controller.schedulers.acceleration.model import Works, decide
 from controller.schedulers.acceleration.network.grounds import Ground, ground_over
 from controller.schedulers.acceleration.network.hardware import Hardware
 from controller.schedulers.acceleration.network.loading import load_ground
 from controller.schedulers.acceleration.network.trees import Aggregators
-from controller.schedulers.acceleration.values import Accelerator, Growth, Work
+from controller.schedulers.acceleration.plans import explain, plan_of
+from controller.schedulers.acceleration.plans.works import Reading
+from controller.schedulers.acceleration.values import Accelerator
 from controller.virtual import VirtualController
 from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.virtual import VirtualFabric
@@ -48,26 +53,33 @@ links: [{a: s1, b: s2, rate: 10 Mbit/s, delay: 1 ms}]
 """
 GPU = Accelerator(DeviceKind.GPU, parallelism=64)
 HARDWARE = Hardware(fan_in=4, aggregators=Aggregators.MEMBER, preset=1.5, accelerators=(GPU,))
-QUERY = Works.of(
-    [
-        Work("filter", Growth.LINEAR, cpu_s_per_100mb=8, input_gb=0.01),
-        Work("join", Growth.HASH_JOIN, cpu_s_per_100mb=8, input_gb=0.01, other_gb=0.01),
-    ]
-)
+TABLES = {"readings": SqlTable(400_000, 40_000_000), "places": SqlTable(400_000, 40_000_000)}
+QUERY = "select p.name from readings r join places p on r.place = p.id where r.value < 10"
 LOAD_BPS = 8_000_000
+GPU_ALL = {"filter": "gpu", "join": "gpu"}
+CPU_ALL = {"filter": "cpu", "join": "cpu"}
 
 
-def devices_on(ground: Ground) -> list[str]:
-    decisions = decide(QUERY, ground.machines, ground.accelerators, ground.preset, ground.others(QUERY, []))
-    return [decision.device for decision in decisions]
+class EightSeconds:
+    """A slow machine: 8 s for 100 MB of anything."""
+
+    def t_of(self, operator: Operator) -> Estimate:
+        return Estimate.exactly(8.0, Basis.MODELLED, f"as stated, {operator.kind} too")
+
+
+def devices_on(ground: Ground) -> dict[str, str]:
+    """Return the device of each kind of operator of the query."""
+    plan = plan_of(graph_of_sql(QUERY, tables=TABLES), ground.machines.count, EightSeconds(), Reading(has_tenths=True))
+    found = explain(plan, ground.machines, ground.accelerators, preset=ground.preset)
+    return {one.decision.work.kind: one.device for one in found.operators}
 
 
 def test_by_a_cost_map_with_and_without_load() -> None:
     quiet = CostMap.of(loads(FABRIC), Snapshot(0, {}, {}, {}))
-    assert devices_on(ground_over(HARDWARE, quiet)) == ["gpu", "gpu"]
+    assert devices_on(ground_over(HARDWARE, quiet)) == GPU_ALL
     loaded = quiet.with_load("h3", "h1", LOAD_BPS)
-    assert devices_on(ground_over(HARDWARE, loaded)) == ["cpu", "cpu"]
-    assert devices_on(ground_over(HARDWARE, quiet.with_load("h1", "h3", LOAD_BPS))) == ["gpu", "gpu"], (
+    assert devices_on(ground_over(HARDWARE, loaded)) == CPU_ALL
+    assert devices_on(ground_over(HARDWARE, quiet.with_load("h1", "h3", LOAD_BPS))) == GPU_ALL, (
         "load against the tree's direction is in nobody's way"
     )
 
@@ -128,8 +140,8 @@ def test_by_a_live_feed_of_a_fabric_that_carries_traffic(load_bps: int, device: 
         address = f"unix:{folder}/feed"
         with serving(collector_of(topology, load_bps), address):
             ground = load_ground(str(topology), HARDWARE, feed=address)
-    assert devices_on(ground) == [device, device]
+    assert devices_on(ground) == dict.fromkeys(GPU_ALL, device)
     assert ground.tree is not None
     assert ground.tree.rounds[0].busiest_bps == pytest.approx(10_000_000 - load_bps, rel=0.1)
-    assert ground.tree.rounds[0].basis is Basis.MEASURED
+    assert ground.tree.rounds[0].basis is PathBasis.MEASURED
     assert ground.notes == ("paths are base routes: no path server was asked",)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from controller.api.resources.task import OperatorCount, TaskSpec
@@ -51,11 +51,14 @@ def traced_operators(
 
 def graph_of(name: str, spec: TaskSpec) -> OperatorGraph | None:
     """Return the graph of what a task computes, None where it says nothing; raise OperatorError for what is none."""
-    if not spec.operators:
-        return None
-    operators = tuple(_operator(one) for one in spec.operators)
-    flows = tuple(Flow(one.name, reader) for one in spec.operators for reader in one.feeds)
-    return OperatorGraph(name, operators, flows, spec.category or "")
+    return graph_of_operators(name, spec.operators, spec.category or "") if spec.operators else None
+
+
+def graph_of_operators(name: str, counts: Sequence[OperatorCount], category: str = "") -> OperatorGraph:
+    """Return the graph of operators as tasks carry them; raise OperatorError for what is none."""
+    operators = tuple(_operator(one) for one in counts)
+    flows = tuple(Flow(one.name, reader) for one in counts for reader in one.feeds)
+    return OperatorGraph(name, operators, flows, category)
 
 
 def _operator(one: OperatorCount) -> Operator:

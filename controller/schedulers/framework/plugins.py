@@ -59,9 +59,12 @@ TASKS: Final[Mapping[str, str]] = {
     "good-hours": "scores:GoodHours",
 }
 """Policies of tasks, likewise; they rank units of centres, not nodes."""
+ACCELERATION: Final[Mapping[str, str]] = {"operator-devices": "policy:OperatorDevices"}
+"""Policies of tasks that go by the acceleration model."""
 _PLACES: Final = (
     (CONTAINERS, "controller.schedulers.containers"),
     (TASKS, "controller.schedulers.probe.dispatch"),
+    (ACCELERATION, "controller.schedulers.acceleration"),
 )
 
 
@@ -88,7 +91,7 @@ def make_policy(name: str, settings: Mapping[str, object], methods: tuple[str, .
 
 def known_policies() -> tuple[str, ...]:
     """Return the names of all policies, those of plug-ins last."""
-    own = (*BUILT_IN, *CONTAINERS, *TASKS)
+    own = (*BUILT_IN, *CONTAINERS, *TASKS, *ACCELERATION)
     return (*own, *sorted(entry.name for entry in entry_points(group=GROUP) if entry.name not in own))
 
 

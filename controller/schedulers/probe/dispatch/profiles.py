@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.api.resources.base import Name
 from controller.schedulers.errors import SchedulerError
-from controller.schedulers.framework.plugins import BUILT_IN, CONTAINERS, TASKS, make_policy
+from controller.schedulers.framework.plugins import ACCELERATION, BUILT_IN, CONTAINERS, TASKS, make_policy
 from controller.schedulers.framework.profiles import MOST_WEIGHT, PolicySettings
 from controller.schedulers.probe.dispatch.policies import TaskFilter, TaskScore
 from dataplane.config import Strict
@@ -94,7 +94,9 @@ def task_profiles_of(settings: Sequence[TaskProfileSettings]) -> dict[str, TaskP
 def _policy(settings: PolicySettings, methods: tuple[str, ...]) -> Any:  # noqa: ANN401 - a policy
     is_filter = "passes" in methods
     if settings.policy in BUILT_IN or settings.policy in CONTAINERS:
-        raise SchedulerError(f"policy {settings.policy} is of pods; those of tasks are {', '.join(TASKS)}")
+        raise SchedulerError(
+            f"policy {settings.policy} is of pods; those of tasks are {', '.join((*TASKS, *ACCELERATION))}"
+        )
     if is_filter and settings.weight != 1:
         raise SchedulerError(f"policy {settings.policy}: a filter has no weight")
     if not 1 <= settings.weight <= MOST_WEIGHT:

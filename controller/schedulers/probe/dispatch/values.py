@@ -10,10 +10,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from controller.api.resources.task import UnitChoice
+from controller.api.resources.task import OperatorCount, UnitChoice
 from controller.cluster.estimates import Estimate
 from controller.cluster.estimates.values import FIRMNESS
 from controller.schedulers.probe.dispatch.slots import Slots
+from dataplane.topology.values import DeviceKind
 
 Floats = npt.NDArray[np.float64]
 Longs = npt.NDArray[np.int64]
@@ -34,7 +35,8 @@ class PendingTask:
     """A task that waits. `task_type` is never empty: tasks of one type are taken to behave alike.
 
     `centre`, `unit` and `units` are what its user stated; None and empty for nothing. `kernels` are those of the probe
-    tasks of its type. Times are of the wall's clock, nanoseconds since 1970.
+    tasks of its type, `operators` what it computes itself, as far as anybody said. Times are of the wall's clock,
+    nanoseconds since 1970.
     """
 
     name: str
@@ -49,6 +51,7 @@ class PendingTask:
     reads: tuple[Read, ...] = ()
     not_before_ns: int | None = None
     deadline_ns: int | None = None
+    operators: tuple[OperatorCount, ...] = ()
 
     @property
     def main_host(self) -> str:
@@ -58,12 +61,16 @@ class PendingTask:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A unit type of a centre: so many units, and the probe kernels that they say they can run."""
+    """A unit type of a centre: so many units, the probe kernels that they say they can run, and what each holds.
+
+    `devices` are the kinds of those that one unit has beside its cores.
+    """
 
     centre: str
     unit: str
     count: int
     operators: frozenset[str] = frozenset()
+    devices: frozenset[DeviceKind] = frozenset()
 
     @property
     def key(self) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from typing import Final
 from zlib import crc32
 
 from controller.api.resources import Centre, ProbeResult, Task
+from controller.api.resources.centre import UnitType
 from controller.api.resources.task import TaskPhase
 from controller.cluster.cost_map import CostMap
 from controller.schedulers.probe.dispatch.estimating import Evidence, KnownType, options_of
@@ -30,6 +31,7 @@ from controller.schedulers.serving.tasks.past import Measured, Ran, measured_of,
 from controller.schedulers.serving.tasks.transfers import transfers
 from controller.schedulers.serving.tasks.trusts import Trusts
 from controller.schedulers.serving.tasks.view import TasksView, has_ended
+from dataplane.topology.values import DeviceKind
 
 _NS: Final = 1_000_000_000
 _OVERDUE: Final = 0.1
@@ -78,7 +80,7 @@ class Knowledge:
         version = self._view.versions[Centre]
         if self._offers is None or self._offers[0] != version:
             found = (
-                Offer(name, unit.name, unit.count, frozenset(unit.operators))
+                Offer(name, unit.name, unit.count, frozenset(unit.operators), _kinds(unit))
                 for name, centre in sorted(self._view.centres.items())
                 for unit in centre.status.units
             )
@@ -324,7 +326,12 @@ def pending_of(task: Task, task_type: str, kernels: frozenset[str]) -> PendingTa
         tuple(Read(one.host, one.nbytes) for one in spec.reads),
         spec.not_before_ns,
         spec.deadline_ns,
+        spec.operators,
     )
+
+
+def _kinds(unit: UnitType) -> frozenset[DeviceKind]:
+    return frozenset(need.kind for need in unit.unit.devices)
 
 
 def _slots(centre: Centre, offer: Offer, held: Sequence[Task], wall_ns: int) -> Slots:

@@ -1,0 +1,143 @@
+"""The policy of tasks by which their operators choose devices: what they take on each centre's units, by the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from controller.api.resources.operator_graphs import graph_of_operators
+from controller.api.resources.task import OperatorCount
+from controller.cluster.estimates import Basis, Estimate
+from controller.cluster.operators import Operator, OperatorError, work_of
+from controller.schedulers.acceleration.errors import AccelerationError
+from controller.schedulers.acceleration.network.grounds import ground_by_rate
+from controller.schedulers.acceleration.network.hardware import load_hardware
+from controller.schedulers.acceleration.plans import Explained, explain, plan_of
+from controller.schedulers.acceleration.values import TransferModel
+from controller.schedulers.probe.dispatch.filters import offer_of
+from controller.schedulers.probe.dispatch.policies import Question
+from controller.schedulers.probe.dispatch.scores import by_least
+from controller.schedulers.probe.dispatch.values import Longs
+from dataplane.config import Strict
+from dataplane.topology.units import parse_rate_bps
+from dataplane.topology.values import DeviceKind
+
+_BYTES_PER_100_MB: Final = 1e8
+_KEPT: Final = 4096
+"""Answers that are kept: of so many kinds of tasks, unit types and numbers of units."""
+_SHOWN: Final = 8
+"""Operators named in a reason; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """What operators take on units, each on its device; None, with the problem, where that cannot be said."""
+
+    explained: Explained | None
+    problem: str = ""
+
+    @property
+    def seconds(self) -> float:
+        return 0.0 if self.explained is None else self.explained.placed_s
+
+
+class MeasuredTimes:
+    """CPU times of a task's operators, as a trace has measured them where the task was submitted."""
+
+    def __init__(self, counts: Sequence[OperatorCount]) -> None:
+        graph = graph_of_operators("task", counts)
+        self.graph = graph
+        self._t = {one.name: self._t_of(graph.operator[one.name], one.seconds) for one in counts}
+
+    def t_of(self, operator: Operator, /) -> Estimate:
+        """Return t, CPU seconds for 100 MB of what an operator reads; unknown with the reason."""
+        return self._t[operator.name]
+
+    @staticmethod
+    def _t_of(operator: Operator, seconds: float | None) -> Estimate:
+        if seconds is None:
+            return Estimate.unknown(f"{operator.name}: nobody has measured what {operator.kind} takes")
+        work = work_of(operator)
+        nbytes = (operator.input_bytes or 0) if work is None else work.read_bytes
+        if not nbytes:
+            return Estimate.unknown(f"{operator.name}: nobody knows what {operator.kind} reads")
+        hundreds_mb = nbytes * operator.executions / _BYTES_PER_100_MB
+        return Estimate.exactly(seconds / hundreds_mb, Basis.HISTORY, "as measured where the task was submitted")
+
+
+class OperatorDevices:
+    """Prefers units on which the task's operators take the least time, each on the device that the model chooses.
+
+    A unit counts as one of the machines that share the job. What of a unit's devices no operator would use is better
+    left to others: of units that take as long, those without it come first. Operators whose time nobody knows stay on
+    the CPU and count on no unit; a task that says nothing of its operators is left alone.
+    """
+
+    class Settings(Strict, frozen=True):
+        """The file of the units' hardware, and the rate between two units of a centre."""
+
+        hardware: str
+        rate: str = "10 Gbit/s"
+
+    def __init__(self, settings: Settings) -> None:
+        self._hardware = load_hardware(Path(settings.hardware))
+        self._rate_bps = parse_rate_bps(settings.rate)
+        self._placed = lru_cache(_KEPT)(self._place)
+
+    def points(self, asked: Question, rows: Longs) -> Longs:
+        """Return the most points for the least time, half of them for twice as much, one less for an idle device."""
+        known = msgspec.json.encode(asked.task.operators)
+        found = [self._of(asked, row, known) for row in rows.tolist()]
+        points = by_least(np.array([one.seconds for one in found], np.float64))
+        idle = [self._has_idle(asked, row, one) for row, one in zip(rows.tolist(), found, strict=True)]
+        spared: Longs = np.maximum(points - np.array(idle, np.int64), 0)
+        return spared
+
+    def reason(self, asked: Question, row: int) -> str:
+        """Return the device of each operator, and what that takes against the CPU alone."""
+        placed = self._of(asked, row, msgspec.json.encode(asked.task.operators))
+        if placed.explained is None:
+            return placed.problem
+        explained = placed.explained
+        named = [f"{one.decision.work.name} on the {one.device}" for one in explained.operators[:_SHOWN]]
+        more = len(explained.operators) - len(named)
+        unknown = sum(not one.decision.times for one in explained.operators)
+        return (
+            f"{', '.join(named)}{f' and {more} more' if more > 0 else ''}: {explained.placed_s:.4g} s by the model,"
+            f" {explained.cpu_s:.4g} s on CPUs alone"
+            f"{f'; the time of {unknown} is not known, they stay on the cpu' if unknown else ''}"
+        )
+
+    def _of(self, asked: Question, row: int, operators: bytes) -> _Placed:
+        if not asked.task.operators:
+            return _Placed(None, "nothing is known of what it computes")
+        return self._placed(operators, offer_of(asked, row).devices, int(asked.options.units[row]))
+
+    def _has_idle(self, asked: Question, row: int, placed: _Placed) -> bool:
+        """Return whether a unit has a device, of those that the hardware file knows, that no operator has taken."""
+        if placed.explained is None:
+            return False
+        kinds = offer_of(asked, row).devices
+        taken = {one.device for one in placed.explained.operators}
+        return any(one.label not in taken for one in self._hardware.accelerators if one.kind in kinds)
+
+    def _place(self, operators: bytes, devices: frozenset[DeviceKind], units: int) -> _Placed:
+        """Return where operators go on so many units with these devices; whoever submits a task says what he likes."""
+        counts = msgspec.json.decode(operators, type=tuple[OperatorCount, ...])
+        hardware = replace(
+            self._hardware, machines=max(units, 1), transfer=self._hardware.transfer or TransferModel.PER_PATH
+        )
+        try:
+            ground = ground_by_rate(hardware, self._rate_bps)
+            known = MeasuredTimes(counts)
+            plan = plan_of(known.graph, ground.machines.count, known)
+            there = [one for one in ground.accelerators if one.kind in devices]
+            return _Placed(explain(plan, ground.machines, there, preset=ground.preset))
+        except (AccelerationError, OperatorError, ArithmeticError, ValueError, LookupError) as error:
+            return _Placed(None, f"nothing can be said of its operators: {' '.join(str(error).split())}")

@@ -1,0 +1,41 @@
+"""A task's operators choose devices at placement, over the real API: by a profile that has the policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from controller.api.resources.hardware import DeviceNeed, Request
+from controller.api.resources.task import OperatorCount
+from controller.schedulers.framework.profiles import PolicySettings
+from controller.schedulers.probe.dispatch.profiles import MEASURED, TaskProfileSettings
+from controller.schedulers.probe.dispatch.settings import TaskSettings
+from dataplane.topology.values import DeviceKind
+from tests.controller.schedulers.acceleration.test_policy import HARDWARE
+from tests.controller.schedulers.serving.tasks.conftest import DGEMMS, Play, Site, units
+
+
+@pytest.mark.parametrize(("seconds", "chosen"), [(300.0, "gpu"), (0.3, "cpu")])
+def test_a_task_goes_to_the_units_that_its_operators_gain_on_and_the_decision_says_so(
+    play: Play, tmp_path: Path, seconds: float, chosen: str
+) -> None:
+    """Both centres' probes say the same, so that the model decides: slow products gain on the GPU, quick ones not."""
+    path = tmp_path / "hardware.yaml"
+    path.write_text(HARDWARE)
+    policy = PolicySettings(policy="operator-devices", weight=100, settings={"hardware": str(path)})
+    profile = TaskProfileSettings(name="accelerated", scores=(*MEASURED.scores, policy))
+    product: OperatorCount = replace(DGEMMS[0], seconds=seconds)
+
+    async def act(site: Site) -> None:
+        with_gpu = replace(units("gpu"), unit=Request(devices=(DeviceNeed(kind=DeviceKind.GPU),)))
+        centres = site.centre("plain"), site.centre("special", 1.0, with_gpu)
+        async with site.running(*centres), site.scheduling(TaskSettings(profiles=(profile,))):
+            await site.submit("job", task_type="products", profile="accelerated", operators=(product,))
+            status = (await site.ended("job"))["job"].status
+            assert status.unit == chosen
+            (decision,) = [one for one in await site.decisions_about("job") if one.spec.outcome == "dispatched"]
+            assert f"products on the {chosen}: " in str(decision.spec)
+
+    play(act)

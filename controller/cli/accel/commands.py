@@ -14,10 +14,5 @@ accel = typer.Typer(
 )
 
 
-@accel.callback()
-def _group() -> None:
-    """Keep the group's commands by their names while there is one of them."""
-
-
 accel.command()(figures)
 accel.command()(network)

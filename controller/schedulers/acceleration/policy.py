@@ -31,6 +31,8 @@ from dataplane.topology.values import DeviceKind
 _BYTES_PER_100_MB: Final = 1e8
 _KEPT: Final = 4096
 """Answers that are kept: of so many kinds of tasks, unit types and numbers of units."""
+_MOST_OPERATORS: Final = 128
+"""A task that says more is left alone: whoever may submit one would hold up all others while they are placed."""
 _SHOWN: Final = 8
 """Operators named in a reason; the others are counted."""
 
@@ -117,6 +119,8 @@ class OperatorDevices:
     def _of(self, asked: Question, row: int, operators: bytes) -> _Placed:
         if not asked.task.operators:
             return _Placed(None, "nothing is known of what it computes")
+        if len(asked.task.operators) > _MOST_OPERATORS:
+            return _Placed(None, f"{len(asked.task.operators)} operators, no more than {_MOST_OPERATORS} are placed")
         return self._placed(operators, offer_of(asked, row).devices, int(asked.options.units[row]))
 
     def _has_idle(self, asked: Question, row: int, placed: _Placed) -> bool:

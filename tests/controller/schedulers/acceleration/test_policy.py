@@ -127,6 +127,13 @@ def test_whoever_submits_nonsense_does_not_end_the_scheduler(policy: PolicySetti
         assert "\n" not in made(policy).reason(question, 0)
 
 
+def test_a_task_with_more_operators_than_can_be_placed_in_time_is_left_alone(policy: PolicySettings) -> None:
+    many = tuple(OperatorCount(name=f"o{number}", operator="gemm") for number in range(129))
+    question = asked(PendingTask("t", "vast", operators=many), WITH_GPU, PLAIN)
+    assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
+    assert made(policy).reason(question, 0) == "129 operators, no more than 128 are placed"
+
+
 def test_a_profile_with_the_policy_dispatches_by_it_and_keeps_the_reason(policy: PolicySettings) -> None:
     profile = TaskProfile.of(TaskProfileSettings(name="accelerated", scores=(*MEASURED.scores, policy)))
 

@@ -73,13 +73,18 @@ def _cells(ground: Ground, number: int, one: TimedRound, output_gb: float) -> Ce
         number,
         _groups(ground, number),
         len(one.transfers),
-        f"{one.s_per_gb * output_gb + one.delay_s:.4g}",
+        _figure(one.s_per_gb * output_gb + one.delay_s),
         milliseconds(round(one.delay_s * 1e9)),
         str(one.basis),
         str(one.busiest),
         f"{one.busiest_flows:g}",
-        f"{one.busiest_bps / 1e6:.1f}",
+        _figure(one.busiest_bps / 1e6),
     )
+
+
+def _figure(value: float) -> str:
+    """Return four digits of a number, more of one above 9,999, and no exponent but for what is next to nothing."""
+    return f"{value:.4g}" if value < 9999.5 else f"{value:.0f}"
 
 
 def _groups(ground: Ground, number: int) -> int:
@@ -107,18 +112,18 @@ def _summary(ground: Ground, output_gb: float) -> Iterator[str]:
     if machines.count == 1:
         yield "1 machine: nothing is sent"
         return
-    rate = machines.network.rate_gbit_per_s
-    yield f"{machines.count} machines, fan-in {machines.fan_in}, {rate:.4g} Gbit/s from node to node"
+    rate = machines.network.rate_gbit_per_s * 1e3
+    yield f"{machines.count} machines, fan-in {machines.fan_in}, {_figure(rate)} Mbit/s from node to node"
     yield (
-        f"outputs of {output_gb:g} GB: {by[TransferModel.PER_PATH]:.4g} s by the tree (per-path), "
-        f"{by[TransferModel.SUM]:.4g} s by the sum of all data over one rate; decisions count {machines.transfer}"
+        f"outputs of {output_gb:g} GB: {_figure(by[TransferModel.PER_PATH])} s by the tree (per-path), "
+        f"{_figure(by[TransferModel.SUM])} s by the sum of all data over one rate; decisions count {machines.transfer}"
     )
     if isinstance(ground.switch, str):
         if ground.switch != NO_SWITCH:
             yield f"switch: {ground.switch}"
     else:
         yield (
-            f"switch: sums are added up at {ground.switch.tree.root}, {ground.switch.s_per_gb:.4g} s for a GB, "
+            f"switch: sums are added up at {ground.switch.tree.root}, {_figure(ground.switch.s_per_gb)} s for a GB, "
             f"up to {ground.switch.slots} lanes; all wait for {ground.switch.busiest}"
         )
     yield from ground.notes

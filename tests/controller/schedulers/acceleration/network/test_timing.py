@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -17,11 +18,11 @@ from controller.schedulers.acceleration.errors import AccelerationError
 from controller.schedulers.acceleration.network import reference
 from controller.schedulers.acceleration.network.sharing import Crossings, fair_bps, finishing_s
 from controller.schedulers.acceleration.network.timing import LEAST_FREE, TimedTree, timed, tree_over
-from controller.schedulers.acceleration.network.trees import Aggregators, reduction_tree
+from controller.schedulers.acceleration.network.trees import Aggregators, Transfer, reduction_tree
 from dataplane.topology.families import from_text
 from dataplane.topology.file import loads
 from dataplane.topology.values import LinkKey, Topology
-from tests.controller.cluster.cost_map.fabrics import FABRICS, fabric, snapshot
+from tests.controller.cluster.cost_map.fabrics import FABRICS, fabric, host_links, snapshot
 
 GBIT = 1_000_000_000
 ONE_RACK = "leaf-spine:spines=1,leaves=1,hosts=4,rate=1 Gbit/s,delay=1 us"
@@ -118,6 +119,33 @@ def test_no_round_is_shorter_than_its_fullest_link_allows_nor_longer_than_its_fl
         assert part.s_per_gb >= 8e9 * part.busiest_flows / part.busiest_bps * (1 - 1e-9)
     one_by_one = 8 * sum(len(part.transfers) for part in found.rounds) / found.rate_gbit_per_s
     assert sum(part.s_per_gb for part in found.rounds) <= one_by_one * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("name", FABRICS)
+@pytest.mark.parametrize("aggregators", Aggregators)
+def test_rounds_over_the_paths_of_a_cost_map_are_those_of_the_reference(name: str, aggregators: Aggregators) -> None:
+    topology, rng = fabric(name), random.Random(9)
+    costs = CostMap.of(topology, snapshot(topology, rng), host_links=host_links(topology, rng))
+    links = costs.links
+    free = {
+        row: max(Fraction(int(links.available_bps[row])), Fraction(1, 20) * int(links.rate_bps[row]))
+        for row in links.numbers.values()
+    }
+    found = timed(costs, tree_over(costs, rng.sample(workers(topology), 6), 3, aggregators))
+    for part in found.rounds:
+        flows = [_shares_by_paths(costs, transfer) for transfer in part.transfers]
+        expected = max(reference.finishing_s(flows, free, Fraction(8_000_000_000)))
+        assert part.s_per_gb == pytest.approx(float(expected))
+
+
+def _shares_by_paths(costs: CostMap, transfer: Transfer) -> dict[int, Fraction]:
+    """Return what of a transfer each link carries, path by path as the cost map lists them."""
+    found: dict[int, Fraction] = {}
+    for path in costs.cost(transfer.src, transfer.dst).paths:
+        for pair in pairwise((transfer.src, *path.switches, transfer.dst)):
+            row = costs.links.numbers[LinkKey(*pair)]
+            found[row] = found.get(row, Fraction(0)) + Fraction(path.share).limit_denominator(1000)
+    return found
 
 
 def test_load_on_the_way_makes_rounds_longer_and_a_full_link_leaves_a_twentieth() -> None:

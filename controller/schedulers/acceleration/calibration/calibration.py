@@ -1,0 +1,191 @@
+"""A calibration: what measured runs and rates of a machine say of any operator's time on its devices.
+
+The firmest that there is answers: a fit of runs of the operator's kind; else, for kinds whose work is known, a roofline
+of the device's measured rates; else nothing, with the reason, so that whoever decides takes the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from controller.cluster.estimates import Basis, Estimate
+from controller.cluster.operators import Operator, OperatorError
+from controller.cluster.operators.kinds import work_of
+from controller.schedulers.acceleration.calibration.errors import CalibrationError
+from controller.schedulers.acceleration.calibration.features import features_of
+from controller.schedulers.acceleration.calibration.fitting import predicted
+from controller.schedulers.acceleration.calibration.roofline import roofline
+from controller.schedulers.acceleration.calibration.values import Figure, Fit, Rates
+from controller.schedulers.acceleration.values import Accelerator, Compression, Growth
+from dataplane.topology.values import DeviceKind
+
+_GB: Final = 1e9
+_PREFERRED: Final = ("duckdb", "numpy", "torch", "scipy", "")
+"""Whose runs count for an operator that does not say by what library it is done."""
+_FAR: Final = 1.5
+"""Times the largest size measured, or the smallest one's part, from which on a reason says so."""
+
+
+class Side(StrEnum):
+    """Which data of a join t is of: the side that is looked up with, the side of the table of hashes, or both."""
+
+    BOTH = "both"
+    PROBE = "probe"
+    BUILD = "build"
+
+
+_OF_BUILD: Final = frozenset({"right_rows"})
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What is known of one machine: `machine` says which, with so many cores in use, and `source` how it is known.
+
+    `basis` is how firm times are that follow from it: modelled where it was measured, nominal for another machine's.
+    """
+
+    machine: str
+    cores: int
+    rates: tuple[Rates, ...] = ()
+    fits: tuple[Fit, ...] = ()
+    source: str = ""
+    basis: Basis = Basis.MODELLED
+
+    def __post_init__(self) -> None:
+        if self.cores < 1:
+            raise CalibrationError(f"{self.machine}: {self.cores} cores", at="cores")
+        for name, keys in (("devices", [one.device for one in self.rates]), ("fits", [one.key for one in self.fits])):
+            for place, key in enumerate(keys):
+                if key in keys[:place]:
+                    raise CalibrationError(f"{self.machine}: {_text(key)} is there twice", at=f"{name}[{place}]")
+
+    def rates_of(self, device: DeviceKind) -> Rates | None:
+        """Return a device's rates, None where nothing is known of it."""
+        return next((one for one in self.rates if one.device is device), None)
+
+    def fit_of(self, operator: Operator, device: DeviceKind) -> Fit | None:
+        """Return the fit that speaks for an operator: its kind and format, by its library, else by the usual one."""
+        found = [
+            one
+            for one in self.fits
+            if (one.device, one.kind) == (device, operator.kind) and one.number_format in {operator.number_format, None}
+        ]
+        order = (operator.library, *_PREFERRED) if operator.library else _PREFERRED
+        return min(
+            found, key=lambda one: order.index(one.library) if one.library in order else len(order), default=None
+        )
+
+    def time_of(self, operator: Operator, device: DeviceKind = DeviceKind.CPU, side: Side = Side.BOTH) -> Estimate:
+        """Return the seconds of one execution on one machine, data in the device's memory; unknown with the reason."""
+        try:
+            features = features_of(operator)
+        except OperatorError as error:
+            return Estimate.unknown(str(error))
+        if (found := self.fit_of(operator, device)) is None:
+            estimate = roofline(operator, self.rates_of(device), device)
+            return replace(estimate, basis=self.basis) if estimate.is_known else estimate
+        values = [features[name] if _is_of(name, side) else 0.0 for name in found.features]
+        low, seconds, high = predicted(found, values)
+        reasons = (self._said_by(found), *_beyond(found, [features[name] for name in found.features]))
+        return Estimate(seconds, low, high, self.basis, None, reasons)
+
+    def t_of(self, operator: Operator, side: Side = Side.BOTH, growth: Growth = Growth.LINEAR) -> Estimate:
+        """Return t, CPU seconds for 100 MB of what an operator reads, at its own size: growth by t gives its time back.
+
+        That is 10 t d, 100 t^2 d for the square class, for sorts 10 t d times the depth over that of 100 MB.
+        """
+        found = self.time_of(operator, DeviceKind.CPU, side)
+        if not found.is_known:
+            return found
+        if (nbytes := input_bytes(operator, side)) == 0:
+            return Estimate.unknown(f"{operator.name}: it reads nothing, so there are no seconds for 100 MB of it")
+        low, seconds, high = (_t_of(one, operator, nbytes, growth) for one in found.times)
+        return Estimate(seconds, low, high, found.basis, None, found.reasons)
+
+    def accelerator_of(self, device: DeviceKind = DeviceKind.GPU) -> Accelerator | None:
+        """Return a device as the model has it; None where neither its bus nor its parallelism is known.
+
+        Kinds that were measured on the CPU and there have a factor of their own, at the largest size that both had.
+        """
+        rates = self.rates_of(device)
+        if device is DeviceKind.CPU or rates is None or rates.bus_bytes_per_s is None or rates.parallelism is None:
+            return None
+        compression = None
+        if rates.compression is not None:
+            compression = Compression(rates.compression[0], rates.compression[1] / _GB)
+        return Accelerator(
+            device,
+            rates.parallelism.numbers[1],
+            bus_gb_per_s=rates.bus_bytes_per_s.numbers[1] / _GB,
+            compression=compression,
+            speed_up=self._speed_ups(device),
+        )
+
+    def _speed_ups(self, device: DeviceKind) -> tuple[tuple[str, float], ...]:
+        found: dict[str, float] = {}
+        for there in (one for one in self.fits if one.device is device):
+            plain = Operator(there.kind, there.kind, (), there.number_format)
+            here = self.fit_of(plain, DeviceKind.CPU)
+            if here is None or here.features != there.features or there.kind in found:
+                continue
+            both = [min(pair) for pair in zip(here.most, there.most, strict=True)]
+            found[there.kind] = predicted(here, both)[1] / predicted(there, both)[1]
+        return tuple(sorted(found.items()))
+
+    def speed_up_of(self, operator: Operator, device: DeviceKind = DeviceKind.GPU) -> Figure:
+        """Return how many times as fast a device does an operator as the CPU, data in its memory: M / r of its kind."""
+        here, there = self.time_of(operator), self.time_of(operator, device)
+        if not here.is_known or not there.is_known:
+            return Figure.unknown(*(here if not here.is_known else there).reasons)
+        (low, own, high), (fastest, seconds, slowest) = here.times, there.times
+        if fastest == 0:
+            return Figure.unknown(f"{operator.name}: its time on the {device} is not told from none")
+        return Figure(own / seconds, low / slowest, high / fastest, here.basis, (*here.reasons, *there.reasons))
+
+    def _said_by(self, found: Fit) -> str:
+        by = f" by {found.library}" if found.library else ""
+        return f"{found.kind} on {found.device}{by}: fit of {found.runs} sizes on {self.machine} ({self.cores} cores)"
+
+
+def input_bytes(operator: Operator, side: Side = Side.BOTH) -> int:
+    """Return what an execution reads, of a join of one side or both; 0 for what nobody knows."""
+    shape = dict(operator.shape)
+    if side is not Side.BOTH:
+        name = "right" if side is Side.BUILD else "left"
+        return shape.get(f"{name}_rows", 0) * shape.get(f"{name}_row_bytes", 0)
+    work = work_of(operator)
+    return 0 if work is None else work.read_bytes
+
+
+def _t_of(seconds: float, operator: Operator, nbytes: int, growth: Growth) -> float:
+    d = nbytes / _GB
+    if growth is Growth.SQUARE:
+        return math.sqrt(seconds / (100 * d))
+    if growth is Growth.SORT:
+        shape = dict(operator.shape)
+        rows_per_gb = _GB / max(shape.get("row_bytes", 100), 1)
+        seconds *= math.log1p(rows_per_gb / 10) / math.log1p(d * rows_per_gb)
+    return seconds / (10 * d)
+
+
+def _is_of(feature: str, side: Side) -> bool:
+    return side is Side.BOTH or (feature in _OF_BUILD) is (side is Side.BUILD)
+
+
+def _beyond(found: Fit, features: Sequence[float]) -> tuple[str, ...]:
+    """Return what a reader has to know of sizes that no run had."""
+    for name, value, least, most in zip(found.features, features, found.least, found.most, strict=True):
+        if value > _FAR * most > 0:
+            return (f"beyond what was measured: {value / most:.3g} times the largest {name.replace('_', ' ')}",)
+        if value * _FAR < least:
+            return (f"smaller than what was measured: {name.replace('_', ' ')} {value:.3g}, the least was {least:.3g}",)
+    return ()
+
+
+def _text(key: object) -> str:
+    parts = key if isinstance(key, tuple) else (key,)
+    return " ".join(str(part) for part in parts if part)

@@ -1,0 +1,18 @@
+"""What is assumed where nobody has measured: another machine's fits, and the acceleration model's own figures.
+
+Times that follow from it are nominal. default.json was written by `millrace accel measure` on two cores of an AMD EPYC
+server, with DuckDB and numpy; the GPU's figures are those of the model's specification: 12.8 GB/s measured over PCIe
+3.0 x16, parallelism 64, compression to 0.3 at 0.1 GB/s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from controller.cluster.estimates import Basis
+from controller.schedulers.acceleration.calibration.calibration import Calibration
+from controller.schedulers.acceleration.calibration.files import load
+
+DEFAULT: Final[Calibration] = replace(load(Path(__file__).with_name("default.json")), basis=Basis.NOMINAL)

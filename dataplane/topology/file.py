@@ -21,13 +21,16 @@ _SOURCE = Path(__file__).parents[2] / "topologies"
 
 
 def load_topology(spec: str | Path) -> Topology:
-    """Return the topology of a file (a Path, or text with / or .yaml), a bundled name or a family.
+    """Return the topology of a family, a file (a Path, or text with / or .yaml), or a bundled name.
 
     Bundled names are `bundled_topologies()`; a family reads 'leaf-spine:spines=2,leaves=4,hosts=2' or
     'fat-tree:k=4'. Raises ConfigError.
     """
     if isinstance(spec, Path):
         return load(spec)
+    name, colon, _ = spec.partition(":")
+    if colon and name in families.FAMILIES:  # before files: a rate has a / in it
+        return families.from_text(spec)
     if "/" in spec or spec.endswith((".yaml", ".yml")):
         return load(Path(spec))
     if ":" in spec:
@@ -37,7 +40,7 @@ def load_topology(spec: str | Path) -> Topology:
         return load(known[spec])
     if spec in families.FAMILIES:
         return families.from_text(spec)
-    names = ", ".join((*known, *(f"{name}:..." for name in families.FAMILIES)))
+    names = ", ".join((*known, *(f"{family}:..." for family in families.FAMILIES)))
     raise ConfigError(f"is neither a file nor one of {names}", file=spec)
 
 

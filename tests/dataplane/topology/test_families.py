@@ -5,6 +5,7 @@ import pytest
 
 from dataplane.errors import ConfigError
 from dataplane.topology.families import fat_tree, from_text, leaf_spine, ring
+from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 
 
@@ -50,6 +51,11 @@ def test_text_names_a_member() -> None:
     assert from_text("leaf-spine:spines=1,leaves=2,hosts=3") == leaf_spine(1, 2, 3)
     assert from_text("fat-tree") == fat_tree()
     assert from_text("fat-tree:k=2,rate=1 Gbit/s,delay=5 us") == fat_tree(2, rate="1 Gbit/s", delay="5 us")
+
+
+def test_a_family_with_a_rate_is_no_file() -> None:
+    found = load_topology("leaf-spine:spines=1,leaves=2,hosts=1,rate=1Gbit/s")
+    assert found == leaf_spine(1, 2, 1, rate="1Gbit/s")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from controller.cli.accel.explain import explain
 from controller.cli.accel.figures import figures
 from controller.cli.accel.network import network
 
@@ -14,5 +15,6 @@ accel = typer.Typer(
 )
 
 
+accel.command()(explain)
 accel.command()(figures)
 accel.command()(network)

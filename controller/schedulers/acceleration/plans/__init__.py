@@ -5,6 +5,7 @@ from __future__ import annotations
 from controller.schedulers.acceleration.plans.explaining import explain
 from controller.schedulers.acceleration.plans.mixing import mixed
 from controller.schedulers.acceleration.plans.placing import place
+from controller.schedulers.acceleration.plans.stated import Stated
 from controller.schedulers.acceleration.plans.values import (
     Explained,
     ExplainedOperator,
@@ -15,7 +16,7 @@ from controller.schedulers.acceleration.plans.values import (
     Problem,
     Quantity,
 )
-from controller.schedulers.acceleration.plans.works import plan_of
+from controller.schedulers.acceleration.plans.works import Reading, plan_of
 
 __all__ = [
     "Explained",
@@ -26,6 +27,8 @@ __all__ = [
     "Plan",
     "Problem",
     "Quantity",
+    "Reading",
+    "Stated",
     "explain",
     "mixed",
     "place",

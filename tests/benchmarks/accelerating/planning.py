@@ -1,0 +1,112 @@
+"""How long it takes to explain a query: the 22 statements of TPC-H at scale 0.1 and 1, of declared tables and of data.
+
+Timed is what `millrace accel explain` does for a statement once its tables are known: DuckDB's planning, the graph of
+its plan, works by the calibration, times, a device for each operator, and what would flip each. DuckDB's own part
+(EXPLAIN) is told apart. Each statement is explained `REPEATS` times; its figure is the median.
+"""
+
+from __future__ import annotations
+
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import duckdb
+from rich.console import Console
+from rich.table import Table
+
+from controller.cluster.operators.sql import SqlPlanner
+from controller.schedulers.acceleration.plans import Stated, explain, plan_of
+from controller.schedulers.acceleration.values import Accelerator, Compression, Machines, Network
+from dataplane.topology.values import DeviceKind
+from tests.benchmarks.accelerating.tpch.schema import STATEMENTS, tables
+
+SCALES: Final = (0.1, 1.0)
+REPEATS: Final = 15
+GOAL_MS: Final = 5.0
+MACHINES: Final = Machines(Network(10.0), 8)
+GPU: Final = Accelerator(DeviceKind.GPU, 64, memory_gb=80, compression=Compression(0.3, 10.0))
+KNOWN: Final = Stated({"filter": 0.02, "project": 0.03, "join": 0.14, "aggregate": 0.1, "sort": 0.2, "top-n": 0.05})
+NPU: Final = Accelerator(DeviceKind.NPU, 16, memory_gb=16)
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Medians of a statement in milliseconds: all of it, and DuckDB's part."""
+
+    name: str
+    total_ms: float
+    duckdb_ms: float
+    operators: int
+
+    @property
+    def own_ms(self) -> float:
+        """What is not DuckDB's."""
+        return self.total_ms - self.duckdb_ms
+
+
+def measure(*, quick: bool) -> Mapping[str, float | None]:
+    """Return `plan_ms`, the slowest statement's, over both scales, declared tables and data where it can be made."""
+    console, slowest = Console(width=140), 0.0
+    for scale in SCALES:
+        sources = {"declared tables": SqlPlanner(None, tables(scale))}
+        with tempfile.TemporaryDirectory(prefix="millrace-tpch-") as folder, generated(Path(folder), scale) as data:
+            if data is not None:
+                sources["generated data"] = SqlPlanner(data)
+            for source, planner in sources.items():
+                with planner:
+                    found = [timed(planner, name, 3 if quick else REPEATS) for name in STATEMENTS]
+                show(console, f"scale {scale:g}, {source}", found)
+                slowest = max(slowest, *(one.total_ms for one in found))
+        if data is None:
+            console.print("no generated data: tpchgen-cli is not installed (pip install tpchgen-cli)")
+    return {"plan_ms": round(slowest, 3)}
+
+
+def timed(planner: SqlPlanner, name: str, repeats: int) -> Planned:
+    """Explain a statement so many times, after once that does not count."""
+    totals, of_duckdb, operators = [], [], 0
+    for at in range(repeats + 1):
+        began_s = time.perf_counter()
+        planned = planner.plan(STATEMENTS[name], name=name)
+        plan = plan_of(planned.graph, MACHINES.count, KNOWN)
+        explained = explain(plan, MACHINES, (GPU, NPU), preset=1.2)
+        took_s = time.perf_counter() - began_s
+        operators = len(explained.operators)
+        if at:
+            totals.append(1e3 * took_s)
+            of_duckdb.append(1e3 * planned.duckdb_s)
+    return Planned(name, statistics.median(totals), statistics.median(of_duckdb), operators)
+
+
+@contextmanager
+def generated(folder: Path, scale: float) -> Iterator[duckdb.DuckDBPyConnection | None]:
+    """Yield a connection with TPC-H's tables at a scale, by tpchgen-cli; None where that is not installed."""
+    if (tool := shutil.which("tpchgen-cli")) is None:
+        yield None
+        return
+    command = [tool, "parquet", "-s", str(scale), "--output-dir", str(folder)]
+    subprocess.run(command, check=True, capture_output=True)
+    with duckdb.connect() as connection:
+        for name in tables(scale):
+            connection.execute(f"create table {name} as from '{folder / name}.parquet'")
+        yield connection
+
+
+def show(console: Console, title: str, found: list[Planned]) -> None:
+    """Print a line for each statement, and what a reader asks first."""
+    table = Table("statement", "operators", "explained, ms", "of it DuckDB, ms", "the rest, ms", title=title)
+    for one in found:
+        table.add_row(one.name, str(one.operators), f"{one.total_ms:.2f}", f"{one.duckdb_ms:.2f}", f"{one.own_ms:.2f}")
+    console.print(table)
+    under = sum(one.total_ms < GOAL_MS for one in found)
+    total, own = (statistics.fmean(getattr(one, name) for one in found) for name in ("total_ms", "own_ms"))
+    means = f"mean {total:.2f} ms, {own:.2f} ms without DuckDB's part"
+    console.print(f"{title}: {under} of {len(found)} under {GOAL_MS:g} ms; {means}")

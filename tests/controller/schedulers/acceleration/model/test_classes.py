@@ -29,7 +29,7 @@ def one(work: Work, machines: Machines = ALONE, accelerator: Accelerator | None 
     return times(Works.of([work]), machines, accelerator)[0]
 
 
-@pytest.mark.parametrize("growth", set(Growth) - {Growth.SQUARE})
+@pytest.mark.parametrize("growth", [one for one in Growth if one is not Growth.SQUARE])
 def test_each_class_takes_t_seconds_for_100_mb(growth: Growth) -> None:
     assert one(Work("any", growth, 0.7, 0.1)).compute_s == pytest.approx(0.7)
 

@@ -214,7 +214,7 @@ def test_a_kernel_that_fails_is_a_failed_probe_with_its_reason(tmp_path: Path) -
                 theirs = replace(use.implementation, entry=f"users_kernel:{case}", library="python", threads=False)
                 spec = replace(found.spec, uses=(replace(use, implementation=theirs, tolerance=1e-9),))
                 await world.client.of(ProbeTask).create(ProbeTask(metadata=Metadata(name=case), spec=spec))
-                task = await world.run(f"p-{case}", probe(case, limit_s=1.0))
+                task = await world.run(f"p-{case}", probe(case, limit_s=2.5))
                 assert task.status.phase is TaskPhase.FAILED
                 assert any(problem in reason for reason in task.status.reasons), (case, task.status.reasons)
                 runs = (await world.result_of(task)).status.runs

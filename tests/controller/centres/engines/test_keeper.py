@@ -92,7 +92,7 @@ def test_a_program_that_is_none_is_told_from_one_that_is_not_there(tmp_path: Pat
 
 def test_the_wish_to_end_reaches_each_process_once_also_those_that_have_left_the_group(tmp_path: Path) -> None:
     other = "trap 'echo other; exit' TERM; echo on; while :; do sleep 0.02; done"
-    first = f'setsid sh -c "{other}" & trap "echo first" TERM; wait; wait; exit 3'
+    first = f'trap "echo first" TERM; setsid sh -c "{other}" & wait; wait; exit 3'
     folder = prepared(tmp_path, "sh", "-c", first)
     with kept(folder) as keeper:
         wait_until(lambda: "on" in output(folder), "the job does not begin")

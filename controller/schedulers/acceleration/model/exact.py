@@ -10,7 +10,6 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from controller.schedulers.acceleration.model.times import rounds_of
 from controller.schedulers.acceleration.values import Accelerator, Growth, Machines, TransferModel, Work
 
 
@@ -32,32 +31,14 @@ class ExactTimes:
 
 def exact_times(work: Work, machines: Machines, accelerator: Accelerator | None = None) -> ExactTimes:
     """Return what an operator takes on the CPUs of all machines (None), or on an accelerator of each."""
-    t, d, skew = written(work.cpu_s_per_100mb), written(work.input_gb), written(work.skew)
-    other_d = written(work.other_gb) if work.growth is Growth.HASH_JOIN else Fraction(0)
-    output, is_grouped = output_gb(work), work.growth is Growth.GROUPED
-    alone_s = _seconds(work, t, d * skew, other_d * skew)
-    aggregation_s, transfer_s, bus_gb = Fraction(0), Fraction(0), Fraction(0)
-    if machines.transfer is TransferModel.SUM:
-        rounds = written(rounds_of(machines))
-        aggregation_s = _seconds(work, t, d, other_d) * rounds
-        transfer_s = output * _senders(machines) * 8 * _per(machines.network.rate_gbit_per_s)
-        bus_gb = (d + other_d + output) * rounds
-    else:
-        merge_t = t if work.merge_s_per_100mb is None else written(work.merge_s_per_100mb)
-        for at, members in enumerate(machines.groups):
-            parts = members if at or is_grouped else members - 1 + skew
-            held = output * parts
-            aggregation_s += _seconds(work, merge_t, held, Fraction(0))
-            bus_gb += held + output
-            if machines.network.rounds is None:
-                transfer_s += held * 8 * _per(machines.network.rate_gbit_per_s)
-            else:
-                way = machines.network.rounds[at]
-                transfer_s += held / members * written(way.s_per_gb) + written(way.delay_s)
+    t, d, other_d, skew = _t(work), written(work.input_gb), _other_gb(work), written(work.skew)
+    is_summed = machines.transfer is TransferModel.SUM
+    aggregation_s, transfer_s, bus_gb = (_summed if is_summed else _by_paths)(work, machines)
+    cpu = ExactTimes(_seconds(work, t, d * skew, other_d * skew), aggregation_s, transfer_s)
     if accelerator is None:
-        return ExactTimes(alone_s, aggregation_s, transfer_s)
-    local_gb = (d + other_d) * skew + output * (1 if is_grouped else skew)
-    return _on(accelerator, work.kind, ExactTimes(alone_s, aggregation_s, transfer_s, bus_gb), local_gb)
+        return cpu
+    local_gb = (d + other_d) * skew + output_gb(work) * (1 if work.growth is Growth.GROUPED else skew)
+    return _on(accelerator, work.kind, cpu, local_gb, bus_gb)
 
 
 def exact_ratio(work: Work, machines: Machines, accelerator: Accelerator) -> Fraction | None:
@@ -74,12 +55,45 @@ def output_gb(work: Work) -> Fraction:
     if work.growth is Growth.GROUPED and work.groups is not None:
         rows = d * 10**9 / written(work.row_bytes)
         return min(written(work.groups), rows) * written(work.group_bytes) / 10**9
-    return (d + (written(work.other_gb) if work.growth is Growth.HASH_JOIN else 0)) / 10
+    return (d + _other_gb(work)) / 10
 
 
 def written(value: float) -> Fraction:
     """Return a figure as the decimal that it is written as."""
     return Fraction(repr(float(value)))
+
+
+def _summed(work: Work, machines: Machines) -> tuple[Fraction, Fraction, Fraction]:
+    """Return what the rounds compute and transfer on the CPU, and the GB that they would carry over a bus: T L, X."""
+    d, other_d, output, rounds = written(work.input_gb), _other_gb(work), output_gb(work), _rounds(machines)
+    aggregation_s = _seconds(work, _t(work), d, other_d) * rounds
+    transfer_s = output * _senders(machines) * 8 * _per(machines.network.rate_gbit_per_s)
+    return aggregation_s, transfer_s, (d + other_d + output) * rounds
+
+
+def _by_paths(work: Work, machines: Machines) -> tuple[Fraction, Fraction, Fraction]:
+    """Return the same for groups of a round at the same time; the fullest machine's output is in the first one."""
+    output, aggregation_s, transfer_s, bus_gb = output_gb(work), Fraction(0), Fraction(0), Fraction(0)
+    merge_t = _t(work) if work.merge_s_per_100mb is None else written(work.merge_s_per_100mb)
+    for at, members in enumerate(_groups(machines.count, machines.fan_in)):
+        is_even = at > 0 or work.growth is Growth.GROUPED
+        held = output * (members if is_even else members - 1 + written(work.skew))
+        aggregation_s += _seconds(work, merge_t, held, Fraction(0))
+        bus_gb += held + output
+        if machines.network.rounds is None:
+            transfer_s += held * 8 * _per(machines.network.rate_gbit_per_s)
+        else:
+            way = machines.network.rounds[at]
+            transfer_s += held / members * written(way.s_per_gb) + written(way.delay_s)
+    return aggregation_s, transfer_s, bus_gb
+
+
+def _t(work: Work) -> Fraction:
+    return written(work.cpu_s_per_100mb)
+
+
+def _other_gb(work: Work) -> Fraction:
+    return written(work.other_gb) if work.growth is Growth.HASH_JOIN else Fraction(0)
 
 
 def _seconds(work: Work, t: Fraction, d: Fraction, other_d: Fraction) -> Fraction:
@@ -97,21 +111,38 @@ def _seconds(work: Work, t: Fraction, d: Fraction, other_d: Fraction) -> Fractio
             return 10 * (t * d + other_t * other_d)
 
 
+def _rounds(machines: Machines) -> Fraction:
+    """Return log_k n: whole where n is a power of k, 1 for a k of n or more."""
+    n, k = machines.count, min(machines.fan_in, machines.count)
+    power, rounds = 1, 0
+    while power < n:
+        power, rounds = power * k, rounds + 1
+    return Fraction(rounds) if power == n else written(math.log(n) / math.log(k))
+
+
+def _groups(senders: int, fan_in: int) -> list[int]:
+    """Return the fullest group of each round: consecutive senders, as many as the fan-in, until one is left."""
+    if senders == 1:
+        return []
+    groups = [min(fan_in, senders - first) for first in range(0, senders, fan_in)]
+    return [max(groups), *_groups(len(groups), fan_in)]
+
+
 def _senders(machines: Machines) -> Fraction:
     if machines.count == 1:
         return Fraction(0)
-    k = machines.effective_fan_in
+    k = min(machines.fan_in, machines.count)
     if machines.has_finite_sum:
         return Fraction(machines.count - 1) * k / (k - 1)
     return Fraction(machines.count) * k / (k - 1)
 
 
-def _on(device: Accelerator, kind: str, cpu: ExactTimes, local_gb: Fraction) -> ExactTimes:
-    """Turn the CPU's times, with what the rounds carry over the bus in place of `bus_s`, into an accelerator's."""
+def _on(device: Accelerator, kind: str, cpu: ExactTimes, local_gb: Fraction, rounds_gb: Fraction) -> ExactTimes:
+    """Return what an accelerator takes of what the CPU does, with the GB over its bus, at first and in the rounds."""
     slower = _per(device.parallelism) * written(device.relative_speed)
     if measured := dict(device.speed_up).get(kind):
         slower = _per(measured)
-    bus_gb = local_gb if device.is_on_the_way else local_gb + cpu.bus_s
+    bus_gb = local_gb if device.is_on_the_way else local_gb + rounds_gb
     packed, ratio = Fraction(0), Fraction(1)
     if device.compression is not None:
         packed = local_gb * _per(device.compression.gb_per_s)

@@ -7,6 +7,8 @@ import typer
 from controller.cli.accel.explain import explain
 from controller.cli.accel.figures import figures
 from controller.cli.accel.network import network
+from controller.cli.accel.run import run
+from controller.cli.accel.worker import worker
 
 accel = typer.Typer(
     name="accel",
@@ -18,3 +20,5 @@ accel = typer.Typer(
 accel.command()(explain)
 accel.command()(figures)
 accel.command()(network)
+accel.command()(run)
+accel.command()(worker)

@@ -1,0 +1,1 @@
+"""Operators run for real, on workers that reduce over a tree."""

@@ -1,0 +1,48 @@
+"""Runs on workers beside what the model says of them: trials first, then one worker with all the data, then all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from statistics import fmean
+from typing import Final
+
+import pyarrow as pa
+
+from controller.schedulers.acceleration.running.clusters import Cluster
+from controller.schedulers.acceleration.running.comparing import Comparison, predicted
+from controller.schedulers.acceleration.running.values import Plan, Trial
+from controller.schedulers.acceleration.values import Machines
+
+PARTS: Final = (1, 4)
+"""Trials are of a shard, and of a quarter of one."""
+Making = Callable[[int], Cluster]
+"""Makes a session with the first so many workers."""
+
+
+def trials_of(making: Making, plan: Plan, tables: Mapping[str, pa.Table], machines: Machines) -> list[Trial]:
+    """Return trials of parts of a shard on the first worker, alone."""
+    sharded, found = plan.split.sharded, []
+    for part in PARTS:
+        rows = max(tables[sharded].num_rows // machines.count // part, 1)
+        with making(1) as cluster:
+            cluster.load({**tables, sharded: tables[sharded].slice(0, rows)})
+            found.append(cluster.trial(machines.effective_fan_in))
+    return found
+
+
+def timed(making: Making, tables: Mapping[str, pa.Table], machines: Machines, count: int, times: int) -> float:
+    """Return the mean seconds of some runs on the first `count` workers, after one that counts for nothing."""
+    with making(count) as cluster:
+        cluster.load(tables)
+        return fmean([cluster.run(machines.fan_in).run_time_s for _ in range(times + 1)][1:])
+
+
+def compared(
+    making: Making, plan: Plan, tables: Mapping[str, pa.Table], machines: Machines, times: int = 3
+) -> Comparison:
+    """Return what the model says of one machine and of all of them, and what they took."""
+    trials = trials_of(making, plan, tables, machines)
+    input_gb = tables[plan.split.sharded].nbytes / machines.count / 1e9
+    one, all_ = predicted(plan, trials, input_gb, machines)
+    one_s = timed(making, tables, machines, 1, times)
+    return Comparison(one, all_, one_s, timed(making, tables, machines, machines.count, times))

@@ -1,0 +1,105 @@
+"""A worker: listens for whoever runs jobs on it, one at a time, and for other workers that send it their results."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from typing import Final
+
+from controller.schedulers.acceleration.running.channels import Channel, Limits, Message
+from controller.schedulers.acceleration.running.errors import RunError
+from controller.schedulers.acceleration.running.jobs import Job
+from controller.schedulers.acceleration.running.sessions import Session
+
+_ACCEPT_S: Final = 0.2
+_IDLE_S: Final = 600.0
+"""How long a session may ask nothing."""
+
+
+class Worker:
+    """Serves sessions and takes results; `serve` returns once `stop` is set or the time is over."""
+
+    def __init__(self, secret: bytes, limits: Limits, threads: int = 1) -> None:
+        self.secret, self.limits, self.threads = secret, limits, threads
+        self._jobs: dict[str, Job] = {}
+        self._lock = threading.Lock()
+        self._session = threading.Lock()
+
+    def serve(self, listening: socket.socket, stop: threading.Event, for_s: float) -> None:
+        """Serve whoever knows the secret."""
+        ends_s = time.monotonic() + for_s
+        listening.settimeout(_ACCEPT_S)
+        places = threading.BoundedSemaphore(self.limits.connections)
+        while not stop.is_set() and time.monotonic() < ends_s:
+            try:
+                connection, _ = listening.accept()
+            except TimeoutError:
+                continue
+            if not places.acquire(blocking=False):
+                connection.close()
+                continue
+            threading.Thread(target=self._served, args=(connection, places), daemon=True).start()
+        for job in list(self._jobs.values()):
+            job.stop("the worker ends")
+
+    def _served(self, connection: socket.socket, places: threading.BoundedSemaphore) -> None:
+        try:
+            with connection:
+                channel = Channel(connection, self.secret, self.limits, is_listener=True)
+                message, _ = channel.receive(self.limits.silence_s, 0)
+                if message.get("type") == "part-of":
+                    self._take(channel, message)
+                elif message.get("type") == "open":
+                    self._converse(channel, message)
+        except (OSError, RunError):
+            return  # whoever it was is gone, or does not know the secret
+        finally:
+            places.release()
+
+    def _take(self, channel: Channel, message: Message) -> None:
+        """Take another worker's result, if one is due and there is room for it."""
+        try:
+            job = self._job(str(message.get("job")))
+            name = str(message.get("from"))
+            job.mailbox.expect(name)
+            channel.send({"type": "ready"})
+            _, table = channel.receive(self.limits.silence_s, job.mailbox.room_bytes)
+            if table is None:
+                raise RunError("a result without a table")
+            job.mailbox.put(name, table)
+        except RunError as error:
+            channel.send({"type": "refused", "problem": str(error)})
+            return
+        channel.send({"type": "taken"})
+
+    def _job(self, name: str) -> Job:
+        with self._lock:
+            if name not in self._jobs:
+                raise RunError("there is no such job here")
+            return self._jobs[name]
+
+    def _converse(self, channel: Channel, opening: Message) -> None:
+        """Do what one session asks; one has the worker at a time."""
+        if not self._session.acquire(blocking=False):
+            channel.send({"type": "refused", "problem": "it runs something for somebody else"})
+            return
+        session = Session(self, channel)
+        try:
+            session.answer(lambda: session.open(opening))
+            while True:
+                message, table = channel.receive(_IDLE_S)
+                session.handle(message, table)
+        finally:
+            session.close()
+            self._session.release()
+
+    def add(self, job: Job) -> None:
+        """Take results for a job from now on."""
+        with self._lock:
+            self._jobs[job.order.job] = job
+
+    def drop(self, job: Job) -> None:
+        """Take no more results for a job."""
+        with self._lock:
+            self._jobs.pop(job.order.job, None)

@@ -1,0 +1,129 @@
+"""What is run: a plan of three steps, and how long workers took over it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+import pyarrow as pa
+
+from dataplane.config import Strict
+
+PARTS = "parts"
+"""The table of partial results that a merge reads."""
+
+
+class Engine(StrEnum):
+    """What computes: DuckDB or numpy on a processor, torch on a processor or a GPU."""
+
+    DUCKDB = "duckdb"
+    NUMPY = "numpy"
+    TORCH = "torch"
+    CUDA = "torch-cuda"
+
+
+class OperatorKind(StrEnum):
+    """Operators that run by name; each is a statement too."""
+
+    FILTER = "filter"
+    AGGREGATE = "aggregate"
+    JOIN = "join"
+    SORT = "sort"
+
+
+class Operator(Strict, frozen=True):
+    """An operator over the sharded table: which rows, groups, sums or order.
+
+    filter: rows whose `column` is less than `below`. aggregate: sums of `sums` and the number of rows of each value of
+    `column`, or of all rows where it is ''. join: each row with the rows of the table `other` of the same `column`.
+    sort: rows by `column`, the first `limit` of them where that is not 0.
+    """
+
+    kind: OperatorKind
+    table: str = "data"
+    column: str = ""
+    below: float = 0.0
+    sums: tuple[str, ...] = ()
+    other: str = ""
+    limit: int = 0
+
+
+class Split(Strict, frozen=True):
+    """A statement as three: on each shard, on partial results (`parts`), and at the root.
+
+    `sharded` is the table that is in parts. `grows` says that a merge has as many rows as its parts together.
+    """
+
+    partial: str
+    merge: str
+    final: str
+    sharded: str
+    grows: bool
+
+
+class Plan(Strict, frozen=True):
+    """What each worker computes, and by what: a statement in DuckDB, or an operator by another engine."""
+
+    engine: Engine
+    split: Split
+    operator: Operator | None = None
+
+
+class Backend(Protocol):
+    """Computes a plan over tables that it holds."""
+
+    def load(self, name: str, table: pa.Table) -> None:
+        """Hold a table."""
+
+    def partial(self) -> pa.Table:
+        """Return the result on this shard, to be merged."""
+
+    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """Return partial results as one."""
+
+    def finish(self, merged: pa.Table) -> pa.Table:
+        """Return the result, as the statement over all data has it."""
+
+    def interrupt(self) -> None:
+        """End what computes, from another thread; its caller gets RunError."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerTimes:
+    """Seconds of one worker in one run, by its own clock: on its shard, waiting for others, merging, sending.
+
+    `cpu_s` is the processor's time of all that, `partial_bytes` its own partial result, `sent_bytes` what it sent on.
+    """
+
+    compute_s: float
+    wait_s: float
+    merge_s: float
+    send_s: float
+    cpu_s: float
+    partial_bytes: int
+    sent_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """An operator on one worker, without a network: seconds on its shard, and of merging `copies` of what it yields.
+
+    `input_bytes` are of the sharded table, `other_bytes` of all other tables.
+    """
+
+    input_bytes: int
+    other_bytes: int
+    output_bytes: int
+    copies: int
+    compute_s: float
+    merge_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run's seconds by the clock of whoever asked for it, from `go` until the root has merged, and each worker's."""
+
+    run_time_s: float
+    workers: tuple[WorkerTimes, ...]

@@ -1,0 +1,42 @@
+"""Tables for runs, and what one DuckDB over all the data makes of statements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+
+def small_tables(rows: int = 2000) -> dict[str, pa.Table]:
+    """Return rows with every kind of column, NULLs among texts, and a table of places that has not all of them."""
+    generator = np.random.default_rng(5)
+    texts = [None if number == 3 else str(number) for number in generator.integers(0, 6, rows)]
+    data = {
+        "place": generator.integers(0, 50, rows),
+        "value": generator.integers(-1000, 1000, rows),
+        "part": generator.integers(0, 9, rows).astype(np.float64) / 4,
+        "text": texts,
+    }
+    return {"data": pa.table(data), "places": pa.table({"place": np.arange(40), "region": np.arange(40) % 7})}
+
+
+def numbers(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
+    """Return the tables without texts."""
+    return {name: table.drop_columns([c for c in table.column_names if c == "text"]) for name, table in tables.items()}
+
+
+def of_one_duckdb(sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:
+    """Return what one DuckDB over all the data has."""
+    with duckdb.connect(":memory:") as connection:
+        for name, table in tables.items():
+            connection.register(name, table)
+        return connection.sql(sql).to_arrow_table()
+
+
+def rows_of(table: pa.Table, *, is_ordered: bool) -> list[tuple[Any, ...]]:
+    """Return rows as they are in order, else sorted; numbers as they compare, whatever their types."""
+    rows = [tuple(row.values()) for row in table.to_pylist()]
+    return rows if is_ordered else sorted(rows, key=repr)

@@ -63,6 +63,8 @@ def run(  # noqa: PLR0917 - a command line's options
     tables = _tables(table)
     plan = _plan(what, engine, tables, sharded, _Words(column, below, tuple(sums or ()), other, limit))
     rate_gbit = _rate_gbit(rate)
+    if form is Format.TABLE:
+        _warn(processes, share)
     with _at_hand(processes, workers, secret_file, share) as hand:
         hand.plan, hand.deadline_s = plan, deadline
         if compare:
@@ -75,7 +77,8 @@ def run(  # noqa: PLR0917 - a command line's options
             found = cluster.run(fan_in)
             result = cluster.result()
     _show_rows(result, form)
-    typer.echo(f"{found.run_time_s:.3g} s on {len(found.workers)} workers, until the first had merged all", err=True)
+    if form is Format.TABLE:
+        typer.echo(f"{found.run_time_s:.3g} s on {len(found.workers)} workers, until the first had merged all")
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,17 +132,21 @@ def _at_hand(
         yield _Hand(tuple(filter(None, workers.split(","))), secret_files.read(secret_file))
         return
     assert processes is not None
-    cores = len(os.sched_getaffinity(0))
-    if processes * (share or 1000) > cores * 1000:
-        typer.echo(
-            f"{processes} workers on {cores} cores wait for one another; --share makes them fit (root)", err=True
-        )
     with ExitStack() as stack:
         local = stack.enter_context(LocalWorkers(processes))
         hand = _Hand(local.addresses, local.secret)
         if share is not None:
             hand.shares = stack.enter_context(Shares([one.pid for one in local.processes], share))
         yield hand
+
+
+def _warn(processes: int | None, share: int | None) -> None:
+    """Say where workers would wait for one another's cores."""
+    cores = len(os.sched_getaffinity(0))
+    if processes is not None and processes * (share or 1000) > cores * 1000:
+        typer.echo(
+            f"{processes} workers on {cores} cores wait for one another; --share makes them fit (root)", err=True
+        )
 
 
 def _tables(given: list[str]) -> dict[str, pa.Table]:
@@ -214,7 +221,8 @@ def _compare(hand: _Hand, plan: Plan, tables: dict[str, pa.Table], machines: Mac
     columns = ("machines", *(f"{part} s" for part in _PARTS), "predicted s", "measured s")
     rows = [_cells("1", found.one, found.one_measured_s), _cells(str(machines.count), found.all, found.all_measured_s)]
     show(columns, rows, form)
-    typer.echo(_verdict(found), err=form is not Format.TABLE)
+    if form is Format.TABLE:
+        typer.echo(_verdict(found))
 
 
 def _cells(machines: str, times: Times, measured_s: float) -> Cells:

@@ -53,6 +53,7 @@ class Cluster:
         self.addresses, self._secret, self._plan = tuple(addresses), secret, plan
         self._limits, self._deadline_s, self._connecting = limits or Limits(), deadline_s, connecting
         self._channels: list[Channel] = []
+        self._is_spent = False
         self._pool = ThreadPoolExecutor(len(addresses))
         self._stack = ExitStack()
 
@@ -70,7 +71,9 @@ class Cluster:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stack.close()
+        with self._stack:
+            if error is None and not self._is_spent:
+                self._each(lambda place: self._asked(place, {"type": "close"}))
 
     def load(self, tables: Mapping[str, pa.Table], count: int | None = None) -> None:
         """Give the first `count` workers, or all, their rows of the sharded table, and all of the other tables."""
@@ -146,6 +149,7 @@ class Cluster:
         if waiting:
             done, waiting = wait(futures, _GRACE_S)
         if problem := _worst(done):
+            self._is_spent = True
             for channel in self._channels:
                 channel.close()
             raise problem

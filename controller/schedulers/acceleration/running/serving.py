@@ -13,8 +13,6 @@ from controller.schedulers.acceleration.running.jobs import Job
 from controller.schedulers.acceleration.running.sessions import Session
 
 _ACCEPT_S: Final = 0.2
-_IDLE_S: Final = 600.0
-"""How long a session may ask nothing."""
 
 
 class Worker:
@@ -84,15 +82,16 @@ class Worker:
         if not self._session.acquire(blocking=False):
             channel.send({"type": "refused", "problem": "it runs something for somebody else"})
             return
-        session = Session(self, channel)
         try:
-            session.answer(lambda: session.open(opening))
-            while True:
-                message, table = channel.receive(_IDLE_S)
-                session.handle(message, table)
+            session = Session(self, channel)
+            try:
+                session.converse(opening)
+            finally:
+                session.close()
         finally:
-            session.close()
             self._session.release()
+        # Whoever has waited for this may open the next session at once.
+        channel.send({"type": "done"})
 
     def add(self, job: Job) -> None:
         """Take results for a job from now on."""

@@ -20,6 +20,8 @@ from controller.schedulers.acceleration.running.values import Backend, Plan, Tri
 
 _MOST_TRIAL_S: Final = 60.0
 _FEWEST: Final = 3
+_IDLE_S: Final = 600.0
+"""How long a session may ask nothing."""
 _MOST_COPIES: Final = 64
 T = TypeVar("T")
 
@@ -49,6 +51,15 @@ class Session:
         self._is_busy = False
         self._nbytes: dict[str, int] = {}
         self._sharded = ""
+
+    def converse(self, opening: Message) -> None:
+        """Answer until the session is closed; OSError where the other end is gone or asks nothing for too long."""
+        self.answer(lambda: self.open(opening))
+        while True:
+            message, table = self._channel.receive(_IDLE_S)
+            if message.get("type") == "close":
+                return
+            self.handle(message, table)
 
     def open(self, message: Message) -> Message:
         """Take the plan that all of the session is about."""

@@ -75,18 +75,19 @@ def predicted(found: Fit, features: Sequence[float]) -> tuple[float, float, floa
     x, coefficients = np.array(features), np.array(found.coefficients)
     seconds = float(x @ coefficients)
     spread = float(x @ np.array(found.covariance) @ x) + (found.residual * seconds) ** 2
-    off = _quantile(found.degrees) * float(np.sqrt(max(spread, 0.0)))
+    off = quantile(found.degrees) * float(np.sqrt(max(spread, 0.0)))
     return max(seconds - off, 0.0), seconds, seconds + off
 
 
 def intervals(found: Fit) -> tuple[tuple[float, float, float], ...]:
     """Return low, value, high of each coefficient: its confidence interval; below zero it ends at zero."""
-    times = _quantile(found.degrees)
+    times = quantile(found.degrees)
     offs = [times * found.covariance[place][place] ** 0.5 for place in range(len(found.features))]
     return tuple((max(one - off, 0.0), one, one + off) for one, off in zip(found.coefficients, offs, strict=True))
 
 
-def _quantile(degrees: int) -> float:
+def quantile(degrees: int) -> float:
+    """Return the two-sided quantile of Student's t with so many degrees of freedom."""
     from scipy.special import stdtrit  # noqa: PLC0415 - quicker to import than scipy.stats
 
     return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))

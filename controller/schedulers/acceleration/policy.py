@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -14,12 +15,14 @@ import numpy as np
 from controller.api.resources.operator_graphs import graph_of_operators
 from controller.api.resources.task import OperatorCount
 from controller.cluster.estimates import Basis, Estimate
-from controller.cluster.operators import Operator, OperatorError, work_of
+from controller.cluster.operators import Operator, OperatorError
+from controller.schedulers.acceleration.calibration import Calibration, load
 from controller.schedulers.acceleration.errors import AccelerationError
+from controller.schedulers.acceleration.model import Works, times
 from controller.schedulers.acceleration.network.grounds import ground_by_rate
 from controller.schedulers.acceleration.network.hardware import load_hardware
 from controller.schedulers.acceleration.plans import Explained, explain, plan_of
-from controller.schedulers.acceleration.values import TransferModel
+from controller.schedulers.acceleration.values import Machines, Network, TransferModel
 from controller.schedulers.probe.dispatch.filters import offer_of
 from controller.schedulers.probe.dispatch.policies import Question
 from controller.schedulers.probe.dispatch.scores import by_least
@@ -28,7 +31,7 @@ from dataplane.config import Strict
 from dataplane.topology.units import parse_rate_bps
 from dataplane.topology.values import DeviceKind
 
-_BYTES_PER_100_MB: Final = 1e8
+_ALONE: Final = Machines(Network(math.inf), 1)
 _KEPT: Final = 4096
 """Answers that are kept: of so many kinds of tasks, unit types and numbers of units."""
 _MOST_OPERATORS: Final = 128
@@ -50,27 +53,34 @@ class _Placed:
 
 
 class MeasuredTimes:
-    """CPU times of a task's operators, as a trace has measured them where the task was submitted."""
+    """CPU times of a task's operators, as a trace measured them where it was submitted; else those of a calibration."""
 
-    def __init__(self, counts: Sequence[OperatorCount]) -> None:
-        graph = graph_of_operators("task", counts)
-        self.graph = graph
-        self._t = {one.name: self._t_of(graph.operator[one.name], one.seconds) for one in counts}
+    def __init__(self, counts: Sequence[OperatorCount], otherwise: Calibration | None = None) -> None:
+        self.graph = graph_of_operators("task", counts)
+        self._otherwise = otherwise
+        self._t = self._measured({one.name: one.seconds for one in counts})
 
     def t_of(self, operator: Operator, /) -> Estimate:
         """Return t, CPU seconds for 100 MB of what an operator reads; unknown with the reason."""
-        return self._t[operator.name]
+        if (found := self._t.get(operator.name)) is not None:
+            return Estimate.exactly(found, Basis.HISTORY, "as measured where the task was submitted")
+        if self._otherwise is not None:
+            return self._otherwise.t_of(operator)
+        return Estimate.unknown(f"{operator.name}: nobody has measured what {operator.kind} takes")
 
-    @staticmethod
-    def _t_of(operator: Operator, seconds: float | None) -> Estimate:
-        if seconds is None:
-            return Estimate.unknown(f"{operator.name}: nobody has measured what {operator.kind} takes")
-        work = work_of(operator)
-        nbytes = (operator.input_bytes or 0) if work is None else work.read_bytes
-        if not nbytes:
-            return Estimate.unknown(f"{operator.name}: nobody knows what {operator.kind} reads")
-        hundreds_mb = nbytes * operator.executions / _BYTES_PER_100_MB
-        return Estimate.exactly(seconds / hundreds_mb, Basis.HISTORY, "as measured where the task was submitted")
+    def _measured(self, seconds: Mapping[str, float | None]) -> dict[str, float]:
+        """Return t such that the operator's class gives the measured seconds back, on one machine."""
+        works = plan_of(self.graph, 1, _OneSecond()).works
+        unit_s = times(Works.of(works), _ALONE).compute_s.tolist()
+        found = ((work.name, seconds[work.name], unit) for work, unit in zip(works, unit_s, strict=True))
+        return {name: measured / unit for name, measured, unit in found if measured is not None and unit > 0}
+
+
+class _OneSecond:
+    """Each operator takes a second for 100 MB."""
+
+    def t_of(self, operator: Operator, /) -> Estimate:  # noqa: ARG002 - the same for all
+        return Estimate.exactly(1.0, Basis.MODELLED)
 
 
 class OperatorDevices:
@@ -82,14 +92,19 @@ class OperatorDevices:
     """
 
     class Settings(Strict, frozen=True):
-        """The file of the units' hardware, and the rate between two units of a centre."""
+        """The file of the units' hardware, the rate between two units of a centre, and the file of a calibration.
+
+        Without the last, operators that a task's trace has not timed are not known.
+        """
 
         hardware: str
         rate: str = "10 Gbit/s"
+        calibration: str = ""
 
     def __init__(self, settings: Settings) -> None:
         self._hardware = load_hardware(Path(settings.hardware))
         self._rate_bps = parse_rate_bps(settings.rate)
+        self._calibration = load(Path(settings.calibration)) if settings.calibration else None
         self._placed = lru_cache(_KEPT)(self._place)
 
     def points(self, asked: Question, rows: Longs) -> Longs:
@@ -139,7 +154,7 @@ class OperatorDevices:
         )
         try:
             ground = ground_by_rate(hardware, self._rate_bps)
-            known = MeasuredTimes(counts)
+            known = MeasuredTimes(counts, self._calibration)
             plan = plan_of(known.graph, ground.machines.count, known)
             there = [one for one in ground.accelerators if one.kind in devices]
             return _Placed(explain(plan, ground.machines, there, preset=ground.preset))

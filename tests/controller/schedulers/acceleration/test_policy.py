@@ -11,7 +11,11 @@ from controller.api.resources.operator_graphs import operators_of
 from controller.api.resources.task import OperatorCount
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.operators import Flow, Operator, OperatorGraph
-from controller.schedulers.acceleration.policy import OperatorDevices
+from controller.schedulers.acceleration.calibration import Calibration, Figure, Rates, save
+from controller.schedulers.acceleration.model import Works, times
+from controller.schedulers.acceleration.plans import plan_of
+from controller.schedulers.acceleration.policy import MeasuredTimes, OperatorDevices
+from controller.schedulers.acceleration.values import Machines, Network
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.plugins import known_policies, make_policy
 from controller.schedulers.framework.profiles import PolicySettings
@@ -106,6 +110,45 @@ def test_an_unknown_operator_stays_on_the_cpu_and_the_reason_is_said(policy: Pol
     assert points(made(policy), question) == [MOST_POINTS - 1, MOST_POINTS]
 
 
+@pytest.mark.parametrize(
+    "operator",
+    [
+        GEMM,
+        Operator.of("any", "sort", {"rows": 1_000_000, "row_bytes": 32}, NumberFormat.FP64),
+        Operator.of(
+            "any",
+            "join",
+            {
+                "left_rows": 1000,
+                "left_row_bytes": 16,
+                "right_rows": 500,
+                "right_row_bytes": 24,
+                "out_rows": 10,
+                "out_row_bytes": 40,
+            },
+        ),
+    ],
+    ids=lambda operator: operator.kind,
+)
+def test_on_one_machine_an_operator_takes_what_its_trace_has_measured(operator: Operator) -> None:
+    known = MeasuredTimes(operators_of(OperatorGraph("job", (operator,)), {operator.name: 2.5}))
+    works = Works.of(plan_of(known.graph, 1, known).works)
+    assert times(works, Machines(Network(1.0), 1)).total_s[0] == pytest.approx(2.5)
+
+
+def test_a_calibration_says_what_a_trace_does_not(policy: PolicySettings, tmp_path: Path) -> None:
+    rates = {NumberFormat.FP32: Figure.exactly(1e10, Basis.MEASURED)}
+    cpu = Rates(DeviceKind.CPU, memory_bytes_per_s=Figure.exactly(1e10, Basis.MEASURED), operations_per_s=rates)
+    save(Calibration("made up", 1, (cpu,)), tmp_path / "calibration.yaml")
+    untimed = operators_of(OperatorGraph("job", (GEMM,)))
+    question = asked(PendingTask("t", "train", operators=untimed), WITH_GPU)
+    assert "is not known" in made(policy).reason(question, 0)
+    calibrated = PolicySettings(
+        policy=policy.policy, settings={**policy.settings, "calibration": str(tmp_path / "calibration.yaml")}
+    )
+    assert "product on the gpu" in made(calibrated).reason(question, 0)
+
+
 def test_a_task_that_says_nothing_of_its_operators_is_left_alone(policy: PolicySettings) -> None:
     question = asked(PendingTask("t", "plain"), WITH_GPU, PLAIN)
     assert made(policy).reason(question, 0) == "nothing is known of what it computes"
@@ -155,6 +198,7 @@ def test_settings_that_cannot_be_are_one_line(policy: PolicySettings, tmp_path: 
     for key, value, said in (
         ("hardware", str(tmp_path / "none.yaml"), "none.yaml"),
         ("rate", "fast", "fast"),
+        ("calibration", str(tmp_path / "no-such.yaml"), "no-such.yaml"),
         ("rates", "fast", "rates"),
     ):
         with pytest.raises(SchedulerError, match=said) as raised:

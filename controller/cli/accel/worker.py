@@ -25,6 +25,7 @@ def worker(  # noqa: PLR0917 - a command line's options
     for_s: Annotated[float, typer.Option("--for", min=1, max=31_536_000, help="Seconds, then it ends.")] = 86_400.0,
 ) -> None:
     """Compute operators that others ask for, one session at a time, until interrupted or the time is over."""
+    import signal  # noqa: PLC0415
     import threading  # noqa: PLC0415
 
     from controller.cli.common import ready  # noqa: PLC0415
@@ -38,10 +39,11 @@ def worker(  # noqa: PLR0917 - a command line's options
     limits = channels.Limits(most_table_bytes=most_table_mb << 20, most_held_bytes=most_held_mb << 20)
     with channels.listen(address, limits.connections) as listening:
         ready("accel worker")(f"at {name_of(address, listening.getsockname())} for {for_s:g} s")
+        stop = threading.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
         try:
-            Worker(secret, limits, threads).serve(listening, threading.Event(), for_s)
-        except KeyboardInterrupt:
-            typer.echo("millrace accel worker: interrupted", err=True)
+            Worker(secret, limits, threads).serve(listening, stop, for_s)
         finally:
             if address.startswith("unix:"):
                 Path(address.removeprefix("unix:")).unlink(missing_ok=True)

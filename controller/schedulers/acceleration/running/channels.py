@@ -28,7 +28,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from controller.schedulers.acceleration.running.errors import RunError
-from dataplane.rpc.own_folder import refusal
+from dataplane.rpc.own_folder import prepare
 
 SECRET_BYTES: Final = 32
 _NONCE_BYTES: Final = 16
@@ -211,8 +211,10 @@ def listen(address: str, backlog: int) -> socket.socket:
             family = socket.AF_INET6 if ":" in host else socket.AF_INET
             return socket.create_server((host, port), family=family, backlog=backlog)
         path = Path(address.removeprefix(_UNIX))
-        if problem := refusal(path.parent):
+        if problem := prepare(path.parent):
             raise RunError(f"{address}: {problem}")
+        if path.is_socket() and not _answers(path):
+            path.unlink()  # of a worker that was killed
         found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         found.bind(str(path))
         path.chmod(0o600)
@@ -220,6 +222,16 @@ def listen(address: str, backlog: int) -> socket.socket:
     except OSError as error:
         raise RunError(f"{address}: {error.strerror or error}") from None
     return found
+
+
+def _answers(path: Path) -> bool:
+    """Return whether somebody listens at a socket."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trying:
+        try:
+            trying.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        return True
 
 
 def host_and_port(address: str, least_port: int = 1) -> tuple[str, int]:

@@ -11,18 +11,19 @@ from typing import Final
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.operators import Operator
 from controller.cluster.operators.kinds import Work, work_of
+from controller.schedulers.acceleration.calibration.moving import moved_bytes
 from controller.schedulers.acceleration.calibration.values import Rates
 from dataplane.topology.values import DeviceKind
 
 ARITHMETIC: Final = frozenset({"flop", "op"})
-"""Units that rates of arithmetic speak of; comparisons, updates and evaluations are told by their bytes alone."""
+"""Units that rates of arithmetic speak of; all others are told by the bytes that their algorithms move."""
 
 
 def bound_s(work: Work, operator: Operator, rates: Rates) -> tuple[float, str] | None:
     """Return the least seconds of an execution, and by which roof; None where a rate that it needs is not known."""
     found: list[tuple[float, str]] = []
     if rates.memory_bytes_per_s is not None:
-        found.append(((work.read_bytes + work.written_bytes) / rates.memory_bytes_per_s.numbers[1], "memory"))
+        found.append((moved_bytes(operator, work, rates.device) / rates.memory_bytes_per_s.numbers[1], "memory"))
     if work.unit in ARITHMETIC and work.operations:
         rate = None if operator.number_format is None else rates.operations_per_s.get(operator.number_format)
         if rate is None:

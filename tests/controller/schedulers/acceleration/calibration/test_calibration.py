@@ -165,3 +165,18 @@ def test_too_few_sizes_are_an_error() -> None:
         fit("filter", [])
     with pytest.raises(CalibrationError, match="is no time of a run"):
         fit("filter", [replace(one, seconds=0.0) for one in runs()])
+
+
+def test_algorithms_on_tables_move_more_than_they_read() -> None:
+    memory = Figure.exactly(1e9, Basis.NOMINAL)
+    calibration = Calibration("m", 1, (Rates(DeviceKind.GPU, memory_bytes_per_s=memory),))
+
+    def bytes_of(kind: str, **sizes: int) -> float:
+        return (calibration.time_of(Operator.of(kind, kind, sizes), DeviceKind.GPU).seconds or 0) * 1e9
+
+    assert bytes_of("sort", rows=1000, row_bytes=8) == pytest.approx(1000 * (8 * (3 * 8 + 2 * 4) + 32 + 8))
+    assert bytes_of("filter", rows=1000, row_bytes=8, kept_rows=500) == pytest.approx(12_000)
+    few = bytes_of("aggregate", rows=10**6, row_bytes=16, groups=10, group_bytes=16)
+    many = bytes_of("aggregate", rows=10**6, row_bytes=16, groups=10**6, group_bytes=16)
+    assert few == pytest.approx(16e6 + 160)
+    assert many == pytest.approx(32e6 + 64e6)

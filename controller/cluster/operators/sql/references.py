@@ -12,7 +12,8 @@ from controller.cluster.operators.errors import OperatorError
 
 _LITERALS: Final = {"INTEGER": "BIGINT", "STRING": "VARCHAR", "DECIMAL": "DOUBLE", "FLOAT": "DOUBLE"}
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
-_COUNT: Final = re.compile(r"\bcount\s*\(\s*\*\s*\)", re.IGNORECASE)
+_COUNT: Final = re.compile(r"\bcount\s*\(\s*\*\s*\)|\bexists\s*\(\s*select\s+\*", re.IGNORECASE)
+"""Stars that count rows, or ask whether there are any."""
 _STAR: Final = re.compile(r"(?:\b(?:select|distinct|all)|[^\w\s)\"'])\s*\*", re.IGNORECASE)
 """A star that multiplies nothing."""
 _UNNAMED: Final = re.compile(

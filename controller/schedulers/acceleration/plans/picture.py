@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
@@ -23,7 +24,8 @@ _DPI: Final = 110
 _FILLS: Final = ("#dbe9f6", "#d8efd3", "#fdeed8", "#efe3f3", "#fbe0e0", "#d9f0ee")
 _UNKNOWN: Final = "#e6e6e6"
 _LETTERS: Final = 34
-_MB_PER_GB: Final = 1e3
+_BOW_IN: Final = 0.45
+"""How far to the right an arrow goes that passes other rows."""
 
 Point = tuple[float, float]
 
@@ -106,8 +108,8 @@ def _places(explained: Explained) -> tuple[list[Point], float, float]:
     for at in sorted(range(count), key=lambda one: (rows[one], -one)):
         if at not in placed:
             settle(at)
-    width_in = 2 * _MARGIN_IN + _BOX_IN[0] + max(columns) * _PITCH_IN[0]
-    left_in = (max(width_in, _LEAST_IN) - width_in) / 2 + _MARGIN_IN + _BOX_IN[0] / 2
+    width_in = 2 * _MARGIN_IN + _BOX_IN[0] + max(columns) * _PITCH_IN[0] + 2 * _BOW_IN
+    left_in = (max(width_in, _LEAST_IN) - width_in) / 2 + _MARGIN_IN + _BOX_IN[0] / 2 + _BOW_IN
     top_in = _TITLE_IN + _BOX_IN[1] / 2
     points = [
         (left_in + column * _PITCH_IN[0], top_in + row * _PITCH_IN[1])
@@ -141,15 +143,39 @@ def _third(one: ExplainedOperator) -> str:
 
 
 def _draw_edge(axes: Axes, src: Point, dst: Point, gb: float, *, is_moved: bool) -> None:
-    start, end = (src[0], src[1] - _BOX_IN[1] / 2), (dst[0], dst[1] + _BOX_IN[1] / 2)
+    """Draw data from a box up to the next row; past other rows it goes around their boxes."""
+    rows = round((src[1] - dst[1]) / _PITCH_IN[1])
+    if rows == 1:
+        start, end, bow = (src[0], src[1] - _BOX_IN[1] / 2), (dst[0], dst[1] + _BOX_IN[1] / 2), 0.0
+    else:
+        half_in = _BOX_IN[0] / 2
+        start, end, bow = (src[0] + half_in, src[1]), (dst[0] + half_in, dst[1]), _BOW_IN
     colour, width = ("#b5402b", 2.0) if is_moved else ("#555555", 1.1)
+    length = math.dist(start, end)
+    style = f"arc3,rad={2 * bow / length:.4f}"
     axes.add_patch(
-        FancyArrowPatch(start, end, arrowstyle="-|>", mutation_scale=11, color=colour, linewidth=width, zorder=2)
+        FancyArrowPatch(
+            start,
+            end,
+            connectionstyle=style,
+            arrowstyle="-|>",
+            mutation_scale=11,
+            color=colour,
+            linewidth=width,
+            zorder=2,
+        )
     )
-    text = f"{gb * _MB_PER_GB:.3g} MB" + (" over the bus" if is_moved else "")
+    text = _size(gb) + (" over the bus" if is_moved else "")
     behind = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.9}
-    middle = ((start[0] + end[0]) / 2, (start[1] + end[1]) / 2)
+    middle = ((start[0] + end[0]) / 2 + bow, (start[1] + end[1]) / 2)
     axes.text(*middle, text, fontsize=7, color=colour, ha="center", va="center", zorder=5, bbox=behind)
+
+
+def _size(gb: float) -> str:
+    for unit, size in (("GB", 1.0), ("MB", 1e-3), ("kB", 1e-6)):
+        if gb >= size:
+            return f"{gb / size:.3g} {unit}"
+    return f"{gb * 1e9:.3g} bytes"
 
 
 def _cut(text: str) -> str:

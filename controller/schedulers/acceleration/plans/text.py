@@ -14,6 +14,8 @@ COLUMNS: Final = (
     *("operator", "class", "runs on", "times of", "compute", "aggregate", "transfer", "bus", "pack", "total s"),
     *("ratio", "what would flip it"),
 )
+_PLAIN: Final = ("the CPU takes", "nothing to compute", "adds up nothing", "nothing but the CPU")
+"""In reasons that the rows say already."""
 _PARTS: Final = ("compute_s", "aggregation_s", "transfer_s", "bus_s", "compression_s", "total_s")
 _UNITS: Final = {Quantity.RATE: "Gbit/s", Quantity.DATA: "GB", Quantity.CPU_TIME: "s for 100 MB"}
 _NAMES: Final = {Quantity.RATE: "rate", Quantity.DATA: "data", Quantity.CPU_TIME: "t"}
@@ -59,7 +61,7 @@ def summary_lines(explained: Explained) -> list[str]:
         lines += [
             f"{one.decision.work.name}: {reason}"
             for reason in one.decision.reasons
-            if "the CPU takes" not in reason and "nothing to compute" not in reason and one.decision.times
+            if one.decision.times and not any(words in reason for words in _PLAIN)
         ]
     return [*lines, *explained.notes]
 

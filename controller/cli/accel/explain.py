@@ -26,6 +26,8 @@ from controller.cli.output import Format, FormatOption, show
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from controller.schedulers.acceleration.calibration import Calibration
+    from controller.schedulers.acceleration.network.grounds import Ground
     from controller.schedulers.acceleration.network.switches import Sums
     from controller.schedulers.acceleration.plans import Explained, Plan
 
@@ -50,6 +52,9 @@ def explain(  # noqa: PLR0917 - a command line's options
     ] = None,
     t: Annotated[
         list[str] | None, typer.Option("--t", metavar="KIND=SECONDS", help="CPU seconds of a kind for 100 MB.")
+    ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="CPU times as measured (accel measure); else built-in ones.")
     ] = None,
     table: Annotated[
         list[str] | None, typer.Option(metavar="NAME=ROWS:BYTES", help="A table that is not there; may be repeated.")
@@ -79,7 +84,10 @@ def explain(  # noqa: PLR0917 - a command line's options
     ground = ground_of(topology, hardware, feed=feed, server=server, rate=rate, machines=machines, fan_in=fan_in)
     if preset is not None:
         ground = replace(ground, preset=preset)
-    known = Stated(dict(map(_stated, t or ())))
+    measured = _calibration(calibration)
+    known = Stated(dict(map(_stated, t or ())), measured)
+    if hardware is None:
+        ground = _with_measured(ground, measured)
     found = target_of(target, database, tables_of(table or (), tables), deadline)
     plan = plan_of(found.graph, ground.machines.count, known, reading)
     others = partial(ground.others, sums=_sums(plan, found.aggregates))
@@ -103,6 +111,23 @@ def _sums(plan: Plan, aggregates: Mapping[str, tuple[str, ...]]) -> list[Sums | 
         else f"a {work.kind} adds up nothing"
         for work in plan.works
     ]
+
+
+def _calibration(path: Path | None) -> Calibration:
+    from controller.schedulers.acceleration.calibration import DEFAULT, load  # noqa: PLC0415
+
+    return DEFAULT if path is None else load(path)
+
+
+def _with_measured(ground: Ground, calibration: Calibration) -> Ground:
+    """Return machines with the accelerators that a calibration knows, where no hardware file says what they have."""
+    from dataplane.topology.values import DeviceKind  # noqa: PLC0415
+
+    found = [one for kind in DeviceKind if (one := calibration.accelerator_of(kind)) is not None]
+    if not found:
+        return ground
+    note = f"{', '.join(one.label for one in found)}: as {calibration.machine} has it, as no hardware file says"
+    return replace(ground, accelerators=tuple(found), notes=(*ground.notes, note))
 
 
 def _stated(text: str) -> tuple[str, float]:

@@ -23,7 +23,8 @@ from rich.console import Console
 from rich.table import Table
 
 from controller.cluster.operators.sql import SqlPlanner
-from controller.schedulers.acceleration.plans import Stated, explain, plan_of
+from controller.schedulers.acceleration.calibration import DEFAULT
+from controller.schedulers.acceleration.plans import explain, plan_of
 from controller.schedulers.acceleration.values import Accelerator, Compression, Machines, Network
 from dataplane.topology.values import DeviceKind
 from tests.benchmarks.accelerating.tpch.schema import STATEMENTS, tables
@@ -33,7 +34,6 @@ REPEATS: Final = 15
 GOAL_MS: Final = 5.0
 MACHINES: Final = Machines(Network(10.0), 8)
 GPU: Final = Accelerator(DeviceKind.GPU, 64, memory_gb=80, compression=Compression(0.3, 10.0))
-KNOWN: Final = Stated({"filter": 0.02, "project": 0.03, "join": 0.14, "aggregate": 0.1, "sort": 0.2, "top-n": 0.05})
 NPU: Final = Accelerator(DeviceKind.NPU, 16, memory_gb=16)
 
 
@@ -76,7 +76,7 @@ def timed(planner: SqlPlanner, name: str, repeats: int) -> Planned:
     for at in range(repeats + 1):
         began_s = time.perf_counter()
         planned = planner.plan(STATEMENTS[name], name=name)
-        plan = plan_of(planned.graph, MACHINES.count, KNOWN)
+        plan = plan_of(planned.graph, MACHINES.count, DEFAULT)
         explained = explain(plan, MACHINES, (GPU, NPU), preset=1.2)
         took_s = time.perf_counter() - began_s
         operators = len(explained.operators)

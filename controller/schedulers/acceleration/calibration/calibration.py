@@ -98,6 +98,9 @@ class Calibration:
 
         That is 10 t d, 100 t^2 d for the square class, for sorts 10 t d times the depth over that of 100 MB.
         """
+        if side is not Side.BOTH and self.fit_of(operator, DeviceKind.CPU) is None:
+            # Rates alone do not tell one side from the other.
+            return self.t_of(operator, growth=growth)
         found = self.time_of(operator, DeviceKind.CPU, side)
         if not found.is_known:
             return found

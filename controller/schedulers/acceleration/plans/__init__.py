@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.schedulers.acceleration.plans.explaining import explain
 from controller.schedulers.acceleration.plans.mixing import mixed
 from controller.schedulers.acceleration.plans.placing import place
-from controller.schedulers.acceleration.plans.stated import Stated
+from controller.schedulers.acceleration.plans.times import Stated
 from controller.schedulers.acceleration.plans.values import (
     Explained,
     ExplainedOperator,

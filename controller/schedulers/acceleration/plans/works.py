@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Protocol
+from typing import Final
 
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.operators import KINDS, Flow, Operator, OperatorError, OperatorGraph, work_of
 from controller.cluster.operators.catalogue.tables import TABLES
+from controller.schedulers.acceleration.calibration import Side
 from controller.schedulers.acceleration.errors import AccelerationError
+from controller.schedulers.acceleration.plans.times import CpuTimes, t_of
 from controller.schedulers.acceleration.plans.values import Edge, Plan
 from controller.schedulers.acceleration.values import Growth, Work
 
@@ -24,14 +26,6 @@ _GROWTHS: Final[Mapping[str, Growth]] = {
 _JOINS: Final = (Growth.HASH_JOIN, Growth.SQUARE, Growth.LINEAR)
 _SHARED_SIZES: Final = frozenset({"rows", "kept_rows", "left_rows", "right_rows", "out_rows"})
 _BYTES_PER_GB: Final = 1e9
-
-
-class CpuTimes(Protocol):
-    """What knows CPU times of operators: a calibration."""
-
-    def t_of(self, operator: Operator, /) -> Estimate:
-        """Return t, CPU seconds for 100 MB of what an operator reads, at its own size; unknown with the reason."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +45,7 @@ class Reading:
             raise AccelerationError(f"joins are {', '.join(_JOINS)}, not {self.join}", at="join")
 
 
-def plan_of(graph: OperatorGraph, count: int, calibration: CpuTimes, reading: Reading | None = None) -> Plan:
+def plan_of(graph: OperatorGraph, count: int, known: CpuTimes, reading: Reading | None = None) -> Plan:
     """Return a graph's operators as works of `count` machines, each of which does an equal part (but for skew).
 
     CPU times are the calibration's for what one machine does; an operator that it does not know carries the reason.
@@ -61,7 +55,7 @@ def plan_of(graph: OperatorGraph, count: int, calibration: CpuTimes, reading: Re
     if not graph.operators:
         raise AccelerationError(f"{graph.name}: there is nothing to place: it has no operators")
     place = {name: at for at, name in enumerate(graph.order)}
-    works = tuple(_work(graph, graph.operator[name], count, calibration, how) for name in graph.order)
+    works = tuple(_work(graph, graph.operator[name], count, known, how) for name in graph.order)
     edges = tuple(
         Edge(place[flow.src], place[flow.dst], _moved_bytes(graph, flow) / _per(count)) for flow in graph.flows
     )
@@ -89,10 +83,10 @@ class _Sides:
         return next((one.basis for one in (self.t, self.other_t) if one is not None), Basis.MODELLED)
 
 
-def _work(graph: OperatorGraph, operator: Operator, count: int, calibration: CpuTimes, how: Reading) -> Work:
+def _work(graph: OperatorGraph, operator: Operator, count: int, known: CpuTimes, how: Reading) -> Work:
     growth = how.join if operator.kind == "join" else _GROWTHS.get(operator.kind, Growth.LINEAR)
     shape = dict(operator.shape)
-    sides = _sides(graph, operator, count, calibration, growth)
+    sides = _sides(graph, operator, count, known, growth)
     has_groups = growth is Growth.GROUPED and not how.has_tenths
     unknown = sides.unknown
     return Work(
@@ -113,19 +107,19 @@ def _work(graph: OperatorGraph, operator: Operator, count: int, calibration: Cpu
     )
 
 
-def _sides(graph: OperatorGraph, operator: Operator, count: int, calibration: CpuTimes, growth: Growth) -> _Sides:
+def _sides(graph: OperatorGraph, operator: Operator, count: int, known: CpuTimes, growth: Growth) -> _Sides:
     if operator.kind not in KINDS:
         read = (operator.input_bytes or 0) + sum(flow.nbytes or 0 for flow in graph.into[operator.name])
-        return _Sides(read * operator.executions / _per(count), calibration.t_of(operator))
+        return _Sides(read * operator.executions / _per(count), t_of(known, operator, Side.BOTH, growth))
     if growth is Growth.HASH_JOIN:
-        return _join(operator, count, calibration)
+        return _join(operator, count, known)
     read_gb = _read_gb(operator, count)
     if read_gb == 0 and operator.kind in TABLES:
         return _Sides(0.0, None)
-    return _Sides(read_gb, calibration.t_of(_part(operator, count)))
+    return _Sides(read_gb, t_of(known, _part(operator, count), Side.BOTH, growth))
 
 
-def _join(operator: Operator, count: int, calibration: CpuTimes) -> _Sides:
+def _join(operator: Operator, count: int, known: CpuTimes) -> _Sides:
     """Return a join of hashes: the left side is looked up with, the right one is built."""
     _read_gb(operator, count)
     shape, part = dict(operator.shape), _part(operator, count)
@@ -135,7 +129,8 @@ def _join(operator: Operator, count: int, calibration: CpuTimes) -> _Sides:
     )
     if left_gb + right_gb == 0:
         return _Sides(0.0, None)
-    return _Sides(left_gb, calibration.t_of(part), right_gb)
+    probe = t_of(known, part, Side.PROBE, Growth.HASH_JOIN) if left_gb else None
+    return _Sides(left_gb, probe, right_gb, t_of(known, part, Side.BUILD, Growth.HASH_JOIN) if right_gb else None)
 
 
 def _seconds(t: Estimate | None) -> float:

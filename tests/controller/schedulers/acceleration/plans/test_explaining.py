@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.operators import Flow, Operator, OperatorGraph, work_of
 from controller.cluster.operators.sql import SqlTable, graph_of_sql
+from controller.schedulers.acceleration.calibration import DEFAULT
 from controller.schedulers.acceleration.errors import AccelerationError
 from controller.schedulers.acceleration.model import Works, decide, times
-from controller.schedulers.acceleration.plans import Explained, Method, Plan, Quantity, explain, mixed, plan_of
+from controller.schedulers.acceleration.plans import Explained, Method, Plan, Quantity, Stated, explain, mixed, plan_of
 from controller.schedulers.acceleration.plans.picture import draw
 from controller.schedulers.acceleration.plans.text import COLUMNS, document_of, rows_of, summary_lines
 from controller.schedulers.acceleration.plans.values import Edge
@@ -334,3 +335,25 @@ def test_the_faster_the_network_the_sooner_the_gpu() -> None:
     assert placed[-1] == "gpu"
     flips = [one.operators[0].flips[0].value for one in found]
     assert all(before == pytest.approx(after) for before, after in pairwise(flips))
+
+
+def test_times_of_the_calibration_are_those_that_the_plan_takes_on_the_cpu() -> None:
+    """One machine, nothing aggregated: an operator's seconds are those that the calibration tells of its size."""
+    graph = graph_of_sql(QUERY, None, TABLES)
+    plan = plan_of(graph, 1, DEFAULT)
+    found = explain(plan, Machines(Network(1.0), 1), [])
+    for one in found.operators:
+        name = one.decision.work.name
+        seconds = DEFAULT.time_of(graph.operator[name]).seconds
+        assert one.decision.times["cpu"].compute_s == pytest.approx(seconds, rel=0.02), name
+
+
+def test_what_is_stated_goes_before_what_is_calibrated() -> None:
+    known = Stated({"filter": 0.5}, DEFAULT)
+    assert known.t_of(Operator.of("f", "filter", {"rows": 100, "row_bytes": 8, "kept_rows": 1})).seconds == 0.5
+    plan = plan_of(graph_of_sql(QUERY, None, TABLES), 8, known)
+    by_kind = {one.kind: one for one in plan.works}
+    assert by_kind["filter"].cpu_s_per_100mb == 0.5
+    assert by_kind["join"].cpu_s_per_100mb != by_kind["join"].other_s_per_100mb
+    with pytest.raises(AccelerationError, match="t of sort: inf s"):
+        Stated({"sort": math.inf})

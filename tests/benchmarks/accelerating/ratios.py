@@ -124,11 +124,12 @@ class Measured:
     is_exact: bool
 
 
-def measure(cases: Sequence[Case] = CASES) -> dict[str, float]:
+def measure(cases: Sequence[Case] = CASES, *, quick: bool = False) -> dict[str, float]:
     """Return `ratio_mean_error`, the mean over cases of |predicted / measured - 1|; prints a table on stderr.
 
-    Below the cases' table stands one of those that the model has no class for.
+    Below the cases' table stands one of those that the model has no class for. With `quick` every sixth case runs.
     """
+    cases = cases[::6] if quick else cases
     all_ = list(runs((*cases, *NO_CLASS)))
     measured, apart = all_[: len(cases)], all_[len(cases) :]
     show(measured, f"n machines against one; each has {CPU_MILLI / 1000:g} of a core")

@@ -126,7 +126,8 @@ def _with_measured(ground: Ground, calibration: Calibration) -> Ground:
     found = [one for kind in DeviceKind if (one := calibration.accelerator_of(kind)) is not None]
     if not found:
         return ground
-    note = f"{', '.join(one.label for one in found)}: as {calibration.machine} has it, as no hardware file says"
+    labels = ", ".join(one.label for one in found)
+    note = f"{labels}: the calibration's ({calibration.machine}); no hardware file says more"
     return replace(ground, accelerators=tuple(found), notes=(*ground.notes, note))
 
 

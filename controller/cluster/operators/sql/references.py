@@ -12,6 +12,7 @@ from controller.cluster.operators.errors import OperatorError
 
 _LITERALS: Final = {"INTEGER": "BIGINT", "STRING": "VARCHAR", "DECIMAL": "DOUBLE", "FLOAT": "DOUBLE"}
 _WORD: Final = re.compile(r"[A-Za-z_]\w*")
+_NO_QUERY: Final = "Only SELECT statements"
 _COUNT: Final = re.compile(r"\bcount\s*\(\s*\*\s*\)|\bexists\s*\(\s*select\s+\*", re.IGNORECASE)
 """Stars that count rows, or ask whether there are any."""
 _STAR: Final = re.compile(r"(?:\b(?:select|distinct|all)|[^\w\s)\"'])\s*\*", re.IGNORECASE)
@@ -44,7 +45,10 @@ def references_of(serialized: str) -> tuple[int, References]:
     """
     tree = json.loads(serialized)
     if tree.get("error"):
-        raise OperatorError(f"SQL: {tree.get('error_message', 'cannot be read')}")
+        told = str(tree.get("error_message", "cannot be read"))
+        raise OperatorError(
+            "SQL: over declared tables only a SELECT is planned" if _NO_QUERY in told else f"SQL: {told}"
+        )
     columns: set[tuple[str, str]] = set()
     aliases: dict[str, str] = {}
     types: dict[str, str] = {}

@@ -50,9 +50,10 @@ def summary_lines(explained: Explained) -> list[str]:
     machines = explained.machines
     by_itself = f"{explained.one_by_one_s:.4g} s with each operator by itself"
     network = f"{machines.network.rate_gbit_per_s:.4g} Gbit/s, transfer {machines.transfer}"
+    count = f"{machines.count} machine{'s' if machines.count > 1 else ''}"
     lines = [
         f"{explained.name}: {explained.placed_s:.4g} s as placed, {by_itself}, {explained.cpu_s:.4g} s all on the CPU",
-        f"{machines.count} machines, fan-in {machines.fan_in}, {network}; preset {explained.preset:g}",
+        f"{count}, fan-in {machines.fan_in}, {network}; preset {explained.preset:g}",
         f"placed by {explained.method}",
     ]
     for one in explained.operators:

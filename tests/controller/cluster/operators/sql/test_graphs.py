@@ -174,4 +174,6 @@ def test_a_planner_plans_many_statements_as_one_by_one() -> None:
             planner.graph("select 1; select 2")
         with pytest.raises(OperatorError, match=r"SQL: .*yntax"):
             planner.graph("selec price from lines")
+        with pytest.raises(OperatorError, match="SQL: over declared tables only a SELECT is planned"):
+            planner.graph("insert into lines values (1, 2)")
         assert planner.plan(statements[0]).duckdb_s > 0

@@ -16,13 +16,13 @@ from controller.api.resources.operator_graphs import graph_of_operators
 from controller.api.resources.task import OperatorCount
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.operators import Operator, OperatorError
-from controller.schedulers.acceleration.calibration import Calibration, load
+from controller.schedulers.acceleration.calibration import Calibration, Side, load
 from controller.schedulers.acceleration.errors import AccelerationError
 from controller.schedulers.acceleration.model import Works, times
 from controller.schedulers.acceleration.network.grounds import ground_by_rate
 from controller.schedulers.acceleration.network.hardware import load_hardware
 from controller.schedulers.acceleration.plans import Explained, explain, plan_of
-from controller.schedulers.acceleration.values import Machines, Network, TransferModel
+from controller.schedulers.acceleration.values import Machines, Network, TransferModel, Work
 from controller.schedulers.probe.dispatch.filters import offer_of
 from controller.schedulers.probe.dispatch.policies import Question
 from controller.schedulers.probe.dispatch.scores import by_least
@@ -58,22 +58,24 @@ class MeasuredTimes:
     def __init__(self, counts: Sequence[OperatorCount], otherwise: Calibration | None = None) -> None:
         self.graph = graph_of_operators("task", counts)
         self._otherwise = otherwise
-        self._t = self._measured({one.name: one.seconds for one in counts})
+        works = plan_of(self.graph, 1, _OneSecond()).works
+        self._growth = {work.name: work.growth for work in works}
+        self._t = _measured(works, {one.name: one.seconds for one in counts})
 
     def t_of(self, operator: Operator, /) -> Estimate:
         """Return t, CPU seconds for 100 MB of what an operator reads; unknown with the reason."""
         if (found := self._t.get(operator.name)) is not None:
             return Estimate.exactly(found, Basis.HISTORY, "as measured where the task was submitted")
         if self._otherwise is not None:
-            return self._otherwise.t_of(operator)
+            return self._otherwise.t_of(operator, Side.BOTH, self._growth[operator.name])
         return Estimate.unknown(f"{operator.name}: nobody has measured what {operator.kind} takes")
 
-    def _measured(self, seconds: Mapping[str, float | None]) -> dict[str, float]:
-        """Return t such that the operator's class gives the measured seconds back, on one machine."""
-        works = plan_of(self.graph, 1, _OneSecond()).works
-        unit_s = times(Works.of(works), _ALONE).compute_s.tolist()
-        found = ((work.name, seconds[work.name], unit) for work, unit in zip(works, unit_s, strict=True))
-        return {name: measured / unit for name, measured, unit in found if measured is not None and unit > 0}
+
+def _measured(works: tuple[Work, ...], seconds: Mapping[str, float | None]) -> dict[str, float]:
+    """Return t such that the operator's class gives the measured seconds back, of works of a second on one machine."""
+    unit_s = times(Works.of(works), _ALONE).compute_s.tolist()
+    found = ((work.name, seconds[work.name], unit) for work, unit in zip(works, unit_s, strict=True))
+    return {name: measured / unit for name, measured, unit in found if measured is not None and unit > 0}
 
 
 class _OneSecond:

@@ -11,7 +11,7 @@ from controller.api.resources.operator_graphs import operators_of
 from controller.api.resources.task import OperatorCount
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.operators import Flow, Operator, OperatorGraph
-from controller.schedulers.acceleration.calibration import Calibration, Figure, Rates, save
+from controller.schedulers.acceleration.calibration import DEFAULT, Calibration, Figure, Rates, save
 from controller.schedulers.acceleration.model import Works, times
 from controller.schedulers.acceleration.plans import plan_of
 from controller.schedulers.acceleration.policy import MeasuredTimes, OperatorDevices
@@ -110,30 +110,23 @@ def test_an_unknown_operator_stays_on_the_cpu_and_the_reason_is_said(policy: Pol
     assert points(made(policy), question) == [MOST_POINTS - 1, MOST_POINTS]
 
 
-@pytest.mark.parametrize(
-    "operator",
-    [
-        GEMM,
-        Operator.of("any", "sort", {"rows": 1_000_000, "row_bytes": 32}, NumberFormat.FP64),
-        Operator.of(
-            "any",
-            "join",
-            {
-                "left_rows": 1000,
-                "left_row_bytes": 16,
-                "right_rows": 500,
-                "right_row_bytes": 24,
-                "out_rows": 10,
-                "out_row_bytes": 40,
-            },
-        ),
-    ],
-    ids=lambda operator: operator.kind,
-)
+SORT = Operator.of("any", "sort", {"rows": 1_000_000, "row_bytes": 32}, NumberFormat.FP64)
+JOIN_SIZES = {"left_rows": 1000, "left_row_bytes": 16, "right_rows": 500, "right_row_bytes": 24, "out_rows": 9}
+JOIN = Operator.of("any", "join", {**JOIN_SIZES, "out_row_bytes": 40})
+
+
+@pytest.mark.parametrize("operator", [GEMM, SORT, JOIN], ids=lambda operator: operator.kind)
 def test_on_one_machine_an_operator_takes_what_its_trace_has_measured(operator: Operator) -> None:
     known = MeasuredTimes(operators_of(OperatorGraph("job", (operator,)), {operator.name: 2.5}))
     works = Works.of(plan_of(known.graph, 1, known).works)
     assert times(works, Machines(Network(1.0), 1)).total_s[0] == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize("operator", [SORT, JOIN], ids=lambda operator: operator.kind)
+def test_on_one_machine_an_operator_takes_what_a_calibration_says(operator: Operator) -> None:
+    known = MeasuredTimes(operators_of(OperatorGraph("job", (operator,))), DEFAULT)
+    works = Works.of(plan_of(known.graph, 1, known).works)
+    assert times(works, Machines(Network(1.0), 1)).total_s[0] == pytest.approx(DEFAULT.time_of(operator).seconds)
 
 
 def test_a_calibration_says_what_a_trace_does_not(policy: PolicySettings, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """CPU or GPU before running: how long explaining takes, and how right its decisions are.
 
-- plan_ms: TPC-H's 22 statements at scale 0.1 and 1 explained; the slowest statement (accelerating/planning.py).
+- plan_ms: TPC-H's 22 statements at scale 0.1 and 1 explained; the slowest statement (accelerating/planning.py), also
+  apart for generated data (plan_ms_data) and for tables that are only declared (plan_ms_declared).
 - regret, regret_always_gpu: 630 tasks with both times, decided from noisy history, against each task's best
   (accelerating/spotri.py).
 - rank_correlation: operators that were measured on an A100, in the order of their speed-ups (accelerating/rapids.py).
@@ -26,7 +27,7 @@ from typing import Final
 from dataplane.errors import MillraceError
 
 PARTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
-    "plans": ("planning", ("plan_ms",)),
+    "plans": ("planning", ("plan_ms", "plan_ms_data", "plan_ms_declared")),
     "spotri": ("spotri", ("regret", "regret_always_gpu")),
     "rapids": ("rapids", ("rank_correlation",)),
     "ratios": ("ratios", ("ratio_mean_error",)),

@@ -6,6 +6,7 @@ import typer
 
 from controller.cli.accel.explain import explain
 from controller.cli.accel.figures import figures
+from controller.cli.accel.measure import measure
 from controller.cli.accel.network import network
 from controller.cli.accel.run import run
 from controller.cli.accel.worker import worker
@@ -19,6 +20,7 @@ accel = typer.Typer(
 
 accel.command()(explain)
 accel.command()(figures)
+accel.command()(measure)
 accel.command()(network)
 accel.command()(run)
 accel.command()(worker)

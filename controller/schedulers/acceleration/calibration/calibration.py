@@ -125,10 +125,11 @@ class Calibration:
             rates.parallelism.numbers[1],
             bus_gb_per_s=rates.bus_bytes_per_s.numbers[1] / _GB,
             compression=compression,
-            speed_up=self._speed_ups(device),
+            speed_up=self.speed_ups(device),
         )
 
-    def _speed_ups(self, device: DeviceKind) -> tuple[tuple[str, float], ...]:
+    def speed_ups(self, device: DeviceKind) -> tuple[tuple[str, float], ...]:
+        """Return for kinds that were measured on both how many times as fast a device is, at the largest size."""
         found: dict[str, float] = {}
         for there in (one for one in self.fits if one.device is device):
             plain = Operator(there.kind, there.kind, (), there.number_format)

@@ -1,8 +1,9 @@
 """Least squares on measured runs, with confidence intervals.
 
-Each size that was measured is one observation, its error relative to its own time: a run of a microsecond counts as
-much as one of a second, as decisions are about ratios. Coefficients are not negative (Lawson and Hanson, 1974): nothing
-takes less time for more data. Intervals are those of the coefficients that are left, as if they alone had been fitted.
+Each size that was measured is one observation, its error relative to the time that is expected of it (weights by
+iteration): a run of a microsecond counts as much as one of a second, as decisions are about ratios. Coefficients are
+not negative (Lawson and Hanson, 1974): nothing takes less time for more data. Intervals are those of the coefficients
+that are left, as if they alone had been fitted.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from controller.schedulers.acceleration.calibration.features import names_of
 from controller.schedulers.acceleration.calibration.values import CONFIDENCE, Fit, Run
 from dataplane.topology.values import DeviceKind, NumberFormat
 
+_ROUNDS: Final = 20
 _SAME: Final = 1e-6
 """Relative size of what is left of a column without those before it, below which it says nothing new."""
 
@@ -44,15 +46,18 @@ def fit(
     columns = np.array([[run.features[name] for name in names] for run in runs])
     most = np.abs(columns).max(axis=0)
     scale = np.where(most > 0, most, 1.0)
-    design = columns / scale / seconds[:, None]
-    told = _independent(design)
-    found = np.zeros(len(names))
-    found[told] = nnls(design[:, told], np.ones(len(runs)))[0]
+    told = _independent(columns / scale / seconds[:, None])
+    found, expected = np.zeros(len(names)), seconds
+    for _ in range(_ROUNDS):
+        # Weighed by its own time a run that took too long would count for less than one that took too short a time.
+        found[told] = nnls((columns / scale / expected[:, None])[:, told], seconds / expected)[0]
+        expected = np.maximum((columns / scale) @ found, 1e-3 * seconds)
+    design = columns / scale / expected[:, None]
     support = np.flatnonzero(found)
     degrees = len(runs) - support.size
     if degrees < 1:
         raise CalibrationError(f"{owner}: {len(runs)} sizes do not tell {support.size} coefficients")
-    variance = float(np.square(1.0 - design @ found).sum()) / degrees
+    variance = float(np.square(seconds / expected - design @ found).sum()) / degrees
     covariance = np.zeros((len(names), len(names)))
     covariance[np.ix_(support, support)] = np.linalg.inv(design[:, support].T @ design[:, support]) * variance
     return Fit(

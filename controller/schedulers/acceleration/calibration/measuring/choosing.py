@@ -94,7 +94,7 @@ _TABLES: Final = {
 }
 _OF_PROBES: Final = {"filter": "filter_scan", "join": "hash_join", "aggregate": "aggregate", "sort": "sort"}
 """Kinds that probe kernels do by DuckDB; the others are done here."""
-_ROWS: Final = (1 << 12, 1 << 17, 1 << 19, 1 << 21)
+_ROWS: Final = (1 << 12, 1 << 18, 1 << 19, 1 << 20, 1 << 21)
 """The least is what an operator costs to begin; the others are beyond what a database does on one core."""
 _QUICK_ROWS: Final = (1 << 12, 1 << 14, 1 << 16)
 _OF_NUMBERS: Final = (
@@ -102,7 +102,7 @@ _OF_NUMBERS: Final = (
     *("reduction", "reduction-fp32", "scan", "copy", "stream-triad"),
 )
 """Probe kernels that stand for the kinds of numbers."""
-_SHRUNK: Final = (1024, 16, 8, 4, 2, 1)
+_SHRUNK: Final = (1024, 8, 5, 3, 2, 1)
 _QUICK_SHRUNK: Final = (1024, 256, 128, 64)
 _GROWN: Final = {"dot": 16, "gemv": 4, "reduction": 2, "elementwise": 2, "copy": 2}
 """Kinds whose sizes by default fit into large caches, and by how many times they are grown."""

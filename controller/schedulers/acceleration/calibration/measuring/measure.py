@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Final
@@ -62,7 +62,21 @@ def measure(
         say(subject.name)
         measured.append(runs_of(subject, clock, is_quick=is_quick))
     known = tuple(replace(one, attained=_attained(measured, one)) for one in rates)
-    return Calibration(machine, cores, known, tuple(map(fit_of, measured)), source)
+    return _with_parallelism(Calibration(machine, cores, known, tuple(map(fit_of, measured)), source))
+
+
+def _with_parallelism(calibration: Calibration) -> Calibration:
+    """Return a calibration that says M of a GPU: the median over kinds that were measured on both."""
+    rates = []
+    for one in calibration.rates:
+        factors = [factor for _, factor in calibration.speed_ups(one.device)]
+        if one.device is not DeviceKind.CPU and factors:
+            why = f"median of {len(factors)} kinds that were measured on both"
+            found = Figure(median(factors), min(factors), max(factors), Basis.MEASURED, (why,))
+            rates.append(replace(one, parallelism=found))
+        else:
+            rates.append(one)
+    return replace(calibration, rates=tuple(rates))
 
 
 def runs_of(subject: Subject, clock: Clock, *, is_quick: bool = False) -> Measured:
@@ -112,8 +126,3 @@ def _parts(measured: Sequence[Measured], rates: Rates) -> Iterable[tuple[str, fl
             continue
         if (bound := bound_s(work, operator, rates)) is not None:
             yield one.subject.name, bound[0] / run.seconds
-
-
-def figures_of(calibration: Calibration) -> Mapping[str, float]:
-    """Return the relative error of each fit, by its name."""
-    return {f"{one.kind} {one.number_format or ''} {one.library}".strip(): one.residual for one in calibration.fits}

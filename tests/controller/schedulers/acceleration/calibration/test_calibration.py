@@ -59,6 +59,16 @@ def test_confidence_intervals_hold_the_truth_as_often_as_they_say() -> None:
     assert 0.91 <= of_runs / 200 <= 0.99
 
 
+def test_runs_that_scatter_widely_do_not_pull_the_fit_down() -> None:
+    errors = np.random.default_rng(1).lognormal(0, 0.6, 20_000)
+    rows = np.random.default_rng(2).integers(10**5, 10**7, errors.size)
+    found = fit(
+        "table-scan",
+        [Run({"constant": 1.0, "input_bytes": float(n)}, 1e-9 * n * e) for n, e in zip(rows, errors, strict=True)],
+    )
+    assert found.coefficients[1] == pytest.approx(1e-9 * math.exp(0.18), rel=0.03)  # the mean of what there was
+
+
 def test_t_gives_the_time_back_by_the_growth_of_the_class() -> None:
     calibration = Calibration("m", 1, fits=(fit("filter", runs()),))
     operator = filter_of(1_000_000, 64, 500_000)

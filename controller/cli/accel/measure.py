@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from enum import StrEnum
 from pathlib import Path
@@ -78,11 +79,15 @@ def measure(
         time.perf_counter_ns,
         is_quick=quick,
         source="measured by millrace accel measure" + (" --quick: sizes too small to rely on" if quick else ""),
-        say=lambda line: typer.echo(f"measuring {line}", err=True),
+        say=_say if sys.stderr.isatty() else lambda _: None,
     )
     save(calibration, out)
     _show(calibration, form)
-    typer.echo(f"wrote {out}", err=True)
+    typer.echo(f"wrote {out}", err=form is not Format.TABLE)
+
+
+def _say(line: str) -> None:
+    typer.echo(f"measuring {line}", err=True)
 
 
 def _found() -> frozenset[DeviceKind]:

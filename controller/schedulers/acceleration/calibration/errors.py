@@ -10,11 +10,4 @@ from controller.schedulers.acceleration.errors import AccelerationError
 
 
 class CalibrationError(AccelerationError):
-    """A calibration cannot be made or is wrong; the text names the device, the kind and the figure.
-
-    `at` is where in a file that is (`fits[2].coefficients`), '' where nobody knows.
-    """
-
-    def __init__(self, problem: str, *, at: str = "") -> None:
-        self.problem, self.at = problem, at
-        super().__init__(problem)
+    """A calibration cannot be made or is wrong; the text names the device, the kind and the figure."""

@@ -109,7 +109,7 @@ class Fit:
     most: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        owner = f"{self.kind} on {self.device} by {self.library}"
+        owner = f"{self.kind} on {self.device}" + (f" by {self.library}" if self.library else "")
         if strange := [name for name in self.features if name not in FEATURES]:
             raise CalibrationError(f"{owner}: there is no feature {strange[0]}", at="features")
         many = len(self.features)

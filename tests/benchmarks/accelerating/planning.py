@@ -7,18 +7,14 @@ its plan, works by the calibration, times, a device for each operator, and what 
 
 from __future__ import annotations
 
-import shutil
 import statistics
-import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import duckdb
 from rich.console import Console
 from rich.table import Table
 
@@ -27,6 +23,7 @@ from controller.schedulers.acceleration.calibration import DEFAULT
 from controller.schedulers.acceleration.plans import explain, plan_of
 from controller.schedulers.acceleration.values import Accelerator, Compression, Machines, Network
 from dataplane.topology.values import DeviceKind
+from tests.benchmarks.accelerating.tpch.data import generated
 from tests.benchmarks.accelerating.tpch.schema import STATEMENTS, tables
 
 SCALES: Final = (0.1, 1.0)
@@ -55,22 +52,18 @@ class Planned:
 
 
 def measure(*, quick: bool) -> Mapping[str, float | None]:
-    """Return `plan_ms`, the slowest of all statements, and the slowest over data (None without), of declared tables."""
+    """Return `plan_ms`, the slowest of all statements, and the slowest over data and of declared tables."""
     console, slowest = Console(width=140), dict.fromkeys(SOURCES, 0.0)
     for scale in SCALES:
-        sources = {"declared tables": SqlPlanner(None, tables(scale))}
         with tempfile.TemporaryDirectory(prefix="millrace-tpch-") as folder, generated(Path(folder), scale) as data:
-            if data is not None:
-                sources["generated data"] = SqlPlanner(data)
+            sources = {"declared tables": SqlPlanner(None, tables(scale)), "generated data": SqlPlanner(data)}
             for source, planner in sources.items():
                 with planner:
                     found = [timed(planner, name, 3 if quick else REPEATS) for name in STATEMENTS]
                 show(console, f"scale {scale:g}, {source}", found)
                 slowest[source] = max(slowest[source], *(one.total_ms for one in found))
-        if data is None:
-            console.print("no generated data: tpchgen-cli is not installed (pip install tpchgen-cli)")
     figures: dict[str, float | None] = {"plan_ms": round(max(slowest.values()), 3)}
-    return figures | {name: round(slowest[source], 3) or None for source, name in SOURCES.items()}
+    return figures | {name: round(slowest[source], 3) for source, name in SOURCES.items()}
 
 
 def timed(planner: SqlPlanner, name: str, repeats: int) -> Planned:
@@ -89,20 +82,6 @@ def timed(planner: SqlPlanner, name: str, repeats: int) -> Planned:
             of_duckdb.append(1e3 * planned.duckdb_s)
     total_ms, duckdb_ms, cpu_ms = (statistics.median(one) for one in (totals, of_duckdb, of_cpu))
     return Planned(name, total_ms, duckdb_ms, cpu_ms, operators)
-
-
-@contextmanager
-def generated(folder: Path, scale: float) -> Iterator[duckdb.DuckDBPyConnection | None]:
-    """Yield a connection with TPC-H's tables at a scale, by tpchgen-cli; None where that is not installed."""
-    if (tool := shutil.which("tpchgen-cli")) is None:
-        yield None
-        return
-    command = [tool, "parquet", "-s", str(scale), "--output-dir", str(folder)]
-    subprocess.run(command, check=True, capture_output=True)
-    with duckdb.connect() as connection:
-        for name in tables(scale):
-            connection.execute(f"create table {name} as from '{folder / name}.parquet'")
-        yield connection
 
 
 def show(console: Console, title: str, found: list[Planned]) -> None:

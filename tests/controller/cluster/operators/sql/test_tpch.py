@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +11,7 @@ import pytest
 from controller.cluster.operators import KINDS
 from controller.cluster.operators.sql import SqlPlanner, planner
 from controller.cluster.operators.sql.references import references_of_words
+from tests.benchmarks.accelerating.tpch import data as tpch
 from tests.benchmarks.accelerating.tpch.schema import STATEMENTS, tables
 
 SCALE = 0.1
@@ -26,15 +25,11 @@ def declared() -> Iterator[SqlPlanner]:
 
 @pytest.fixture(scope="module")
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqlPlanner]:
-    if (tool := shutil.which("tpchgen-cli")) is None:
-        pytest.skip("tpchgen-cli is not installed: pip install tpchgen-cli")
-    folder = tmp_path_factory.mktemp("tpch")
-    subprocess.run([tool, "parquet", "-s", str(SCALE), "--output-dir", str(folder)], check=True, capture_output=True)
-    with duckdb.connect() as connection:
-        for name in tables(SCALE):
-            connection.execute(f"create table {name} as from '{folder / name}.parquet'")
-        with SqlPlanner(connection) as planner:
-            yield planner
+    with (
+        tpch.generated(tmp_path_factory.mktemp("tpch"), SCALE) as connection,
+        SqlPlanner(connection) as planner,
+    ):
+        yield planner
 
 
 def check(planner: SqlPlanner, name: str) -> None:
@@ -62,9 +57,7 @@ def test_a_statement_is_planned_over_generated_data(name: str, generated: SqlPla
 
 
 def test_declared_tables_have_the_rows_of_generated_ones(tmp_path: Path) -> None:
-    if (tool := shutil.which("tpchgen-cli")) is None:
-        pytest.skip("tpchgen-cli is not installed: pip install tpchgen-cli")
-    subprocess.run([tool, "parquet", "-s", "0.01", "--output-dir", str(tmp_path)], check=True, capture_output=True)
+    tpch.generate(tmp_path, 0.01)
     with duckdb.connect() as connection:
         for name, table in tables(0.01).items():
             path = f"'{tmp_path / name}.parquet'"

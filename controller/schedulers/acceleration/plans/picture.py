@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 
 from controller.schedulers.acceleration.errors import AccelerationError
+from controller.schedulers.acceleration.plans.text import plain
 from controller.schedulers.acceleration.plans.values import Explained, ExplainedOperator
 
 _BOX_IN: Final = (2.3, 0.8)
@@ -66,10 +67,10 @@ def _drawn(explained: Explained) -> Figure:
 
 def _heading(explained: Explained) -> tuple[str, str]:
     machines = explained.machines
-    placed = f"{explained.placed_s:.3g} s as placed, {explained.one_by_one_s:.3g} s each by itself"
-    rate = f"{machines.network.rate_gbit_per_s:.3g} Gbit/s ({machines.transfer})"
+    placed = f"{plain(explained.placed_s)} s as placed, {plain(explained.one_by_one_s)} s each by itself"
+    rate = f"{plain(machines.network.rate_gbit_per_s)} Gbit/s ({machines.transfer})"
     return (
-        f"{placed}, {explained.cpu_s:.3g} s all on the CPU",
+        f"{placed}, {plain(explained.cpu_s)} s all on the CPU",
         f"{machines.count} machines, {rate}, preset {explained.preset:g}",
     )
 
@@ -125,7 +126,7 @@ def _draw_operator(axes: Axes, one: ExplainedOperator, place: Point, fills: Mapp
     fill = fills[one.device] if one.decision.times else _UNKNOWN
     style = "round,pad=0,rounding_size=0.08"
     axes.add_patch(FancyBboxPatch(corner, *_BOX_IN, boxstyle=style, facecolor=fill, edgecolor="#555555", zorder=3))
-    times = "  ".join(f"{device} {times.total_s:.3g} s" for device, times in one.decision.times.items())
+    times = "  ".join(f"{device} {plain(times.total_s)} s" for device, times in one.decision.times.items())
     lines = (
         (-0.22, f"{one.decision.work.name} on {one.device}", 9.5, "bold"),
         (0.03, _cut(times or "its time is not known"), 7.5, "normal"),
@@ -139,7 +140,7 @@ def _third(one: ExplainedOperator) -> str:
     if one.device != one.decision.device:
         return f"{one.decision.work.growth}; by itself on {one.decision.device}"
     ratio = one.decision.ratio
-    return f"{one.decision.work.growth}" + ("" if ratio is None else f"; ratio {ratio:.3g}")
+    return f"{one.decision.work.growth}" + ("" if ratio is None else f"; ratio {plain(ratio)}")
 
 
 def _draw_edge(axes: Axes, src: Point, dst: Point, gb: float, *, is_moved: bool) -> None:
@@ -174,8 +175,8 @@ def _draw_edge(axes: Axes, src: Point, dst: Point, gb: float, *, is_moved: bool)
 def _size(gb: float) -> str:
     for unit, size in (("GB", 1.0), ("MB", 1e-3), ("kB", 1e-6)):
         if gb >= size:
-            return f"{gb / size:.3g} {unit}"
-    return f"{gb * 1e9:.3g} bytes"
+            return f"{plain(gb / size)} {unit}"
+    return f"{plain(gb * 1e9)} bytes"
 
 
 def _cut(text: str) -> str:

@@ -40,7 +40,7 @@ def flips_line(one: ExplainedOperator) -> str:
     """Return what would flip an operator's device, in one line."""
     if not one.flips:
         return "nothing: there is no choice"
-    found = [_flip_text(flip) for flip in one.flips if flip.value is not None]
+    found = [_flip_text(flip, flip.value) for flip in one.flips if flip.value is not None]
     to = one.flips[0].to
     return f"to {to}: {'; '.join(found)}" if found else f"to {to}: no rate, data size or t"
 
@@ -118,9 +118,14 @@ def _flip(flip: Flip) -> dict[str, Any]:
     return found | {"factor": flip.factor}
 
 
-def _flip_text(flip: Flip) -> str:
+def _flip_text(flip: Flip, value: float) -> str:
     side = "above" if flip.factor is not None and flip.factor > 1 else "below"
-    return f"{_NAMES[flip.quantity]} {side} {flip.value:.3g} {_UNITS[flip.quantity]}"
+    return f"{_NAMES[flip.quantity]} {side} {plain(value)} {_UNITS[flip.quantity]}"
+
+
+def plain(value: float) -> str:
+    """Return a figure with three digits, whole from 1000 to a million: people do not read 1.46e+03."""
+    return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
 
 
 def _rounded(value: float | None) -> float | None:

@@ -19,7 +19,7 @@ from controller.schedulers.acceleration.errors import AccelerationError
 from controller.schedulers.acceleration.model import Works, decide, times
 from controller.schedulers.acceleration.plans import Explained, Method, Plan, Quantity, Stated, explain, mixed, plan_of
 from controller.schedulers.acceleration.plans.picture import draw
-from controller.schedulers.acceleration.plans.text import COLUMNS, document_of, rows_of, summary_lines
+from controller.schedulers.acceleration.plans.text import COLUMNS, document_of, plain, rows_of, summary_lines
 from controller.schedulers.acceleration.plans.values import Edge
 from controller.schedulers.acceleration.plans.works import Reading
 from controller.schedulers.acceleration.values import (
@@ -357,3 +357,11 @@ def test_what_is_stated_goes_before_what_is_calibrated() -> None:
     assert by_kind["join"].cpu_s_per_100mb != by_kind["join"].other_s_per_100mb
     with pytest.raises(AccelerationError, match="t of sort: inf s"):
         Stated({"sort": math.inf})
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(6240.4, "6240"), (1461.0, "1461"), (12.345, "12.3"), (0.000569, "0.000569")],
+)
+def test_figures_for_people_have_no_exponent_where_they_need_none(value: float, text: str) -> None:
+    assert plain(value) == text

@@ -14,6 +14,7 @@ MillraceError
     ├── CentreError        a centre's agent or its engine cannot do what was asked (controller/centres/errors.py)
     ├── WorkloadError      a workload's file or values are wrong (controller/cluster/workloads/errors.py)
     ├── PlacementError     the main controller cannot run as its settings say (controller/placement/errors.py)
+    ├── BalanceError       balancing cannot do what was asked (controller/balance/errors.py)
     ├── StorageError       the storage of schedulers cannot do what was asked
     │   ├── ConflictError      a key is not as the writer believed
     │   ├── CompactedError     a revision is forgotten

@@ -10,6 +10,7 @@ import typer
 from controller.cli.accel.commands import accel
 from controller.cli.alto import alto
 from controller.cli.api import api
+from controller.cli.balance.commands import balance
 from controller.cli.centre import centre
 from controller.cli.common import SettingsFile, log_to_stderr, ready, say
 from controller.cli.devices import devices
@@ -40,6 +41,7 @@ app = typer.Typer(
 )
 app.add_typer(accel)
 app.add_typer(api)
+app.add_typer(balance)
 app.add_typer(centre)
 app.add_typer(fabric)
 app.add_typer(alto)

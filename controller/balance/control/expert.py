@@ -1,0 +1,87 @@
+"""The expert rule: which gains to start with, by how large the error is and how quickly it changes.
+
+With e the error and ec its change per sample, e1 > e2 > 0 and d1 > 0:
+
+| range | gains | why |
+| --- | --- | --- |
+| |e| >= e1 | kp1, ki1, kd1 | far away: act strongly, integrate nothing |
+| e2 <= |e| < e1 | kp2, ki2, kd2 | on the way: less strongly, lest it overshoots |
+| |e| < e2, |ec| >= d1 | kp3, ki3, kd3 | near but moving: damp it |
+| |e| < e2, |ec| < d1 | kp3, ki3, kd4 | near and quiet: integrate what is left |
+
+with kp1 about kp3, both above kp2; kd1, kd2 and kd4 about the same, below kd3; 0 = ki1 < ki2 < ki3.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+from controller.balance.errors import GainsError
+from controller.balance.values import Gains
+
+ABOUT: Final = 0.2
+"""Gains that are to be about the same differ by no more than this share of the larger one."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertRule:
+    """Gains for each range of error and change; raises GainsError where they break the rule's relations."""
+
+    far: float = 0.5
+    """e1: the error from which on it is far away."""
+    near: float = 0.2
+    """e2: the error below which it is near."""
+    moving: float = 0.05
+    """d1: the change per sample from which on an error is moving."""
+    kp: tuple[float, float, float] = (1.0, 0.8, 1.0)
+    ki: tuple[float, float, float] = (0.0, 0.02, 0.05)
+    kd: tuple[float, float, float, float] = (0.1, 0.1, 0.2, 0.1)
+
+    def __post_init__(self) -> None:
+        for value in (self.far, self.near, self.moving, *self.kp, *self.ki, *self.kd):
+            if not (math.isfinite(value) and value >= 0.0):
+                raise GainsError(f"expert rule: {value:g} is not a finite number from 0 up")
+        for is_kept, relation in self._relations():
+            if not is_kept:
+                raise GainsError(f"expert rule: {relation}")
+
+    def _relations(self) -> tuple[tuple[bool, str], ...]:
+        kp, ki, kd = self.kp, self.ki, self.kd
+        return (
+            (self.far > self.near > 0.0, f"e1 > e2 > 0 is wanted, they are {self.far:g} and {self.near:g}"),
+            (self.moving > 0.0, f"d1 > 0 is wanted, it is {self.moving:g}"),
+            (_about(kp[0], kp[2]), f"kp1 is to be about kp3, they are {kp[0]:g} and {kp[2]:g}"),
+            (min(kp[0], kp[2]) > kp[1], f"kp2 is to be below kp1 and kp3, it is {kp[1]:g}"),
+            (ki[0] == 0.0, f"ki1 is to be 0, it is {ki[0]:g}"),
+            (0.0 < ki[1] < ki[2], f"0 < ki2 < ki3 is wanted, they are {ki[1]:g} and {ki[2]:g}"),
+            (_about(kd[0], kd[1], kd[3]), f"kd1, kd2 and kd4 are to be about the same, they are {kd[0]:g}, {kd[1]:g}, {kd[3]:g}"),
+            (max(kd[0], kd[1], kd[3]) < kd[2], f"kd3 is to be above kd1, kd2 and kd4, it is {kd[2]:g}"),
+        )  # fmt: skip
+
+    def row(self, error: float, change: float) -> int:
+        """Return which of the rule's four rows, from 0, an error and its change per sample fall into."""
+        if abs(error) >= self.far:
+            return 0
+        if abs(error) >= self.near:
+            return 1
+        return 2 if abs(change) >= self.moving else 3
+
+    def of_row(self, row: int) -> Gains:
+        """Return a row's gains."""
+        return Gains(self.kp[min(row, 2)], self.ki[min(row, 2)], self.kd[row])
+
+    def gains(self, error: float, change: float) -> Gains:
+        """Return the gains for an error and its change per sample."""
+        return self.of_row(self.row(error, change))
+
+
+def around(gains: Gains) -> ExpertRule:
+    """Return the rule whose last row, near and quiet, has the given gains, all above 0."""
+    kp, ki, kd = gains.kp, gains.ki, gains.kd
+    return ExpertRule(kp=(kp, 0.8 * kp, kp), ki=(0.0, 0.4 * ki, ki), kd=(kd, kd, 2.0 * kd, kd))
+
+
+def _about(*values: float) -> bool:
+    return max(values) - min(values) <= ABOUT * max(values)

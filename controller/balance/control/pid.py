@@ -1,0 +1,183 @@
+"""The controller's law, sample by sample: literal, and with what production needs around it.
+
+The discrete form is u(k) = kp e(k) + ki sum(e(i), i <= k) + kd (e(k) - e(k-1)). `literal` is that and nothing else.
+`step` is the same wherever its limits, threshold and period do not act; the integral is kept as its contribution to
+the output, so that another ki changes what is added from then on and not what has been.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+
+from controller.balance.errors import SampleError
+from controller.balance.values import Form, Gains, Sample
+from dataplane.config import Strict
+
+NotNegative = Annotated[float, msgspec.Meta(ge=0.0)]
+Error = Annotated[float, msgspec.Meta(ge=-1.0, le=1.0)]
+
+
+class AntiWindup(StrEnum):
+    """What keeps the integral from growing while the output is at a limit or no lever can follow."""
+
+    NONE = "none"
+    CLAMP = "clamp"
+    BACK_CALCULATION = "back-calculation"
+
+
+class PidSettings(Strict, frozen=True):
+    """One controller's form, gains and limits."""
+
+    form: Form = Form.P
+    """Which terms act: P, PI, PD or PID."""
+    kp: NotNegative = 1.0
+    """Output per error."""
+    ki: NotNegative = 0.0
+    """Output per error and sample."""
+    kd: NotNegative = 0.0
+    """Output per change of the error from one sample to the next."""
+    target: Error = 0.0
+    """The error that is aimed at: above 0 keeps some of the cores free, below 0 some of the bus."""
+    threshold: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.0
+    """It acts until the error is nearer than this to the target; then the output is 0 and the integral is emptied."""
+    low: Annotated[float, msgspec.Meta(le=0.0)] = -1.0
+    """Least output."""
+    high: NotNegative = 1.0
+    """Most output."""
+    period_s: Annotated[float, msgspec.Meta(gt=0.0)] | None = None
+    """Time that a sample stands for; samples that come late or early then count by the time that passed. Without it
+    each counts as one, as the discrete form has it."""
+    longest_gap: Annotated[float, msgspec.Meta(ge=1.0)] = 3.0
+    """Periods after which what lies between two samples is not known: the integral takes no more of it, the derivative
+    nothing."""
+    anti_windup: AntiWindup = AntiWindup.CLAMP
+    """What happens to the integral at a limit."""
+    derivative_on_measurement: bool = True
+    """Another target then gives no kick: the derivative is that of what is measured, not of its distance to the
+    target."""
+    derivative_filter: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.0
+    """Share of the last derivative that is kept; against noise."""
+
+    @property
+    def gains(self) -> Gains:
+        """Return the gains of the terms that act."""
+        return Gains(self.kp, self.ki, self.kd).of(self.form)
+
+
+@dataclass(frozen=True, slots=True)
+class PidState:
+    """What a controller remembers; `integral` is its contribution to the output, `slope` per sample."""
+
+    time_s: float | None = None
+    measured: float = 0.0
+    error: float = 0.0
+    slope: float = 0.0
+    integral: float = 0.0
+    output: float = 0.0
+    rests: bool = False
+
+
+class Blocked(StrEnum):
+    """Outputs that no lever can follow any more, as all stand at their stops."""
+
+    NO = "no"
+    UP = "up"
+    DOWN = "down"
+    BOTH = "both"
+
+    def stops(self, value: float) -> bool:
+        """Return whether an output of this sign moves nothing."""
+        return self is Blocked.BOTH or (value > 0 and self is Blocked.UP) or (value < 0 and self is Blocked.DOWN)
+
+
+def literal(gains: Gains, errors: Sequence[float]) -> Iterator[float]:
+    """Yield u(k) for errors e(0), e(1), ... as the discrete form says it; e(-1) is e(0), as nothing came before."""
+    total, before = 0.0, errors[0] if errors else 0.0
+    for error in errors:
+        total += error
+        yield gains.kp * error + gains.ki * total + gains.kd * (error - before)
+        before = error
+
+
+def step(
+    settings: PidSettings,
+    state: PidState,
+    sample: Sample,
+    gains: Gains | None = None,
+    blocked: Blocked = Blocked.NO,
+) -> tuple[PidState, float]:
+    """Return the next state and the output u for a sample; gains are the settings' where none are given.
+
+    Raises SampleError for a sample that is not newer than the last.
+    """
+    acting = settings.gains if gains is None else gains.of(settings.form)
+    elapsed = _elapsed(settings, state, sample)
+    error = sample.error - settings.target
+    slope = _slope(settings, state, sample, elapsed)
+    at = PidState(sample.time_s, sample.error, error, slope, state.integral)
+    if abs(error) < settings.threshold:
+        return replace(at, integral=0.0, rests=True), 0.0
+    added = acting.ki * error * min(elapsed, settings.longest_gap)
+    others = acting.kp * error + acting.kd * slope
+    integral, output = _limited(settings, state.integral, added, others, blocked)
+    return replace(at, integral=integral, output=output), output
+
+
+def retuned(settings: PidSettings, state: PidState, before: Gains, after: Gains) -> PidState:
+    """Return the state for other gains such that the output at the present error stays what it is (bumpless).
+
+    The integral takes the difference. A form without an integral has nothing that could hold it: its state stays.
+    """
+    if not settings.form.integrates:
+        return state
+    old, new = before.of(settings.form), after.of(settings.form)
+    bump = (new.kp - old.kp) * state.error + (new.kd - old.kd) * state.slope
+    return replace(state, integral=state.integral - bump)
+
+
+def _elapsed(settings: PidSettings, state: PidState, sample: Sample) -> float:
+    """Return the periods since the last sample."""
+    if state.time_s is None:
+        return 1.0
+    passed_s = sample.time_s - state.time_s
+    if passed_s <= 0.0:
+        raise SampleError(
+            sample.unit, f"its sample of {sample.time_s:g} s is not newer than that of {state.time_s:g} s"
+        )
+    return 1.0 if settings.period_s is None else passed_s / settings.period_s
+
+
+def _slope(settings: PidSettings, state: PidState, sample: Sample, elapsed: float) -> float:
+    """Return the error's change per sample, filtered; 0 where nothing is known before it."""
+    if state.time_s is None or elapsed > settings.longest_gap:
+        return 0.0
+    if settings.derivative_on_measurement:
+        change = sample.error - state.measured
+    else:
+        change = sample.error - settings.target - state.error
+    kept = settings.derivative_filter
+    return kept * state.slope + (1.0 - kept) * change / elapsed
+
+
+def _limited(
+    settings: PidSettings, integral: float, added: float, others: float, blocked: Blocked
+) -> tuple[float, float]:
+    """Return the integral with what is added to it as far as it may, and the output within its limits."""
+    wanted = others + integral + added
+    output = min(max(wanted, settings.low), settings.high)
+    match settings.anti_windup:
+        case AntiWindup.NONE:
+            return integral + added, output
+        case AntiWindup.CLAMP:
+            pushes = (wanted - output) * added > 0.0 or blocked.stops(added)
+            return (integral if pushes else integral + added), output
+        case AntiWindup.BACK_CALCULATION:
+            if blocked.stops(added):
+                return integral, output
+            return integral + added - math.copysign(min(abs(wanted - output), abs(added)), wanted - output), output

@@ -1,0 +1,51 @@
+"""Errors of balancing transfer and compute load.
+
+ControllerError
+└── BalanceError       balancing cannot do what was asked
+    ├── SampleError    a unit reports what cannot be: names the unit
+    ├── GainsError     gains of a controller are refused: out of range, against the expert rule, or unstable
+    ├── ResponseError  a recorded response cannot be judged or tuned from
+    ├── RuleError      a regulation rule is wrong: names interval or lever
+    ├── PlantError     a plant model's values are wrong
+    └── LeverError     a lever cannot be read or moved: names the lever
+"""
+
+from __future__ import annotations
+
+from controller.errors import ControllerError
+
+
+class BalanceError(ControllerError):
+    """Balancing cannot do what was asked."""
+
+
+class SampleError(BalanceError):
+    """What a unit reports cannot be; the text names the unit."""
+
+    def __init__(self, unit: str, problem: str) -> None:
+        self.unit, self.problem = unit, problem
+        super().__init__(f"unit {unit}: {problem}" if unit else f"a unit's sample: {problem}")
+
+
+class GainsError(BalanceError):
+    """Gains of a controller are refused; the text says which and why."""
+
+
+class ResponseError(BalanceError):
+    """A recorded response cannot be judged, or no gains can be told from it."""
+
+
+class RuleError(BalanceError):
+    """A regulation rule is wrong; the text names the interval or the lever."""
+
+
+class PlantError(BalanceError):
+    """Values of a plant model are wrong; the text names the key."""
+
+
+class LeverError(BalanceError):
+    """A lever cannot be read or moved; the text names it."""
+
+    def __init__(self, lever: str, problem: str) -> None:
+        self.lever, self.problem = lever, problem
+        super().__init__(f"lever {lever}: {problem}")

@@ -1,0 +1,117 @@
+"""What all parts of balancing share: samples of units, gains, levers and what is asked of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import StrEnum
+
+from controller.balance.errors import GainsError, SampleError
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What a compute unit reports of one interval; raises SampleError where it cannot be.
+
+    `time_s` is when it was measured, on the monotonic clock of who controls. `bus` is the occupancy
+    P_p = transfer time / (transfer + idle) and `load` is P_d = processing time / (processing + idle), both 0 to 1.
+    `unit` names the unit in errors.
+    """
+
+    time_s: float
+    bus: float
+    load: float
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.bus <= 1.0:  # not a number is neither
+            raise SampleError(self.unit, f"its bus occupancy is {self.bus:g}, not from 0 to 1")
+        if not 0.0 <= self.load <= 1.0:
+            raise SampleError(self.unit, f"its load is {self.load:g}, not from 0 to 1")
+        if not math.isfinite(self.time_s):
+            raise SampleError(self.unit, f"its time is {self.time_s:g} s")
+
+    @property
+    def error(self) -> float:
+        """Return e = P_p - P_d: positive where the transfer is the bottleneck, negative where the cores are."""
+        return self.bus - self.load
+
+
+class Form(StrEnum):
+    """Which terms of the controller act."""
+
+    P = "P"
+    PI = "PI"
+    PD = "PD"
+    PID = "PID"
+
+    @property
+    def integrates(self) -> bool:
+        """Return whether there is an integral term."""
+        return "I" in self.value
+
+    @property
+    def differentiates(self) -> bool:
+        """Return whether there is a derivative term."""
+        return "D" in self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Gains:
+    """Gains per sample: u(k) = kp e(k) + ki sum(e(0..k)) + kd (e(k) - e(k-1)); GainsError below 0 or not finite."""
+
+    kp: float
+    ki: float = 0.0
+    kd: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name, value in (("kp", self.kp), ("ki", self.ki), ("kd", self.kd)):
+            if not (value >= 0.0 and math.isfinite(value)):
+                raise GainsError(f"{name} is {value:g}, not a finite number from 0 up")
+
+    def of(self, form: Form) -> Gains:
+        """Return the gains of which a form's terms act, others 0."""
+        return Gains(self.kp, self.ki if form.integrates else 0.0, self.kd if form.differentiates else 0.0)
+
+
+class LeverKind(StrEnum):
+    """What a controller's output drives."""
+
+    PRECISION = "precision"
+    FREQUENCY = "frequency"
+    SUB_UNITS = "sub-units"
+
+
+class Precision(StrEnum):
+    """Steps of precision, from the quickest to the most exact."""
+
+    INT4 = "int4"
+    INT8 = "int8"
+    INT16 = "int16"
+    INT32 = "int32"
+    FP16 = "fp16"
+    FP32 = "fp32"
+    FP64 = "fp64"
+
+
+@dataclass(frozen=True, slots=True)
+class UnitState:
+    """What a unit's levers stand at."""
+
+    precision: Precision
+    frequency_mhz: float
+    sub_units: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What a rule asks of the levers: steps of precision, MHz and sub-units to add; 0 keeps."""
+
+    precision_steps: int = 0
+    frequency_mhz: float = 0.0
+    sub_units: int = 0
+
+    @property
+    def keeps(self) -> bool:
+        """Return whether no lever is to move."""
+        return self == Change()

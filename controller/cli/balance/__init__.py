@@ -1,0 +1,1 @@
+"""`millrace balance`: transfer and compute load of units kept even by feedback."""

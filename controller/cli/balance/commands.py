@@ -1,0 +1,16 @@
+"""The commands of `millrace balance`, one file each."""
+
+from __future__ import annotations
+
+import typer
+
+from controller.cli.balance.gains import gains
+
+balance = typer.Typer(
+    name="balance",
+    help="Transfer and compute load of units kept even by feedback: gains, rules, levers, the pool's service.",
+    no_args_is_help=True,
+)
+
+
+balance.command()(gains)

@@ -56,7 +56,7 @@ class ExpertRule:
             (min(kp[0], kp[2]) > kp[1], f"kp2 is to be below kp1 and kp3, it is {kp[1]:g}"),
             (ki[0] == 0.0, f"ki1 is to be 0, it is {ki[0]:g}"),
             (0.0 < ki[1] < ki[2], f"0 < ki2 < ki3 is wanted, they are {ki[1]:g} and {ki[2]:g}"),
-            (_about(kd[0], kd[1], kd[3]), f"kd1, kd2 and kd4 are to be about the same, they are {kd[0]:g}, {kd[1]:g}, {kd[3]:g}"),
+            (_about(kd[0], kd[1], kd[3]), f"kd1, kd2, kd4 are to be about the same: {kd[0]:g}, {kd[1]:g}, {kd[3]:g}"),
             (max(kd[0], kd[1], kd[3]) < kd[2], f"kd3 is to be above kd1, kd2 and kd4, it is {kd[2]:g}"),
         )  # fmt: skip
 

@@ -115,7 +115,7 @@ def limits_of(root: Path = Path("/"), process: str = "self") -> Limits:
     """Return what limits a process: the least of each level of its control groups, and the CPUs it may run on."""
     group = group_of(root, process)
     return Limits(
-        cpu_milli=_least(_quota_milli(group, folder) for folder in group.levels("cpu")),
+        cpu_milli=quota_milli_of(group),
         cpus=_allowed_cpus(root, process),
         memory_bytes=_least(
             _limit(folder / ("memory.max" if "memory" in group.unified else "memory.limit_in_bytes"))
@@ -123,6 +123,11 @@ def limits_of(root: Path = Path("/"), process: str = "self") -> Limits:
         ),
         processes=_least(_limit(folder / "pids.max") for folder in group.levels("pids")),
     )
+
+
+def quota_milli_of(group: Group) -> int | None:
+    """Return the CPU time that a control group gets, thousandths of a CPU: the least of its levels; None: no limit."""
+    return _least(_quota_milli(group, folder) for folder in group.levels("cpu"))
 
 
 def usage_of(root: Path = Path("/"), process: str = "self") -> Usage:

@@ -99,6 +99,7 @@ class Nvml:
         temperature_c = ask("temperature_c", "nvmlDeviceGetTemperature", api.NVML_TEMPERATURE_GPU)
         rx = ask("pcie_rx_bytes_per_s", "nvmlDeviceGetPcieThroughput", api.NVML_PCIE_UTIL_RX_BYTES)
         tx = ask("pcie_tx_bytes_per_s", "nvmlDeviceGetPcieThroughput", api.NVML_PCIE_UTIL_TX_BYTES)
+        link = self._link_bytes_per_s(missing, handle)
         if memory is None:
             missing["memory_total_bytes"] = missing["memory_used_bytes"]
         return DeviceSample(
@@ -112,8 +113,19 @@ class Nvml:
             temperature_c=None if temperature_c is None else float(temperature_c),
             pcie_rx_bytes_per_s=None if rx is None else rx * _KIBI,
             pcie_tx_bytes_per_s=None if tx is None else tx * _KIBI,
+            pcie_link_bytes_per_s=link,
             missing=missing,
         )
+
+    def _link_bytes_per_s(self, missing: dict[str, str], handle: Any) -> int | None:  # noqa: ANN401
+        """Return what the PCIe link carries as it runs now: idle devices run theirs slower."""
+        api, name = self.api, "pcie_link_bytes_per_s"
+        generation = self._ask(missing, name, api.nvmlDeviceGetCurrPcieLinkGeneration, handle)
+        lanes = self._ask(missing, name, api.nvmlDeviceGetCurrPcieLinkWidth, handle)
+        if generation in _GIGATRANSFERS and lanes:
+            return pcie_bytes_per_s(_GIGATRANSFERS[generation], lanes)
+        missing.setdefault(name, f"NVML: PCIe of generation {generation} with {lanes} lanes is not known")
+        return None
 
     def _is_divided(self, handle: Any) -> bool:  # noqa: ANN401
         mode = self._ask({}, "mig", self.api.nvmlDeviceGetMigMode, handle)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from collectors.devices.root import Root
+from collectors.devices.root import Root, real_of
 from dataplane.topology.values import Bus, BusKind, DeviceKind
 
 PCI: Final = ("sys", "bus", "pci", "devices")
@@ -72,7 +72,7 @@ def read_pci_devices(root: Root) -> tuple[PciDevice, ...]:
             _model(root, address),
             (root.link(*PCI, address, "driver") or "").rpartition("/")[2],
             numa_node if numa_node is not None and numa_node >= 0 else None,
-            Bus(BusKind.PCIE, _bytes_per_s(root, address)),
+            Bus(BusKind.PCIE, read_link_bytes_per_s(root, address, "max")),
         )
     return tuple(found.values())
 
@@ -91,15 +91,15 @@ def _kind(root: Root, address: str) -> DeviceKind | None:
     return DeviceKind.XPU if kind is None and code >> 16 == _ACCELERATOR else kind
 
 
-def _bytes_per_s(root: Root, address: str) -> int | None:
-    """Return the most that device and slot agree on; the speed now may be lower, to save power."""
-    words = (root.text(*PCI, address, "max_link_speed") or "").split()
-    lanes = root.integer(*PCI, address, "max_link_width")
-    try:
-        speed = float(words[0]) if words else 0.0
-    except ValueError:
-        return None
-    return pcie_bytes_per_s(speed, lanes) if speed > 0 and lanes else None
+def read_link_bytes_per_s(root: Root, address: str, which: str) -> int | None:
+    """Return what a device's PCIe link carries in one direction; None where /sys does not say it.
+
+    `which` is "max", the most that device and slot agree on, or "current": it may be lower, to save power.
+    """
+    words = (root.text(*PCI, address, f"{which}_link_speed") or "").split()
+    lanes = root.integer(*PCI, address, f"{which}_link_width")
+    speed = real_of(words[0]) if words else None
+    return pcie_bytes_per_s(speed, lanes) if speed and lanes and speed > 0 and lanes > 0 else None
 
 
 def _model(root: Root, address: str) -> str:

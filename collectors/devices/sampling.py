@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from collectors.devices.disks import read_disks
+from collectors.devices.energy import power_w, read_energy
 from collectors.devices.interfaces import read_interfaces
 from collectors.devices.memory import read_memory_use
 from collectors.devices.nvml import Nvml
@@ -20,7 +21,7 @@ from collectors.devices.processors import (
 )
 from collectors.devices.root import Root
 from collectors.devices.sensors import read_busy_us, read_device_sample
-from collectors.devices.values import DeviceSample, DiskSample, HostSample, InterfaceSample
+from collectors.devices.values import DeviceSample, DiskSample, EnergySample, HostSample, InterfaceSample
 from collectors.errors import CollectorError
 from dataplane.cgroups import usage_of
 from dataplane.clock import Clock
@@ -40,6 +41,7 @@ class Sampler:
         self._addresses = [device.address for device in read_pci_devices(root)]
         self._addresses += [device.address for device in read_platform_devices(root)]
         self._cpu_times: CpuTimes | None = None
+        self._energy: tuple[EnergySample, ...] | None = None
         self._busy_us: dict[str, tuple[int, int]] = {}
 
     def host(self) -> HostSample:
@@ -57,6 +59,7 @@ class Sampler:
             missing["memory_used_bytes"] = missing["memory_total_bytes"] = "/proc/meminfo does not say it"
         if not (pressure := read_pressure(root)):
             missing["pressure"] = "the kernel does not measure it (PSI)"
+        power = self._power_w(missing)
         return HostSample(
             time_ns=self._clock.now_ns(),
             cpu_busy=busy,
@@ -66,6 +69,7 @@ class Sampler:
             pressure=pressure,
             usage=usage_of(root.path),
             missing=missing,
+            power_w=power,
         )
 
     def devices(self) -> tuple[DeviceSample, ...]:
@@ -86,6 +90,16 @@ class Sampler:
     def disks(self) -> tuple[DiskSample, ...]:
         """Return the counters of the disks."""
         return read_disks(self._root, self._clock.now_ns())
+
+    def _power_w(self, missing: dict[str, str]) -> float | None:
+        before, self._energy = self._energy, read_energy(self._root, self._clock.now_ns())
+        if not self._energy:
+            missing["power_w"] = "the kernel has no counter of energy (powercap), or this user may not read it"
+            return None
+        found = None if before is None else power_w(before, self._energy)
+        if found is None:
+            missing["power_w"] = _FIRST
+        return found
 
     def _device(self, address: str) -> DeviceSample:
         now_ns, busy_us = self._clock.now_ns(), read_busy_us(self._root, address)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from collectors.devices.pci import PCI
+from collectors.devices.pci import PCI, read_link_bytes_per_s
 from collectors.devices.root import Root
 from collectors.devices.values import DeviceSample
 
 FIGURES: Final = (
     *("utilisation", "memory_used_bytes", "memory_total_bytes", "clock_hz", "power_w", "temperature_c"),
-    *("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", "network_rx_bytes", "network_tx_bytes"),
+    *("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", "pcie_link_bytes_per_s"),
+    *("network_rx_bytes", "network_tx_bytes"),
 )
 """What a `DeviceSample` may lack."""
 _NETWORK: Final = frozenset({"network_rx_bytes", "network_tx_bytes"})
@@ -40,6 +41,7 @@ def read_device_sample(root: Root, address: str, time_ns: int, busy_us: tuple[in
         "clock_hz": _clock_hz(root, address),
         "power_w": None if power_uw is None else power_uw / 1e6,
         "temperature_c": None if temperature_mc is None else temperature_mc / 1000,
+        "pcie_link_bytes_per_s": read_link_bytes_per_s(root, address, "current"),
         **_network_bytes(root, address),
     }
     reason = "the driver does not say it in /sys"

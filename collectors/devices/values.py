@@ -104,7 +104,7 @@ class HostSample:
 
     `cpu_busy` is the share of all CPUs' time since the sample before (0 to 1), `clock_hz` the mean over CPUs. Memory
     that is used is what programs could not get: all but what the kernel calls available. `usage` is that of this
-    process's control group.
+    process's control group. `power_w` is what the processors' packages took since the sample before.
     """
 
     time_ns: int
@@ -115,6 +115,7 @@ class HostSample:
     pressure: Mapping[str, Pressure]
     usage: Usage
     missing: Mapping[str, str]
+    power_w: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,8 @@ class DeviceSample:
     """How busy a device is at `time_ns`; None for what was not measurable, with the reason in `missing`.
 
     `utilisation` is the share of time in which it computed (0 to 1), over the driver's last period, or since the
-    sample before. `pcie_rx_bytes_per_s` is towards the device. Network bytes are counters of a device that has ports.
+    sample before. `pcie_rx_bytes_per_s` is towards the device; `pcie_link_bytes_per_s` is what its link carries in each
+    direction at the speed that it has now, before headers. Network bytes are counters of a device that has ports.
     """
 
     time_ns: int
@@ -135,9 +137,18 @@ class DeviceSample:
     temperature_c: float | None = None
     pcie_rx_bytes_per_s: int | None = None
     pcie_tx_bytes_per_s: int | None = None
+    pcie_link_bytes_per_s: int | None = None
     network_rx_bytes: int | None = None
     network_tx_bytes: int | None = None
     missing: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def pcie_share(self) -> float | None:
+        """Of its PCIe link, in the direction that carries more; None where a direction or the link is not known."""
+        both = self.pcie_rx_bytes_per_s, self.pcie_tx_bytes_per_s
+        if both[0] is None or both[1] is None or not self.pcie_link_bytes_per_s:
+            return None
+        return max(both[0], both[1]) / self.pcie_link_bytes_per_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +195,47 @@ class InterfaceRates:
     def tx_share(self) -> float | None:
         """Of the link's rate; may exceed 1, as counters are read a moment apart."""
         return None if self.link_rate_bps is None else self.tx_bps / self.link_rate_bps
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSample:
+    """What a control group has used of CPU time, and what it may use a second (thousandths of a CPU).
+
+    `quota_milli` is the least quota of its levels, or all CPUs where there is none. `throttled_ns` is None where nobody
+    counts it.
+    """
+
+    group: str
+    time_ns: int
+    cpu_ns: int
+    quota_milli: int
+    throttled_ns: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRates:
+    """What a control group used of CPU time in the interval that ended at `time_ns`."""
+
+    group: str
+    time_ns: int
+    interval_ns: int
+    cpu_milli: float
+    quota_milli: int
+
+    @property
+    def load(self) -> float:
+        """Of its quota; a little above 1 where the interval cuts the quota's periods."""
+        return self.cpu_milli / self.quota_milli
+
+
+@dataclass(frozen=True, slots=True)
+class EnergySample:
+    """A counter of energy: that of a processor's package; it starts again after `range_uj`."""
+
+    name: str
+    time_ns: int
+    energy_uj: int
+    range_uj: int
 
 
 @dataclass(frozen=True, slots=True)

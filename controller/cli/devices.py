@@ -146,6 +146,7 @@ def _print_samples(host: HostSample, devices: tuple[DeviceSample, ...], rates: l
     parts = [
         _figure("cpu", host.cpu_busy, "{:.0%}"),
         _figure("at", host.clock_hz and host.clock_hz / 1e9, "{:.2f} GHz"),
+        _figure("power", host.power_w, "{:.0f} W"),
         _figure("memory", host.memory_used_bytes and host.memory_used_bytes / 2**30, "{:.1f} GiB"),
         *(_figure(f"waiting for {name}", share.some, "{:.0%}") for name, share in host.pressure.items()),
     ]

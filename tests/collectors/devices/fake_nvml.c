@@ -40,6 +40,8 @@ int nvmlDeviceGetPciInfo_v3(void *device, pci_info *info) {
 }
 int nvmlDeviceGetMaxPcieLinkGeneration(void *device, unsigned *value) { *value = 4; return answer(device, NOT_SUPPORTED); }
 int nvmlDeviceGetMaxPcieLinkWidth(void *device, unsigned *value) { *value = 16; return answer(device, NOT_SUPPORTED); }
+int nvmlDeviceGetCurrPcieLinkGeneration(void *device, unsigned *value) { *value = 3; return answer(device, NOT_SUPPORTED); }
+int nvmlDeviceGetCurrPcieLinkWidth(void *device, unsigned *value) { *value = 8; return answer(device, NOT_SUPPORTED); }
 int nvmlDeviceGetNumGpuCores(void *device, unsigned *value) { *value = 1000; return answer(device, NOT_SUPPORTED); }
 int nvmlDeviceGetMaxClockInfo(void *device, int type, unsigned *mhz) { (void)device; *mhz = type == 1 ? 1500 : 0; return OK; }
 int nvmlDeviceGetClockInfo(void *device, int type, unsigned *mhz) { (void)device; *mhz = type == 1 ? 1200 : 0; return OK; }

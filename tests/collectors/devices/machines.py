@@ -6,6 +6,7 @@ from __future__ import annotations
 
 PCI = "sys/bus/pci/devices"
 NODE = "sys/devices/system/node"
+RAPL = "sys/class/powercap/intel-rapl"
 
 
 def cpuinfo(cpu: int, socket: int, core: int) -> str:
@@ -53,7 +54,21 @@ SERVER = {
     ),
     **pci("0000:00:00.0", "0x060000", "0x8086", "0x0d57"),
     **pci("0000:03:00.0", "0x030000", "0x1a03", "0x2000"),
-    **pci("0000:41:00.0", "0x030200", "0x10de", "0x20b5", max_link_speed="16.0 GT/s PCIe", max_link_width="16"),
+    **pci(
+        "0000:41:00.0",
+        "0x030200",
+        "0x10de",
+        "0x20b5",
+        max_link_speed="16.0 GT/s PCIe",
+        max_link_width="16",
+        current_link_speed="8.0 GT/s PCIe",
+        current_link_width="8",
+    ),
+    f"{RAPL}/enabled": "1\n",
+    f"{RAPL}:0/energy_uj": "0\n",
+    f"{RAPL}:0/max_energy_range_uj": "262143328850\n",
+    f"{RAPL}:0:0/energy_uj": "7\n",
+    f"{RAPL}:0:0/max_energy_range_uj": "262143328850\n",
     **pci(
         "0000:81:00.0",
         "0x038000",

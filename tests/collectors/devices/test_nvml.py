@@ -79,6 +79,7 @@ def test_samples(answer: Any) -> None:
         "temperature_c": 55.0,
         "pcie_rx_bytes_per_s": 2048 * 1024,
         "pcie_tx_bytes_per_s": 1024 * 1024,
+        "pcie_link_bytes_per_s": 7_876_923_076,
         "network_rx_bytes": None,
         "network_tx_bytes": None,
         "missing": {},
@@ -86,6 +87,7 @@ def test_samples(answer: Any) -> None:
     assert (second["address"], second["missing"]["utilisation"]) == ("nvml 1", "NVML: GPU is lost")
     assert (third["utilisation"], third["clock_hz"]) == (None, 1_200_000_000)
     assert third["missing"]["memory_total_bytes"] == "NVML: Not Supported"
+    assert third["missing"]["pcie_link_bytes_per_s"] == "NVML: Not Supported"
 
 
 def test_no_driver(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from collectors.devices.root import Root
 from collectors.devices.sampling import Sampler
 from collectors.devices.values import Pressure
 from dataplane.clock import MonotonicClock, VirtualClock
-from tests.collectors.devices.machines import BOARD, BOARD_LINKS, PCI, SERVER, SERVER_LINKS
+from tests.collectors.devices.machines import BOARD, BOARD_LINKS, PCI, RAPL, SERVER, SERVER_LINKS
 from tests.recorded import write_tree
 
 SECOND = 1_000_000_000
@@ -23,12 +23,17 @@ def test_a_server(tmp_path: Path) -> None:
     sampler = Sampler(Root(write_tree(tmp_path, SERVER, SERVER_LINKS)), clock)
     first = sampler.host()
     assert (first.time_ns, first.cpu_busy) == (5, None)
-    assert first.missing == {"cpu_busy": "shares of time need a sample before"}
+    assert first.missing == {
+        "cpu_busy": "shares of time need a sample before",
+        "power_w": "shares of time need a sample before",
+    }
     assert (first.memory_used_bytes, first.memory_total_bytes) == (200000 << 10, 500000 << 10)
     assert first.clock_hz == 2_000_003_500
     assert first.pressure == {"cpu": Pressure(0.125, None), "io": Pressure(0.01, 0.005)}
-    write_tree(tmp_path, {"proc/stat": "cpu  130 0 120 720 120 0 5 5 0 0\n"})
-    assert sampler.host().cpu_busy == 60 / 100
+    clock.advance_to(5 + SECOND)
+    write_tree(tmp_path, {"proc/stat": "cpu  130 0 120 720 120 0 5 5 0 0\n", f"{RAPL}:0/energy_uj": "60000000\n"})
+    second = sampler.host()
+    assert (second.cpu_busy, second.power_w) == (60 / 100, 60.0)
 
 
 def test_devices_of_a_server(tmp_path: Path) -> None:
@@ -38,7 +43,8 @@ def test_devices_of_a_server(tmp_path: Path) -> None:
     amd, npu, dpu = (first[f"0000:{slot}:00.0"] for slot in ("81", "d1", "a1"))
     assert (amd.utilisation, amd.memory_used_bytes, amd.clock_hz) == (0.37, 1 << 20, 1_700_000_000)
     assert (amd.power_w, amd.temperature_c) == (41.0, 35.5)
-    assert set(amd.missing) == {"pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s"}
+    assert set(amd.missing) == {"pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", "pcie_link_bytes_per_s"}
+    assert first["0000:41:00.0"].pcie_link_bytes_per_s == 7_876_923_076
     assert (npu.utilisation, npu.clock_hz) == (None, 1_400_000_000)
     assert "utilisation" in npu.missing
     assert (dpu.network_rx_bytes, dpu.network_tx_bytes, dpu.utilisation) == (70, 7, None)
@@ -52,7 +58,8 @@ def test_a_board_says_little_and_that_is_said(tmp_path: Path) -> None:
     sampler = Sampler(Root(write_tree(tmp_path, BOARD, BOARD_LINKS)), VirtualClock())
     assert [device.missing["utilisation"] for device in sampler.devices()] == ["the driver does not say it in /sys"] * 2
     sample = sampler.host()
-    assert set(sample.missing) == {"cpu_busy", "clock_hz", "memory_used_bytes", "memory_total_bytes", "pressure"}
+    unknown = {"cpu_busy", "clock_hz", "memory_used_bytes", "memory_total_bytes", "pressure", "power_w"}
+    assert set(sample.missing) == unknown
     assert (sample.memory_used_bytes, sample.pressure) == (None, {})
 
 

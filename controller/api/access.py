@@ -6,6 +6,8 @@
 | node | its Node, the pods on it | its Node (to create it, and its status), status and release of the pods on it |
 | centre | its Centre, its tasks and probe results | its Centre (likewise), status, picks, completions of its tasks |
 | placement | nodes, pods, pod groups, decisions | pods and their releases, nodes, status of pod groups |
+| holder | the unit pools that it may hold units of | its own reports in them |
+| balance | unit pools, nodes | shares and status of unit pools |
 | service | everything, logs of pods | everything, but no commands in pods |
 | admin | everything, and tokens | everything, and tokens |
 
@@ -19,7 +21,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from controller.api.registry.selection import How, Selection
-from controller.api.resources import Kind, Resource
+from controller.api.resources import Kind, Resource, UnitPool
+from controller.api.resources.base import FieldValue
 from controller.errors import ForbiddenError
 from dataplane.rpc.access import Principal, Right, Role
 
@@ -40,6 +43,7 @@ class Verb(StrEnum):
     COMPLETE = "complete"
     EXEC = "exec"
     ANSWER = "answer"
+    REPORT = "report"
 
 
 _ALL: Final = (Role.ADMIN, Role.SERVICE)
@@ -54,6 +58,7 @@ _OF_ALL: Final = {"ProbeKernel", "ProbeTask"}
 _OWN_FIELDS: Final[dict[Role, dict[str, str]]] = {
     Role.NODE: {"Node": "name", "Pod": "node"},
     Role.CENTRE: {"Centre": "name", "Task": "centre", "ProbeResult": "centre"},
+    Role.HOLDER: {"UnitPool": "holder"},
 }
 """By which field a resource belongs to a node, a centre."""
 _OWN_VERBS: Final[dict[str, set[Verb]]] = {
@@ -62,6 +67,7 @@ _OWN_VERBS: Final[dict[str, set[Verb]]] = {
     "Centre": {Verb.READ, Verb.CREATE, Verb.STATUS},
     "Task": {Verb.READ, Verb.STATUS, Verb.COMPLETE},
     "ProbeResult": {Verb.READ},
+    "UnitPool": {Verb.READ},
 }
 
 _PLACEMENT: Final[dict[str, set[Verb]]] = {
@@ -71,6 +77,9 @@ _PLACEMENT: Final[dict[str, set[Verb]]] = {
     "Decision": {Verb.READ},
 }
 """What the main controller needs, and no more."""
+_BALANCE: Final[dict[str, set[Verb]]] = {"UnitPool": {Verb.READ, Verb.STATUS}, "Node": {Verb.READ}}
+"""What balancing needs, beside the shares of pools."""
+_PART: Final = {Role.PLACEMENT: _PLACEMENT, Role.BALANCE: _BALANCE}
 
 
 def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource) -> None:
@@ -84,14 +93,14 @@ def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource)
         if verb is not Verb.READ and not (may_write and verb in _USERS_VERBS):
             raise _forbidden(principal, verb, f"a {kind.name}")
         return
-    if role is Role.PLACEMENT:
-        if verb not in _PLACEMENT.get(kind.name, ()):
+    if role in _PART:
+        if verb not in _PART[role].get(kind.name, ()):
             raise _forbidden(principal, verb, f"a {kind.name}")
         return
     name = resource.metadata.name
     field = _OWN_FIELDS[role].get(kind.name)
     read = None if field is None else kind.field(field)
-    if read is None or read(resource) != principal.subject or verb not in _OWN_VERBS[kind.name]:
+    if read is None or verb not in _OWN_VERBS[kind.name] or not _is_own(read(resource), principal):
         raise _forbidden(principal, verb, f"{kind.name} {name}")
 
 
@@ -99,7 +108,7 @@ def check_list(principal: Principal, kind: Kind[Any], selection: Selection) -> N
     """Raise ForbiddenError for a list, or watch, of more than a principal may read."""
     if principal.role in (*_ALL, Role.USER) or kind.name in _OF_ALL:
         return
-    if principal.role is Role.PLACEMENT and kind.name in _PLACEMENT:
+    if kind.name in _PART.get(principal.role, {}):
         return
     field = _OWN_FIELDS.get(principal.role, {}).get(kind.name)
     if field is None:
@@ -128,8 +137,15 @@ def check_dispatch(principal: Principal) -> None:
 
 def check_share(principal: Principal) -> None:
     """Raise ForbiddenError for who does not balance loads."""
-    if principal.role not in _ALL:
+    if principal.role not in (*_ALL, Role.BALANCE):
         raise _forbidden(principal, Verb.SHARE, "units")
+
+
+def check_report(principal: Principal, pool: UnitPool, holder: str) -> None:
+    """Raise ForbiddenError for who is not that holder of units."""
+    if principal.role in _ALL or (principal.role is Role.HOLDER and principal.subject == holder):
+        return
+    raise _forbidden(principal, Verb.REPORT, f"for {holder} in UnitPool {pool.metadata.name}")
 
 
 def check_logs(principal: Principal) -> None:
@@ -156,6 +172,10 @@ def check_tokens(principal: Principal) -> None:
         raise ForbiddenError(f"{principal.name} ({principal.role.value}) may not see or change tokens")
 
 
+def _is_own(value: FieldValue, principal: Principal) -> bool:
+    return principal.subject in value if isinstance(value, tuple) else principal.subject == value
+
+
 def _forbidden(principal: Principal, verb: Verb, what: str) -> ForbiddenError:
     whose = "" if principal.subject is None else f" {principal.subject}"
     return ForbiddenError(f"{principal.name} ({principal.role.value}{whose}) may not {_WORDS[verb]} {what}")
@@ -175,4 +195,5 @@ _WORDS: Final = {
     Verb.COMPLETE: "complete",
     Verb.EXEC: "run commands",
     Verb.ANSWER: "answer",
+    Verb.REPORT: "report",
 }

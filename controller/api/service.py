@@ -29,6 +29,7 @@ from controller.api.registry.encoding import prefix_of
 from controller.api.registry.events import EventType, Happening, WatchEvent, line_of
 from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest, State
+from controller.api.registry.pools.shares import UnitShares, check_spec
 from controller.api.registry.registry import Listing, Registry, away
 from controller.api.registry.selection import Selection
 from controller.api.resources import Centre, Kind, Node, Pod, PodGroup, ProbeKernel, Resource, Task, UnitPool
@@ -36,7 +37,7 @@ from controller.api.resources.base import R
 from controller.api.resources.node import NODE
 from controller.api.resources.pod import POD, Phase, PodStatus
 from controller.api.resources.task import TASK
-from controller.api.resources.unit_pool import UnitHolding
+from controller.api.resources.unit_pool import HolderStatus
 from controller.errors import (
     ApiError,
     CompactedError,
@@ -226,12 +227,21 @@ class Service:
         return await task_actions.complete(self.registry, request, _completing(principal))
 
     async def share_units(
-        self, principal: Principal, name: str, shares: tuple[UnitHolding, ...], *, expected: int | None
+        self, principal: Principal, name: str, request: UnitShares, *, expected: int | None
     ) -> UnitPool:
         """Say who holds the units of a pool."""
         access.check_share(principal)
         self.health.check()
-        return await actions.share_units(self.registry, name, shares, expected=expected)
+        return await actions.share_units(self.registry, name, request, expected=expected)
+
+    async def report_units(self, principal: Principal, name: str, status: HolderStatus) -> UnitPool:
+        """Take a holder's report of its units of a pool."""
+        self.health.check()
+
+        def check(pool: UnitPool) -> None:
+            access.check_report(principal, pool, status.holder)
+
+        return await actions.report_units(self.registry, name, status, check)
 
     async def watch(
         self, principal: Principal, kind: Kind[Any], selection: Selection, after: int | None
@@ -443,7 +453,12 @@ def _check_manager(found: Resource, made: Resource, now_ns: int) -> None:
 
 
 def _keeping_place(found: Any, made: Any) -> Any:  # noqa: ANN401 - a resource of either type
-    """Return a pod's new status with where it is, which bindings write; raise StaleError for one of another epoch."""
+    """Return a pod's new status with where it is, which bindings write; raise StaleError for one of another epoch.
+
+    Of a pool what holders have reported stays.
+    """
+    if isinstance(found, UnitPool):
+        return replace(made, status=replace(made.status, holders=found.status.holders))
     if not isinstance(found, Pod):
         return made
     status, name = found.status, found.metadata.name
@@ -473,6 +488,4 @@ def _check_held(found: Resource, wanted: Resource) -> None:
     if isinstance(found, ProbeKernel) and isinstance(wanted, ProbeKernel):
         probe_kernels.check_unchanged(found, wanted)
     if isinstance(found, UnitPool) and isinstance(wanted, UnitPool):
-        held = sum(share.units for share in found.shares)
-        if held > wanted.spec.units:
-            raise StaleError(f"UnitPool {found.metadata.name} has {held} units that are held, not {wanted.spec.units}")
+        check_spec(found, wanted)

@@ -26,6 +26,7 @@ Address = Annotated[
 ]
 _Node = Annotated[str | None, typer.Option("--node", help="The node whose token it is (role node).")]
 _Centre = Annotated[str | None, typer.Option("--centre", help="The centre whose token it is (role centre).")]
+_Holder = Annotated[str | None, typer.Option("--holder", help="The holder of units whose token it is (role holder).")]
 _Settings = Annotated[
     Path | None,
     typer.Option("--settings", "-s", metavar="FILE", help="Write to this file's storage, where no server runs."),
@@ -44,10 +45,11 @@ def serve(settings: SettingsFile) -> None:
 
 @token.command("create")
 def create_token(  # noqa: PLR0917 - a command line's options
-    role: Annotated[str, typer.Option(help="user, node, centre, placement, service or admin.")],
-    name: Annotated[str | None, typer.Option(help="Whose it is; by default the node or centre.")] = None,
+    role: Annotated[str, typer.Option(help="user, node, centre, holder, placement, balance, service or admin.")],
+    name: Annotated[str | None, typer.Option(help="Whose it is; by default the node, centre or holder.")] = None,
     node: _Node = None,
     centre: _Centre = None,
+    holder: _Holder = None,
     rights: Annotated[
         list[str] | None, typer.Option("--right", help="Of a user, beyond his role: exec, kernels.")
     ] = None,
@@ -59,7 +61,7 @@ def create_token(  # noqa: PLR0917 - a command line's options
     settings: _Settings = None,
 ) -> None:
     """Make a token, and print it: it is shown this once, only a hash of it is kept."""
-    request = _request(role, name, node or centre, hours, rights or [])
+    request = _request(role, name, node or centre or holder, hours, rights or [])
     if settings is None:
         with client_of(address) as client:
             made = client.create_token(request)

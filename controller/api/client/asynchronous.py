@@ -17,11 +17,12 @@ from controller.api.client.place import Place, find_place
 from controller.api.client.values import Event, Listing
 from controller.api.registry.dispatches import CompletionRequest, DispatchAnswer, DispatchRequest, Pick
 from controller.api.registry.evictions import EvictionRequest
-from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest
+from controller.api.registry.placements import BindingRequest, NewDecision, PlacementAnswer, ReleaseRequest
+from controller.api.registry.pools.shares import UnitShares
 from controller.api.resources import UnitPool
 from controller.api.resources.base import R
-from controller.api.resources.unit_pool import UnitHolding
-from controller.api.server.answers import HealthAnswer, ResourceList, TokenList, UnitShares
+from controller.api.resources.unit_pool import HolderStatus, UnitHolding
+from controller.api.server.answers import HealthAnswer, ResourceList, TokenList
 from controller.api.sessions.frames import Frame
 from controller.api.sessions.values import ExecAnswer, ExecRequest, SessionRequest
 from controller.api.tokens import NewToken, TokenRequest, TokenShown
@@ -81,10 +82,23 @@ class ApiClient:
         """Have tasks end and give back their units, all or none; raise StaleError for one dispatched anew."""
         return await self.ask(calls.writing("POST", "/v1/completions", request), DispatchAnswer)
 
-    async def share_units(self, pool: str, shares: tuple[UnitHolding, ...], *, expected: int) -> UnitPool:
-        """Say who holds the units of a pool that is of a revision."""
-        body = UnitShares(shares=shares)
+    async def share_units(
+        self,
+        pool: str,
+        shares: tuple[UnitHolding, ...],
+        *,
+        expected: int | None = None,
+        shares_version: int | None = None,
+        decision: NewDecision | None = None,
+    ) -> UnitPool:
+        """Say who holds the units of a pool that is of a revision, or whose shares are of a version."""
+        body = UnitShares(shares=shares, shares_version=shares_version, decision=decision)
         return await self.ask(calls.writing("PUT", f"/v1/unitpools/{pool}/shares", body, expected), UnitPool)
+
+    async def report_units(self, pool: str, status: HolderStatus) -> UnitPool:
+        """Report of a holder's units; return the pool, in which stands what it has now."""
+        path = f"/v1/unitpools/{pool}/holders/{status.holder}"
+        return await self.ask(calls.writing("PUT", path, status), UnitPool)
 
     async def health(self) -> HealthAnswer:
         """Return whether it serves, and from what."""

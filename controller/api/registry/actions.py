@@ -7,8 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from msgspec.structs import replace
-
 from controller.api.registry import evictions, placements
 from controller.api.registry.encoding import decode, key_of
 from controller.api.registry.evictions import EvictionRequest
@@ -19,15 +17,17 @@ from controller.api.registry.placements import (
     ReleaseRequest,
     State,
 )
-from controller.api.registry.registry import Registry, away, retried
+from controller.api.registry.pools import shares as pool_shares
+from controller.api.registry.pools.shares import UnitShares
+from controller.api.registry.registry import Registry, away, check_revision, of_revision, retried
 from controller.api.resources import Kind, Metadata, Pod, Resource, UnitPool
 from controller.api.resources.base import R
 from controller.api.resources.decision import DECISION
 from controller.api.resources.node import NODE
 from controller.api.resources.pod import POD
 from controller.api.resources.pod_group import POD_GROUP
-from controller.api.resources.unit_pool import UNIT_POOL, UnitHolding
-from controller.errors import ConflictError, InvalidError, StaleError
+from controller.api.resources.unit_pool import UNIT_POOL, HolderStatus
+from controller.errors import ConflictError, StaleError
 from controller.storage import Expected
 from controller.storage.values import ABSENT
 
@@ -83,30 +83,32 @@ async def evict(registry: Registry, request: EvictionRequest) -> PlacementAnswer
     return await retried(once, "what is evicted")
 
 
-async def share_units(
-    registry: Registry, name: str, shares: tuple[UnitHolding, ...], *, expected: int | None
-) -> UnitPool:
+async def share_units(registry: Registry, name: str, request: UnitShares, *, expected: int | None) -> UnitPool:
     """Say who holds the units of a pool; raise StaleError for more than there are, or where others said so before."""
-    holders = [share.holder for share in shares]
-    twice = next((holder for place, holder in enumerate(holders) if holder in holders[:place]), None)
-    if twice is not None:
-        raise InvalidError(f"holder {twice} is there twice")
 
-    def moved(pool: UnitPool) -> UnitPool:
-        held = sum(share.units for share in shares)
-        if held > pool.spec.units:
-            raise StaleError(f"UnitPool {name} has {pool.spec.units} units, not {held}")
-        before = {share.holder: share for share in pool.shares}
-        now = registry.now_ns()
-        stamped = tuple(
-            before[share.holder]
-            if share.holder in before and before[share.holder].units == share.units
-            else replace(share, since_ns=now)
-            for share in shares
-        )
-        return replace(pool, shares=stamped, shares_version=pool.shares_version + 1)
+    async def once() -> UnitPool:
+        pool = await registry.get(UNIT_POOL, name)
+        check_revision(UNIT_POOL, pool, expected)
+        node = None if pool.spec.node is None else await find(registry, NODE, pool.spec.node)
+        made, on_node = pool_shares.share(pool, node, request, registry.now_ns())
+        written = [Written(UNIT_POOL, name, made, pool)]
+        if node is not None and on_node is not None and on_node != node:
+            written.append(Written(NODE, node.metadata.name, on_node, node))
+        return of_revision(made, await write_together(registry, written, request.decision))
 
-    return await registry.change(UNIT_POOL, name, moved, expected=expected)
+    return await retried(once, f"UnitPool {name}")
+
+
+async def report_units(
+    registry: Registry, name: str, status: HolderStatus, check: Callable[[UnitPool], None]
+) -> UnitPool:
+    """Take what a holder reports of its units of a pool; `check` may refuse it."""
+
+    def reported(pool: UnitPool) -> UnitPool:
+        check(pool)
+        return pool_shares.report(pool, status, registry.now_ns())
+
+    return await registry.change(UNIT_POOL, name, reported)
 
 
 async def _state(registry: Registry, pods: dict[str, Pod | None], nodes: set[str]) -> State:

@@ -205,6 +205,8 @@ def fresh(kind: Kind[R], resource: R) -> R:
 
 
 def _check_removable(found: object) -> None:
+    if isinstance(found, Node) and found.pools:
+        raise StaleError(f"Node {found.metadata.name} has shares that are held, by pool {found.pools[0].pool}")
     if isinstance(found, Node | UnitPool | Centre) and found.shares:
         holders = [_holder(share) for share in found.shares]
         rest = f" and {len(holders) - 1} more" if len(holders) > 1 else ""

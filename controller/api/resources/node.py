@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -86,12 +87,28 @@ class Share(Strict, frozen=True):
         return shares_of(self.cpu_milli, self.memory_bytes, self.devices)
 
 
+class PoolShare(Strict, frozen=True):
+    """What the holders of a pool's units have of a node together."""
+
+    pool: Name
+    devices: DeviceShares
+
+    @property
+    def value(self) -> values.Shares:
+        """It as schedulers see it."""
+        return shares_of(0, 0, self.devices)
+
+
 class Node(Resource, frozen=True):
-    """A machine that runs pods. `shares` are written by bindings and releases alone, a version each."""
+    """A machine that runs pods. `shares` are written by bindings and releases alone, a version each.
+
+    So are `pools` by the shares of unit pools: one book says what is held of a node's devices.
+    """
 
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()
     shares: Annotated[tuple[Share, ...], Meta(max_length=1024)] = ()
+    pools: Annotated[tuple[PoolShare, ...], Meta(max_length=256)] = ()
     shares_version: Count = 0
     kind: Literal["Node"] = "Node"
 
@@ -109,7 +126,7 @@ class Node(Resource, frozen=True):
     @property
     def held(self) -> values.Shares:
         """All that is held of it; raise HardwareError where that is more than there can be."""
-        return sum((share.value for share in self.shares), values.NOTHING)
+        return sum((share.value for share in chain[Share | PoolShare](self.shares, self.pools)), values.NOTHING)
 
 
 NODE = Kind(
@@ -117,5 +134,5 @@ NODE = Kind(
     "nodes",
     Node,
     fields={"ready": lambda node: str(node.status.ready).lower()},
-    owned=("shares", "shares_version"),
+    owned=("shares", "pools", "shares_version"),
 )

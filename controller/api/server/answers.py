@@ -7,7 +7,6 @@ from typing import Generic
 import msgspec
 
 from controller.api.resources.base import Count, R
-from controller.api.resources.unit_pool import UnitHolding
 from controller.api.tokens import TokenShown
 from dataplane.config import Strict
 
@@ -29,12 +28,6 @@ class HealthAnswer(Strict, frozen=True):
     revision: Count
     age_ns: Count | None = None
     """Of what is read, where the storage is away."""
-
-
-class UnitShares(Strict, frozen=True):
-    """Who is to hold the units of a pool."""
-
-    shares: tuple[UnitHolding, ...]
 
 
 class TokenList(Strict, frozen=True):

@@ -16,8 +16,10 @@ from controller.api.access import check_tokens
 from controller.api.registry.dispatches import CompletionRequest, DispatchAnswer, DispatchRequest, Pick
 from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest
+from controller.api.registry.pools.shares import UnitShares
 from controller.api.resources import KINDS, UnitPool
-from controller.api.server.answers import HealthAnswer, TokenList, UnitShares
+from controller.api.resources.unit_pool import HolderStatus
+from controller.api.server.answers import HealthAnswer, TokenList
 from controller.api.server.gate import WHAT
 from controller.api.server.handlers import IfMatch, expected_of, handlers_of
 from controller.api.server.metrics import Metrics
@@ -26,7 +28,7 @@ from controller.api.server.sessions import session_routes
 from controller.api.service import Service
 from controller.api.sessions.service import SessionService
 from controller.api.tokens import NewToken, TokenRequest, Tokens, TokenShown
-from controller.errors import ApiError
+from controller.errors import ApiError, InvalidError
 from dataplane.rpc.access import Principal
 
 _Asked = Request[Principal, None, Any]
@@ -82,11 +84,25 @@ def _actions(service: Service) -> list[Any]:
         request.scope["state"][WHAT] = ", ".join(one.pod for one in data.evictions)
         return await service.evict(request.user, data)
 
-    @put("/v1/unitpools/{name:str}/shares", operation_id="shareUnits", tags=["actions"], summary="Share units out.")
-    async def share(request: _Asked, name: FromPath[str], data: JSONBody[UnitShares], if_match: IfMatch) -> UnitPool:
-        return await service.share_units(request.user, name, data.shares, expected=expected_of(if_match))
+    return [bind, release, evict, *_pool_actions(service), *_task_actions(service)]
 
-    return [bind, release, evict, share, *_task_actions(service)]
+
+def _pool_actions(service: Service) -> list[Any]:
+    path = "/v1/unitpools/{name:str}"
+    common: dict[str, Any] = {"tags": ["actions"]}
+
+    @put(f"{path}/shares", operation_id="shareUnits", **common, summary="Share units out.")
+    async def share(request: _Asked, name: _Name, data: JSONBody[UnitShares], if_match: IfMatch = None) -> UnitPool:
+        request.scope["state"][WHAT] = ", ".join(f"{one.holder}: {one.units}" for one in data.shares)
+        return await service.share_units(request.user, name, data, expected=expected_of(if_match))
+
+    @put(f"{path}/holders/{{holder:str}}", operation_id="reportUnits", **common, summary="Report of one's units.")
+    async def report(request: _Asked, name: _Name, holder: _Name, data: JSONBody[HolderStatus]) -> UnitPool:
+        if holder != data.holder:
+            raise InvalidError(f"holder: {data.holder} is written to {holder}")
+        return await service.report_units(request.user, name, data)
+
+    return [share, report]
 
 
 def _task_actions(service: Service) -> list[Any]:

@@ -430,4 +430,5 @@ def _may_help(before: Node, now: Node) -> bool:
         or before.hardware != now.hardware
         or before.metadata.labels != now.metadata.labels
         or before.shares != now.shares
+        or before.pools != now.pools
     )

@@ -41,7 +41,7 @@ class TokenRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     def __post_init__(self) -> None:
         if (self.role in SUBJECTS) != (self.subject is not None):
-            whose = "names its node or centre" if self.role in SUBJECTS else "names none"
+            whose = "names its node, centre or holder" if self.role in SUBJECTS else "names none"
             raise ValueError(f"a token of role {self.role.value} {whose}")
         if self.rights and self.role is not Role.USER:
             raise ValueError(f"rights are for tokens of role user, not {self.role.value}")

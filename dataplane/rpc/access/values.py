@@ -18,6 +18,10 @@ class Role(StrEnum):
     """Schedulers and controllers of ours."""
     PLACEMENT = "placement"
     """The main controller."""
+    HOLDER = "holder"
+    """An upstream device that holds units of pools; its subject is the name that it has there."""
+    BALANCE = "balance"
+    """Who shares units of pools out."""
     ADMIN = "admin"
 
 
@@ -30,8 +34,8 @@ class Right(StrEnum):
     """Write probe kernels, whose code compute centres run."""
 
 
-SUBJECTS = (Role.NODE, Role.CENTRE)
-"""Roles whose tokens are of one node, one centre."""
+SUBJECTS = (Role.NODE, Role.CENTRE, Role.HOLDER)
+"""Roles whose tokens are of one node, one centre, one holder of units."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import structs
@@ -53,10 +54,13 @@ def room(unit: ContainerUnit, node: Node, *, others_of: Collection[str] | None =
         fits.append((value.cpu_milli - sum(share.cpu_milli for share in taken)) // request.cpu_milli)
     if request.memory_bytes:
         fits.append((value.memory_bytes - sum(share.memory_bytes for share in taken)) // request.memory_bytes)
-    held = {share.number: share.thousandths for each in taken for share in each.devices}
+    held, parts_of = Counter[int](), [share.devices for share in taken]
+    parts_of += [] if others_of is None else [share.devices for share in node.pools]
+    for shares in parts_of:
+        held.update({share.number: share.thousandths for share in shares})
     for need in request.devices:
         parts = [
-            (WHOLE - held.get(device.number, 0)) // need.thousandths
+            (WHOLE - held[device.number]) // need.thousandths
             for device in value.devices
             if device.kind is need.kind and (not need.models or device.model in need.models)
         ]

@@ -27,8 +27,8 @@ class SampleError(BalanceError):
         super().__init__(f"unit {unit}: {problem}" if unit else f"a unit's sample: {problem}")
 
 
-class GainsError(BalanceError):
-    """Gains of a controller are refused; the text says which and why."""
+class GainsError(BalanceError, ValueError):
+    """Gains of a controller are refused; the text says which and why. In settings the file and key stand before it."""
 
 
 class ResponseError(BalanceError):

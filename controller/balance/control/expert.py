@@ -15,18 +15,17 @@ with kp1 about kp3, both above kp2; kd1, kd2 and kd4 about the same, below kd3; 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 from controller.balance.errors import GainsError
 from controller.balance.values import Gains
+from dataplane.config import Strict
 
 ABOUT: Final = 0.2
 """Gains that are to be about the same differ by no more than this share of the larger one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ExpertRule:
+class ExpertRule(Strict, frozen=True):
     """Gains for each range of error and change; raises GainsError where they break the rule's relations."""
 
     far: float = 0.5
@@ -36,8 +35,11 @@ class ExpertRule:
     moving: float = 0.05
     """d1: the change per sample from which on an error is moving."""
     kp: tuple[float, float, float] = (1.0, 0.8, 1.0)
+    """kp1, kp2, kp3: output per error."""
     ki: tuple[float, float, float] = (0.0, 0.02, 0.05)
+    """ki1, ki2, ki3: output per error and sample."""
     kd: tuple[float, float, float, float] = (0.1, 0.1, 0.2, 0.1)
+    """kd1 to kd4: output per change of the error."""
 
     def __post_init__(self) -> None:
         for value in (self.far, self.near, self.moving, *self.kp, *self.ki, *self.kd):

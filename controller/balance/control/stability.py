@@ -1,0 +1,182 @@
+"""Whether gains are stable on a plant, and by how much: roots and Jury's table of the closed loop, and margins.
+
+The margins are those of Astrom and Murray, Feedback Systems, chapter 10, for the sampled loop: no approximation of the
+delay, as a sampled loop with a delay is a polynomial.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+
+from controller.balance.control.linear import Coefficients, LinearPlant, closed_loop, open_loop
+from controller.balance.errors import GainsError
+from controller.balance.values import Gains
+
+_GRID: Final = 4096
+_LOWEST: Final = 1e-5
+"""Lowest frequency that is looked at, in radians a sample: 10^5 samples and more a turn."""
+_ON_THE_CIRCLE: Final = 1e-9
+"""A root nearer to the unit circle than this neither dies away nor grows for certain: it counts as unstable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Margin:
+    """How far a loop is from being unstable.
+
+    `radius` is the factor by which what disturbs it dies away (below 1) or grows each sample. All gains may be
+    `stable_from` to `stable_to` times as large; both None where no factor makes them stable. `phase_deg` and
+    `delay_samples` are what may be added to the loop's phase and delay, `distance` is the least distance of the open
+    loop's curve from -1 (0.5 and more is comfortable); None where the loop is not stable, infinite where nothing would
+    make it unstable.
+    """
+
+    is_stable: bool
+    radius: float
+    stable_from: float | None = None
+    stable_to: float | None = None
+    phase_deg: float | None = None
+    delay_samples: float | None = None
+    distance: float | None = None
+
+
+def is_stable_by_jury(polynomial: Coefficients) -> bool:
+    """Return whether all roots of a real polynomial lie inside the unit circle, by Jury's table: no root is computed.
+
+    Each row is the last one without the part that its own mirror image explains; the loop is stable if the first
+    coefficient outweighs the last in each of them.
+    """
+    row = np.trim_zeros(np.asarray(polynomial, dtype=np.float64), "f")
+    while len(row) > 1:
+        share = row[-1] / row[0]
+        if not abs(share) < 1.0:
+            return False
+        row = (row - share * row[::-1])[:-1]
+    return len(row) == 1
+
+
+def radius_of(polynomial: Coefficients) -> float:
+    """Return the largest root's absolute value, 0 for a constant."""
+    roots = np.roots(polynomial)
+    return float(np.max(np.abs(roots))) if len(roots) else 0.0
+
+
+def margin_of(gains: Gains, plant: LinearPlant) -> Margin:
+    """Return how far the loop of gains on a plant is from being unstable."""
+    radius = radius_of(closed_loop(gains, plant))
+    is_stable = radius < 1.0 - _ON_THE_CIRCLE
+    low, high = _stable_factors(gains, plant, is_stable=is_stable)
+    if not is_stable:
+        return Margin(False, radius, low, high)
+    phase, delay = _phase_and_delay(gains, plant)
+    curve = _curve(gains, plant, _frequencies())
+    return Margin(True, radius, low, high, phase, delay, float(np.min(np.abs(1.0 + curve))))
+
+
+def refuse_unstable(gains: Gains, plant: LinearPlant, name: str = "") -> Margin:
+    """Return the margin of gains on a plant; raise GainsError where they are not stable there."""
+    margin = margin_of(gains, plant)
+    if margin.is_stable:
+        return margin
+    which = f"{name}: " if name else ""
+    what = f"{which}kp {gains.kp:g}, ki {gains.ki:g}, kd {gains.kd:g} are unstable on a plant of {plant.in_words}"
+    grows = f"errors grow {margin.radius:.3g}-fold each sample" if margin.radius > 1.0 else "errors do not die away"
+    if margin.stable_to is None:
+        raise GainsError(f"{what}: {grows}, and no common factor makes them stable")
+    low = f"{margin.stable_from:.3g} to " if margin.stable_from else "less than "
+    raise GainsError(f"{what}: {grows}; {low}{margin.stable_to:.3g} times as large they are stable")
+
+
+def _frequencies() -> NDArray[np.float64]:
+    return np.concatenate((np.geomspace(_LOWEST, 0.1, _GRID), np.linspace(0.1, math.pi, _GRID)[1:]))
+
+
+def _curve(gains: Gains, plant: LinearPlant, frequencies: NDArray[np.float64]) -> NDArray[np.complex128]:
+    above, below = open_loop(gains, plant)
+    z = np.exp(1j * frequencies)
+    curve: NDArray[np.complex128] = np.polyval(above, z) / np.polyval(below, z)
+    return curve
+
+
+def _at(gains: Gains, plant: LinearPlant, frequency: float) -> complex:
+    return complex(_curve(gains, plant, np.array([frequency]))[0])
+
+
+def _stable_factors(gains: Gains, plant: LinearPlant, *, is_stable: bool) -> tuple[float | None, float | None]:
+    """Return between which factors of all gains the loop is stable; around 1 where it is stable there.
+
+    Roots can leave or enter the unit circle only at factors -1 / L(frequency) with L real and below 0.
+    """
+    bounds = [0.0, *sorted(_crossing_factors(gains, plant)), math.inf]
+    spans = [(low, high) for low, high in pairwise(bounds) if _is_stable_between(gains, plant, low, high)]
+    spans = list(_joined(spans))
+    if is_stable:
+        return next(((low, high) for low, high in spans if low <= 1.0 <= high), (1.0, 1.0))
+    return min(spans, key=lambda span: min(abs(math.log(max(bound, 1e-300))) for bound in span), default=(None, None))
+
+
+def _crossing_factors(gains: Gains, plant: LinearPlant) -> Iterable[float]:
+    frequencies = _frequencies()
+    curve = _curve(gains, plant, frequencies)
+    is_real = np.abs(curve.imag) < _ON_THE_CIRCLE * np.abs(curve)  # rounding's signs say nothing
+    flips = np.flatnonzero((np.signbit(curve.imag[:-1]) != np.signbit(curve.imag[1:])) & ~(is_real[:-1] & is_real[1:]))
+    for index in flips:
+        low, high = float(frequencies[index]), float(frequencies[index + 1])
+        if curve.imag[index] == 0.0 or curve.imag[index + 1] == 0.0:
+            found = low if curve.imag[index] == 0.0 else high
+        else:
+            found = brentq(lambda frequency: _at(gains, plant, frequency).imag, low, high, xtol=1e-14)
+        real = _at(gains, plant, found).real
+        if real < 0.0:
+            yield -1.0 / real
+    last = _at(gains, plant, math.pi).real
+    if last < 0.0:
+        yield -1.0 / last
+
+
+def _is_stable_between(gains: Gains, plant: LinearPlant, low: float, high: float) -> bool:
+    """Return whether gains are stable at a factor that lies well inside a span of factors."""
+    if low == high:
+        return False
+    inside = low + 1.0 if math.isinf(high) else 0.5 * (low + high)
+    scaled = Gains(gains.kp * inside, gains.ki * inside, gains.kd * inside)
+    return radius_of(closed_loop(scaled, plant)) < 1.0 - _ON_THE_CIRCLE
+
+
+def _joined(spans: Iterable[tuple[float, float]]) -> Iterable[tuple[float, float]]:
+    """Yield spans with those that touch as one."""
+    open_span: tuple[float, float] | None = None
+    for low, high in spans:
+        if open_span is not None and math.isclose(open_span[1], low, rel_tol=1e-9):
+            open_span = (open_span[0], high)
+            continue
+        if open_span is not None:
+            yield open_span
+        open_span = (low, high)
+    if open_span is not None:
+        yield open_span
+
+
+def _phase_and_delay(gains: Gains, plant: LinearPlant) -> tuple[float, float]:
+    """Return the least phase (degrees) and delay (samples) that would bring the curve to -1; infinite: none does."""
+    frequencies = _frequencies()
+    sizes = np.abs(_curve(gains, plant, frequencies)) - 1.0
+    phases, delays = [math.inf], [math.inf]
+    for index in np.flatnonzero(np.signbit(sizes[:-1]) != np.signbit(sizes[1:])):
+        found = brentq(
+            lambda frequency: abs(_at(gains, plant, frequency)) - 1.0,
+            float(frequencies[index]),
+            float(frequencies[index + 1]),
+        )
+        room = (cmath.phase(_at(gains, plant, found)) + math.pi) % (2.0 * math.pi)
+        phases.append(math.degrees(min(room, 2.0 * math.pi - room)))
+        delays.append(room / found)
+    return min(phases), min(delays)

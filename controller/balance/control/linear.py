@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import numpy as np
@@ -16,7 +16,7 @@ from controller.balance.errors import GainsError
 from controller.balance.values import Gains, Sample
 from dataplane.config import Strict
 
-Coefficients = NDArray[np.float64]
+Coefficients = NDArray[np.floating[Any]]
 """Of a polynomial in z, the highest power first."""
 MOST_DELAY: Final = 200
 """Samples of delay that are followed; roots of polynomials of higher degree are not worth believing."""
@@ -63,7 +63,7 @@ def open_loop(gains: Gains, plant: LinearPlant) -> tuple[Coefficients, Coefficie
     of both would be a root on the unit circle that the loop does not have.
     """
     z, integrator = np.array([1.0, 0.0]), np.array([1.0, -1.0])
-    above = np.polyadd(gains.kp * z, gains.kd * integrator)
+    above: Coefficients = np.polyadd(gains.kp * z, gains.kd * integrator)
     below = z
     if gains.ki > 0.0:
         above = np.polyadd(np.polymul(above, integrator), gains.ki * np.polymul(z, z))
@@ -78,8 +78,9 @@ def open_loop(gains: Gains, plant: LinearPlant) -> tuple[Coefficients, Coefficie
 def closed_loop(gains: Gains, plant: LinearPlant) -> Coefficients:
     """Return the characteristic polynomial of the loop, monic: the plant answers a sample after the output."""
     above, below = open_loop(gains, plant)
-    found: Coefficients = np.polyadd(below, above)
-    return found / found[0]
+    found = np.polyadd(below, above)
+    monic: Coefficients = found / found[0]
+    return monic
 
 
 def errors_in_loop(settings: PidSettings, plant: LinearPlant, disturbed: Sequence[float]) -> Iterator[float]:

@@ -102,8 +102,7 @@ def _frequencies() -> NDArray[np.float64]:
 def _curve(gains: Gains, plant: LinearPlant, frequencies: NDArray[np.float64]) -> NDArray[np.complex128]:
     above, below = open_loop(gains, plant)
     z = np.exp(1j * frequencies)
-    curve: NDArray[np.complex128] = np.polyval(above, z) / np.polyval(below, z)
-    return curve
+    return np.asarray(np.polyval(above, z) / np.polyval(below, z), dtype=np.complex128)
 
 
 def _at(gains: Gains, plant: LinearPlant, frequency: float) -> complex:

@@ -8,6 +8,7 @@ from fractions import Fraction
 _RATES_BPS = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9, "Tbit/s": 10**12}
 _DELAYS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
 _SIZES_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
+_DATA_BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15} | _SIZES_BYTES
 _BYTE_RATES = {"B/s": 1, "kB/s": 10**3, "MB/s": 10**6, "GB/s": 10**9, "TB/s": 10**12}
 _OPERATION_RATES = {"op/s": 1, "Mop/s": 10**6, "Gop/s": 10**9, "Top/s": 10**12, "Pop/s": 10**15}
 _QUANTITY = re.compile(r"(?P<number>\d{1,15}(\.\d{1,15})?) ?(?P<unit>[A-Za-z/]+)", re.ASCII)
@@ -43,6 +44,14 @@ def parse_size_bytes(text: str) -> int:
     value = _parse(text, _SIZES_BYTES, "a size such as '40 GiB'")
     if not 1 <= value <= MAX_SIZE_BYTES:
         raise ValueError(f"size {text!r} is not between 1 B and {format_size(MAX_SIZE_BYTES)}")
+    return value
+
+
+def parse_data_bytes(text: str) -> int:
+    """Return '2.4 GB' (10^9) or '2 GiB' of data as bytes; raise ValueError unless it is whole and at most 2^60 B."""
+    value = _parse(text, _DATA_BYTES, "an amount of data such as '2.4 GB'")
+    if value > MAX_SIZE_BYTES:
+        raise ValueError(f"{text!r} is above {format_size(MAX_SIZE_BYTES)}")
     return value
 
 

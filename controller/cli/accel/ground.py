@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -25,7 +26,7 @@ ServerOption = Annotated[
     str | None, typer.Option("--server", metavar="ADDRESS", help="With --feed: the path server whose routes count.")
 ]
 RateOption = Annotated[
-    str | None, typer.Option("--rate", metavar="RATE", help="One rate between machines instead, as '1 Gbit/s'.")
+    str | None, typer.Option("--rate", metavar="RATE", help="One rate between machines instead, as '1 Gbit/s', or inf.")
 ]
 MachinesOption = Annotated[
     int | None, typer.Option("--machines", "-n", min=1, help="How many share the job; instead of the file's.")
@@ -33,6 +34,9 @@ MachinesOption = Annotated[
 FanInOption = Annotated[
     int | None, typer.Option("--fan-in", "-k", min=2, help="Inputs of one aggregation; instead of the file's.")
 ]
+
+
+_INFINITE: Final = "inf"
 
 
 def ground_of(
@@ -62,14 +66,15 @@ def ground_of(
         asked = replace(asked, machines=machines)
     if fan_in is not None:
         asked = replace(asked, fan_in=fan_in)
-    return load_ground(topology, asked, feed=feed, path_server=server, rate_bps=_rate_bps(rate))
+    return load_ground(topology, asked, feed=feed, path_server=server, rate_bps=None if rate is None else rate_of(rate))
 
 
-def _rate_bps(rate: str | None) -> float | None:
+def rate_of(rate: str) -> float:
+    """Return what --rate says in bit/s, infinite for 'inf'; raise typer.BadParameter for what is no rate."""
     from dataplane.topology.units import parse_rate_bps  # noqa: PLC0415
 
-    if rate is None:
-        return None
+    if rate == _INFINITE:
+        return math.inf
     try:
         return parse_rate_bps(rate)
     except ValueError as error:

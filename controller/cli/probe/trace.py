@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _COLUMNS: Final = ("operator", "computes", "executions", "seconds", "reads", "place")
 _MATCH_COLUMNS: Final = ("operator", "kernel", "similarity", "sizes", "why")
 _STDERR: Final = 2
-_TABLE: Final = re.compile(r"(?P<name>\w+)=(?P<rows>\d+):(?P<nbytes>\d+)")
+_TABLE: Final = re.compile(r"(?P<name>\w+)=(?P<rows>\d+):(?P<nbytes>.+)", re.ASCII)
 
 
 def trace(  # noqa: PLR0917 - a command line's options
@@ -100,12 +100,17 @@ def _graph_of_sql(path: Path, database: Path | None, tables: Sequence[str]) -> O
 
 
 def declared(text: str) -> tuple[str, SqlTable]:
-    """Return the table that NAME=ROWS:BYTES declares; raise typer.BadParameter for another text."""
+    """Return the table that NAME=ROWS:BYTES declares, bytes as `2.4GB`, too; raise typer.BadParameter for another."""
     from controller.cluster.operators.sql import SqlTable  # noqa: PLC0415
+    from dataplane.topology.units import parse_data_bytes  # noqa: PLC0415
 
     if (found := _TABLE.fullmatch(text)) is None:
         raise typer.BadParameter(f"{text!r} is no table: NAME=ROWS:BYTES")
-    return found["name"], SqlTable(int(found["rows"]), int(found["nbytes"]))
+    said = found["nbytes"]
+    try:
+        return found["name"], SqlTable(int(found["rows"]), int(said) if said.isdecimal() else parse_data_bytes(said))
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is no table: {error}") from None
 
 
 def _show_operators(traced: Traced, form: Format) -> None:

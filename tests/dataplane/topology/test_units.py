@@ -16,6 +16,7 @@ from dataplane.topology.units import (
     format_rate,
     format_size,
     parse_bytes_per_s,
+    parse_data_bytes,
     parse_delay_ns,
     parse_ops_per_s,
     parse_rate_bps,
@@ -88,6 +89,19 @@ def test_sizes_and_rates_of_devices_are_exact() -> None:
 def test_what_is_not_a_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"size|whole"):
         parse_size_bytes(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "nbytes"), [("2.4 GB", 2_400_000_000), ("2.4GB", 2_400_000_000), ("2 GiB", 2 << 30), ("0 B", 0)]
+)
+def test_data_is_said_in_powers_of_ten_or_of_two(text: str, nbytes: int) -> None:
+    assert parse_data_bytes(text) == nbytes
+
+
+@pytest.mark.parametrize("text", ["2.4", "2.4 gb", "1.5 B", "-1 GB", "2000 PB", "2.4 GB/s"])
+def test_what_is_no_amount_of_data_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"amount|whole|above"):
+        parse_data_bytes(text)
 
 
 @pytest.mark.parametrize("text", ["0 B/s", "1 GiB/s", "10 Gbit/s", "10001 TB/s", "1.5 B/s"])

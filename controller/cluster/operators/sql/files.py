@@ -8,14 +8,15 @@ from typing import Literal
 import msgspec
 
 from controller.cluster.operators.sql.tables import SqlTable
-from dataplane.config import Strict, load_document
+from dataplane.config import Document, Strict, load_document
+from dataplane.topology.units import parse_data_bytes
 
 
 class TableSpec(Strict, frozen=True):
-    """Rows and bytes of a table; types of its columns where all of them are said."""
+    """Rows and bytes of a table (a number, or text as in `2.4 GB`); types of its columns where all of them are said."""
 
     rows: int
-    bytes: int
+    bytes: int | str
     columns: dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -33,6 +34,18 @@ def load_tables(path: Path) -> dict[str, SqlTable]:
         if spec.rows < 1:
             problem = f"a table of {spec.rows} rows: without rows there are no statistics to plan by"
             raise document.error(problem, f"tables.{name}.rows")
-        if spec.bytes < 0:
-            raise document.error(f"{spec.bytes} bytes", f"tables.{name}.bytes")
-    return {name: SqlTable(spec.rows, spec.bytes, spec.columns) for name, spec in document.value.tables.items()}
+    return {
+        name: SqlTable(spec.rows, _bytes(document, name, spec.bytes), spec.columns)
+        for name, spec in document.value.tables.items()
+    }
+
+
+def _bytes(document: Document[TablesSpec], name: str, said: int | str) -> int:
+    at = f"tables.{name}.bytes"
+    try:
+        found = parse_data_bytes(said) if isinstance(said, str) else said
+    except ValueError as error:
+        raise document.error(str(error), at) from None
+    if found < 0:
+        raise document.error(f"{found} bytes", at)
+    return found

@@ -156,7 +156,7 @@ def _repeated(names: Sequence[str]) -> int | None:
 
 def _accelerator(document: Document[HardwareSpec], spec: AcceleratorSpec, at: str) -> Accelerator:
     with _placed(document, f"{at}.bus"):
-        bus_gb_per_s = PCIE_GB_PER_S if spec.bus is None else parse_bytes_per_s(spec.bus) / _GB
+        bus_gb_per_s = PCIE_GB_PER_S if spec.bus is None else _gb_per_s(spec.bus)
     with _placed(document, f"{at}.memory"):
         memory_gb = math.inf if spec.memory is None else parse_size_bytes(spec.memory) / _GB
     with _placed(document, at):
@@ -178,9 +178,14 @@ def _compression(document: Document[HardwareSpec], spec: CompressionSpec | None,
     if spec is None:
         return None
     with _placed(document, f"{at}.rate"):
-        gb_per_s = parse_bytes_per_s(spec.rate) / _GB
+        gb_per_s = _gb_per_s(spec.rate)
     with _placed(document, at):
         return Compression(spec.ratio, gb_per_s)
+
+
+def _gb_per_s(text: str) -> float:
+    """Return a rate in GB/s; 'inf' is that of what takes no time, as between devices that share their memory."""
+    return math.inf if text == "inf" else parse_bytes_per_s(text) / _GB
 
 
 @contextmanager

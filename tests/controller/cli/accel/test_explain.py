@@ -124,10 +124,29 @@ def test_declared_tables_are_read_from_a_file(
     options = ("--tables", str(tables), "--hardware", hardware, "--rate", "1 Gbit/s")
     found = document(capsys, "select sum(price) from lines where day > date '2026-01-01'", *options)
     assert found["operators"][0]["input_gb"] == pytest.approx(1_000_000 * 12 / 8 / 1e9)
+    for written in ("2.4 GB", "2400000000"):
+        tables.write_text(f"millrace: 1\ntables:\n  lines: {{rows: 1000000, bytes: {written}}}\n")
+        found = document(capsys, "select * from lines where lines.day > 9", *options)
+        assert found["operators"][0]["input_gb"] == pytest.approx(2.4 / 8)
     tables.write_text("millrace: 1\ntables:\n  lines: {rows: 0, bytes: 0}\n")
     done, _, err = explain(capsys, "select 1", *options)
     assert not done
     assert f"{tables}:3: tables.lines.rows: a table of 0 rows" in err
+    tables.write_text("millrace: 1\ntables:\n  lines: {rows: 1, bytes: 2.4 G}\n")
+    done, _, err = explain(capsys, "select 1", *options)
+    assert not done
+    assert f"{tables}:3: tables.lines.bytes: '2.4 G' is not an amount of data" in err
+
+
+def test_an_infinite_rate_is_the_limit_of_great_ones(capsys: pytest.CaptureFixture[str], hardware: str) -> None:
+    options = (QUERY, "--table", "orders=1500000:150MB", "--table", "lines=6000000:0.6 GB", "--hardware", hardware)
+    great, infinite = (document(capsys, *options, "--rate", rate) for rate in ("100 Tbit/s", "inf"))
+    for one, limit in zip(great["operators"], infinite["operators"], strict=True):
+        assert one["device"] == limit["device"]
+        for device, times in limit["times"].items():
+            assert times["transfer_s"] == 0
+            finite = one["times"][device]
+            assert times["total_s"] == pytest.approx(finite["total_s"] - finite["transfer_s"])
 
 
 def test_the_worked_case_2d_is_what_explain_gives(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -153,6 +172,7 @@ def test_the_worked_case_2d_is_what_explain_gives(capsys: pytest.CaptureFixture[
         (("missing.py",), "missing.py: there is no such script"),
         (("select t.a from t", "--table", "t=0:0"), "table t: 0 rows"),
         (("select t.a from t", "--table", "t=many"), "'many' is no table|'t=many' is no table"),
+        (("select t.a from t", "--table", "t=1:2.4 G"), "'2.4 G' is not an"),
         (("select t.a from t", "--table", "t=1:1", "--preset", "0.5"), "a preset of 0.5 is not 1 or more"),
         (("select t.a from t", "--table", "t=1:1", "--skew", "0"), "a skew of 0.0 is not 1 or more"),
         (("select t.a from t", "--table", "t=1:1", "--join", "sort"), "joins are hash-join, square, linear"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -194,7 +195,7 @@ def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
         ({"topology": "abilene", "server": "unix:x"}, "--server goes with --feed"),
         ({"rate": "fast", "machines": 4}, "'fast' is not a rate such as '10 Gbit/s'"),
         ({"rate": "-1 Gbit/s", "machines": 4}, "is not a rate"),
-        ({"rate": "inf", "machines": 4}, "is not a rate"),
+        ({"rate": "-inf", "machines": 4}, "is not a rate"),
         ({"rate": "0 Gbit/s", "machines": 4}, "is not between 1 bit/s and 100 Tbit/s"),
     ],
 )
@@ -209,3 +210,15 @@ def test_options_stand_before_the_files_figures(tmp_path: Path) -> None:
     assert (found.machines.count, found.machines.fan_in) == (7, 3)
     assert found.machines.network.rate_gbit_per_s == pytest.approx(1.8)
     assert (found.hosts, found.tree) == ((), None)
+
+
+def test_a_device_that_shares_its_machine_s_memory_has_an_infinite_bus(tmp_path: Path) -> None:
+    path = write(tmp_path, "{millrace: 1, machines: 2, accelerators: [{kind: gpu, parallelism: 8, bus: inf}]}")
+    assert load_hardware(path).accelerators[0].bus_gb_per_s == math.inf
+
+
+def test_an_infinite_rate_moves_everything_in_no_time() -> None:
+    machines = ground_of(None, None, rate="inf", machines=1000).machines
+    for model in TransferModel:
+        (found,) = times(Works.of([Work("filter", Growth.LINEAR, 1.0, 1.0)]), replace(machines, transfer=model))
+        assert found.transfer_s == 0

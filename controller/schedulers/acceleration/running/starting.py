@@ -28,6 +28,8 @@ _ENVIRONMENT: Final = {
     # Memory that was used is kept: pages that are asked for again cost more than many an operator (mallopt(3)).
     "MALLOC_MMAP_THRESHOLD_": str(1 << 32),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
+    # Each job has a thread of its own, whose own arena would have none of what the last one used.
+    "MALLOC_ARENA_MAX": "1",
 }
 _ROOT: Final = Path(__file__).parents[4]
 

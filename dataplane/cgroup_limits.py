@@ -7,11 +7,12 @@ from typing import Final
 
 from dataplane.cgroups import Group, group_at, remove_group
 
-_PERIOD_US: Final = 100_000
+PERIOD_US: Final = 100_000
+"""In which a quota of CPU time is handed out, as Linux, containers and batch systems have it unless told otherwise."""
 _USED: Final = ("cpu", "cpuacct", "memory", "pids", "")
 """Hierarchies in which groups are made; '' is version 2's own."""
-_LEAST_QUOTA_US: Final = 1000
-"""Less the kernel refuses."""
+LEAST_QUOTA_US: Final = 1000
+"""Less of CPU time a period the kernel refuses."""
 
 
 def group_folders(group: str) -> tuple[str, ...]:
@@ -45,26 +46,47 @@ def limit(
     root: Path = Path("/"),
     *,
     processes: int | None = None,
+    period_us: int = PERIOD_US,
 ) -> None:
     """Make a control group whose processes, all together, get no more than this; raise OSError.
 
-    Version 1 and 2, whichever has the controller. What is below it may have limits of its own.
+    Version 1 and 2, whichever has the controller. What is below it may have limits of its own. CPU time is handed out
+    each `period_us`, and at least a millisecond of it.
     """
     top = group_at("/", root)
     if cpu_milli is not None and "cpu" in top.folders:
-        quota_us = max(cpu_milli * _PERIOD_US // 1000, _LEAST_QUOTA_US)
+        quota_us = max(cpu_milli * period_us // 1000, LEAST_QUOTA_US)
         folder = _made(top, "cpu", group)
         if "cpu" in top.unified:
-            (folder / "cpu.max").write_text(f"{quota_us} {_PERIOD_US}")
+            (folder / "cpu.max").write_text(f"{quota_us} {period_us}")
         else:
-            (folder / "cpu.cfs_period_us").write_text(str(_PERIOD_US))
-            (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
+            _set_quota(folder, quota_us, period_us)
     if memory_bytes is not None and "memory" in top.folders:
         folder = _made(top, "memory", group)
         name = "memory.max" if "memory" in top.unified else "memory.limit_in_bytes"
         (folder / name).write_text(str(memory_bytes))
     if processes is not None and "pids" in top.folders:
         (_made(top, "pids", group) / "pids.max").write_text(str(processes))
+
+
+def unlimit_cpu(group: str, root: Path = Path("/")) -> None:
+    """Take away a control group's own quota of CPU time, not those of the levels above it; raise OSError."""
+    top = group_at("/", root)
+    if "cpu" not in top.folders:
+        return
+    folder = top.folders["cpu"] / group.strip("/")
+    if "cpu" in top.unified:
+        (folder / "cpu.max").write_text("max")
+    else:
+        (folder / "cpu.cfs_quota_us").write_text("-1")
+
+
+def _set_quota(folder: Path, quota_us: int, period_us: int) -> None:
+    """Write a quota of version 1: another period with the old quota might be more than the level above it has."""
+    if (folder / "cpu.cfs_period_us").read_text().strip() != str(period_us):
+        (folder / "cpu.cfs_quota_us").write_text("-1")
+        (folder / "cpu.cfs_period_us").write_text(str(period_us))
+    (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
 
 
 def _made(top: Group, controller: str, group: str) -> Path:

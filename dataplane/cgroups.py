@@ -127,7 +127,12 @@ def limits_of(root: Path = Path("/"), process: str = "self") -> Limits:
 
 def quota_milli_of(group: Group) -> int | None:
     """Return the CPU time that a control group gets, thousandths of a CPU: the least of its levels; None: no limit."""
-    return _least(_quota_milli(group, folder) for folder in group.levels("cpu"))
+    return _least(quotas_milli_of(group))
+
+
+def quotas_milli_of(group: Group) -> tuple[int | None, ...]:
+    """Return the quota of each level of a control group, its own first; None for a level without."""
+    return tuple(_quota_milli(group, folder) for folder in group.levels("cpu"))
 
 
 def usage_of(root: Path = Path("/"), process: str = "self") -> Usage:

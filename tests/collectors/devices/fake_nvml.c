@@ -7,14 +7,19 @@ typedef struct { char legacy[16]; unsigned domain, bus, device, id, subsystem; c
 typedef struct { unsigned long long total, free, used; } memory_info;
 typedef struct { unsigned gpu, memory; } utilisation;
 
-enum { OK = 0, NOT_SUPPORTED = 3, LOST = 15 };
+typedef struct { unsigned id, p2p, slices, count, processors, copiers, decoders, encoders, jpeg, ofa; unsigned long long mb; } profile;
+typedef struct { unsigned id, slices, count, processors, copiers, decoders, encoders, jpeg, ofa; } part_profile;
+
+enum { OK = 0, NOT_SUPPORTED = 3, NO_PERMISSION = 4, INSUFFICIENT_SIZE = 7, LOST = 15, IN_USE = 19, NO_RESOURCES = 23 };
 static int first, third;
 
 static int answer(const void *device, int code) { return device == &first ? OK : code; }
 
 int nvmlInitWithFlags(unsigned flags) { (void)flags; return OK; }
 int nvmlShutdown(void) { return OK; }
-const char *nvmlErrorString(int code) { return code == LOST ? "GPU is lost" : "Not Supported"; }
+const char *nvmlErrorString(int code) {
+    return code == LOST ? "GPU is lost" : code == NO_PERMISSION ? "Insufficient Permissions" : "Not Supported";
+}
 int nvmlDeviceGetCount_v2(unsigned *count) {
     const char *lost = getenv("FAKE_NVML_LOST");
     *count = 3;
@@ -61,4 +66,89 @@ int nvmlDeviceGetPcieThroughput(void *device, int counter, unsigned *kib) {
 int nvmlDeviceGetMigMode(void *device, unsigned *current, unsigned *pending) {
     *current = *pending = 1;
     return device == &first ? NOT_SUPPORTED : OK;
+}
+
+/* The first one's clocks, and the lock that was set: FAKE_NVML_LOCK names a file that tells it. */
+int nvmlDeviceGetHandleByPciBusId_v2(const char *address, void **device) {
+    *device = strcmp(address, "0000:c1:00.0") == 0 ? (void *)&first : (void *)&third;
+    return strcmp(address, "0000:ff:00.0") == 0 ? LOST : OK;
+}
+static int listed(unsigned *count, unsigned *clocks, const unsigned *known, unsigned most) {
+    if (*count < most || clocks == NULL) { *count = most; return INSUFFICIENT_SIZE; }
+    memcpy(clocks, known, most * sizeof *known);
+    *count = most;
+    return OK;
+}
+int nvmlDeviceGetSupportedMemoryClocks(void *device, unsigned *count, unsigned *clocks) {
+    static const unsigned known[] = {2619, 1593};
+    return device == &first ? listed(count, clocks, known, 2) : NOT_SUPPORTED;
+}
+int nvmlDeviceGetSupportedGraphicsClocks(void *device, unsigned memory, unsigned *count, unsigned *clocks) {
+    static const unsigned known[] = {1500, 1400, 1200, 1000, 345};
+    (void)device;
+    return memory == 2619 ? listed(count, clocks, known, 5) : NOT_SUPPORTED;
+}
+static int tell(const char *what, unsigned low, unsigned high) {
+    const char *path = getenv("FAKE_NVML_LOCK");
+    FILE *file = path == NULL ? NULL : fopen(path, "a");
+    if (file == NULL) return NO_PERMISSION;
+    fprintf(file, "%s %u %u\n", what, low, high);
+    return fclose(file) == 0 ? OK : LOST;
+}
+int nvmlDeviceSetGpuLockedClocks(void *device, unsigned low, unsigned high) { (void)device; return tell("lock", low, high); }
+int nvmlDeviceResetGpuLockedClocks(void *device) { (void)device; return tell("reset", 0, 0); }
+
+/* The third one is divided: up to three instances of two slices, of which the first is in use. */
+static struct { int is_there, has_part; } instances[3] = {{1, 1}};
+int nvmlDeviceGetGpuInstanceProfileInfo(void *device, unsigned number, profile *info) {
+    memset(info, 0, sizeof *info);
+    info->id = 14; info->slices = 2; info->count = 3;
+    return device == &third && number == 1 ? OK : NOT_SUPPORTED;
+}
+int nvmlDeviceGetGpuInstances(void *device, unsigned id, void **found, unsigned *count) {
+    (void)device;
+    *count = 0;
+    for (int place = 0; place < 3; place++) if (instances[place].is_there) found[(*count)++] = &instances[place];
+    return id == 14 ? OK : NOT_SUPPORTED;
+}
+int nvmlDeviceGetGpuInstanceRemainingCapacity(void *device, unsigned id, unsigned *count) {
+    (void)device; (void)id;
+    *count = 0;
+    for (int place = 0; place < 3; place++) *count += !instances[place].is_there;
+    return OK;
+}
+int nvmlDeviceCreateGpuInstance(void *device, unsigned id, void **instance) {
+    (void)device;
+    for (int place = 0; id == 14 && place < 3; place++)
+        if (!instances[place].is_there) { instances[place].is_there = 1; *instance = &instances[place]; return OK; }
+    return NO_RESOURCES;
+}
+int nvmlGpuInstanceDestroy(void *instance) {
+    int place = (int)((char *)instance - (char *)instances) / (int)sizeof instances[0];
+    if (instances[place].has_part) return IN_USE;
+    instances[place].is_there = 0;
+    return OK;
+}
+int nvmlGpuInstanceGetComputeInstanceProfileInfo(void *instance, unsigned number, unsigned engine, part_profile *info) {
+    (void)instance;
+    memset(info, 0, sizeof *info);
+    info->id = 5; info->slices = 2; info->count = 1;
+    return number == 1 && engine == 0 ? OK : NOT_SUPPORTED;
+}
+int nvmlGpuInstanceCreateComputeInstance(void *instance, unsigned id, void **part) {
+    int place = (int)((char *)instance - (char *)instances) / (int)sizeof instances[0];
+    instances[place].has_part = 1;
+    *part = &instances[place].has_part;
+    return id == 5 ? OK : NOT_SUPPORTED;
+}
+int nvmlGpuInstanceGetComputeInstances(void *instance, unsigned id, void **parts, unsigned *count) {
+    int place = (int)((char *)instance - (char *)instances) / (int)sizeof instances[0];
+    *count = (unsigned)instances[place].has_part;
+    parts[0] = &instances[place].has_part;
+    return id == 5 ? OK : NOT_SUPPORTED;
+}
+int nvmlComputeInstanceDestroy(void *part) {
+    if (part == &instances[0].has_part) return IN_USE;
+    *(int *)part = 0;
+    return OK;
 }

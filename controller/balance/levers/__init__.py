@@ -1,0 +1,1 @@
+"""What balancing moves: quotas and clocks of CPUs, GPUs' clocks and instances, pools' units, programs' precision."""

@@ -1,0 +1,91 @@
+"""The clock of CPUs as a lever: the highest one that cpufreq lets them have. Their voltage follows it in hardware.
+
+Source: Documentation/admin-guide/pm/cpufreq.rst of Linux. A cap works with every governor; where the processor's
+firmware alone sets the clock, as in most virtual machines, there is no cpufreq and no such lever.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from collectors.devices.root import Root
+from controller.balance.errors import LeverError
+from controller.balance.levers.values import Moved, Standing, moved, refused
+from controller.balance.values import LeverKind
+
+_CPUFREQ: Final = ("sys", "devices", "system", "cpu", "cpufreq")
+_KHZ_PER_MHZ: Final = 1000
+_CAP: Final = "scaling_max_freq"
+_STEP_MHZ: Final = 1.0
+"""Where the driver has no list of clocks, it rounds to its own."""
+
+
+class CpuClocks:
+    """The cap of the clock of some CPUs, by their policies (policy0, ...), or of all; LeverError without any."""
+
+    def __init__(self, policies: tuple[str, ...] = (), *, may_set: bool = False, root: Root | None = None) -> None:
+        self.kind, self._may_set, self._root = LeverKind.FREQUENCY, may_set, Root() if root is None else root
+        there = [name for name in self._root.names(*_CPUFREQ) if name.startswith("policy")]
+        self._policies = policies or tuple(there)
+        self.name = f"cpu clock of {', '.join(policies) if policies else 'all CPUs'}"
+        absent = next((name for name in policies if name not in there), None)
+        if absent is not None or not there:
+            what = "the machine has no cpufreq, as most virtual ones" if absent is None else f"{absent} is not there"
+            raise LeverError(self.name, what)
+        self._found_khz = {name: self._khz(name, _CAP) for name in self._policies}
+
+    def read(self) -> Standing:
+        """Return the highest clock that any of the CPUs may have, and between which it can be set."""
+        caps = [self._khz(name, _CAP) for name in self._policies]
+        lows = [self._khz(name, "cpuinfo_min_freq") for name in self._policies]
+        highs = [self._khz(name, "cpuinfo_max_freq") for name in self._policies]
+        why_not = self._why_not()
+        low, high = min(lows) / _KHZ_PER_MHZ, max(highs) / _KHZ_PER_MHZ
+        return Standing(max(caps) / _KHZ_PER_MHZ, low, high, _STEP_MHZ, not why_not, why_not, self._points())
+
+    def move(self, by: float) -> Moved:
+        """Raise (lower) the cap by so many MHz; the kernel tells which clock that is."""
+        standing = self.read()
+        if (nothing := refused(standing, by)) is not None:
+            return nothing
+        target = standing.place(standing.value + by)
+        if target != standing.value:
+            self._write({name: round(target * _KHZ_PER_MHZ) for name in self._policies})
+        return moved(standing, by, self.read().value)
+
+    def release(self) -> None:
+        """Put back the caps that were found."""
+        if not self._why_not():
+            self._write(self._found_khz)
+
+    def _write(self, caps_khz: dict[str, int]) -> None:
+        for name, cap_khz in caps_khz.items():
+            low, high = self._khz(name, "cpuinfo_min_freq"), self._khz(name, "cpuinfo_max_freq")
+            path = self._root.path.joinpath(*_CPUFREQ, name, _CAP)
+            try:
+                path.write_text(f"{min(max(cap_khz, low), high)}\n")
+            except OSError as error:
+                raise LeverError(self.name, f"{path} cannot be written: {error.strerror}") from error
+
+    def _points(self) -> tuple[float, ...]:
+        found = {
+            int(word) / _KHZ_PER_MHZ
+            for name in self._policies
+            for word in (self._root.text(*_CPUFREQ, name, "scaling_available_frequencies") or "").split()
+            if word.isdecimal()
+        }
+        return tuple(sorted(found))
+
+    def _khz(self, policy: str, file: str) -> int:
+        found = self._root.integer(*_CPUFREQ, policy, file)
+        if found is None or found <= 0:
+            raise LeverError(self.name, f"/{'/'.join((*_CPUFREQ, policy, file))} does not say a clock")
+        return found
+
+    def _why_not(self) -> str:
+        if not self._may_set:
+            return "its settings do not allow to set it (set: true)"
+        paths = [self._root.path.joinpath(*_CPUFREQ, name, _CAP) for name in self._policies]
+        refused_at = next((path for path in paths if not os.access(path, os.W_OK)), None)
+        return "" if refused_at is None else f"this user may not write {refused_at}"

@@ -1,0 +1,182 @@
+"""NVIDIA's devices as levers, through NVML: the clock of their cores, and how many instances they are divided into.
+
+Source: the NVML API reference (locked clocks; Multi-Instance GPU). NVML sets no voltage: it follows the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from ctypes import byref, c_uint
+from typing import Any, Final
+
+from collectors.devices.nvml import Nvml
+from controller.balance.errors import LeverError
+from controller.balance.levers.values import Moved, Standing, moved, refused
+from controller.balance.values import LeverKind
+
+_READ_ONLY: Final = "its settings do not allow to set it (set: true)"
+_PROFILE_VERSION: Final = 1
+
+
+class _Device:
+    """A device by its PCI address, with NVML's errors as LeverErrors that name the lever."""
+
+    def __init__(self, nvml: Nvml, address: str, name: str) -> None:
+        self.api, self.name = nvml.api, name
+        self.handle = self.ask(self.api.nvmlDeviceGetHandleByPciBusId, address)
+
+    def ask(self, call: Callable[..., Any], *arguments: Any) -> Any:  # noqa: ANN401 - as ctypes has it
+        """Return NVML's answer."""
+        try:
+            return call(*arguments)
+        except self.api.NVMLError as error:
+            raise LeverError(self.name, f"NVML: {error}") from error
+
+
+class GpuClocks:
+    """The highest clock that a device's cores may have, among those that it supports.
+
+    NVML tells the clock that cores have now, which is lower while they are idle, but not to what it was locked: before
+    it was moved the lever stands at its highest.
+    """
+
+    def __init__(self, nvml: Nvml, address: str, *, may_set: bool = False) -> None:
+        self.kind, self.name, self._may_set = LeverKind.FREQUENCY, f"clock of {address}", may_set
+        self._device = _Device(nvml, address, self.name)
+        self._points = self._supported()
+        self._locked_mhz: float | None = None
+        self._refusal = ""
+
+    def read(self) -> Standing:
+        """Return the highest clock that the cores may have, and which they could."""
+        low, high = self._points[0], self._points[-1]
+        value = high if self._locked_mhz is None else self._locked_mhz
+        why_not = self._refusal if self._may_set else _READ_ONLY
+        return Standing(value, low, high, 1.0, not why_not, why_not, self._points)
+
+    def move(self, by: float) -> Moved:
+        """Raise (lower) it by so many MHz, as far as the device has such clocks."""
+        standing = self.read()
+        if (nothing := refused(standing, by)) is not None:
+            return nothing
+        target, api = standing.place(standing.value + by), self._device.api
+        if target != standing.value:
+            try:
+                api.nvmlDeviceSetGpuLockedClocks(self._device.handle, round(standing.low), round(target))
+            except api.NVMLError_NoPermission as error:
+                self._refusal = f"NVML: {error}: clocks are root's to set"
+                return Moved(0.0, by, self._refusal)
+            except api.NVMLError as error:
+                raise LeverError(self.name, f"NVML: {error}") from error
+            self._locked_mhz = target
+        return moved(standing, by, target)
+
+    def release(self) -> None:
+        """Let the driver choose the clock, if this lever ever set it."""
+        if self._locked_mhz is not None:
+            self._device.ask(self._device.api.nvmlDeviceResetGpuLockedClocks, self._device.handle)
+            self._locked_mhz = None
+
+    def _supported(self) -> tuple[float, ...]:
+        """Return the clocks of cores with the quickest memory, rising."""
+        device, api = self._device, self._device.api
+        memory_mhz = device.ask(api.nvmlDeviceGetSupportedMemoryClocks, device.handle)
+        found = device.ask(api.nvmlDeviceGetSupportedGraphicsClocks, device.handle, max(memory_mhz, default=0))
+        if not found:
+            raise LeverError(self.name, "NVML: the device names no clocks that it supports")
+        return tuple(sorted(float(clock) for clock in found))
+
+
+class GpuInstances:
+    """Instances of so many slices of a device that is divided (MIG), each with one compute instance, as sub-units.
+
+    The mode itself is not switched here: that resets the device. Instances that are in use stay.
+    """
+
+    def __init__(self, nvml: Nvml, address: str, slices: int, *, low: int = 0, may_set: bool = False) -> None:
+        self.kind, self.name, self._may_set = LeverKind.SUB_UNITS, f"instances of {address}", may_set
+        self._low, self._device = low, _Device(nvml, address, self.name)
+        api = nvml.api
+        mode, _ = self._device.ask(api.nvmlDeviceGetMigMode, self._device.handle)
+        if mode != api.NVML_DEVICE_MIG_ENABLE:
+            raise LeverError(self.name, "the device is not divided: MIG is off (nvidia-smi -mig 1 turns it on)")
+        profile = getattr(api, f"NVML_GPU_INSTANCE_PROFILE_{slices}_SLICE", None)
+        part = getattr(api, f"NVML_COMPUTE_INSTANCE_PROFILE_{slices}_SLICE", None)
+        if profile is None or part is None:
+            raise LeverError(self.name, f"no instance has {slices} slices")
+        info = self._device.ask(api.nvmlDeviceGetGpuInstanceProfileInfo, self._device.handle, profile, _PROFILE_VERSION)
+        self._profile, self._most, self._part = int(info.id), int(info.instanceCount), part
+        self._found = len(self._instances())
+        self._has_moved = False
+
+    def read(self) -> Standing:
+        """Return how many instances there are, and how many there can be beside those of other sizes."""
+        count = len(self._instances())
+        device = self._device
+        more = device.ask(device.api.nvmlDeviceGetGpuInstanceRemainingCapacity, device.handle, self._profile)
+        return Standing(count, self._low, count + int(more), 1.0, self._may_set, "" if self._may_set else _READ_ONLY)
+
+    def move(self, by: float) -> Moved:
+        """Make so many instances more (remove so many); one that is in use stays, and the rest is left."""
+        standing = self.read()
+        if (nothing := refused(standing, by)) is not None:
+            return nothing
+        wanted, api = round(standing.place(standing.value + by)), self._device.api
+        reason = ""
+        try:
+            self._reach(wanted)
+        except api.NVMLError_InUse:
+            reason = "NVML: the instances that are left are in use"
+        except api.NVMLError_NoPermission as error:
+            reason = f"NVML: {error}: instances are root's to make"
+        except api.NVMLError as error:
+            raise LeverError(self.name, f"NVML: {error}") from error
+        finally:
+            self._has_moved = True
+        done = moved(standing, by, len(self._instances()))
+        return Moved(done.done, done.left, reason or done.reason)
+
+    def release(self) -> None:
+        """Have as many as were found, if this lever ever changed that; what is in use stays."""
+        if self._has_moved:
+            self.move(self._found - len(self._instances()))
+
+    def _reach(self, wanted: int) -> None:
+        api, handle = self._device.api, self._device.handle
+        for _ in range(wanted - len(self._instances())):
+            instance = api.nvmlDeviceCreateGpuInstance(handle, self._profile)
+            try:
+                info = api.nvmlGpuInstanceGetComputeInstanceProfileInfo(
+                    instance, self._part, api.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, _PROFILE_VERSION
+                )
+                api.nvmlGpuInstanceCreateComputeInstance(instance, info.id)
+            except api.NVMLError:
+                api.nvmlGpuInstanceDestroy(instance)  # programs cannot use one without a compute instance
+                raise
+        surplus = len(self._instances()) - wanted
+        for instance in reversed(self._instances()):
+            if surplus <= 0:
+                return
+            with suppress(api.NVMLError_InUse):
+                self._remove(instance)
+                surplus -= 1
+        if surplus > 0:
+            raise api.NVMLError_InUse
+
+    def _remove(self, instance: Any) -> None:  # noqa: ANN401 - a pointer of ctypes
+        api = self._device.api
+        info = api.nvmlGpuInstanceGetComputeInstanceProfileInfo(
+            instance, self._part, api.NVML_COMPUTE_INSTANCE_ENGINE_PROFILE_SHARED, _PROFILE_VERSION
+        )
+        count, parts = c_uint(), (api.c_nvmlComputeInstance_t * max(int(info.instanceCount), 1))()
+        api.nvmlGpuInstanceGetComputeInstances(instance, info.id, parts, byref(count))
+        for part in parts[: count.value]:
+            api.nvmlComputeInstanceDestroy(part)
+        api.nvmlGpuInstanceDestroy(instance)
+
+    def _instances(self) -> list[Any]:
+        device, count = self._device, c_uint()
+        found = (device.api.c_nvmlGpuInstance_t * max(self._most, 1))()
+        device.ask(device.api.nvmlDeviceGetGpuInstances, device.handle, self._profile, found, byref(count))
+        return list(found[: count.value])

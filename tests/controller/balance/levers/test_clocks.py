@@ -1,0 +1,92 @@
+"""Clocks of CPUs as a lever, on trees written after the kernel's documents: this machine may have no cpufreq."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collectors.devices.root import Root
+from controller.balance.errors import LeverError
+from controller.balance.levers.clocks import CpuClocks
+from tests.recorded import write_tree
+
+CPUFREQ = "sys/devices/system/cpu/cpufreq"
+
+
+def policy(name: str, low: int, high: int, cap: int, listed: str = "") -> dict[str, str]:
+    """Return a policy's files; clocks in kHz."""
+    files = {
+        f"{CPUFREQ}/{name}/cpuinfo_min_freq": f"{low}\n",
+        f"{CPUFREQ}/{name}/cpuinfo_max_freq": f"{high}\n",
+        f"{CPUFREQ}/{name}/scaling_max_freq": f"{cap}\n",
+        f"{CPUFREQ}/{name}/scaling_driver": "acpi-cpufreq\n",
+    }
+    return files | ({f"{CPUFREQ}/{name}/scaling_available_frequencies": listed} if listed else {})
+
+
+EQUAL = policy("policy0", 800_000, 3_200_000, 3_200_000) | policy("policy4", 800_000, 3_200_000, 3_200_000)
+HYBRID = policy("policy0", 800_000, 4_800_000, 4_000_000) | policy("policy8", 400_000, 3_600_000, 3_600_000)
+LISTED = policy("policy0", 1_500_000, 2_900_000, 2_900_000, "2900000 2200000 1500000 ")
+
+
+def caps(folder: Path) -> dict[str, str]:
+    return {path.parent.name: path.read_text().strip() for path in folder.rglob("scaling_max_freq")}
+
+
+def test_all_cpus_move_together(tmp_path: Path) -> None:
+    lever = CpuClocks(may_set=True, root=Root(write_tree(tmp_path, EQUAL)))
+    standing = lever.read()
+    assert (standing.value, standing.low, standing.high) == (3200, 800, 3200)
+    assert lever.move(-300).done == -300
+    assert caps(tmp_path) == {"policy0": "2900000", "policy4": "2900000"}
+    assert lever.move(+500).left == 200
+    assert lever.move(-9000).done == -2400
+
+
+def test_cpus_of_several_kinds_are_capped_each_within_its_own_clocks(tmp_path: Path) -> None:
+    lever = CpuClocks(may_set=True, root=Root(write_tree(tmp_path, HYBRID)))
+    assert lever.move(-200).done == -200
+    assert caps(tmp_path) == {"policy0": "3800000", "policy8": "3600000"}
+    lever.release()
+    assert caps(tmp_path) == {"policy0": "4000000", "policy8": "3600000"}
+
+
+def test_where_the_driver_lists_its_clocks_only_these_are_set(tmp_path: Path) -> None:
+    lever = CpuClocks(("policy0",), may_set=True, root=Root(write_tree(tmp_path, LISTED)))
+    moved = lever.move(-300)
+    assert (moved.done, moved.left, moved.reason) == (0, -300, "it has no step in between")
+    assert lever.move(-900).done == -700
+    assert caps(tmp_path) == {"policy0": "2200000"}
+
+
+def test_it_is_read_only_unless_settings_say_otherwise(tmp_path: Path) -> None:
+    lever = CpuClocks(root=Root(write_tree(tmp_path, EQUAL)))
+    assert lever.move(-300).reason == "its settings do not allow to set it (set: true)"
+    lever.release()
+    assert caps(tmp_path) == {"policy0": "3200000", "policy4": "3200000"}
+
+
+def test_a_machine_without_cpufreq_says_so(tmp_path: Path) -> None:
+    with pytest.raises(LeverError, match="lever cpu clock of all CPUs: the machine has no cpufreq"):
+        CpuClocks(root=Root(tmp_path))
+    with pytest.raises(LeverError, match="lever cpu clock of policy7: policy7 is not there"):
+        CpuClocks(("policy7",), root=Root(write_tree(tmp_path, EQUAL)))
+
+
+def test_a_file_that_says_nonsense_is_an_error_that_names_it(tmp_path: Path) -> None:
+    lever = CpuClocks(root=Root(write_tree(tmp_path, EQUAL)))
+    write_tree(tmp_path, {f"{CPUFREQ}/policy4/scaling_max_freq": "<unknown>\n"})
+    with pytest.raises(LeverError, match="policy4/scaling_max_freq does not say a clock"):
+        lever.read()
+
+
+def test_a_cap_that_this_user_may_not_write_is_not_moved_and_says_why(tmp_path: Path) -> None:
+    root = Root(write_tree(tmp_path, EQUAL))
+    file = tmp_path / CPUFREQ / "policy0/scaling_max_freq"
+    file.unlink()
+    file.symlink_to("/proc/sys/kernel/random/entropy_avail")  # a number that nobody may write
+    lever = CpuClocks(may_set=True, root=root)
+    assert lever.move(-100).reason == f"this user may not write {file}"
+    lever.release()
+    assert caps(tmp_path)["policy4"] == "3200000"

@@ -1,0 +1,120 @@
+"""NVIDIA's devices as levers: NVIDIA's bindings against a library of NVML's interface, a process for each case."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.collectors.devices.nvml_library import environment_with_library
+
+pytest.importorskip("pynvml", reason="nvidia-ml-py is not installed (the extra nvml)")
+
+BEFORE = """
+import json, sys
+from dataclasses import astuple
+from collectors.devices.nvml import open_nvml
+from controller.balance.errors import LeverError
+from controller.balance.levers.nvidia import GpuClocks, GpuInstances
+said = []
+def say(value): said.append(astuple(value))
+with open_nvml() as nvml:
+    try:
+"""
+AFTER = """
+    except LeverError as error:
+        said.append(str(error))
+print(json.dumps(said))
+"""
+
+
+def said(folder: Path, code: str, **more: str) -> Any:
+    """Return what a process with such a device says of levers."""
+    lines = "".join(f"        {line.strip()}\n" for line in code.strip().splitlines())
+    done = subprocess.run(
+        [sys.executable, "-c", BEFORE + lines + AFTER],
+        env=environment_with_library(folder) | more,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout)
+
+
+def test_a_clock_is_read_only_unless_settings_say_otherwise(tmp_path: Path) -> None:
+    code = """
+    lever = GpuClocks(nvml, "0000:c1:00.0")
+    say(lever.read())
+    say(lever.move(-300))
+    lever.release()
+    """
+    lock = tmp_path / "lock"
+    standing, nothing = said(tmp_path, code, FAKE_NVML_LOCK=str(lock))
+    why_not = "its settings do not allow to set it (set: true)"
+    assert standing == [1500, 345, 1500, 1, False, why_not, [345, 1000, 1200, 1400, 1500]]
+    assert nothing == [0, -300, why_not]
+    assert not lock.exists()
+
+
+def test_a_clock_moves_among_those_that_the_device_supports_and_is_let_go(tmp_path: Path) -> None:
+    code = """
+    lever = GpuClocks(nvml, "0000:c1:00.0", may_set=True)
+    say(lever.move(-300))
+    say(lever.move(-100))
+    say(lever.move(+1000))
+    lever.release()
+    say(lever.read())
+    """
+    lock = tmp_path / "lock"
+    down, between, up, after = said(tmp_path, code, FAKE_NVML_LOCK=str(lock))
+    assert down == [-300, 0, ""]
+    assert between == [0, -100, "it has no step in between"]
+    assert up == [300, 700, "it stands at its end, 1500"]
+    assert after[0] == 1500
+    assert lock.read_text().splitlines() == ["lock 345 1200", "lock 345 1500", "reset 0 0"]
+
+
+def test_a_clock_that_only_root_may_set_says_so_and_is_not_asked_again(tmp_path: Path) -> None:
+    code = """
+    lever = GpuClocks(nvml, "0000:c1:00.0", may_set=True)
+    say(lever.move(-300))
+    say(lever.read())
+    """
+    nothing, standing = said(tmp_path, code)
+    assert nothing == [0, -300, "NVML: Insufficient Permissions: clocks are root's to set"]
+    assert standing[4] is False
+
+
+def test_instances_are_made_and_removed_but_not_those_in_use(tmp_path: Path) -> None:
+    code = """
+    lever = GpuInstances(nvml, "0000:c2:00.0", 2, may_set=True)
+    say(lever.read())
+    say(lever.move(+5))
+    say(lever.move(-1))
+    lever.release()
+    say(lever.read())
+    say(lever.move(-1))
+    """
+    first, more, less, after, in_use = said(tmp_path, code)
+    assert first[:3] == [1, 0, 3]
+    assert more == [2, 3, "it stands at its end, 3"]
+    assert less == [-1, 0, ""]
+    assert after[0] == 1
+    assert in_use == [0, -1, "NVML: the instances that are left are in use"]
+
+
+@pytest.mark.parametrize(
+    ("code", "problem"),
+    [
+        ('GpuInstances(nvml, "0000:c1:00.0", 2)', "lever instances of 0000:c1:00.0: NVML: Not Supported"),
+        ('GpuInstances(nvml, "0000:c2:00.0", 5)', "lever instances of 0000:c2:00.0: no instance has 5 slices"),
+        ('GpuClocks(nvml, "0000:c2:00.0")', "lever clock of 0000:c2:00.0: NVML: Not Supported"),
+        ('GpuClocks(nvml, "0000:ff:00.0")', "lever clock of 0000:ff:00.0: NVML: GPU is lost"),
+    ],
+)
+def test_a_device_without_the_lever_says_so_in_a_line(tmp_path: Path, code: str, problem: str) -> None:
+    assert said(tmp_path, code) == [problem]

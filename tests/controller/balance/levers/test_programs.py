@@ -1,0 +1,52 @@
+"""Levers of a program's own: autocast as precision, and the size of batches."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.balance.errors import LeverError
+from controller.balance.levers.programs import Autocast, BatchSize
+from controller.balance.values import Precision
+
+
+def test_autocast_computes_in_the_precision_that_the_lever_stands_at() -> None:
+    torch = pytest.importorskip("torch")
+    lever = Autocast(torch.bfloat16, device_type="cpu")
+    left, right = torch.ones(4, 4), torch.ones(4, 4)
+    with lever.autocast():
+        assert (left @ right).dtype == torch.float32
+    assert lever.move(-1).done == -1
+    assert lever.precision is Precision.FP16
+    with lever.autocast():
+        assert (left @ right).dtype == torch.bfloat16
+    assert lever.move(-1).reason == "it stands at its end, 0"
+    lever.release()
+    with lever.autocast():
+        assert (left @ right).dtype == torch.float32
+
+
+def test_autocast_stays_within_what_the_application_allows() -> None:
+    lever = Autocast(None, allowed=(Precision.FP32,))
+    assert lever.move(-2).left == -2
+    with pytest.raises(LeverError, match="autocast has fp16 and fp32, not int8"):
+        Autocast(None, allowed=(Precision.INT8, Precision.FP32))
+    with pytest.raises(LeverError, match="fp32 is not allowed, to start with"):
+        Autocast(None, allowed=(Precision.FP16,))
+
+
+def test_a_batch_doubles_and_halves_between_its_ends() -> None:
+    lever = BatchSize(48, low=6, high=200)
+    assert (lever.read().low, lever.read().high) == (-3, 2)
+    assert lever.move(+1).done == 1
+    assert lever.size == 96
+    assert lever.move(+2).left == 1
+    assert lever.size == 192
+    assert lever.move(-9).done == -5
+    assert lever.size == 6
+    lever.release()
+    assert lever.size == 48
+
+
+def test_a_batch_beyond_its_ends_is_refused() -> None:
+    with pytest.raises(LeverError, match="lever batch size: 1 <= low <= size <= high is wanted: they are 1, 9 and 8"):
+        BatchSize(9, high=8)

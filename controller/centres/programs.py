@@ -10,6 +10,8 @@ from typing import Final
 
 from controller.api.resources import Task
 from controller.api.resources.centre import UnitType
+from controller.api.resources.operator_devices import VARIABLE as DEVICES
+from controller.api.resources.operator_devices import text_of
 from controller.api.resources.task import Program, ProgramKind
 from controller.centres.engines.base import JobMark, JobOrder
 from controller.centres.errors import CentreError
@@ -105,7 +107,12 @@ def order_of(
     own = {} if spec.is_probe else spec.program.environment
     most_s = settings.probe_limit_s if spec.is_probe else settings.limit_s
     threads = dict.fromkeys(VARIABLES, str(cores_of(unit, units)))
-    told = {"MILLRACE_TASK": task.metadata.name, "MILLRACE_UNIT": unit.name, "MILLRACE_UNITS": str(units)}
+    told = {
+        "MILLRACE_TASK": task.metadata.name,
+        "MILLRACE_UNIT": unit.name,
+        "MILLRACE_UNITS": str(units),
+        DEVICES: text_of(task.status.operator_devices),
+    }
     return JobOrder(
         mark=mark,
         argv=run.argv,

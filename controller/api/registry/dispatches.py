@@ -19,10 +19,12 @@ from controller.api.registry.placements import NewDecision
 from controller.api.resources import Centre, ProbeResult, Task
 from controller.api.resources.base import MAX_NAME, Count, Lines, Metadata, Name, Names, Seconds, TimeNs
 from controller.api.resources.centre import UnitShare
+from controller.api.resources.operator_devices import OperatorDevices, problem_of
 from controller.api.resources.probe_result import ProbeResultSpec, ProbeResultStatus
 from controller.api.resources.task import HELD, TASK_ENDED, TaskPhase
 from controller.errors import InvalidError, NotFoundError, StaleError
 from dataplane.config import Strict
+from dataplane.topology.values import DeviceKind
 
 MOST_TASKS: Final = 256
 _NS_PER_S: Final = 1_000_000_000
@@ -42,6 +44,8 @@ class Dispatch(Strict, frozen=True):
     units: Count = 1
     expected_s: Seconds | None = None
     """How long it is expected to run, for its status."""
+    operator_devices: OperatorDevices = ()
+    """Where its operators are to run, likewise; of devices that a unit of the type has."""
     task_revision: Count | None = None
     shares_version: Count | None = None
 
@@ -130,6 +134,7 @@ def dispatch(state: TaskState, request: DispatchRequest, now_ns: int) -> TaskSta
             said = f"of version {before.shares_version}, not {item.shares_version}"
             raise StaleError(f"shares of Centre {item.centre} are {said}")
         _check_centre(before, now_ns)
+        _check_devices(task, item, before)
         share = UnitShare(
             task=item.task, uid=task.metadata.uid, epoch=task.status.epoch + 1, unit=item.unit, units=item.units
         )
@@ -258,6 +263,7 @@ def _dispatched(task: Task, item: Dispatch, decision: NewDecision | None, now_ns
         result=None,
         decision=None if decision is None else decision.name,
         expected_s=item.expected_s,
+        operator_devices=item.operator_devices,
         reasons=(),
     )
     return replace(task, status=status)
@@ -278,7 +284,8 @@ def _completed(task: Task, item: Completion, result: ProbeResult | None, now_ns:
         if started_ns is None and item.run_time_s is not None:  # it has ended before anybody told that it runs
             started_ns = max(now_ns - round(item.run_time_s * _NS_PER_S), 0)
         return replace(task, status=replace(status, started_ns=started_ns, finished_ns=now_ns))
-    return replace(task, status=replace(status, centre=None, unit=None, units=None, engine_id="", started_ns=None))
+    left = replace(status, centre=None, unit=None, units=None, operator_devices=(), engine_id="", started_ns=None)
+    return replace(task, status=left)
 
 
 def _check_names(names: Sequence[str]) -> None:
@@ -314,6 +321,21 @@ def _check_centre(centre: Centre, now_ns: int) -> None:
         raise StaleError(f"Centre {name} is not ready: {status.reason or 'it has not reported'}")
     if now_ns > (status.heartbeat_ns or 0) + round(centre.spec.lease_s * _NS_PER_S):
         raise StaleError(f"Centre {name} has been silent for longer than its lease of {centre.spec.lease_s:g} s")
+
+
+def _check_devices(task: Task, item: Dispatch, centre: Centre) -> None:
+    """Raise InvalidError for devices of operators that the task lacks, StaleError for those that a unit has not."""
+    if not item.operator_devices:
+        return
+    if item.unit is None:
+        raise InvalidError(f"Task {item.task}: its centre picks its units, so that their devices are not known")
+    names = tuple(one.name for one in task.spec.operators)
+    if problem := problem_of(item.operator_devices, names, DeviceKind):
+        raise InvalidError(f"Task {item.task}: {problem}")
+    needs = (one.unit.devices for one in centre.status.units if one.name == item.unit)
+    kinds = {need.kind for some in needs for need in some}
+    if problem := problem_of(item.operator_devices, names, kinds):
+        raise StaleError(f"Task {item.task} on {item.unit} of {item.centre}: {problem}")
 
 
 def _check_silent(item: Completion, centre: Centre) -> None:

@@ -16,6 +16,7 @@ _ACTIONS: Final = (
     "unit",
     "units",
     "epoch",
+    "operator_devices",
     "could_run",
     "dispatched_ns",
     "started_ns",

@@ -21,6 +21,7 @@ from controller.api.resources.base import (
     Text,
     TimeNs,
 )
+from controller.api.resources.operator_devices import OperatorDevices
 from dataplane.config import Strict
 from dataplane.topology.values import NumberFormat
 
@@ -132,7 +133,8 @@ TASK_ENDED = (TaskPhase.SUCCEEDED, TaskPhase.FAILED)
 class TaskStatus(Strict, frozen=True):
     """Where it runs and what became of it.
 
-    Dispatches, picks and completions write centre, unit, units, epoch, could_run, exit_code, result and times.
+    Dispatches, picks and completions write centre, unit, units, epoch, operator_devices, could_run, exit_code, result
+    and times.
     """
 
     phase: TaskPhase = TaskPhase.PENDING
@@ -141,6 +143,8 @@ class TaskStatus(Strict, frozen=True):
     units: Count | None = None
     epoch: Count = 0
     """Counts its dispatches: what an older one has started is to end."""
+    operator_devices: OperatorDevices = ()
+    """Where the scheduler that dispatched it wants its operators to run, of what each of its units has."""
     could_run: Names = ()
     """Unit types of its centre that could have run it, where it asks, or where the centre chose."""
     dispatched_ns: TimeNs | None = None

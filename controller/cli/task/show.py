@@ -17,6 +17,7 @@ def show(
 ) -> None:
     """Show a task: where it runs, since when, how long it was expected to take, what it cost."""
     from controller.api.resources import Task  # noqa: PLC0415
+    from controller.api.resources.operator_devices import text_of  # noqa: PLC0415
 
     with client_of(address) as client:
         task = client.of(Task).get(name)
@@ -36,6 +37,7 @@ def show(
         ("centre", status.centre),
         ("unit", status.unit),
         ("units", status.units),
+        ("operators run on", text_of(status.operator_devices) if status.operator_devices else None),
         ("could run on", ", ".join(status.could_run) or None),
         *((what, None if at is None else utc(at)) for what, at in times),
         ("expected, at most", None if status.expected_s is None else f"{status.expected_s:.4g} s"),

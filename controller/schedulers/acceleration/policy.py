@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from controller.api.resources.operator_devices import MOST_LETTERS, MOST_OPERATORS, OperatorDevice, text_of
 from controller.api.resources.operator_graphs import graph_of_operators
 from controller.api.resources.task import OperatorCount
 from controller.cluster.estimates import Basis, Estimate
@@ -34,8 +35,6 @@ from dataplane.topology.values import DeviceKind
 _ALONE: Final = Machines(Network(math.inf), 1)
 _KEPT: Final = 4096
 """Answers that are kept: of so many kinds of tasks, unit types and numbers of units."""
-_MOST_OPERATORS: Final = 128
-"""A task that says more is left alone: whoever may submit one would hold up all others while they are placed."""
 _SHOWN: Final = 8
 """Operators named in a reason; the others are counted."""
 
@@ -133,11 +132,21 @@ class OperatorDevices:
             f"{f'; the time of {unknown} is not known, they stay on the cpu' if unknown else ''}"
         )
 
+    def operator_devices(self, asked: Question, row: int) -> tuple[OperatorDevice, ...]:
+        """Return the kind of device of each operator on an option's units; nothing where nothing can be said."""
+        placed = self._of(asked, row, msgspec.json.encode(asked.task.operators))
+        kinds = {one.label: one.kind for one in self._hardware.accelerators}
+        found = tuple(
+            OperatorDevice(operator=one.decision.work.name, device=kinds.get(one.device, DeviceKind.CPU))
+            for one in (placed.explained.operators if placed.explained else ())
+        )
+        return found if len(text_of(found)) <= MOST_LETTERS else ()
+
     def _of(self, asked: Question, row: int, operators: bytes) -> _Placed:
         if not asked.task.operators:
             return _Placed(None, "nothing is known of what it computes")
-        if len(asked.task.operators) > _MOST_OPERATORS:
-            return _Placed(None, f"{len(asked.task.operators)} operators, no more than {_MOST_OPERATORS} are placed")
+        if len(asked.task.operators) > MOST_OPERATORS:
+            return _Placed(None, f"{len(asked.task.operators)} operators, no more than {MOST_OPERATORS} are placed")
         return self._placed(operators, offer_of(asked, row).devices, int(asked.options.units[row]))
 
     def _has_idle(self, asked: Question, row: int, placed: _Placed) -> bool:

@@ -19,10 +19,12 @@ from controller.api.registry.dispatches import (
 )
 from controller.api.resources import Centre, Metadata, Node, ProbeResult, Task
 from controller.api.resources.centre import CentreSpec, UnitShare, UnitType
+from controller.api.resources.operator_devices import OperatorDevice
 from controller.api.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
 from controller.api.resources.task import Program, ProgramKind, TaskPhase, TaskSpec
 from controller.errors import ApiError, ForbiddenError, NotFoundError, StaleError
 from dataplane.rpc.access import Role
+from dataplane.topology.values import DeviceKind
 from tests.controller.api.api_server import Play, Served
 
 RESULT = NewResult(status=ProbeResultStatus(runs=(ProbeRun(units=1, run_times_s=(0.001,)),)))
@@ -189,9 +191,16 @@ def test_a_task_begins_nowhere_and_a_held_one_goes_when_its_centre_has_stopped_i
     async def act(served: Served) -> None:
         async with two_centres(served) as (mine, _):
             theirs = await served.client.of(Task).get("p1")
-            forged = replace(theirs, metadata=Metadata(name="new"))
+            told = replace(theirs.status, operator_devices=(OperatorDevice(operator="product", device=DeviceKind.GPU),))
+            forged = replace(theirs, metadata=Metadata(name="new"), status=told)
             made = await served.client.of(Task).create(forged)
-            assert (made.status.phase, made.status.centre) == (TaskPhase.PENDING, None)
+            assert (made.status.phase, made.status.centre, made.status.operator_devices) == (
+                TaskPhase.PENDING,
+                None,
+                (),
+            )
+            mines = replace(theirs, status=replace(told, phase=TaskPhase.RUNNING))
+            assert (await mine.of(Task).replace_status(mines)).status.operator_devices == ()
             marked = await served.client.of(Task).delete("p1")
             assert marked.metadata.deleting_ns is not None
             assert (await mine.of(Task).get("p1")).metadata.deleting_ns is not None

@@ -20,9 +20,12 @@ from controller.api.registry.dispatches import (
 from controller.api.registry.task_reports import reported
 from controller.api.resources import Centre, Metadata, Task
 from controller.api.resources.centre import CentreSpec, CentreStatus, UnitType
+from controller.api.resources.hardware import DeviceNeed, Request
+from controller.api.resources.operator_devices import MOST_LETTERS, OperatorDevice, text_of
 from controller.api.resources.probe_result import ProbeResultStatus, ProbeRun
-from controller.api.resources.task import Program, ProgramKind, TaskPhase, TaskSpec
+from controller.api.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, TaskSpec
 from controller.errors import ApiError, InvalidError, NotFoundError, StaleError
+from dataplane.topology.values import DeviceKind
 
 NOW_NS = 100_000_000_000
 SMALL, LARGE = UnitType(name="small", count=4), UnitType(name="large", count=2)
@@ -155,6 +158,63 @@ def test_what_cannot_be_dispatched_is_refused(item: Dispatch, error: type[ApiErr
         sent(before, item)
 
 
+WITH_GPU = UnitType(name="gpu", count=2, unit=Request(devices=(DeviceNeed(kind=DeviceKind.GPU),)))
+PRODUCTS = (OperatorCount(name="product", operator="gemm"), OperatorCount(name="p" * 1000, operator="gemm"))
+ON_GPU = (OperatorDevice(operator="product", device=DeviceKind.GPU),)
+
+
+def test_a_dispatch_says_where_operators_run_until_the_task_comes_back() -> None:
+    before = state(task("a", operators=PRODUCTS), centres=(centre("c1", WITH_GPU),))
+    made = sent(before, Dispatch(task="a", centre="c1", unit="gpu", operator_devices=ON_GPU))
+    assert found(made, "a").status.operator_devices == ON_GPU
+    ended = completed(made, Completion(task="a", epoch=1, phase=TaskPhase.FAILED))
+    assert found(ended, "a").status.operator_devices == ON_GPU
+    back = completed(made, Completion(task="a", epoch=1, phase=TaskPhase.PENDING))
+    assert found(back, "a").status.operator_devices == ()
+
+
+@pytest.mark.parametrize(
+    ("unit", "devices", "error", "problem"),
+    [
+        (
+            "gpu",
+            (OperatorDevice(operator="sum", device=DeviceKind.GPU),),
+            InvalidError,
+            "Task a: no operator is called 'sum'",
+        ),
+        (
+            "gpu",
+            (OperatorDevice(operator="product", device=DeviceKind.NPU),),
+            StaleError,
+            "'product' is to run on a npu, and there is none",
+        ),
+        (
+            "small",
+            ON_GPU,
+            StaleError,
+            "Task a on small of c1: operator 'product' is to run on a gpu, and there is none",
+        ),
+        ("gpu", ON_GPU * 2, InvalidError, "no operator is called 'product', or it has a device already"),
+        (None, ON_GPU, InvalidError, "Task a: its centre picks its units"),
+    ],
+)
+def test_operators_are_put_on_no_device_that_their_units_lack(
+    unit: str | None, devices: tuple[OperatorDevice, ...], error: type[ApiError], problem: str
+) -> None:
+    before = state(task("a", operators=PRODUCTS), centres=(centre("c1", WITH_GPU, SMALL),))
+    with pytest.raises(error, match=problem):
+        sent(before, Dispatch(task="a", centre="c1", unit=unit, operator_devices=devices))
+
+
+def test_names_of_operators_that_no_environment_has_room_for_are_no_dispatch() -> None:
+    many = tuple(OperatorCount(name=f"{number}{'é' * 1000}", operator="gemm") for number in range(4))
+    devices = tuple(OperatorDevice(operator=one.name, device=DeviceKind.CPU) for one in many)
+    before = state(task("a", operators=many))
+    with pytest.raises(InvalidError, match=r"names of operators take \d+ letters, more than 16384"):
+        sent(before, Dispatch(task="a", centre="c1", unit="small", operator_devices=devices))
+    assert len(text_of(devices[:2])) < MOST_LETTERS
+
+
 def test_a_question_holds_no_units() -> None:
     full = sent(state(task("a"), task("asks", asks=True)), Dispatch(task="a", centre="c1", unit="small", units=4))
     asked = sent(full, Dispatch(task="asks", centre="c1", units=0))
@@ -251,11 +311,20 @@ def test_a_completion_ends_a_task_or_gives_it_back() -> None:
 def test_reports_move_no_units_and_begin_and_end_nothing() -> None:
     dispatched = found(sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small")), "a")
     wanted = replace(
-        dispatched.status, phase=TaskPhase.RUNNING, centre="c2", unit="large", units=9, cost=3.0, engine_id="job 5"
+        dispatched.status,
+        phase=TaskPhase.RUNNING,
+        centre="c2",
+        unit="large",
+        units=9,
+        cost=3.0,
+        engine_id="job 5",
+        operator_devices=ON_GPU,
     )
     status = reported(dispatched, replace(dispatched, status=wanted), 77, by_centre=True).status
     assert (status.phase, status.centre, status.unit, status.units) == (TaskPhase.RUNNING, "c1", "small", 1)
-    assert (status.engine_id, status.cost, status.started_ns) == ("job 5", None, 77)
+    assert (status.engine_id, status.cost, status.started_ns, status.operator_devices) == ("job 5", None, 77, ())
+    by_scheduler = reported(dispatched, replace(dispatched, status=wanted), 77, by_centre=False).status
+    assert by_scheduler.operator_devices == ()
     ended = replace(dispatched, status=replace(dispatched.status, phase=TaskPhase.SUCCEEDED))
     for before, phase, epoch, problem in (
         (dispatched, TaskPhase.SUCCEEDED, 1, "Task a holds units: it ends by a completion"),

@@ -13,9 +13,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from controller.api.resources.operator_devices import OperatorDevice, problem_of
+from controller.api.resources.task import UnitChoice
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.explaining import Candidate, Explanation, Refused, Scored
-from controller.schedulers.probe.dispatch.policies import Question
+from controller.schedulers.probe.dispatch.policies import AssignsDevices, Question
 from controller.schedulers.probe.dispatch.profiles import NamedTaskFilter, TaskProfile, WeightedTaskScore
 from controller.schedulers.probe.dispatch.values import MOST_POINTS, Flags, Longs, Option
 
@@ -113,6 +115,27 @@ def explained(profile: TaskProfile, verdict: Verdict, *, most: int = 16) -> Expl
         passed=len(best),
         equal=1,
     )
+
+
+def devices_of(profile: TaskProfile, verdict: Verdict) -> tuple[OperatorDevice, ...]:
+    """Return where a task's operators are to run, as the profile's first policy that says so has it; () for nothing.
+
+    Nothing where its centre picks the units. Raise SchedulerError for a policy that answers wrongly.
+    """
+    asked, task = verdict.asked, verdict.asked.task
+    score = next((one for one in profile.scores if isinstance(one.policy, AssignsDevices)), None)
+    if verdict.row is None or score is None or task.choice is UnitChoice.CENTRE:
+        return ()
+    assert isinstance(score.policy, AssignsDevices)
+    try:
+        found = tuple(score.policy.operator_devices(asked, verdict.row))
+        has = asked.view.offers[int(asked.options.offer[verdict.row])].devices
+        problem = problem_of(found, (one.name for one in task.operators), has)
+    except Exception as error:  # a plug-in may raise what it likes
+        raise _raised(score.name, asked, error) from error
+    if problem:
+        raise SchedulerError(f"policy {score.name}: task {task.name}: {problem}")
+    return found
 
 
 def summary(verdict: Verdict, why: Explanation) -> str:

@@ -7,9 +7,11 @@ answer. One of an installed package is named by an entry point of the same group
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from controller.api.resources.operator_devices import OperatorDevice
 from controller.schedulers.probe.dispatch.values import CentresView, Flags, Floats, Longs, Options, PendingTask
 
 
@@ -58,4 +60,13 @@ class TaskScore(Protocol):
 
     def reason(self, asked: Question, row: int) -> str:
         """Return what an option's points are from."""
+        ...
+
+
+@runtime_checkable
+class AssignsDevices(Protocol):
+    """A score that also says where a task's operators are to run; of several the first one's word counts."""
+
+    def operator_devices(self, asked: Question, row: int) -> Sequence[OperatorDevice]:
+        """Return the device of each operator for an option; of those that a unit of it has, and the CPU."""
         ...

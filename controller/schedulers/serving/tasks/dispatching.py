@@ -19,7 +19,7 @@ from controller.api.resources.task import TaskPhase, UnitChoice
 from controller.errors import ControllerError
 from controller.schedulers.costs import Costs
 from controller.schedulers.framework import Explanation
-from controller.schedulers.probe.dispatch.deciding import Verdict, explained, summary
+from controller.schedulers.probe.dispatch.deciding import Verdict, devices_of, explained, summary
 from controller.schedulers.probe.dispatch.planning import Plan, order_of
 from controller.schedulers.probe.dispatch.profiles import TaskProfile
 from controller.schedulers.probe.dispatch.settings import TaskSettings
@@ -92,11 +92,12 @@ class Dispatching:
                 continue
             try:
                 verdict = self._verdict(plan, task, one, wall_ns, being_probed)
+                goes = self._due(task, verdict) if verdict.option is not None and verdict.start_s <= 0 else None
             except ControllerError as error:  # of a policy, or of figures: it holds up no other task
                 untold.append((task, TaskPhase.PENDING, line(str(error)), None))
                 continue
-            if verdict.option is not None and verdict.start_s <= 0:
-                due[verdict.option.offer[0]].append(self._due(task, verdict))
+            if goes is not None:
+                due[goes.item.centre].append(goes)
                 sent += 1
             elif len(untold) < _MOST_TOLD and (told := self._told(task, verdict)) is not None:
                 untold.append(told)
@@ -138,13 +139,14 @@ class Dispatching:
         option = verdict.option
         assert option is not None
         assert verdict.row is not None
-        high = float(verdict.asked.options.high[verdict.row])
+        high, profile = float(verdict.asked.options.high[verdict.row]), self._profiles[task.spec.profile]
         item = Dispatch(
             task=task.metadata.name,
             centre=option.offer[0],
             unit=None if task.spec.choice is UnitChoice.CENTRE else option.offer[1],
             units=option.units,
-            expected_s=high if math.isfinite(high) and not self._profiles[task.spec.profile].benchmark else None,
+            expected_s=high if math.isfinite(high) and not profile.benchmark else None,
+            operator_devices=devices_of(profile, verdict),
         )
         return _Due(task, item, self._decision(task, verdict)[0])
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
+from controller.api.resources.operator_devices import OperatorDevice
 from controller.api.resources.operator_graphs import operators_of
-from controller.api.resources.task import OperatorCount
+from controller.api.resources.task import OperatorCount, UnitChoice
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.operators import Flow, Operator, OperatorGraph
 from controller.schedulers.acceleration.calibration import DEFAULT, Calibration, Figure, Rates, save
@@ -19,10 +22,15 @@ from controller.schedulers.acceleration.values import Machines, Network
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.plugins import known_policies, make_policy
 from controller.schedulers.framework.profiles import PolicySettings
-from controller.schedulers.probe.dispatch.deciding import Verdict, explained
+from controller.schedulers.probe.dispatch.deciding import Verdict, devices_of, explained
 from controller.schedulers.probe.dispatch.planning import Plan
 from controller.schedulers.probe.dispatch.policies import Question
-from controller.schedulers.probe.dispatch.profiles import MEASURED, TaskProfile, TaskProfileSettings
+from controller.schedulers.probe.dispatch.profiles import (
+    MEASURED,
+    TaskProfile,
+    TaskProfileSettings,
+    WeightedTaskScore,
+)
 from controller.schedulers.probe.dispatch.slots import Slots
 from controller.schedulers.probe.dispatch.values import (
     MOST_POINTS,
@@ -184,6 +192,41 @@ def test_a_profile_with_the_policy_dispatches_by_it_and_keeps_the_reason(policy:
     assert copied.option.offer == PLAIN.key
     scores = explained(profile, trained).candidates[0].scores
     assert any(one.policy == "operator-devices" and "product on the gpu" in one.reason for one in scores)
+
+
+def test_programs_are_told_of_devices_that_a_unit_has_and_of_nothing_where_nothing_is_known(
+    policy: PolicySettings,
+) -> None:
+    profile = TaskProfile.of(TaskProfileSettings(name="accelerated", scores=(*MEASURED.scores, policy)))
+
+    def told(task: PendingTask, *offers: Offer) -> dict[str, str]:
+        question = asked(task, *offers)
+        found = devices_of(profile, Plan(question.view).decide(profile, question.task, question.options))
+        return {one.operator: one.device.value for one in found}
+
+    mixed = PendingTask("t", "any", operators=counts(COPY, GEMM, UNKNOWN))
+    assert told(mixed, WITH_GPU) == {"sum": "cpu", "product": "gpu", "mystery": "cpu"}
+    assert told(mixed, PLAIN) == {"sum": "cpu", "product": "cpu", "mystery": "cpu"}
+    assert told(dataclasses.replace(mixed, choice=UnitChoice.CENTRE), WITH_GPU) == {}
+    assert told(PendingTask("t", "plain"), WITH_GPU) == {}
+    vast = tuple(replace(one, name=f"{one.name}{'x' * 200}{number}") for number in range(100) for one in counts(GEMM))
+    assert told(PendingTask("t", "vast", operators=vast), WITH_GPU) == {}
+    without = TaskProfile.of(MEASURED)
+    question = asked(mixed, WITH_GPU)
+    assert devices_of(without, Plan(question.view).decide(without, mixed, question.options)) == ()
+
+
+def test_a_policy_that_names_no_device_of_its_units_holds_up_its_own_task_alone(policy: PolicySettings) -> None:
+    class Wild(OperatorDevices):
+        def operator_devices(self, asked: Question, row: int) -> tuple[OperatorDevice, ...]:
+            return (OperatorDevice(operator="product", device=DeviceKind.TPU),)
+
+    scores = (WeightedTaskScore("wild", 1, Wild(OperatorDevices.Settings(**policy.settings))),)
+    profile = dataclasses.replace(TaskProfile.of(MEASURED), scores=scores)
+    question = asked(PendingTask("t", "any", operators=counts(GEMM)), WITH_GPU)
+    verdict = Plan(question.view).decide(profile, question.task, question.options)
+    with pytest.raises(SchedulerError, match="policy wild: task t: operator 'product' is to run on a tpu"):
+        devices_of(profile, verdict)
 
 
 def test_settings_that_cannot_be_are_one_line(policy: PolicySettings, tmp_path: Path) -> None:

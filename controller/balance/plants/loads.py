@@ -1,0 +1,43 @@
+"""Loads over time, tera-operations a second for each step: step, ramp, burst, noise, duty cycles."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+def constant(steps: int, tops: float) -> Floats:
+    """Return the same load in each step."""
+    return np.full(steps, float(tops))
+
+
+def step(steps: int, before_tops: float, after_tops: float, at: int) -> Floats:
+    """Return a load that jumps at a step."""
+    return np.where(np.arange(steps) < at, before_tops, after_tops).astype(np.float64)
+
+
+def ramp(steps: int, before_tops: float, after_tops: float, first: int, last: int) -> Floats:
+    """Return a load that goes from one level to another between two steps, in a line."""
+    return np.interp(np.arange(steps), (first, max(last, first + 1)), (before_tops, after_tops))
+
+
+def burst(steps: int, base_tops: float, peak_tops: float, every: int, length: int) -> Floats:
+    """Return a base load with a peak of so many steps at the end of each period."""
+    at = np.arange(steps) % every
+    return np.where(at < every - length, base_tops, peak_tops).astype(np.float64)
+
+
+def noisy(load: Floats, spread: float, rng: np.random.Generator) -> Floats:
+    """Return a load times normal noise around 1 of so much spread, never below 0."""
+    found: Floats = np.maximum(load * (1.0 + spread * rng.standard_normal(len(load))), 0.0)
+    return found
+
+
+def duty_cycle(shares: Floats, peak_tops: float, steps_each: int = 1) -> Floats:
+    """Return recorded duty cycles (0 to 1) as a load: shares of a peak, each held for so many steps.
+
+    A recorded duty cycle says how busy cores were and nothing of the bus: the plant's model says what that carried.
+    """
+    return np.repeat(np.clip(shares, 0.0, 1.0) * peak_tops, steps_each)

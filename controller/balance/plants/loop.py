@@ -1,0 +1,265 @@
+"""The closed loop in virtual time: units, their controllers and rules, and the pool that their sub-units come from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.balance.errors import PlantError
+from controller.balance.plants.plant import Plant, PlantState, Rates
+from controller.balance.rules import ORDER, Limits, Rule, hand_on
+from controller.balance.rules.capacity import applied
+from controller.balance.values import Change, LeverKind, Precision, Sample, UnitState
+
+Floats = npt.NDArray[np.float64]
+State = TypeVar("State")
+PRECISIONS: Final = tuple(Precision)
+_KEEP: Final = Change()
+
+
+class Control(Protocol[State]):
+    """What makes an output u of samples; what it remembers is an argument."""
+
+    def start(self) -> State:
+        """Return what is remembered before the first sample."""
+
+    def step(self, state: State, sample: Sample) -> tuple[State, float]:
+        """Return what is remembered after a sample, and the output."""
+
+
+class Proportional:
+    """u = kp e: the least controller there is."""
+
+    def __init__(self, kp: float = 1.0) -> None:
+        self.kp = kp
+
+    def start(self) -> None:
+        """Remember nothing."""
+
+    def step(self, state: None, sample: Sample) -> tuple[None, float]:
+        """Return the output for a sample."""
+        return state, self.kp * sample.error
+
+
+class Keep:
+    """The open loop: no lever ever moves."""
+
+    def change(self, u: float, sample: Sample, state: UnitState) -> Change:  # noqa: ARG002 - a rule's arguments
+        """Return nothing to do."""
+        return _KEEP
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """When levers move: every so many steps, and no sooner than so many after the last move of the same unit.
+
+    `wait` is to be at least the delay of reports where a rule asks for all that is missing at once: what it sees before
+    is the unit as it was.
+    """
+
+    every: int = 1
+    wait: int = 0
+
+    def __post_init__(self) -> None:
+        if self.every < 1 or self.wait < 0:
+            raise PlantError(f"levers move every {self.every} steps, {self.wait} after the last move")
+
+
+@dataclass(frozen=True)
+class Member:
+    """A unit in the loop: its plant and load, where its levers stand and may stand, and what drives them."""
+
+    name: str
+    plant: Plant
+    start: UnitState
+    offered_tops: Floats
+    rule: Rule = field(default_factory=Keep)
+    control: Control[Any] = field(default_factory=Proportional)
+    limits: Limits = field(default_factory=Limits)
+    order: tuple[LeverKind, ...] = ORDER
+    most: Change | None = None
+    pace: Pace = Pace()
+    missed: float = 0.0
+    """Share of its samples that never come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """What a unit did, an array a figure, an element a step: as reported, and what was done and drawn in the step."""
+
+    name: str
+    time_s: Floats
+    bus: Floats
+    load: Floats
+    output: Floats
+    precision: npt.NDArray[np.int8]
+    """Places in `PRECISIONS`."""
+    frequency_mhz: Floats
+    sub_units: npt.NDArray[np.int64]
+    work_tera: Floats
+    energy_j: Floats
+    refused_tera: float
+
+    @property
+    def error(self) -> Floats:
+        """Return e = P_p - P_d as the controller saw it."""
+        return self.bus - self.load
+
+    @property
+    def moves(self) -> npt.NDArray[np.bool_]:
+        """Return in which steps a lever stood otherwise than in the step before."""
+        found: npt.NDArray[np.bool_] = np.zeros(len(self.time_s), np.bool_)
+        for lever in (self.precision, self.frequency_mhz, self.sub_units):
+            found[1:] |= lever[1:] != lever[:-1]
+        return found
+
+    def state_at(self, step: int) -> UnitState:
+        """Return where the levers stood in a step."""
+        return UnitState(
+            PRECISIONS[int(self.precision[step])], float(self.frequency_mhz[step]), int(self.sub_units[step])
+        )
+
+
+Share = Callable[[Sequence[int], int], Sequence[int]]
+"""Who gets how many of the free sub-units, by what each asks for."""
+
+
+def in_turn(asks: Sequence[int], free: int) -> list[int]:
+    """Give each what it asks for, in their order, while there is any."""
+    given: list[int] = []
+    for ask in asks:
+        given.append(min(ask, free))
+        free -= given[-1]
+    return given
+
+
+class _Running:
+    """A member while the loop runs."""
+
+    def __init__(self, member: Member) -> None:
+        self.member, self.unit, self.state = member, member.start, PlantState()
+        self.rates: Rates = member.plant.rates(member.start)
+        self.memory: Any = member.control.start()
+        self.sample = Sample(0.0, 0.0, 0.0)
+        self.output, self.moved, self.sampled = 0.0, -member.pace.wait - 1, False
+        self.rows: list[tuple[float, ...]] = []
+
+    def advance(self, step: int, dt_s: float, rng: np.random.Generator) -> None:
+        """Let a step pass, and take the sample at its end if one comes."""
+        member, unit = self.member, self.unit
+        offered_tops = float(member.offered_tops[step])
+        self.state, sample, work, energy_j = member.plant.advance(self.state, self.rates, offered_tops, dt_s, rng)
+        self.sampled = not (member.missed and rng.random() < member.missed)
+        if self.sampled:
+            self.sample = sample
+            self.memory, self.output = member.control.step(self.memory, sample)
+        self.rows.append(
+            (
+                self.state.time_s,
+                self.sample.bus,
+                self.sample.load,
+                self.output,
+                PRECISIONS.index(unit.precision),
+                unit.frequency_mhz,
+                unit.sub_units,
+                work,
+                energy_j,
+            )
+        )
+
+    def asked(self, step: int) -> Change:
+        """Return what the rule asks for after a step."""
+        pace = self.member.pace
+        if not self.sampled or (step + 1) % pace.every or step - self.moved <= pace.wait:
+            return _KEEP
+        return self.member.rule.change(self.output, self.sample, self.unit)
+
+    def move(self, change: Change, granted: int, step: int) -> None:
+        """Move the levers as far as they go, with so many sub-units more than there are at most."""
+        member, unit = self.member, self.unit
+        high = min(member.limits.sub_units_high, unit.sub_units + granted)
+        limits = member.limits if high == member.limits.sub_units_high else _up_to(member.limits, high)
+        speeds = member.plant.speeds
+        done = hand_on(change, unit, limits, order=member.order, speeds=speeds, most=member.most).change
+        if not done.keeps:
+            self.unit = applied(unit, done, (*member.limits.precisions, unit.precision))
+            self.rates, self.moved = member.plant.rates(self.unit), step
+
+    def trajectory(self) -> Trajectory:
+        columns = np.array(self.rows, np.float64).reshape(-1, 9).T
+        time_s, bus, load, output, precision, frequency_mhz, sub_units, work, energy_j = columns
+        return Trajectory(
+            self.member.name,
+            time_s,
+            bus,
+            load,
+            output,
+            precision.astype(np.int8),
+            frequency_mhz,
+            sub_units.astype(np.int64),
+            work,
+            energy_j,
+            self.state.refused_tera,
+        )
+
+
+def _up_to(limits: Limits, high: int) -> Limits:
+    return Limits(
+        precisions=limits.precisions,
+        frequency_low_mhz=limits.frequency_low_mhz,
+        frequency_high_mhz=limits.frequency_high_mhz,
+        frequency_step_mhz=limits.frequency_step_mhz,
+        sub_units_low=min(limits.sub_units_low, high),
+        sub_units_high=high,
+    )
+
+
+def run(
+    members: Sequence[Member],
+    *,
+    dt_s: float = 1.0,
+    free: int | None = None,
+    share: Share = in_turn,
+    rng: np.random.Generator | None = None,
+) -> tuple[Trajectory, ...]:
+    """Return what units do while their controllers act, for as many steps as the shortest load has.
+
+    `free` sub-units are in the pool at the start, None: there are always enough. What one unit frees in a step others
+    get in the same one. Raises PlantError where units, loads or their states cannot be.
+    """
+    if not members:
+        raise PlantError("a loop without units")
+    generator = rng if rng is not None else np.random.default_rng(0)
+    running = [_Running(member) for member in members]
+    for step in range(min(len(member.offered_tops) for member in members)):
+        for one in running:
+            one.advance(step, dt_s, generator)
+        changes = [one.asked(step) for one in running]
+        if all(change.keeps for change in changes):
+            continue
+        free = _exchange(running, changes, free, share, step)
+    return tuple(one.trajectory() for one in running)
+
+
+def _exchange(
+    running: Sequence[_Running], changes: Sequence[Change], free: int | None, share: Share, step: int
+) -> int | None:
+    """Move all levers, those first that free sub-units; return how many are in the pool then."""
+    before = [one.unit.sub_units for one in running]
+    for one, change in zip(running, changes, strict=True):
+        if change.sub_units <= 0 and not change.keeps:
+            one.move(change, 0 if free is not None else one.member.limits.sub_units_high, step)
+    if free is not None:
+        free += sum(was - one.unit.sub_units for was, one in zip(before, running, strict=True))
+    asks = [max(change.sub_units, 0) for change in changes]
+    granted = asks if free is None else share(asks, free)
+    for one, change, ask, grant in zip(running, changes, asks, granted, strict=True):
+        if ask:
+            was = one.unit.sub_units
+            one.move(change, grant, step)
+            free = free - (one.unit.sub_units - was) if free is not None else None
+    return free

@@ -1,0 +1,191 @@
+"""A bus that feeds cores through a queue: what the unit does, reports and draws, step by step in virtual time.
+
+Work waits upstream (backlog), crosses the bus into the unit's memory (queue), and is computed. Both flow during a step,
+so that its length matters only for what changes within it. At rest this is `formulas.rest_at`: tests hold one against
+the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+import msgspec
+import numpy as np
+
+from controller.balance.errors import PlantError
+from controller.balance.plants.formulas import Rest, bus_tops, compute_tops, rest_at
+from controller.balance.plants.power import Power
+from controller.balance.rules.capacity import BITS, SPEEDS
+from controller.balance.values import Precision, Sample, UnitState
+from dataplane.config import Strict
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+class Application(Strict, frozen=True):
+    """What runs on a unit: how much it computes for each byte that crosses the bus."""
+
+    name: str = "heavy"
+    ops_per_byte: Positive = 200_000.0
+    """Operations for each byte at int8."""
+    sent_in_precision: Share = 0.5
+    """Share of its bytes that take more or less room with the precision; the others are cast on the unit. With 1 the
+    precision moves bus and cores alike, and is no lever."""
+    precisions: tuple[Precision, ...] = tuple(Precision)
+    """What it allows."""
+
+    def bytes_ratio(self, precision: Precision) -> float:
+        """Return the bytes of a piece of work over those at int8."""
+        return 1.0 + self.sent_in_precision * (BITS[precision] / 8 - 1.0)
+
+
+LIGHT = Application(name="light", ops_per_byte=50_000.0)
+"""Computes little on each byte: the bus is its bottleneck."""
+HEAVY = Application()
+"""Computes much on each byte: the cores are its bottleneck."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlantState:
+    """A unit between steps: tera-operations that wait upstream and in its memory, and reports still on their way."""
+
+    time_s: float = 0.0
+    backlog_tera: float = 0.0
+    queue_tera: float = 0.0
+    refused_tera: float = 0.0
+    """Work that came while the backlog was full, since the start."""
+    reports: tuple[Sample, ...] = ()
+
+
+class Plant(Strict, frozen=True):
+    """A compute unit and the bus that feeds it; what the levers move is not here but in `UnitState`.
+
+    Reports are `delay_s` old when they come, and each has noise of `noise` (standard deviation, of bus and load alike).
+    """
+
+    application: Application = HEAVY
+    bus_gb_per_s: Positive = 25.0
+    unit_tops: Positive = 100.0
+    """What a sub-unit does at int8 and the reference clock."""
+    reference_mhz: Positive = 1000.0
+    speeds: Mapping[Precision, Positive] = msgspec.field(default_factory=lambda: dict(SPEEDS))
+    """How many times as fast as at int8, by precision."""
+    power: Power = Power()
+    queue_gb: Positive = 8.0
+    """Memory of the unit for data that wait."""
+    backlog_gb: Positive = 100.0
+    """Data that wait upstream; what comes beyond is refused."""
+    delay_s: NotNegative = 0.0
+    noise: NotNegative = 0.0
+
+    def __post_init__(self) -> None:
+        missing = [str(one) for one in self.application.precisions if one not in self.speeds]
+        if missing:
+            raise ValueError(f"speeds: there is none for {', '.join(missing)}, which the application allows")
+
+    def rest(self, unit: UnitState, offered_tops: float) -> Rest[float]:
+        """Return where the unit comes to rest under a constant load."""
+        return rest_at(offered_tops, self.bus_can_tops(unit.precision), self.cores_can_tops(unit))
+
+    def bus_can_tops(self, precision: Precision) -> float:
+        """Return the work for which the bus can carry data."""
+        ratio = self.application.bytes_ratio(precision)
+        return bus_tops(self.bus_gb_per_s, self.application.ops_per_byte, ratio)
+
+    def cores_can_tops(self, unit: UnitState) -> float:
+        """Return the work that the cores can do."""
+        speed = self.speeds[unit.precision]
+        return compute_tops(unit.sub_units, self.unit_tops, unit.frequency_mhz, self.reference_mhz, speed)
+
+    def rates(self, unit: UnitState) -> Rates:
+        """Return what a unit can do as its levers stand; PlantError where that is nothing."""
+        if unit.sub_units < 1 or not 0.0 < unit.frequency_mhz < math.inf:
+            raise PlantError(f"a unit of {unit.sub_units} sub-units at {unit.frequency_mhz:g} MHz computes nothing")
+        if unit.precision not in self.speeds:
+            raise PlantError(f"speeds: there is none for {unit.precision}")
+        ratio = self.application.bytes_ratio(unit.precision)
+        tera_per_gb = self.application.ops_per_byte / (1000.0 * ratio)
+        busy_w, static_w = self.power.each_w(unit.frequency_mhz, self.reference_mhz)
+        idle_w = self.power.idle_activity * busy_w
+        return Rates(
+            self.bus_can_tops(unit.precision),
+            self.cores_can_tops(unit),
+            self.queue_gb * tera_per_gb,
+            self.backlog_gb * tera_per_gb,
+            unit.sub_units * (idle_w + static_w),
+            unit.sub_units * (busy_w - idle_w),
+            self.power.bus_w,
+        )
+
+    def step(
+        self,
+        state: PlantState,
+        unit: UnitState,
+        offered_tops: float,
+        dt_s: float,
+        rng: np.random.Generator | None = None,
+    ) -> tuple[PlantState, Sample, float, float]:
+        """Return the state after a step, the report that comes at its end, work done (tera-operations) and joules.
+
+        Before the start the unit was idle, and reports that are older than that say so. Without `rng` there is no
+        noise. Raises PlantError where the step has no length or the unit has nothing to compute with.
+        """
+        return self.advance(state, self.rates(unit), offered_tops, dt_s, rng)
+
+    def advance(
+        self, state: PlantState, rates: Rates, offered_tops: float, dt_s: float, rng: np.random.Generator | None = None
+    ) -> tuple[PlantState, Sample, float, float]:
+        """Return what `step` does, for levers whose rates are known: these cost more than the step."""
+        if not 0.0 < dt_s < math.inf or not offered_tops >= 0.0:
+            raise PlantError(f"a step of {dt_s:g} s under a load of {offered_tops:g} TOPS")
+        carried, done = rates.bus_tops * dt_s, rates.cores_tops * dt_s
+        waiting = state.backlog_tera + offered_tops * dt_s
+        sent = min(waiting, carried, max(rates.queue_tera - state.queue_tera, 0.0) + done)
+        computed = min(state.queue_tera + sent, done)
+        left = waiting - sent
+        backlog = min(left, rates.backlog_tera)
+        after_s, bus, load = state.time_s + dt_s, sent / carried, computed / done
+        now = _measured(after_s, bus, load, self.noise, rng)
+        sample, reports = self._report(state, now, dt_s)
+        queue = state.queue_tera + sent - computed
+        after = PlantState(after_s, backlog, queue, state.refused_tera + (left - backlog), reports)
+        return after, sample, computed, rates.watts(bus, load) * dt_s
+
+    def _report(self, state: PlantState, now: Sample, dt_s: float) -> tuple[Sample, tuple[Sample, ...]]:
+        """Return the report that has come by now, and those on their way."""
+        late = round(self.delay_s / dt_s)
+        if not late:
+            return now, ()
+        reports = (*state.reports, now)
+        if len(reports) <= late:
+            return Sample(now.time_s - late * dt_s, 0.0, 0.0), reports
+        return reports[-1 - late], reports[-late:]
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What a unit can do as its levers stand: speeds of bus and cores, room for what waits, and power."""
+
+    bus_tops: float
+    cores_tops: float
+    queue_tera: float
+    backlog_tera: float
+    idle_w: float
+    load_w: float
+    bus_w: float
+
+    def watts(self, bus: float, load: float) -> float:
+        """Return the power at an occupancy and a load."""
+        return self.idle_w + self.load_w * load + self.bus_w * bus
+
+
+def _measured(time_s: float, bus: float, load: float, noise: float, rng: np.random.Generator | None) -> Sample:
+    if rng is not None and noise:
+        bus += noise * rng.standard_normal()
+        load += noise * rng.standard_normal()
+    return Sample(time_s, min(max(bus, 0.0), 1.0), min(max(load, 0.0), 1.0))

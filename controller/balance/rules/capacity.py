@@ -1,0 +1,56 @@
+"""What a lever's move is worth: the unit's speed after it over its speed before, the one currency of all levers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from controller.balance.values import Change, Precision, UnitState
+
+BITS: Final[Mapping[Precision, int]] = {
+    Precision.INT4: 4,
+    Precision.INT8: 8,
+    Precision.INT16: 16,
+    Precision.INT32: 32,
+    Precision.FP16: 16,
+    Precision.FP32: 32,
+    Precision.FP64: 64,
+}
+"""What a number takes."""
+
+Speeds = Mapping[Precision, float]
+"""How many times as fast as at int8 cores compute, by precision."""
+
+SPEEDS: Final[Speeds] = {precision: 8 / bits for precision, bits in BITS.items()}
+"""Half the bits, twice the speed: how units of one width of data path behave. A card's data sheet may say otherwise."""
+
+
+def capacity_ratio(before: UnitState, after: UnitState, speeds: Speeds = SPEEDS) -> float:
+    """Return the speed of a unit's cores after its levers moved over that before."""
+    return (
+        (after.sub_units / before.sub_units)
+        * (after.frequency_mhz / before.frequency_mhz)
+        * (speeds[after.precision] / speeds[before.precision])
+    )
+
+
+def stepped(precision: Precision, steps: int, allowed: tuple[Precision, ...]) -> Precision:
+    """Return the precision so many steps up (down: below 0) among the allowed ones, the last there is at an end.
+
+    Steps are counted in the order of `Precision`; one that is not allowed itself counts as standing between those that
+    are.
+    """
+    order = list(Precision)
+    here = order.index(precision)
+    ways = [one for one in allowed if (order.index(one) - here) * steps > 0]
+    ways.sort(key=lambda one: abs(order.index(one) - here))
+    return ways[min(abs(steps), len(ways)) - 1] if steps and ways else precision
+
+
+def applied(state: UnitState, change: Change, allowed: tuple[Precision, ...] = tuple(Precision)) -> UnitState:
+    """Return what levers stand at after a change, whatever their limits are but the allowed precisions."""
+    return UnitState(
+        stepped(state.precision, change.precision_steps, allowed),
+        state.frequency_mhz + change.frequency_mhz,
+        state.sub_units + change.sub_units,
+    )

@@ -1,0 +1,163 @@
+"""The interval table: by where the controller's output u lies, what each lever is to do; strictly checked settings."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
+from typing import Final
+
+from controller.balance.errors import RuleError
+from controller.balance.values import Change
+from dataplane.config import Strict
+
+_INTERVAL: Final = re.compile(r"\s*([\[(])\s*([-+]?[\d./]+)\s*,\s*([-+]?[\d./]+)\s*([\])])\s*")
+_DIGITS: Final = 12
+"""Behind the point of u, that count: 1 - 0.7 is 0.3, whatever a binary fraction makes of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Where an output may lie, as mathematics writes it: [-0.9, -0.7) has its low end and not its high one."""
+
+    low: Fraction
+    high: Fraction
+    has_low: bool
+    has_high: bool
+
+    @classmethod
+    def parse(cls, text: str) -> Interval:
+        """Return `[-0.9, -0.7)` as an interval; ValueError where it is none or holds nothing."""
+        found = _INTERVAL.fullmatch(text)
+        if found is None:
+            raise ValueError(f"{text!r} is no interval: write it as [-0.9, -0.7)")
+        try:
+            low, high = Fraction(found[2]), Fraction(found[3])
+        except (ValueError, ZeroDivisionError):
+            raise ValueError(f"{text!r} is no interval: its ends are no numbers") from None
+        has_low, has_high = found[1] == "[", found[4] == "]"
+        if low > high or (low == high and not (has_low and has_high)):
+            raise ValueError(f"{text!r} holds nothing")
+        return cls(low, high, has_low, has_high)
+
+    def __contains__(self, u: Fraction | int) -> bool:
+        above = self.low <= u if self.has_low else self.low < u
+        return above and (u <= self.high if self.has_high else u < self.high)
+
+
+class Row(Strict, frozen=True):
+    """What the levers do where u lies in an interval; what is left out keeps."""
+
+    interval: str
+    """As in `[-0.9, -0.7)`."""
+    precision_steps: int = 0
+    """Up the steps of precision; below 0: down."""
+    frequency_mhz: float = 0.0
+    sub_units: int = 0
+
+    def __post_init__(self) -> None:
+        interval = Interval.parse(self.interval)
+        faster = (-self.precision_steps, self.frequency_mhz, self.sub_units)
+        names = ("precision_steps", "frequency_mhz", "sub_units")
+        for name, value in zip(names, faster, strict=True):
+            if value > 0 and interval.high > 0:
+                raise ValueError(f"{self.interval}: {name} makes cores faster where u is above 0, so idle cores")
+            if value < 0 and interval.low < 0:
+                raise ValueError(f"{self.interval}: {name} makes cores slower where u is below 0, so busy cores")
+            if value and 0 in interval:
+                raise ValueError(f"{self.interval}: {name} moves where u is 0, so nothing is wrong")
+
+    @property
+    def change(self) -> Change:
+        """What the row asks for."""
+        return Change(self.precision_steps, self.frequency_mhz, self.sub_units)
+
+
+class IntervalTable(Strict, frozen=True, dict=True):
+    """Rows that share no output and leave none out between the first and the last; beyond these, they clamp."""
+
+    rows: tuple[Row, ...]
+
+    def __post_init__(self) -> None:
+        if not self.rows:
+            raise ValueError("rows: a table has at least one")
+        spans = [(Interval.parse(row.interval), row.interval) for row in self.rows]
+        for (before, one), (after, other) in pairwise(spans):
+            if before.high > after.low or (before.high == after.low and before.has_high and after.has_low):
+                raise ValueError(f"rows: {one} and {other} overlap or are not in rising order")
+            if before.high < after.low or not (before.has_high or after.has_low):
+                raise ValueError(f"rows: no row is for what lies between {one} and {other}")
+        if not any(0 in interval for interval, _ in spans):
+            raise ValueError("rows: none is for u = 0, at which all levers keep")
+
+    @cached_property
+    def _spans(self) -> tuple[tuple[Interval, Change], ...]:
+        return tuple((Interval.parse(row.interval), row.change) for row in self.rows)
+
+    @cached_property
+    def _bounds(self) -> tuple[tuple[float, bool, Change], ...]:
+        """High ends, whether they belong to their row, and what the row asks for; the last has no end."""
+        ends = [(float(interval.high), interval.has_high, change) for interval, change in self._spans]
+        return (*ends[:-1], (float("inf"), True, ends[-1][2]))
+
+    def change_at(self, u: float) -> Change:
+        """Return what the row of an output asks for, that of the nearest row beyond the ends; RuleError for no number.
+
+        The first row is found that ends above u: quick, and the same as looking for the interval that holds it.
+        """
+        near = round(u, _DIGITS)
+        for high, has_high, change in self._bounds:
+            if near < high or (has_high and near == high):
+                return change
+        raise RuleError(f"the controller's output is {u:g}, which is no number")
+
+    def row_of(self, u: float) -> Row:
+        """Return the row whose interval holds an output, read literally; RuleError beyond all rows.
+
+        The readable twin of `change_at`, without its clamp.
+        """
+        exact = Fraction(str(round(u, _DIGITS)))
+        for row in self.rows:
+            if exact in Interval.parse(row.interval):
+                return row
+        raise RuleError(f"no row is for an output of {u:g}")
+
+    @property
+    def dead_band(self) -> tuple[float, float]:
+        """From where to where levers keep, around 0."""
+        keeping = [interval for interval, change in self._spans if change.keeps]
+        here = next(place for place, interval in enumerate(keeping) if 0 in interval)
+        first = last = here
+        while first and keeping[first - 1].high == keeping[first].low:
+            first -= 1
+        while last + 1 < len(keeping) and keeping[last + 1].low == keeping[last].high:
+            last += 1
+        return float(keeping[first].low), float(keeping[last].high)
+
+    @property
+    def most(self) -> Change:
+        """The largest step of each lever in any row, up or down."""
+        changes = [change for _, change in self._spans]
+        return Change(
+            max(abs(one.precision_steps) for one in changes),
+            max(abs(one.frequency_mhz) for one in changes),
+            max(abs(one.sub_units) for one in changes),
+        )
+
+
+TABLE: Final = IntervalTable(
+    rows=(
+        Row(interval="[-0.9, -0.7)", precision_steps=-2, frequency_mhz=300, sub_units=4),
+        Row(interval="[-0.7, -0.5)", precision_steps=-1, frequency_mhz=200, sub_units=3),
+        Row(interval="[-0.5, -0.3)", frequency_mhz=100, sub_units=2),
+        Row(interval="[-0.3, -0.1)", sub_units=1),
+        Row(interval="[-0.1, 0.1]"),
+        Row(interval="(0.1, 0.3]", sub_units=-1),
+        Row(interval="(0.3, 0.5]", frequency_mhz=-100, sub_units=-2),
+        Row(interval="(0.5, 0.7]", precision_steps=1, frequency_mhz=-200, sub_units=-3),
+        Row(interval="(0.7, 0.9]", precision_steps=2, frequency_mhz=-300, sub_units=-4),
+    )
+)
+"""The table that is used where settings have none: steps by rows of 0.2, a dead band of 0.1 either way."""

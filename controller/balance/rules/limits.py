@@ -1,0 +1,162 @@
+"""How far levers go, and what an exhausted lever hands on to the next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import msgspec
+
+from controller.balance.errors import RuleError
+from controller.balance.rules.capacity import SPEEDS, Speeds, stepped
+from controller.balance.values import Change, LeverKind, Precision, UnitState
+from dataplane.config import Strict
+
+ORDER: Final = (LeverKind.SUB_UNITS, LeverKind.FREQUENCY, LeverKind.PRECISION)
+"""Who hands on to whom: sub-units while there are any, then the clock, and accuracy is given up last."""
+_LEAST_RATIO: Final = 0.1
+"""A change that would leave a lever less of what it stands at asks for this much."""
+_SLACK: Final = 1e-9
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Limits(Strict, frozen=True):
+    """How far each lever of a unit goes; a lever that may not be moved has both ends at what it stands at."""
+
+    precisions: tuple[Precision, ...] = tuple(Precision)
+    """What the application allows."""
+    frequency_low_mhz: Positive = 1.0
+    frequency_high_mhz: Positive = math.inf
+    frequency_step_mhz: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    """Clocks stand at whole steps of so much from the low end; 0: anywhere."""
+    sub_units_low: Count = 1
+    """The minimum share, which is never given away."""
+    sub_units_high: Count = 1_000_000
+
+    def __post_init__(self) -> None:
+        if not self.precisions:
+            raise ValueError("precisions: an application allows at least one")
+        if not self.frequency_low_mhz <= self.frequency_high_mhz:
+            raise ValueError("frequency_low_mhz is above frequency_high_mhz")
+        if not self.sub_units_low <= self.sub_units_high:
+            raise ValueError("sub_units_low is above sub_units_high")
+
+
+@dataclass(frozen=True, slots=True)
+class HandedOn:
+    """What levers can do of what was asked: the change, and the ratio of speed that none of them could (1: nothing)."""
+
+    change: Change
+    left: float = 1.0
+
+
+def hand_on(
+    change: Change,
+    state: UnitState,
+    limits: Limits,
+    *,
+    order: Sequence[LeverKind] = ORDER,
+    speeds: Speeds = SPEEDS,
+    most: Change | None = None,
+) -> HandedOn:
+    """Return a change within the levers' limits; what an exhausted lever could not do goes to the next in `order`.
+
+    What goes on is a ratio of speeds: 50 units more of 150 that are not to be had are 4/3 of the clock, and what the
+    clock cannot do goes to precision, which takes the allowed one whose speed is nearest to that, or none where each
+    would be further off than staying. Only the limits exhaust a lever, never its grain. `most` bounds what a lever does
+    at once after it was handed something (what it was asked itself is never cut by it). Levers that are not in `order`
+    keep. Raises RuleError for a lever that stands at 0 or below.
+    """
+    if state.sub_units < 1 or not state.frequency_mhz > 0:
+        raise RuleError(f"a unit of {state.sub_units} sub-units at {state.frequency_mhz:g} MHz has nothing to move")
+    left, precision_steps, frequency_mhz, sub_units = 1.0, 0, 0.0, 0
+    for kind in order:
+        if kind is LeverKind.SUB_UNITS:
+            bound = most.sub_units if most is not None else None
+            sub_units, left = _units(change.sub_units, left, state, limits, bound)
+        elif kind is LeverKind.FREQUENCY:
+            cap = most.frequency_mhz if most is not None else None
+            frequency_mhz, left = _clock(change.frequency_mhz, left, state, limits, cap)
+        else:
+            bound = most.precision_steps if most is not None else None
+            precision_steps, left = _steps(change.precision_steps, left, state, limits, bound, speeds=speeds)
+    return HandedOn(Change(precision_steps, frequency_mhz, sub_units), left)
+
+
+def _wanted(value: float, by: float, handed: float, most: float | None) -> float:
+    """Return what a lever is to stand at: what it was asked, times what it was handed, no further than `most`."""
+    asked = max(value + by, _LEAST_RATIO * value)
+    wanted = asked * handed
+    if most is not None and handed != 1.0:
+        reach = max(most, abs(by))
+        wanted = min(max(wanted, value - reach), value + reach)
+    return wanted
+
+
+def _units(by: int, handed: float, state: UnitState, limits: Limits, most: int | None) -> tuple[int, float]:
+    here = state.sub_units
+    if not by and handed == 1.0:
+        return 0, 1.0
+    wanted = _wanted(here, by, handed, most)
+    if limits.sub_units_low <= wanted <= limits.sub_units_high:
+        return math.ceil(wanted - _SLACK) - here, 1.0
+    reached = limits.sub_units_low if wanted < limits.sub_units_low else limits.sub_units_high
+    if (reached - here) * (wanted - here) < 0:  # it stands beyond its limits: that is nobody's to undo here
+        reached = here
+    return reached - here, wanted / reached
+
+
+def _clock(by: float, handed: float, state: UnitState, limits: Limits, most: float | None) -> tuple[float, float]:
+    here = state.frequency_mhz
+    if not by and handed == 1.0:
+        return 0.0, 1.0
+    wanted = _wanted(here, by, handed, most)
+    if limits.frequency_low_mhz <= wanted <= limits.frequency_high_mhz:
+        return _on_grid(wanted, here, limits) - here, 1.0
+    reached = limits.frequency_low_mhz if wanted < limits.frequency_low_mhz else limits.frequency_high_mhz
+    if (reached - here) * (wanted - here) < 0:
+        reached = here
+    return reached - here, wanted / reached
+
+
+def _on_grid(wanted: float, here: float, limits: Limits) -> float:
+    """Return the step at or next to a clock, on the side it stands now: it never moves further than was asked."""
+    step = limits.frequency_step_mhz
+    if not step or wanted == here:
+        return wanted
+    places = (wanted - limits.frequency_low_mhz) / step
+    place = math.floor(places + _SLACK) if wanted > here else math.ceil(places - _SLACK)
+    on = limits.frequency_low_mhz + place * step
+    return here if (on - here) * (wanted - here) < 0 else on
+
+
+def _steps(
+    by: int, handed: float, state: UnitState, limits: Limits, most: int | None, *, speeds: Speeds
+) -> tuple[int, float]:
+    """Return steps among the allowed precisions, and what is left: what was asked first, then what was handed."""
+    order = sorted({*limits.precisions, state.precision}, key=list(Precision).index)
+    here = order.index(state.precision)
+    allowed = tuple(order)
+    asked = order.index(stepped(state.precision, by, allowed))
+    if handed == 1.0:
+        missing = abs(by) - abs(asked - here)
+        return asked - here, 1.0 if not missing else _nominal(by, missing)
+    wanted = handed * speeds[order[asked]] / speeds[state.precision]
+    way = -1 if wanted > 1 else 1
+    reach = range(len(order)) if most is None else range(here - max(most, abs(by)), here + max(most, abs(by)) + 1)
+    ways = [place for place in reach if 0 <= place < len(order) and (place - here) * way > 0]
+    best = min([here, *ways], key=lambda place: _off(speeds[order[place]] / speeds[state.precision], wanted))
+    return best - here, wanted * speeds[state.precision] / speeds[order[best]]
+
+
+def _nominal(by: int, missing: int) -> float:
+    """Return what steps that do not exist would have been worth: twice the speed each, up half."""
+    return 2.0 ** (missing if by < 0 else -missing)
+
+
+def _off(ratio: float, wanted: float) -> float:
+    return abs(math.log(ratio / wanted))

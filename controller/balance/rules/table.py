@@ -1,0 +1,57 @@
+"""The rule of the interval table, with levers alone or combined, and no step across the dead band and beyond."""
+
+from __future__ import annotations
+
+import math
+
+from controller.balance.rules.capacity import SPEEDS, applied, capacity_ratio
+from controller.balance.rules.intervals import TABLE, IntervalTable
+from controller.balance.rules.limits import ORDER
+from controller.balance.values import Change, LeverKind, Sample, UnitState
+from dataplane.config import Strict
+
+
+class IntervalRule(Strict, frozen=True):
+    """Moves the levers step by step, as the row of u says."""
+
+    table: IntervalTable = TABLE
+    levers: tuple[LeverKind, ...] = ORDER
+    """Those that it may move, the others keep; also in whose order an exhausted one hands on."""
+    guarded: bool = True
+    """Leave out a step that would put |e| past 0 and further off than it is: few coarse sub-units would swing."""
+
+    def __post_init__(self) -> None:
+        if not self.levers:
+            raise ValueError("levers: at least one is moved")
+        if len(set(self.levers)) < len(self.levers):
+            raise ValueError("levers: one is there twice")
+
+    def change(self, u: float, sample: Sample, state: UnitState) -> Change:
+        """Return what the levers are to do; RuleError where u is no number."""
+        change = only(self.table.change_at(u), self.levers)
+        if not self.guarded or change.keeps or u * sample.error <= 0:
+            return change
+        lesser = Change(sub_units=change.sub_units)
+        least = Change(sub_units=int(math.copysign(1, change.sub_units)) if change.sub_units else 0)
+        return next((one for one in (change, lesser, least) if not overshoots(one, sample, state)), Change())
+
+
+def only(change: Change, levers: tuple[LeverKind, ...]) -> Change:
+    """Return what a change asks of some levers."""
+    return Change(
+        change.precision_steps if LeverKind.PRECISION in levers else 0,
+        change.frequency_mhz if LeverKind.FREQUENCY in levers else 0.0,
+        change.sub_units if LeverKind.SUB_UNITS in levers else 0,
+    )
+
+
+def overshoots(change: Change, sample: Sample, state: UnitState) -> bool:
+    """Return whether a change would leave the error on its other side, and no smaller.
+
+    Whatever limits the flow of work, P_p / P_d is the cores' speed over the bus's: it moves as the cores' speed does.
+    """
+    after = applied(state, change)
+    if not (sample.bus and sample.load) or after.sub_units < 1 or not after.frequency_mhz > 0:
+        return False  # at limits, which are another's to know
+    off = math.log(sample.bus / sample.load)
+    return abs(off + math.log(capacity_ratio(state, after, SPEEDS))) >= abs(off)

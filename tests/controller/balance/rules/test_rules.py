@@ -1,0 +1,205 @@
+"""The rule of the table and the platform's rule, each by itself; what an exhausted lever hands on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from controller.balance.errors import RuleError
+from controller.balance.rules import IntervalRule, Limits, PlatformRule, hand_on, wanted_units
+from controller.balance.rules.capacity import stepped
+from controller.balance.values import Change, LeverKind, Precision, Sample, UnitState
+from dataplane.config import loads
+from dataplane.errors import ConfigError
+
+INT8_ONLY = (Precision.INT8,)
+
+
+def unit(sub_units: int = 100, mhz: float = 1000.0, precision: Precision = Precision.INT8) -> UnitState:
+    return UnitState(precision, mhz, sub_units)
+
+
+def sample(bus: float, load: float) -> Sample:
+    return Sample(0.0, bus, load)
+
+
+def test_at_half_an_error_the_table_frees_two_units_and_the_platform_fifty() -> None:
+    seen = sample(1.0, 0.5)
+    assert IntervalRule().change(0.5, seen, unit()) == Change(0, -100, -2)
+    assert PlatformRule().change(0.5, seen, unit()) == Change(sub_units=-50)
+
+
+def test_at_a_quarter_too_little_the_table_keeps_the_frequency() -> None:
+    assert IntervalRule().change(-0.25, sample(0.75, 1.0), unit(150)) == Change(sub_units=1)
+
+
+def test_levers_alone_or_combined() -> None:
+    seen = sample(1.0, 0.2)
+    for lever, change in (
+        (LeverKind.PRECISION, Change(precision_steps=2)),
+        (LeverKind.FREQUENCY, Change(frequency_mhz=-300)),
+        (LeverKind.SUB_UNITS, Change(sub_units=-4)),
+    ):
+        assert IntervalRule(levers=(lever,)).change(0.8, seen, unit()) == change
+    both = IntervalRule(levers=(LeverKind.SUB_UNITS, LeverKind.FREQUENCY))
+    assert both.change(0.8, seen, unit()) == Change(frequency_mhz=-300, sub_units=-4)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("levers: []", "at least one"), ("levers: [frequency, frequency]", "twice"), ("levers: [volts]", "none of")],
+)
+def test_levers_that_are_none_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        loads(text, IntervalRule)
+
+
+def test_a_step_that_would_swing_past_the_band_is_left_out() -> None:
+    """Of 4 units, of which 3.5 have work, one is neither too many nor too few."""
+    few, many = sample(1.0, 0.875), sample(3 / 3.5, 1.0)
+    loose = IntervalRule(levers=(LeverKind.SUB_UNITS,), guarded=False)
+    assert loose.change(few.error, few, unit(4)) == Change(sub_units=-1)
+    assert loose.change(many.error, many, unit(3)) == Change(sub_units=1)
+    guarded = IntervalRule(levers=(LeverKind.SUB_UNITS,))
+    moves = [guarded.change(one.error, one, unit(count)) for one, count in ((few, 4), (many, 3))]
+    assert Change() in moves
+
+
+def test_the_platform_wants_n_times_load_over_bus_exactly() -> None:
+    assert wanted_units(100, Fraction(1), Fraction(1, 2)) == 50
+    assert wanted_units(100, Fraction(1, 2), Fraction(1)) == 200
+    assert wanted_units(150, Fraction(3, 4), Fraction(1)) == 200
+    assert wanted_units(7, Fraction(1, 3), Fraction(1, 9)) == Fraction(7, 3)
+
+
+@pytest.mark.parametrize(
+    ("bus", "load", "here", "by"),
+    [
+        (1.0, 0.95, 100, 0),  # under the threshold
+        (1.0, 0.499, 100, -50),  # 49.9: the fiftieth has work
+        (1.0, 0.0, 100, -75),  # nothing is computed: at least one part in four is kept
+        (0.0, 1.0, 100, 300),  # nothing is carried: at most four times as many
+        (0.0, 0.0, 100, 0),
+        (0.3, 0.6, 100, 100),
+        (1.0, 0.3, 1, 0),  # the last one stays
+    ],
+)
+def test_the_platform_rule_rounds_up_and_is_bounded(bus: float, load: float, here: int, by: int) -> None:
+    assert PlatformRule().change(bus - load, sample(bus, load), unit(here)) == Change(sub_units=by)
+
+
+def test_the_platform_rule_keeps_where_controller_and_sample_disagree() -> None:
+    assert PlatformRule().change(-0.5, sample(1.0, 0.5), unit()) == Change()
+
+
+def test_what_levers_can_do_is_not_handed_on() -> None:
+    change = Change(-1, 100.0, 4)
+    assert hand_on(change, unit(), Limits()).change == change
+    assert hand_on(change, unit(), Limits()).left == 1.0
+
+
+def test_an_exhausted_lever_hands_on_to_the_next() -> None:
+    """Sub-units to the clock, the clock to precision, all in the one currency of speed."""
+    limits = Limits(sub_units_high=150, frequency_high_mhz=2000)
+    assert hand_on(Change(sub_units=50), unit(150), limits).change.frequency_mhz == pytest.approx(1000 / 3)
+    capped = Limits(sub_units_high=150, frequency_high_mhz=1100, precisions=INT8_ONLY)
+    found = hand_on(Change(sub_units=50), unit(150), capped)
+    assert found.change == Change(frequency_mhz=100.0)
+    assert found.left == pytest.approx(200 / 150 / 1.1)
+    to_precision = hand_on(Change(sub_units=150), unit(150), replaced(capped, tuple(Precision)))
+    assert to_precision.change == Change(-1, 100.0, 0)
+    assert to_precision.left == pytest.approx(1 / 1.1)
+
+
+def replaced(limits: Limits, precisions: tuple[Precision, ...]) -> Limits:
+    return Limits(
+        precisions=precisions, sub_units_high=limits.sub_units_high, frequency_high_mhz=limits.frequency_high_mhz
+    )
+
+
+def test_a_precision_that_would_be_further_off_is_not_taken() -> None:
+    """A fifth more speed is wanted, a step would double it."""
+    limits = Limits(sub_units_high=150, frequency_high_mhz=1100)
+    assert hand_on(Change(sub_units=50), unit(150), limits).change.precision_steps == 0
+
+
+def test_an_exhausted_lever_hands_on_downwards_too() -> None:
+    limits = Limits(sub_units_low=100, frequency_low_mhz=800)
+    found = hand_on(Change(sub_units=-50), unit(), limits)
+    assert found.change.frequency_mhz == -200
+    assert found.change.precision_steps == 1  # half the speed is nearer to 5/8 than the whole
+    assert found.left == pytest.approx(0.5 / 0.8 / 0.5)
+
+
+def test_what_is_handed_on_is_bounded_by_the_largest_step() -> None:
+    limits = Limits(sub_units_high=100)
+    most = Change(2, 300, 4)
+    assert hand_on(Change(sub_units=100), unit(), limits, most=most).change.frequency_mhz == 300
+
+
+def test_the_order_says_who_is_next_and_levers_outside_it_keep() -> None:
+    limits = Limits(sub_units_high=100)
+    alone = hand_on(Change(sub_units=100), unit(), limits, order=(LeverKind.SUB_UNITS,))
+    assert (alone.change, alone.left) == (Change(), 2.0)
+    accuracy_first = (LeverKind.SUB_UNITS, LeverKind.PRECISION, LeverKind.FREQUENCY)
+    assert hand_on(Change(sub_units=100), unit(), limits, order=accuracy_first).change == Change(precision_steps=-1)
+
+
+def test_a_lever_that_already_stands_beyond_its_limits_is_not_pulled_back() -> None:
+    limits = Limits(sub_units_high=100, frequency_high_mhz=900)
+    assert hand_on(Change(), unit(120, 1000), limits).change == Change()
+    assert hand_on(Change(sub_units=2), unit(120, 1000), limits, order=(LeverKind.SUB_UNITS,)).change == Change()
+
+
+def test_clocks_stand_on_their_grid_and_never_go_further_than_asked() -> None:
+    limits = Limits(frequency_low_mhz=210, frequency_high_mhz=1410, frequency_step_mhz=15)
+    assert hand_on(Change(frequency_mhz=100), unit(mhz=1005), limits).change.frequency_mhz == 90
+    assert hand_on(Change(frequency_mhz=-100), unit(mhz=1005), limits).change.frequency_mhz == -90
+    assert hand_on(Change(frequency_mhz=-5), unit(mhz=1005), limits).change.frequency_mhz == 0
+
+
+def test_a_unit_with_nothing_to_move_is_an_error() -> None:
+    with pytest.raises(RuleError, match="0 sub-units at 1000 MHz has nothing to move"):
+        hand_on(Change(sub_units=1), unit(0), Limits())
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("precisions: []", "at least one"),
+        ("{frequency_low_mhz: 2000, frequency_high_mhz: 1000}", "above frequency_high_mhz"),
+        ("{sub_units_low: 5, sub_units_high: 4}", "above sub_units_high"),
+        ("sub_units_low: 0", ">= 1"),
+    ],
+)
+def test_limits_that_cannot_be_are_refused(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        loads(text, Limits)
+
+
+@pytest.mark.parametrize(
+    ("steps", "allowed", "to"),
+    [
+        (2, tuple(Precision), Precision.INT32),
+        (-1, tuple(Precision), Precision.INT4),
+        (-2, tuple(Precision), Precision.INT4),
+        (1, (Precision.INT8, Precision.FP16, Precision.FP32), Precision.FP16),
+        (2, (Precision.INT8, Precision.FP16, Precision.FP32), Precision.FP32),
+        (1, (Precision.FP16, Precision.FP32), Precision.FP16),  # stands at one that is not allowed
+        (-1, (Precision.FP16,), Precision.INT8),
+        (0, (Precision.FP16,), Precision.INT8),
+    ],
+)
+def test_precision_steps_within_what_the_application_allows(
+    steps: int, allowed: tuple[Precision, ...], to: Precision
+) -> None:
+    assert stepped(Precision.INT8, steps, allowed) is to
+
+
+def test_samples_at_an_end_guard_nothing() -> None:
+    seen = replace(sample(1.0, 0.0))
+    assert IntervalRule().change(1.0, seen, unit()) == Change(2, -300, -4)
+    assert math.isinf(Limits().frequency_high_mhz)

@@ -30,10 +30,10 @@ class Claim(Strict, frozen=True):
 class ControlForm(StrEnum):
     """Which terms of the controller count."""
 
-    P = "p"
-    PI = "pi"
-    PD = "pd"
-    PID = "pid"
+    P = "P"
+    PI = "PI"
+    PD = "PD"
+    PID = "PID"
 
 
 class ControlRule(StrEnum):

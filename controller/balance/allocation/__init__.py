@@ -1,0 +1,9 @@
+"""Who gets how many sub-units of a pool: by shadow price, priority and claims; pure."""
+
+from __future__ import annotations
+
+from controller.balance.allocation.allocate import allocate
+from controller.balance.allocation.handover import Handover, hand_over
+from controller.balance.allocation.values import Allocation, Claimant, Limits, Move, busy_units
+
+__all__ = ["Allocation", "Claimant", "Handover", "Limits", "Move", "allocate", "busy_units", "hand_over"]

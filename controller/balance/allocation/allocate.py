@@ -1,0 +1,169 @@
+"""Sharing units out by their worth: the k-th unit is worth weight / k to a holder that wants as many, else nothing.
+
+That is the marginal worth of a concave one (about weight x ln k), so giving each unit to whom it is worth most is best,
+and at the end all that want more value one at about the same: the shadow price. Least claims come first, then higher
+priority, then price. Units that are wanted but have no work are worth less than any that have; what nobody wants is
+freed.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+from controller.balance.allocation.values import Allocation, Claimant, Limits, Move
+
+
+class _Class(IntEnum):
+    SURPLUS = 0
+    SPARE = 1
+    WANTED = 2
+    LEAST = 3
+
+
+_Worth = tuple[int, int, float]
+"""Class, priority, price: the greater the earlier it is served."""
+
+
+def worth(claimant: Claimant, place: int) -> _Worth:
+    """Return what the unit at a place, from 1, is worth to a holder."""
+    price = claimant.weight / place
+    if place > claimant.ceiling:
+        return (_Class.SURPLUS, 0, 0.0)
+    if place <= claimant.least:
+        return (_Class.LEAST, claimant.priority, price)
+    if claimant.busy is not None and place > claimant.busy:
+        return (_Class.SPARE, claimant.priority, price)
+    return (_Class.WANTED, claimant.priority, price)
+
+
+def allocate(units: int, claimants: Sequence[Claimant], limits: Limits) -> Allocation:
+    """Return who is to have how many of a pool's units, starting from what they have."""
+    table = _Table(units, claimants, limits)
+    table.free_surplus()
+    table.give_free()
+    table.exchange()
+    return table.allocation()
+
+
+@dataclass(slots=True)
+class _Table:
+    """The state of one allocation."""
+
+    total: int
+    claimants: Sequence[Claimant]
+    limits: Limits
+    now: dict[str, int] = field(init=False)
+    free: int = field(init=False)
+    left: int = field(init=False)
+    moved: dict[tuple[str | None, str | None], int] = field(default_factory=dict[tuple[str | None, str | None], int])
+
+    def __post_init__(self) -> None:
+        self.now = {one.holder: one.units for one in self.claimants}
+        self.free = self.total - sum(self.now.values())
+        self.left = self.limits.moves
+
+    def free_surplus(self) -> None:
+        """Take back what its holder does not want, or may not have; more where there are fewer units than are held."""
+        for one in self.claimants:
+            surplus = self.now[one.holder] - one.ceiling
+            if surplus > 0 and one.may_give and not one.is_fixed:
+                self._move(one.holder, None, min(surplus, self.left))
+        losers = self._losers()
+        while self.free < 0 and self.left and losers:
+            loser = self._pop(losers, gains=False)
+            if loser is not None:
+                self._move(loser.holder, None, 1)
+                self._push(losers, loser, gains=False)
+
+    def give_free(self) -> None:
+        """Give what is free to whom it is worth most."""
+        gainers = self._gainers()
+        while self.free > 0 and self.left and gainers:
+            one = self._pop(gainers, gains=True)
+            if one is not None:
+                self._move(None, one.holder, 1)
+                self._push(gainers, one, gains=True)
+
+    def exchange(self) -> None:
+        """Take units from whom they are worth clearly less than to others."""
+        gainers, losers = self._gainers(), self._losers()
+        while self.left and gainers and losers:
+            to, of = self._pop(gainers, gains=True), self._pop(losers, gains=False)
+            if to is None or of is None:
+                # One of them was out of date: the other one is looked at again.
+                if to is not None:
+                    self._push(gainers, to, gains=True)
+                if of is not None:
+                    self._push(losers, of, gains=False)
+                continue
+            if to is of or not self._pays(to, of):
+                return
+            self._move(of.holder, to.holder, 1)
+            self._push(gainers, to, gains=True)
+            self._push(losers, of, gains=False)
+
+    def allocation(self) -> Allocation:
+        """Return what it has come to."""
+        worths = {one.holder: worth(one, self.now[one.holder] + 1) for one in self.claimants}
+        first = sorted(self.claimants, key=lambda one: (worths[one.holder], one.holder), reverse=True)
+        wanting = [worths[one.holder] for one in self.claimants if not one.is_fixed]
+        return Allocation(
+            units={one.holder: self.now[one.holder] for one in first},
+            moves=tuple(Move(source, target, units) for (source, target), units in self.moved.items()),
+            prices={holder: price for holder, (_, _, price) in worths.items()},
+            shadow_price=max(wanting, default=(0, 0, 0.0))[2],
+        )
+
+    def _pays(self, to: Claimant, of: Claimant) -> bool:
+        gained, lost = worth(to, self.now[to.holder] + 1), worth(of, self.now[of.holder])
+        if gained[:2] != lost[:2]:
+            return gained[:2] > lost[:2]
+        return gained[2] > lost[2] * (1.0 + self.limits.margin)
+
+    def _move(self, source: str | None, target: str | None, units: int) -> None:
+        if source is None:
+            self.free -= units
+        else:
+            self.now[source] -= units
+        if target is None:
+            self.free += units
+        else:
+            self.now[target] += units
+        self.left -= units
+        if units:
+            self.moved[source, target] = self.moved.get((source, target), 0) + units
+
+    def _gainers(self) -> _Heap:
+        return self._heap((one for one in self.claimants if not one.is_fixed), gains=True)
+
+    def _losers(self) -> _Heap:
+        return self._heap((one for one in self.claimants if one.may_give and not one.is_fixed), gains=False)
+
+    def _heap(self, claimants: Iterable[Claimant], *, gains: bool) -> _Heap:
+        heap: _Heap = []
+        for one in claimants:
+            self._push(heap, one, gains=gains)
+        return heap
+
+    def _push(self, heap: _Heap, one: Claimant, *, gains: bool) -> None:
+        """Put a holder into its place, unless it wants no more, or has no more to give."""
+        units = self.now[one.holder]
+        found = worth(one, units + 1 if gains else units) if units or gains else (_Class.LEAST, 0, 0.0)
+        if (gains and found[0] == _Class.SURPLUS) or (not gains and found[0] == _Class.LEAST):
+            return
+        order = (-found[0], -found[1], -found[2]) if gains else found
+        heapq.heappush(heap, (order, one.holder, units, one))
+
+    def _pop(self, heap: _Heap, *, gains: bool) -> Claimant | None:
+        """Take the first holder out; None, with it in its new place, where its units have changed since."""
+        _, holder, units, one = heapq.heappop(heap)
+        if self.now[holder] == units:
+            return one
+        self._push(heap, one, gains=gains)
+        return None
+
+
+_Heap = list[tuple[_Worth | tuple[int, int, float], str, int, Claimant]]

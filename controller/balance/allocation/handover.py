@@ -1,0 +1,50 @@
+"""From who is to have how many units to what is written now: a unit is given only once its holder has let go of it.
+
+Whoever is to have fewer is asked (`leaving`) and keeps the units until it promises not to use them; the free ones are
+then given in the order of the allocation. The server checks the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from controller.balance.allocation.values import Allocation
+
+
+@dataclass(frozen=True, slots=True)
+class Handover:
+    """A holder's units now; `promised`: it uses no more than so many; all of its units where it has not said so."""
+
+    holder: str
+    units: int
+    promised: int
+
+
+@dataclass(frozen=True, slots=True)
+class Holding:
+    """What is written of a holder: its units, and how many of them it is asked to give back."""
+
+    holder: str
+    units: int
+    leaving: int = 0
+
+
+def hand_over(total: int, now: Mapping[str, Handover], allocation: Allocation) -> tuple[Holding, ...]:
+    """Return what each holder has next, in order of names; who has nothing is not there."""
+    after: dict[str, Holding] = {}
+    for holder, have in now.items():
+        target = allocation.units.get(holder, have.units)
+        if target < have.units:
+            kept = min(max(target, have.promised), have.units)
+            after[holder] = Holding(holder, kept, kept - target)
+        else:
+            after[holder] = Holding(holder, have.units)
+    free = total - sum(one.units for one in after.values())
+    for holder, target in allocation.units.items():
+        have_now = after.get(holder, Holding(holder, 0))
+        more = min(target - have_now.units, free)
+        if more > 0:
+            after[holder] = Holding(holder, have_now.units + more)
+            free -= more
+    return tuple(after[holder] for holder in sorted(after) if after[holder].units)

@@ -1,0 +1,134 @@
+"""Units go by shadow price, by priority, minimum shares, hysteresis and rate limits, and once they are let go."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from controller.balance.allocation import Claimant, Handover, Limits, Move, allocate, busy_units, hand_over
+from controller.balance.allocation.allocate import worth
+from controller.balance.allocation.handover import Holding
+
+FREELY = Limits(margin=0.0)
+
+
+def one(holder: str, units: int, wanted: int, **more: object) -> Claimant:
+    return Claimant(holder, units, wanted, **more)  # type: ignore[arg-type]
+
+
+def from_scratch(units: int, claimants: list[Claimant]) -> dict[str, int]:
+    """Give unit by unit to whom it is worth most: the plain twin."""
+    found = {each.holder: 0 for each in claimants}
+    for _ in range(units):
+        best = max(claimants, key=lambda each: (worth(each, found[each.holder] + 1), each.holder))
+        if worth(best, found[best.holder] + 1)[0] == 0:
+            break
+        found[best.holder] += 1
+    return found
+
+
+def total_worth(claimants: list[Claimant], units: dict[str, int]) -> list[float]:
+    found = (worth(each, place) for each in claimants for place in range(1, units[each.holder] + 1))
+    return [float(part) for each in sorted(found, reverse=True) for part in each]
+
+
+def test_the_worked_example_moves_what_one_frees_to_who_asks() -> None:
+    """I frees 50 of 100, II asks for 100 more and gets those 50."""
+    found = allocate(200, [one("i", 100, 50), one("ii", 100, 200)], Limits())
+    assert dict(found.units) == {"i": 50, "ii": 150}
+    assert set(found.moves) == {Move("i", None, 50), Move(None, "ii", 50)}
+    assert found.prices["i"] == 0.0
+    assert found.shadow_price == found.prices["ii"] == 1 / 151
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_from_anywhere_it_comes_to_what_sharing_out_from_scratch_comes_to(seed: int) -> None:
+    rng = random.Random(seed)
+    total = rng.randint(0, 60)
+    claimants, left = [], total
+    for number in range(rng.randint(1, 6)):
+        units = rng.randint(0, left)
+        left -= units
+        least = rng.randint(0, 4)
+        most = rng.choice([None, least + rng.randint(0, 30)])
+        claimants.append(
+            one(f"h{number}", max(units, 0), rng.randint(0, 60), least=least, most=most, weight=rng.choice([0.5, 1, 3]))
+        )
+    found = allocate(total, claimants, FREELY)
+    assert sum(found.units.values()) <= total
+    if sum(each.least for each in claimants) <= total:
+        scratch = from_scratch(total, claimants)
+        assert total_worth(claimants, dict(found.units)) == pytest.approx(total_worth(claimants, scratch))
+
+
+def test_all_who_want_more_come_to_about_the_same_price_by_weight() -> None:
+    found = allocate(90, [one("a", 90, 100), one("b", 0, 100, weight=2.0)], FREELY)
+    assert dict(found.units) == {"a": 30, "b": 60}
+    assert found.prices["a"] == pytest.approx(found.prices["b"], rel=0.02)
+
+
+def test_higher_priority_is_served_first_but_for_minimum_shares() -> None:
+    found = allocate(100, [one("low", 100, 100, least=10), one("high", 0, 200, priority=1)], FREELY)
+    assert dict(found.units) == {"low": 10, "high": 90}
+
+
+def test_units_without_work_go_to_who_starves_though_nobody_frees_them() -> None:
+    """Bus and load of 25 % each are an error of 0: nothing is freed, and three of four units do nothing."""
+    assert busy_units(80, 0.25) == 23
+    idle = one("idle", 80, 80, busy=busy_units(80, 0.25))
+    found = allocate(100, [idle, one("starves", 20, 60, busy=busy_units(20, 1.0))], Limits())
+    assert dict(found.units) == {"starves": 60, "idle": 40}
+    more = allocate(100, [idle, one("starves", 20, 200, busy=busy_units(20, 1.0))], Limits())
+    assert dict(more.units) == {"starves": 77, "idle": 23}
+
+
+def test_a_minimum_share_is_kept_and_restored_though_it_is_not_wanted() -> None:
+    found = allocate(10, [one("a", 0, 0, least=3), one("b", 10, 10)], Limits())
+    assert dict(found.units) == {"a": 3, "b": 7}
+
+
+def test_hysteresis_leaves_units_where_they_are_worth_about_as_much() -> None:
+    claimants = [one("a", 52, 100), one("b", 48, 100)]
+    assert allocate(100, claimants, Limits(margin=0.1)).moves == ()
+    assert dict(allocate(100, claimants, FREELY).units) == {"a": 50, "b": 50}
+    far = [one("a", 80, 100), one("b", 20, 100)]
+    found = allocate(100, far, Limits(margin=0.1))
+    again = [one(holder, units, 100) for holder, units in found.units.items()]
+    assert found.moves
+    assert allocate(100, again, Limits(margin=0.1)).moves == ()
+
+
+def test_rate_limits_bound_what_moves_at_once() -> None:
+    found = allocate(100, [one("a", 100, 0), one("b", 0, 100)], Limits(moves=7))
+    assert sum(move.units for move in found.moves) == 7
+    assert found.units["a"] == 93
+
+
+def test_units_that_moved_a_while_ago_and_silent_holders_stay_as_they_are() -> None:
+    claimants = [one("moved", 50, 10, may_give=False), one("silent", 50, 10, is_fixed=True), one("b", 0, 100)]
+    assert allocate(100, claimants, FREELY).moves == ()
+    more = allocate(110, [one("silent", 50, 90, is_fixed=True), one("moved", 50, 90, may_give=False)], FREELY)
+    assert dict(more.units) == {"moved": 60, "silent": 50}
+
+
+def test_fewer_units_than_are_held_are_taken_back_where_they_are_worth_least() -> None:
+    found = allocate(60, [one("a", 50, 50), one("b", 50, 50, least=40)], Limits())
+    assert dict(found.units) == {"a": 20, "b": 40}
+
+
+def test_a_unit_is_given_only_once_its_holder_has_let_go_of_it() -> None:
+    allocation = allocate(100, [one("i", 50, 40), one("ii", 50, 60)], Limits())
+    asked = hand_over(100, {"i": Handover("i", 50, 50), "ii": Handover("ii", 50, 50)}, allocation)
+    assert asked == (Holding("i", 50, leaving=10), Holding("ii", 50))
+    partly = hand_over(100, {"i": Handover("i", 50, 46), "ii": Handover("ii", 50, 50)}, allocation)
+    assert partly == (Holding("i", 46, leaving=6), Holding("ii", 54))
+    done = hand_over(100, {"i": Handover("i", 46, 40), "ii": Handover("ii", 54, 50)}, allocation)
+    assert done == (Holding("i", 40), Holding("ii", 60))
+
+
+def test_a_large_pool_is_shared_out_in_one_go() -> None:
+    claimants = [one(f"h{number}", 0, 1000, weight=1 + number % 3) for number in range(1000)]
+    found = allocate(100_000, claimants, Limits())
+    assert sum(found.units.values()) == 100_000
+    assert max(found.prices.values()) <= min(found.prices.values()) * 1.02

@@ -122,8 +122,9 @@ def introduction(plan: UpPlan) -> str:
 
 def addresses(state: UpState) -> str:
     """Return every address, a line each."""
+    width = max((len(daemon.name) for daemon in state.daemons), default=0)
     lines = [
-        f"  {daemon.name:<10} {what:<16} {address}"
+        f"  {daemon.name:<{width}} {what:<16} {address}"
         for daemon in state.daemons
         for what, address in daemon.addresses.items()
     ]

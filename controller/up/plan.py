@@ -321,6 +321,7 @@ class _Maker:
             local=local,
             trial=section.trial,
             environment=section.environment,
+            metrics=section.metrics,
             report_s=section.report_s,
             on_stop=OnStopOfCentre.STOP,
             grace_s=0.4 * self.settings.restart.stop_s,

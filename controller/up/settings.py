@@ -16,6 +16,7 @@ from controller.api.resources.base import LabelName, LabelValue, Name, Names
 from controller.api.resources.hardware import DeviceNumber
 from controller.api.settings import ApiLimits, AuditSettings, Retention, StoragePlace, TlsSettings
 from controller.centres.settings import LocalSettings, TrialSettings, UnitSettings
+from controller.centres.settings import MetricsSettings as CentreMetrics
 from controller.gnmi.settings import Hellos
 from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.settings import IdleSection, RestartSection
@@ -191,6 +192,8 @@ class CentreSection(Strict, frozen=True):
     """Of the Centre resource, where it is made."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     """What jobs find in their environment."""
+    metrics: CentreMetrics | None = CentreMetrics(port=0)
+    """Where Prometheus finds its metrics; default: a free port of loopback; null: nowhere."""
     report_s: PositiveS | None = None
     """Time between two reports; default: a quarter of the lease."""
 

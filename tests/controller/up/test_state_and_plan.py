@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from collectors.process import CollectorProcessSettings
 from controller.api.settings import ApiSettings
-from controller.centres.settings import CentreSettings, LocalSettings
+from controller.centres.settings import CentreSettings, LocalSettings, MetricsSettings
 from controller.daemon_settings import DaemonSettings
 from controller.nodes.settings import NodeSettings
 from controller.paths.settings import PathServerSettings
@@ -158,6 +158,22 @@ def test_compute_centres_have_agents_with_tokens_of_their_own(state: StateFolder
     assert centre.local.network_namespace == f"{fabric.namespaces}/h2"
     with pytest.raises(UpError, match=r"centres\.east\.hosts: topology leaf-spine-\S+ has no host h77"):
         make_plan(replace(settings, centres={"east": CentreSection(hosts=("h77",))}), state)
+
+
+@pytest.mark.parametrize(
+    ("section", "metrics"),
+    [
+        (CentreSection(), MetricsSettings(port=0)),
+        (CentreSection(metrics=MetricsSettings(port=9470)), MetricsSettings(port=9470)),
+        (CentreSection(metrics=None), None),
+    ],
+)
+def test_agents_of_centres_serve_metrics_where_the_settings_say(
+    state: StateFolder, section: CentreSection, metrics: MetricsSettings | None
+) -> None:
+    found = make_plan(replace(settings_of(state, "leaf-spine"), centres={"east": section}), state).daemons[-1]
+    assert isinstance(found.settings, CentreSettings)
+    assert found.settings.metrics == metrics
 
 
 def test_where_centres_are_named_the_scheduler_dispatches_tasks(state: StateFolder) -> None:

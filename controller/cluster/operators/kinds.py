@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Final
 
 from controller.cluster.operators.catalogue import ALL
@@ -45,6 +46,12 @@ def work_of(operator: Operator) -> Work | None:
     return Work(operations, _unit(operator, kind), kind.counting, math.ceil(read), math.ceil(written))
 
 
+@lru_cache(maxsize=256)
+def _needed(kind: str) -> frozenset[str] | None:
+    """Return the sizes of a kind that has these and no others, None for one whose shape may leave some out."""
+    return None if KINDS[kind].optional else frozenset(KINDS[kind].sizes)
+
+
 def _unit(operator: Operator, kind: Kind) -> str:
     """Return what is counted: what is a floating-point operation else is an integer one on integers."""
     is_integer = operator.number_format is not None and operator.number_format.value.startswith("int")
@@ -53,6 +60,8 @@ def _unit(operator: Operator, kind: Kind) -> str:
 
 def _sizes(operator: Operator, kind: Kind) -> Sizes:
     given = dict(operator.shape)
+    if given.keys() == _needed(operator.kind):
+        return given
     if lacking := [name for name in kind.sizes if name not in given]:
         raise OperatorError(f"{operator.name}: {operator.kind} without {', '.join(lacking)}", at="shape")
     optional = dict(kind.optional)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from itertools import pairwise
 from typing import Final
 
 from controller.cluster.operators.errors import OperatorError
@@ -40,13 +41,13 @@ class Operator:
     def __post_init__(self) -> None:
         if not self.name or not self.name.isprintable():
             raise OperatorError(f"{self.name!r} is no name of an operator", at="name")
-        if not _WORD.fullmatch(self.kind):
+        if not _is_word(self.kind):
             raise OperatorError(f"{self.kind!r} is no kind of operator: a-z, 0-9, - and _", at="kind")
         for name, size in self.shape:
-            if not _WORD.fullmatch(name):
+            if not _is_word(name):
                 raise OperatorError(f"{name!r} is no name of a size: a-z, 0-9, - and _", at=f"shape.{name}")
             _in_range(self.name, name, size, 0, f"shape.{name}")
-        if list(self.shape) != sorted(dict(self.shape).items()):
+        if any(before >= name for (before, _), (name, _) in pairwise(self.shape)):
             raise OperatorError(f"{self.name}: sizes do not stand once each, in order of their names", at="shape")
         _in_range(self.name, "executions", self.executions, 1, "executions")
         for name, nbytes in (("input_bytes", self.input_bytes), ("output_bytes", self.output_bytes)):
@@ -144,6 +145,12 @@ class OperatorGraph:
                 if waiting[flow.dst] == 0:
                     found.append(flow.dst)
         return tuple(found)
+
+
+@lru_cache(maxsize=1024)
+def _is_word(name: str) -> bool:
+    """Return whether a text is a word; the same few stand in all graphs."""
+    return _WORD.fullmatch(name) is not None
 
 
 def _in_range(owner: str, name: str, value: int, least: int, at: str) -> None:

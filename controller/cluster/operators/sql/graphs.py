@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from controller.cluster.operators.errors import OperatorError
-from controller.cluster.operators.sql.tables import width_of
+from controller.cluster.operators.sql.tables import Row, width_of
 from controller.cluster.operators.values import MAX_SIZE, Flow, Operator, OperatorGraph
 
 _COLUMN: Final = re.compile(r"#(\d+)|#\[\d+\.(\d+)\]")
@@ -18,8 +18,6 @@ _PACKED: Final = re.compile(r"__internal_(de)?compress_\w+\(#(?P<index>\d+).*\)"
 """A column in fewer bytes while it is sorted or grouped."""
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 _WORD: Final = re.compile(r"[^a-z0-9]+")
-_WHOLE_ROW: Final = "*"
-"""Stands for all columns of a declared table, of which a projection takes some."""
 _DEEPEST: Final = 500
 _VALUE_BYTES: Final = 8
 _PASSING: Final = frozenset(
@@ -47,26 +45,35 @@ def operators_of_plan(
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """What is known of tables and their columns by full name; bytes of a row of declared ones by their rows."""
+    """What is known of tables and their columns by full name; a row of declared ones by how many rows they have."""
 
     rows: Mapping[str, int]
     widths: Mapping[tuple[str, str], int]
-    declared: Mapping[int, int]
+    declared: Mapping[int, Row]
     columns: frozenset[str]
 
 
 @dataclass(slots=True)
 class _Rows:
-    """What a part of a plan yields: rows of columns with names and bytes; by which operator, or from outside."""
+    """What a part of a plan yields: rows of columns with names and bytes; by which operator, or from outside.
+
+    `whole` are the bytes of a row as it is stored, where that is more than what is known of columns: what a filter
+    reads. Whatever else reads it takes the columns.
+    """
 
     rows: int
     columns: list[tuple[str, int]]
     by: list[str]
     outside: int = 0
+    whole: int = 0
 
     @property
     def width(self) -> int:
-        return max(sum(width for _, width in self.columns), 1)
+        return self.whole or max(sum(width for _, width in self.columns), 1)
+
+    @property
+    def narrowed(self) -> _Rows:
+        return _Rows(self.rows, self.columns, self.by, self.outside) if self.whole else self
 
     @property
     def nbytes(self) -> int:
@@ -94,6 +101,8 @@ class _Builder:
             self._shared[str(info.get("Table Index"))] = self.add(children[0], depth + 1)
             return self.add(children[1], depth + 1)
         inputs = [self.add(child, depth + 1) for child in children]
+        if name != "FILTER":
+            inputs = [one.narrowed for one in inputs]
         estimate = _number(info.get("Estimated Cardinality"))
         rows = estimate if estimate is not None else sum(one.rows for one in inputs)
         if not inputs:
@@ -104,8 +113,9 @@ class _Builder:
             return _merged(inputs, rows)
         return self._operation(name, info, inputs, rows)
 
-    def finish(self, found: _Rows) -> None:
+    def finish(self, result: _Rows) -> None:
         """Note what leaves the graph; a query that only reads is a scan."""
+        found = result.narrowed
         if not self.operators:
             self._operator("table-scan", {"rows": found.rows, "row_bytes": found.width}, [found])
             return
@@ -135,7 +145,7 @@ class _Builder:
         made = self._operator(kind, sizes, inputs)
         if kind == "aggregate":
             self.aggregates[made] = tuple(_texts(info.get("Aggregates")))
-        return _Rows(rows, columns, [made])
+        return _Rows(rows, columns, [made], whole=source.whole)
 
     def _leaf(self, name: str, info: Mapping[str, Any], rows: int) -> _Rows:
         if name == "CTE_SCAN" and (shared := self._shared.get(str(info.get("CTE Index")))) is not None:
@@ -144,8 +154,8 @@ class _Builder:
             return _Rows(rows, [("", _VALUE_BYTES)], [])
         table = str(info.get("Table", ""))
         if not table and rows in self._tables.declared:
-            width = self._tables.declared[rows]
-            return _Rows(rows, [(_WHOLE_ROW, width)], [], rows * width)
+            row = self._tables.declared[rows]
+            return _Rows(rows, list(row.columns) or [("", _VALUE_BYTES)], [], rows * row.nbytes, row.nbytes)
         columns = [(column, self._width(table, column)) for column in _texts(info.get("Projections"))]
         found = _Rows(rows, columns or [("", _VALUE_BYTES)], [])
         # Filters that other operators make while the query runs drop nothing for certain.
@@ -223,8 +233,6 @@ def _column(text: str, columns: Sequence[tuple[str, int]]) -> tuple[str, int] | 
     """Return the column that a text of a plan names, None for a formula."""
     if found := _COLUMN.fullmatch(text) or _PACKED.fullmatch(text):
         index = int(found[found.lastindex or 1])
-        if columns and columns[0][0] == _WHOLE_ROW:
-            return text, _VALUE_BYTES
         return columns[index] if index < len(columns) else (text, _VALUE_BYTES)
     if found := _CAST.fullmatch(text):
         return found["inner"], width_of(found["type"])

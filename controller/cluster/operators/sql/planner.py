@@ -100,7 +100,7 @@ class SqlPlanner:
             rows = self._connection.execute(f"EXPLAIN (FORMAT json) {sql}").fetchall()
             duckdb_s = time.perf_counter() - began_s
         plans: list[dict[str, Any]] = json.loads(rows[0][1])
-        known = Tables(self._rows, self._widths, self._declared.row_bytes(references), self._columns | assumed)
+        known = Tables(self._rows, self._widths, self._declared.rows(references), self._columns | assumed)
         graph, aggregates = operators_of_plan(plans, known, name)
         return Planned(graph, duckdb_s, aggregates)
 
@@ -110,7 +110,8 @@ class SqlPlanner:
         Where all columns are declared, and none is asked for by a star, the words of the text say enough.
         """
         if not self._declared.tables:
-            return len(duckdb.extract_statements(sql)), References()
+            is_one = sql.strip() and ";" not in sql.rstrip().removesuffix(";")
+            return 1 if is_one else len(duckdb.extract_statements(sql)), References()
         if not self._declared.has_open and (found := references_of_words(sql)) is not None:
             return 1, found
         answer = self._connection.execute("SELECT json_serialize_sql(?)", [sql]).fetchone()

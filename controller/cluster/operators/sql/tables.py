@@ -19,6 +19,7 @@ _WIDTHS: Final = {
     **dict.fromkeys(("HUGEINT", "UHUGEINT", "UUID", "INTERVAL", "VARCHAR", "BLOB"), 16),
 }
 """Bytes of a value in DuckDB's vectors; texts are their reference, which holds up to 12 bytes of them."""
+_LITERALS: Final = {"INTEGER": "0", "BIGINT": "3000000000", "DOUBLE": "1e0", "VARCHAR": "''", "BOOLEAN": "true"}
 _TYPE: Final = re.compile(r"[A-Za-z_]\w*( ?\([\d, ]+\))?")
 MOST_ROWS: Final = 1 << 53
 
@@ -41,16 +42,25 @@ def width_of(column_type: str) -> int:
     return _WIDTHS.get(column_type.upper().partition("(")[0], 8)
 
 
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A row of a declared table: what a statement reads of it, and its columns' bytes, 0 of those that it does not."""
+
+    nbytes: int
+    columns: tuple[tuple[str, int], ...]
+
+
 class Declared:
     """Declared tables as views of a connection, so that DuckDB's estimates are those of tables of so many rows.
 
-    A view counts so many numbers; of two tables with equally many rows one counts one more, so that they can be told
-    apart in a plan. Each column is a formula of its own, as conditions on two columns would else exclude each other.
+    A view repeats a row so many times; of two tables with equally many rows one has one more, so that they can be told
+    apart in a plan. DuckDB knows nothing of the values, so that conditions on two columns do not exclude each other.
     """
 
     def __init__(self, tables: Mapping[str, SqlTable]) -> None:
         self.tables = dict(tables)
         self._rows: dict[str, int] = {}
+        self._columns = {name: _widths(table.columns) for name, table in tables.items()}
         taken: set[int] = set()
         for name, table in tables.items():
             if not 1 <= table.rows <= MOST_ROWS or not 0 <= table.nbytes <= MOST_ROWS:
@@ -84,29 +94,35 @@ class Declared:
             if table in columns:
                 columns[table][column] = references.types.get(column.lower(), "DOUBLE")
         for name in self._open:
+            self._columns[name] = _widths(columns[name])
             self._view(connection, name, columns[name])
         return frozenset(column for named in columns.values() for column in named)
 
-    def row_bytes(self, references: References) -> dict[int, int]:
-        """Return the bytes of a row that a statement reads of each table, by the rows of its view."""
+    def rows(self, references: References) -> dict[int, Row]:
+        """Return what a statement reads of a row of each table, by the rows of its view."""
         named = {column.lower() for _, column in references.columns}
-        found: dict[int, int] = {}
+        found: dict[int, Row] = {}
         for name, table in self.tables.items():
+            columns = tuple(
+                (column, width if references.has_star or key in named else 0)
+                for column, key, width in self._columns[name]
+            )
             width = max(table.nbytes // table.rows, 1)
             if table.columns:
-                chosen = table.columns.items()
-                used = sum(width_of(kind) for column, kind in chosen if references.has_star or column.lower() in named)
+                used = sum(nbytes for _, nbytes in columns)
                 width = min(used or width, width) if table.nbytes else used or 8
-            found[self._rows[name]] = width
+            found[self._rows[name]] = Row(width, columns)
         return found
 
     def _view(self, connection: duckdb.DuckDBPyConnection, name: str, columns: Mapping[str, str]) -> None:
-        chosen = ", ".join(
-            f"CAST(hash(range, {at}) AS {_type(kind)}) AS {_quoted(column)}"
-            for at, (column, kind) in enumerate(columns.items())
-        )
-        selected = f"SELECT {chosen or 'range'} FROM range({self._rows[name]})"  # noqa: S608 - quoted names, checked types, a number
-        _run(connection, f"CREATE OR REPLACE TEMP VIEW {_quoted(name)} AS {selected}")
+        values, names = ", ".join(map(_value, columns.values())), ", ".join(map(_quoted, columns))
+        rows = f"repeat_row({values or 0}, num_rows={self._rows[name]})"
+        _run(connection, f"CREATE OR REPLACE TEMP VIEW {_quoted(name)} AS FROM {rows} AS row({names or 'range'})")
+
+
+def _widths(columns: Mapping[str, str]) -> tuple[tuple[str, str, int], ...]:
+    """Return columns with their names in lower case and the bytes of their types."""
+    return tuple((column, column.lower(), width_of(kind)) for column, kind in columns.items())
 
 
 def _run(connection: duckdb.DuckDBPyConnection, statement: str) -> None:
@@ -121,10 +137,11 @@ def one_line(error: duckdb.Error) -> str:
     return " ".join(str(error).partition("\n")[0].split())
 
 
-def _type(kind: str) -> str:
+def _value(kind: str) -> str:
+    """Return some value of a type; a literal that has it by itself is bound in less time than one that is cast."""
     if not _TYPE.fullmatch(kind):
         raise OperatorError(f"{kind!r} is no type of a column")
-    return kind
+    return _LITERALS.get(kind.upper(), f"CAST(NULL AS {kind})")
 
 
 def _quoted(name: str) -> str:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 from controller.cluster.estimates import Basis, Estimate
@@ -41,7 +42,7 @@ class Side(StrEnum):
 _OF_BUILD: Final = frozenset({"right_rows"})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Calibration:
     """What is known of one machine: `machine` says which, with so many cores in use, and `source` how it is known.
 
@@ -67,27 +68,32 @@ class Calibration:
         """Return a device's rates, None where nothing is known of it."""
         return next((one for one in self.rates if one.device is device), None)
 
+    @cached_property
+    def _fits(self) -> dict[tuple[DeviceKind, str], list[Fit]]:
+        found: dict[tuple[DeviceKind, str], list[Fit]] = {}
+        for one in self.fits:
+            found.setdefault((one.device, one.kind), []).append(one)
+        return found
+
     def fit_of(self, operator: Operator, device: DeviceKind) -> Fit | None:
         """Return the fit that speaks for an operator: its kind and format, by its library, else by the usual one."""
-        found = [
-            one
-            for one in self.fits
-            if (one.device, one.kind) == (device, operator.kind) and one.number_format in {operator.number_format, None}
-        ]
+        of_kind = self._fits.get((device, operator.kind), ())
+        found = [one for one in of_kind if one.number_format in {operator.number_format, None}]
+        if len(found) <= 1:
+            return found[0] if found else None
         order = (operator.library, *_PREFERRED) if operator.library else _PREFERRED
-        return min(
-            found, key=lambda one: order.index(one.library) if one.library in order else len(order), default=None
-        )
+        return min(found, key=lambda one: order.index(one.library) if one.library in order else len(order))
 
     def time_of(self, operator: Operator, device: DeviceKind = DeviceKind.CPU, side: Side = Side.BOTH) -> Estimate:
         """Return the seconds of one execution on one machine, data in the device's memory; unknown with the reason."""
+        found = self.fit_of(operator, device)
         try:
-            features = features_of(operator)
+            if found is None:
+                estimate = roofline(operator, self.rates_of(device), device)
+                return replace(estimate, basis=self.basis) if estimate.is_known else estimate
+            features = features_of(operator, found.features)
         except OperatorError as error:
             return Estimate.unknown(str(error))
-        if (found := self.fit_of(operator, device)) is None:
-            estimate = roofline(operator, self.rates_of(device), device)
-            return replace(estimate, basis=self.basis) if estimate.is_known else estimate
         values = [features[name] if _is_of(name, side) else 0.0 for name in found.features]
         low, seconds, high = predicted(found, values)
         reasons = (self._said_by(found), *_beyond(found, [features[name] for name in found.features]))

@@ -7,7 +7,7 @@ tables grow with rows and bytes that are read and written, as databases do.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from controller.cluster.operators import Operator
@@ -48,7 +48,7 @@ def names_of(kind: str) -> tuple[str, ...]:
     return _OF_KIND.get(kind, _OF_OTHERS)
 
 
-def features_of(operator: Operator) -> dict[str, float]:
-    """Return all features of one execution; raise OperatorError for sizes that its kind lacks."""
+def features_of(operator: Operator, names: Iterable[str] = tuple(FEATURES)) -> dict[str, float]:
+    """Return features of one execution by name; raise OperatorError for sizes that its kind lacks."""
     work, shape = work_of(operator), dict(operator.shape)
-    return {name: feature(shape, work) for name, feature in FEATURES.items()}
+    return {name: FEATURES[name](shape, work) for name in names}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.schedulers.acceleration.model.columns import TimeColumns, Works
-from controller.schedulers.acceleration.model.deciding import Choice, choice_of, decide, ratio_of
+from controller.schedulers.acceleration.model.deciding import Choice, choice_of, decide, decided, ratio_of
 from controller.schedulers.acceleration.model.exact import ExactTimes, exact_ratio, exact_times
 from controller.schedulers.acceleration.model.times import rounds_of, senders_of, times
 
@@ -14,6 +14,7 @@ __all__ = [
     "Works",
     "choice_of",
     "decide",
+    "decided",
     "exact_ratio",
     "exact_times",
     "ratio_of",

@@ -62,6 +62,16 @@ class Works:
         """GB that each machine reads, of both sides of a join."""
         return self.d + self.other_d
 
+    @cached_property
+    def has_sorts(self) -> bool:
+        """Whether one grows by n log n."""
+        return bool(self.is_sort.any())
+
+    @cached_property
+    def has_squares(self) -> bool:
+        """Whether one grows by the square."""
+        return bool(self.is_square.any())
+
 
 @dataclass(frozen=True, eq=False)
 class TimeColumns:
@@ -78,12 +88,17 @@ class TimeColumns:
         """All parts, one after the other."""
         return self.compute_s + self.aggregation_s + self.transfer_s + self.bus_s + self.compression_s
 
-    def __getitem__(self, row: int) -> Times:
+    @cached_property
+    def rows(self) -> tuple[Times, ...]:
+        """The parts of each operator."""
         parts = (self.compute_s, self.aggregation_s, self.transfer_s, self.bus_s, self.compression_s)
-        return Times(*(float(part[row]) for part in parts))
+        return tuple(map(Times, *(part.tolist() for part in parts)))
+
+    def __getitem__(self, row: int) -> Times:
+        return self.rows[row]
 
     def __iter__(self) -> Iterator[Times]:
-        return (self[row] for row in range(len(self)))
+        return iter(self.rows)
 
     def __len__(self) -> int:
         return len(self.compute_s)

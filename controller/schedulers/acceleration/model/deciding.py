@@ -38,15 +38,19 @@ def decide(
     `others` are choices whose times come from elsewhere (the switch). Raise AccelerationError for a preset below 1, and
     for two choices of one label.
     """
+    choices = [*(choice_of(works, machines, one) for one in accelerators), *others]
+    return decided(works, times(works, machines), choices, preset)
+
+
+def decided(works: Works, on_cpu: TimeColumns, choices: Sequence[Choice], preset: float) -> tuple[Decision, ...]:
+    """Return what `decide` does, of times on the CPU and choices that are there already; raise as it does."""
     if not 1 <= preset < math.inf:
         raise AccelerationError(
             f"a preset of {preset} is not 1 or more: below it the slower device would win", at="preset"
         )
-    choices = [*(choice_of(works, machines, one) for one in accelerators), *others]
     labels = [one.label for one in choices]
     if twice := next((one for one in labels if labels.count(one) > 1), None):
         raise AccelerationError(f"two choices are called {twice}", at="accelerators")
-    on_cpu = times(works, machines)
     return tuple(_decided(work, row, on_cpu, choices, preset) for row, work in enumerate(works.items))
 
 

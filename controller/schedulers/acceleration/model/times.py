@@ -70,7 +70,8 @@ def _on_cpu(alone_s: Floats, rounds: _Rounds) -> TimeColumns:
 
 
 def _on(device: Accelerator, works: Works, alone_s: Floats, rounds: _Rounds) -> TimeColumns:
-    faster = np.array([device.faster_by(one.kind) for one in works.items], np.float64)
+    factors = {kind: device.faster_by(kind) for kind in {one.kind for one in works.items}}
+    faster = np.array([factors[one.kind] for one in works.items], np.float64)
     local_gb = works.goes_in * works.skew + works.output * np.where(works.is_grouped, 1.0, works.skew)
     bus_gb = local_gb if device.is_on_the_way else local_gb + rounds.bus_gb
     packed, ratio = np.zeros_like(alone_s), 1.0
@@ -111,9 +112,11 @@ def _by_paths(works: Works, machines: Machines) -> _Rounds:
 
 def _grown(works: Works, t: Floats, d: Floats, other_d: Floats) -> Floats:
     """Return the CPU's seconds on one machine, each operator by its class."""
-    linear = _HUNDREDS_MB * t * d
-    square = _HUNDREDS_MB**2 * t**2 * d
-    deeper = np.log1p(d * works.rows_per_gb) / np.log1p(works.rows_per_gb / _HUNDREDS_MB)
-    found = np.where(works.is_square, square, np.where(works.is_sort, linear * deeper, linear))
+    found = linear = _HUNDREDS_MB * t * d
+    if works.has_sorts:
+        deeper = np.log1p(d * works.rows_per_gb) / np.log1p(works.rows_per_gb / _HUNDREDS_MB)
+        found = np.where(works.is_sort, linear * deeper, linear)
+    if works.has_squares:
+        found = np.where(works.is_square, _HUNDREDS_MB**2 * t**2 * d, found)
     joined: Floats = found + _HUNDREDS_MB * works.other_t * other_d
     return joined

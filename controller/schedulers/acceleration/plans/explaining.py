@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from controller.cluster.estimates import Basis
-from controller.schedulers.acceleration.model import Choice, TimeColumns, Works, choice_of, decide, times
+from controller.schedulers.acceleration.model import Choice, TimeColumns, Works, choice_of, decided, times
 from controller.schedulers.acceleration.plans.flips import Ground, Rivals, flips_of
 from controller.schedulers.acceleration.plans.moving import crossings_of, problem_of
 from controller.schedulers.acceleration.plans.placing import place
@@ -53,7 +53,7 @@ def explain(
     works = Works.of(plan.works)
     on_cpu = times(works, machines)
     choices = [*(choice_of(works, machines, one) for one in accelerators), *(others(works) if others else ())]
-    decisions = decide(works, machines, (), preset, choices)
+    decisions = decided(works, on_cpu, choices, preset)
     crossings = crossings_of(plan, works, accelerators, len(choices) + 1)
     placement = place(problem_of(plan, on_cpu, choices, crossings, preset))
     placed = _Placed(

@@ -59,9 +59,8 @@ def problem_of(
     seconds[:, 0] = on_cpu.total_s
     for at, choice in enumerate(choices, start=1):
         seconds[:, at] = np.where([bool(one) for one in choice.refusals], np.inf, choice.times.total_s)
-    for at, edge in enumerate(plan.edges):
-        seconds[edge.src] -= crossings.leaves[at]
-        seconds[edge.dst] -= crossings.comes[at]
+    np.subtract.at(seconds, [edge.src for edge in plan.edges], crossings.leaves)
+    np.subtract.at(seconds, [edge.dst for edge in plan.edges], crossings.comes)
     np.maximum(seconds, 0.0, out=seconds)
     seconds[:, 1:] *= preset
     for at, work in enumerate(plan.works):

@@ -91,6 +91,32 @@ def test_declared_columns_say_which_bytes_are_read() -> None:
     assert graph.flows == (Flow("filter-1", "aggregate-1", dict(graph.operators[0].shape)["kept_rows"] * 8),)
 
 
+def test_columns_of_declared_tables_have_the_bytes_of_their_types_in_all_that_reads_them() -> None:
+    tables = {
+        "orders": SqlTable(1000, 0, {"id": "BIGINT", "day": "DATE", "note": "VARCHAR"}),
+        "lines": SqlTable(9000, 900_000, {"order_id": "BIGINT", "price": "DECIMAL(15,2)", "count": "INTEGER"}),
+    }
+    for order in ("note", "id, note"):
+        graph = graph_of_sql(f"select {order} from orders join lines on id = order_id order by day", None, tables)
+        sizes = dict(next(one for one in graph.operators if one.kind == "join").shape)
+        assert {sizes["left_row_bytes"], sizes["right_row_bytes"]} == {8, 8 + 4 + 16}
+    named = graph_of_sql(
+        "select lines.price, t.rest from t join lines on t.a = lines.order_id", None, tables | {"t": SqlTable(9, 900)}
+    )
+    sizes = dict(next(one for one in named.operators if one.kind == "join").shape)
+    assert {sizes["left_row_bytes"], sizes["right_row_bytes"]} == {16, 8 + 8}  # not the 100 bytes of a row as stored
+    assert sum(one.input_bytes or 0 for one in named.operators) == 900 + 9000 * 16
+
+
+def test_of_declared_tables_the_same_subquery_is_computed_once_as_over_data(shop: duckdb.DuckDBPyConnection) -> None:
+    part = "(select order_id from lines join orders on order_id = id where day > 100)"
+    sql = f"select count(*) from {part} a join {part} b on a.order_id = b.order_id"
+    columns = {"orders": {"id": "BIGINT", "day": "BIGINT"}, "lines": {"order_id": "BIGINT", "price": "DOUBLE"}}
+    declared = {name: SqlTable(10_000, 0, types) for name, types in columns.items()}
+    found = [sorted(kinds(graph_of_sql(sql, *of))) for of in ((shop,), (None, declared))]
+    assert found[0] == found[1] == ["aggregate", "filter", "join", "join"]
+
+
 def test_types_of_columns_are_those_of_what_they_are_compared_with() -> None:
     graph = graph_of_sql(
         "select count(*) from lines where day > date '2020-01-01' and note like 'a%'",

@@ -74,14 +74,25 @@ class ExpertRule(Strict, frozen=True):
         """Return a row's gains."""
         return Gains(self.kp[min(row, 2)], self.ki[min(row, 2)], self.kd[row])
 
+    @property
+    def largest(self) -> Gains:
+        """Return the largest of each gain."""
+        return Gains(max(self.kp), max(self.ki), max(self.kd))
+
     def gains(self, error: float, change: float) -> Gains:
         """Return the gains for an error and its change per sample."""
         return self.of_row(self.row(error, change))
 
 
 def around(gains: Gains) -> ExpertRule:
-    """Return the rule whose last row, near and quiet, has the given gains, all above 0."""
-    kp, ki, kd = gains.kp, gains.ki, gains.kd
+    """Return the rule whose last row, near and quiet, has the given gains, kp above 0.
+
+    A ki or kd of 0, as a form without the term has it, stands for the built-in rule's share of kp.
+    """
+    usual = ExpertRule()
+    kp = gains.kp
+    ki = gains.ki or usual.ki[2] / usual.kp[2] * kp
+    kd = gains.kd or usual.kd[3] / usual.kp[2] * kp
     return ExpertRule(kp=(kp, 0.8 * kp, kp), ki=(0.0, 0.4 * ki, ki), kd=(kd, kd, 2.0 * kd, kd))
 
 

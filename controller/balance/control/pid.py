@@ -129,16 +129,26 @@ def step(
     return replace(at, integral=integral, output=output), output
 
 
-def retuned(settings: PidSettings, state: PidState, before: Gains, after: Gains) -> PidState:
-    """Return the state for other gains such that the output at the present error stays what it is (bumpless).
+def retuned(before: PidSettings, after: PidSettings, state: PidState, old: Gains, new: Gains) -> PidState:
+    """Return the state for other settings and gains such that the output at the present error goes on (bumpless).
 
-    The integral takes the difference. A form without an integral has nothing that could hold it: its state stays.
+    The integral takes the difference, another target's included, as far as the limits go. A form without an integral
+    has nothing that could hold a difference: its output steps to what the gains say. One that had none starts there.
     """
-    if not settings.form.integrates:
-        return state
-    old, new = before.of(settings.form), after.of(settings.form)
-    bump = (new.kp - old.kp) * state.error + (new.kd - old.kd) * state.slope
-    return replace(state, integral=state.integral - bump)
+    error = state.measured - after.target
+    if not after.form.integrates:
+        return replace(state, error=error, integral=0.0)
+    if state.rests:
+        return replace(state, error=error)
+    terms = new.kp * error + new.kd * state.slope
+    was = old.kp * state.error + old.kd * state.slope + state.integral
+    kept = min(max(was, before.low, after.low), before.high, after.high) - terms
+    return replace(state, error=error, integral=kept)
+
+
+def slope_of(settings: PidSettings, state: PidState, sample: Sample) -> float:
+    """Return the error's change per sample, filtered; 0 where nothing is known before it."""
+    return _slope(settings, state, sample, _elapsed(settings, state, sample))
 
 
 def _elapsed(settings: PidSettings, state: PidState, sample: Sample) -> float:
@@ -154,7 +164,6 @@ def _elapsed(settings: PidSettings, state: PidState, sample: Sample) -> float:
 
 
 def _slope(settings: PidSettings, state: PidState, sample: Sample, elapsed: float) -> float:
-    """Return the error's change per sample, filtered; 0 where nothing is known before it."""
     if state.time_s is None or elapsed > settings.longest_gap:
         return 0.0
     if settings.derivative_on_measurement:

@@ -1,0 +1,1 @@
+"""Gains adapted on line by fuzzy inference from the error and its change: words, tables of rules, two methods."""

@@ -1,0 +1,85 @@
+"""The rules: for each word of the error and of its change, by which words kp, ki and kd change.
+
+A row is the error, NB at the top to PB; a column is its change per sample, NB to PB. The tables are symmetric: what
+is right for (e, ec) is right for (-e, -ec), as a loop has no better side. They carry the expert rule on between its
+ranges:
+
+- kp: more where the error is large or grows; less half-way where it falls quickly by itself, lest it overshoots;
+- ki: nothing far away and while it moves quickly; more near the balance and quiet, where a rest is left to take away;
+- kd: more near the balance and moving, to brake it; less far away, where it would only slow the approach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import msgspec
+
+from controller.balance.control.fuzzy.words import WORDS, Word
+from controller.balance.errors import GainsError
+from dataplane.config import Strict
+
+Lines = Annotated[tuple[str, ...], msgspec.Meta(min_length=7, max_length=7)]
+Rules = tuple[tuple[int, ...], ...]
+"""Places of words, by place of the error's word and place of its change's."""
+
+KP: Final = (
+    "PB PB PB PM PM PS PS",
+    "PM PM PM PS ZO NS NS",
+    "PS PS ZO NS NS NM NM",
+    "PS ZO ZO ZO ZO ZO PS",
+    "NM NM NS NS ZO PS PS",
+    "NS NS ZO PS PM PM PM",
+    "PS PS PM PM PB PB PB",
+)
+KI: Final = (
+    "NB NB NB NB NB NB NB",
+    "NB NB NM NM NM NB NB",
+    "NM NS ZO PS ZO NS NM",
+    "NM NS PM PB PM NS NM",
+    "NM NS ZO PS ZO NS NM",
+    "NB NB NM NM NM NB NB",
+    "NB NB NB NB NB NB NB",
+)
+KD: Final = (
+    "NS NS NM NM NM NS ZO",
+    "ZO ZO NS NS NS ZO PS",
+    "PM PS ZO NS PS PM PB",
+    "PB PM PS ZO PS PM PB",
+    "PB PM PS NS ZO PS PM",
+    "PS ZO NS NS NS ZO ZO",
+    "ZO NS NM NM NM NS NS",
+)
+
+
+class Tables(Strict, frozen=True):
+    """Seven lines of seven words for each gain; raises GainsError where a line is none."""
+
+    kp: Lines = KP
+    """By what kp changes."""
+    ki: Lines = KI
+    """By what ki changes."""
+    kd: Lines = KD
+    """By what kd changes."""
+
+    def __post_init__(self) -> None:
+        for gain, lines in (("kp", self.kp), ("ki", self.ki), ("kd", self.kd)):
+            rules_of(gain, lines)
+
+
+def rules_of(gain: str, lines: Sequence[str]) -> Rules:
+    """Return a table's lines as places of words; raise GainsError naming gain and line where one is none."""
+    if len(lines) != len(WORDS):
+        raise GainsError(f"fuzzy rules of {gain}: there are {len(lines)} lines, not 7")
+    return tuple(_row(gain, number, line) for number, line in enumerate(lines, 1))
+
+
+def _row(gain: str, number: int, line: str) -> tuple[int, ...]:
+    words = line.split()
+    unknown = next((word for word in words if word not in set(WORDS)), None)
+    if unknown is not None:
+        raise GainsError(f"fuzzy rules of {gain}, line {number}: {unknown!r} is none of {', '.join(WORDS)}")
+    if len(words) != len(WORDS):
+        raise GainsError(f"fuzzy rules of {gain}, line {number}: there are {len(words)} words, not 7")
+    return tuple(WORDS.index(Word(word)) for word in words)

@@ -1,0 +1,148 @@
+"""A recorded step of the levers, and the model of the first order with delay that fits it."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from controller.balance.control.tuning import FirstOrder
+from controller.balance.errors import ResponseError
+
+Values = NDArray[np.float64]
+COLUMNS: Final = ("time_s", "output", "error")
+_LEAST_SAMPLES: Final = 5
+"""After the step; three numbers are fitted."""
+_LEAST_CHANGE: Final = 4.0
+"""Standard deviations of the noise that the error must change by."""
+_UNSETTLED: Final = 0.8
+"""Share of the fitted answer that must be there at the end, lest its size is a guess."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepResponse:
+    """What was recorded: at `times_s`, where the levers stood in units of output, and the error."""
+
+    times_s: tuple[float, ...]
+    outputs: tuple[float, ...]
+    errors: tuple[float, ...]
+    file: str = "a step response"
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """The model of a step response: the step, the error before it, and how far the model is off (root mean square)."""
+
+    plant: FirstOrder
+    at_s: float
+    step: float
+    before: float
+    off: float
+
+    def errors_at(self, times_s: Values) -> Values:
+        """Return the errors that the model says."""
+        return _model(self.plant, self.step, self.before, times_s - self.at_s)
+
+
+def read_response(path: Path) -> StepResponse:
+    """Return a recording from CSV with columns time_s, output and error; raise ResponseError naming file and line."""
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResponseError(f"{path}: {getattr(error, 'strerror', None) or 'is not UTF-8 text'}") from error
+    rows = csv.DictReader(text.splitlines())
+    missing = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
+    if missing:
+        raise ResponseError(f"{path}:1: there is no column {missing[0]}; wanted: {', '.join(COLUMNS)}")
+    found = [_numbers(path, rows.line_num, row) for row in rows]
+    times_s, outputs, errors = zip(*found, strict=True) if found else ((), (), ())
+    back = next((index for index in range(1, len(found)) if times_s[index] <= times_s[index - 1]), None)
+    if back is not None:
+        raise ResponseError(f"{path}:{back + 2}: time_s: {times_s[back]:g} is not later than {times_s[back - 1]:g}")
+    return StepResponse(times_s, outputs, errors, str(path))
+
+
+def fit_step(response: StepResponse) -> Fit:
+    """Return the model that fits a response to one step of the levers, by least squares.
+
+    Raises ResponseError where there is no step or more than one, too few samples, no answer beyond the noise, an error
+    that rises with the output, or an answer that had not come to its end.
+    """
+    times, outputs, errors = (np.asarray(part) for part in (response.times_s, response.outputs, response.errors))
+    steps = np.flatnonzero(np.diff(outputs))
+    if len(steps) != 1:
+        raise ResponseError(f"{response.file}: the output changes {len(steps)} times, not once")
+    first = int(steps[0]) + 1
+    if len(times) - first < _LEAST_SAMPLES:
+        raise ResponseError(
+            f"{response.file}: {len(times) - first} samples after the step, {_LEAST_SAMPLES} are needed"
+        )
+    at_s, step, before = float(times[first]), float(outputs[first] - outputs[first - 1]), float(np.mean(errors[:first]))
+    passed_s, after = times[first:] - at_s, errors[first:]
+    _refuse_without_answer(response.file, errors[:first], after, step)
+    plant = _fitted(passed_s, after, step, before)
+    _refuse_unsettled(response.file, plant, float(passed_s[-1]))
+    off = float(np.sqrt(np.mean((_model(plant, step, before, passed_s) - after) ** 2)))
+    return Fit(plant, at_s, step, before, off)
+
+
+def _numbers(path: Path, line: int, row: dict[str, str]) -> tuple[float, float, float]:
+    found = []
+    for column in COLUMNS:
+        try:
+            value = float(row[column])
+        except (TypeError, ValueError):
+            value = math.nan
+        if not math.isfinite(value):
+            raise ResponseError(f"{path}:{line}: {column}: {row[column]!r} is not a finite number")
+        found.append(value)
+    return found[0], found[1], found[2]
+
+
+def _model(plant: FirstOrder, step: float, before: float, passed_s: Values) -> Values:
+    since = np.maximum(passed_s - plant.delay_s, 0.0)
+    there = 1.0 - np.exp(-since / plant.lag_s) if plant.lag_s > 0.0 else (passed_s > plant.delay_s).astype(np.float64)
+    return np.asarray(before - plant.gain * step * there)
+
+
+def _fitted(passed_s: Values, after: Values, step: float, before: float) -> FirstOrder:
+    """Return gain, lag and delay by least squares, from where 28 % and 63 % of the answer are there."""
+    end = float(np.mean(after[-max(len(after) // 10, 1) :]))
+    share = (after - before) / (end - before)
+    early, late = (float(passed_s[np.argmax(share >= level)]) for level in (0.283, 0.632))
+    lag_s = max(1.5 * (late - early), 1e-3 * float(passed_s[-1]))
+    starts = [before - end, lag_s, max(late - lag_s, 0.0)]
+
+    def off(tried: Values) -> Values:
+        model = FirstOrder(float(tried[0]) / step, float(tried[1]), float(tried[2]))
+        return _model(model, step, before, passed_s) - after
+
+    span_s = float(passed_s[-1])
+    bounds = ([-np.inf, 1e-6 * span_s, 0.0], [np.inf, 10.0 * span_s, span_s])
+    found = least_squares(off, starts, bounds=bounds, x_scale=[abs(starts[0]), span_s, span_s])
+    return FirstOrder(float(found.x[0]) / step, float(found.x[1]), float(found.x[2]))
+
+
+def _refuse_without_answer(file: str, before: Values, after: Values, step: float) -> None:
+    change = float(np.mean(after[-max(len(after) // 10, 1) :]) - np.mean(before))
+    noise = float(np.std(before)) if len(before) > 1 else 0.0
+    if change == 0.0 or abs(change) < _LEAST_CHANGE * noise:
+        raise ResponseError(
+            f"{file}: the error changes by {change:.3g} after the step, within its noise of {noise:.3g}"
+        )
+    if change * step > 0.0:
+        raise ResponseError(f"{file}: the error rises with the output: the lever's sign is wrong")
+
+
+def _refuse_unsettled(file: str, plant: FirstOrder, span_s: float) -> None:
+    there = 1.0 - math.exp(-max(span_s - plant.delay_s, 0.0) / plant.lag_s)
+    if there < _UNSETTLED:
+        raise ResponseError(
+            f"{file}: it ends when {100 * there:.0f} % of the answer is there (lag {plant.lag_s:.3g} s): record longer"
+        )

@@ -1,0 +1,81 @@
+"""What a response is judged by: settling time, overshoot, steady error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from controller.balance.errors import ResponseError
+
+SETTLED: Final = 0.1
+"""Errors below this have settled: the interval table keeps all levers there."""
+_LAST_SHARE: Final = 0.1
+"""Share of the samples, at the end, whose mean is the steady error."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What a response is judged by.
+
+    `settle_s` is when it came within the band for good, from the first sample on; None where it was outside at the end.
+    `overshoot` is how far it went beyond the target, as a share of the distance that it began or was pushed to.
+    `steady_error` is the mean distance from the target over the last tenth, `swing` the largest less the least there,
+    `mean_error` the mean absolute distance over all of it, weighted by time.
+    """
+
+    settle_s: float | None
+    overshoot: float
+    steady_error: float
+    swing: float
+    mean_error: float
+
+
+def figures_of(
+    times_s: Sequence[float], values: Sequence[float], target: float = 0.0, band: float = SETTLED
+) -> Figures:
+    """Return the figures of a response that begins at its first sample; raise ResponseError where there is none."""
+    times = np.asarray(times_s, dtype=np.float64)
+    errors = np.asarray(values, dtype=np.float64) - target
+    _refuse_unusable(times, errors)
+    if not band > 0.0:
+        raise ResponseError(f"the band is {band:g}, not above 0")
+    last = errors[-max(round(_LAST_SHARE * len(errors)), 1) :]
+    return Figures(
+        settle_s=_settling(times, np.abs(errors) <= band),
+        overshoot=_overshoot(errors),
+        steady_error=float(np.mean(last)),
+        swing=float(np.ptp(last)),
+        mean_error=float(np.trapezoid(np.abs(errors), times) / (times[-1] - times[0])),
+    )
+
+
+def _refuse_unusable(times: np.ndarray, errors: np.ndarray) -> None:
+    if len(times) != len(errors):
+        raise ResponseError(f"a response has {len(times)} times and {len(errors)} values")
+    if len(times) < 2:
+        raise ResponseError("a response has at least 2 samples")
+    if not (np.all(np.isfinite(times)) and np.all(np.isfinite(errors))):
+        raise ResponseError("a response has finite times and values only")
+    back = np.flatnonzero(np.diff(times) <= 0.0)
+    if len(back):
+        raise ResponseError(f"sample {back[0] + 2} of a response is not later than the one before it")
+
+
+def _settling(times: np.ndarray, inside: np.ndarray) -> float | None:
+    if not inside[-1]:
+        return None
+    outside = np.flatnonzero(~inside)
+    return float(times[outside[-1] + 1] - times[0]) if len(outside) else 0.0
+
+
+def _overshoot(errors: np.ndarray) -> float:
+    """Return how far errors of the other sign go, as a share of the largest of the side on which it was first."""
+    first = errors[np.flatnonzero(errors)[:1]]
+    if not len(first):
+        return 0.0
+    toward = errors * math.copysign(1.0, float(first[0]))
+    return float(max(-np.min(toward), 0.0) / np.max(toward))

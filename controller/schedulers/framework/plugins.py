@@ -59,7 +59,7 @@ TASKS: Final[Mapping[str, str]] = {
     "good-hours": "scores:GoodHours",
 }
 """Policies of tasks, likewise; they rank units of centres, not nodes."""
-ACCELERATION: Final[Mapping[str, str]] = {"operator-devices": "policy:OperatorDevices"}
+ACCELERATION: Final[Mapping[str, str]] = {"operator-devices": "policies.tasks:OperatorDevices"}
 """Policies of tasks that go by the acceleration model."""
 _PLACES: Final = (
     (CONTAINERS, "controller.schedulers.containers"),

@@ -39,6 +39,10 @@ class TaskProfileSettings(Strict, frozen=True):
 
 MEASURED = TaskProfileSettings()
 ALL_UNITS = TaskProfileSettings(name="all-units", filters=_named(*_FIRST, "all-units", *_LAST))
+ACCELERATED = TaskProfileSettings(
+    name="accelerated", scores=(*MEASURED.scores, PolicySettings(policy="operator-devices"))
+)
+"""As `measured`, and a task's operators choose devices: their program is told, and units where they gain count more."""
 FIXED_BENCHMARK = TaskProfileSettings(name="fixed-benchmark", benchmark=("fixed-dgemm", "fixed-stream"))
 
 

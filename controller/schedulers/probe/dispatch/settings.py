@@ -9,6 +9,7 @@ from msgspec import Meta, field
 from controller.schedulers.probe.dispatch.prices import PriceSettings
 from controller.schedulers.probe.dispatch.probing import ProbingSettings
 from controller.schedulers.probe.dispatch.profiles import (
+    ACCELERATED,
     ALL_UNITS,
     FIXED_BENCHMARK,
     MEASURED,
@@ -22,7 +23,12 @@ from dataplane.config import Strict
 class TaskSettings(Strict, frozen=True):
     """How tasks are dispatched to compute centres."""
 
-    profiles: Annotated[tuple[TaskProfileSettings, ...], Meta(min_length=1)] = (MEASURED, ALL_UNITS, FIXED_BENCHMARK)
+    profiles: Annotated[tuple[TaskProfileSettings, ...], Meta(min_length=1)] = (
+        MEASURED,
+        ACCELERATED,
+        ALL_UNITS,
+        FIXED_BENCHMARK,
+    )
     """Ways to decide; a task names its own. Tasks of other profiles are left to other schedulers."""
     probing: ProbingSettings = field(default_factory=ProbingSettings)
     scoring: Policy = DEFAULT

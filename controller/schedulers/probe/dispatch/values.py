@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.api.resources.task import OperatorCount, UnitChoice
+from controller.cluster.cost_map import CostMap
 from controller.cluster.estimates import Estimate
 from controller.cluster.estimates.values import FIRMNESS
 from controller.schedulers.probe.dispatch.slots import Slots
@@ -163,6 +164,8 @@ class CentresView:
     """Seconds a byte from a host to a centre, and whether that was measured; infinite where nothing leads there."""
     good: Mapping[tuple[str, str], tuple[Window, ...]] = field(default_factory=dict)
     """When the network from a host to a centre is forecast good; what is not there is not known."""
+    costs: CostMap | None = None
+    """What lies between hosts of the topology, None where nobody knows."""
 
     _supporting: dict[frozenset[str], Flags] = field(default_factory=dict)
 

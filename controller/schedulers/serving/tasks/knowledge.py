@@ -108,6 +108,7 @@ class Knowledge:
             slots,
             transfers(costs, states.values(), tasks),
             self.hours.windows(tasks, measured.centres, wall_ns),
+            costs,
         )
 
     def known_type(self, task_type: str, counts: Iterable[int] = ()) -> KnownType:

@@ -20,7 +20,7 @@ from controller.schedulers.probe.dispatch.profiles import MEASURED, TaskProfileS
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from dataplane.topology.values import DeviceKind, NumberFormat
 from tests.controller.centres.centre_world import CentreWorld, play_centre, script
-from tests.controller.schedulers.acceleration.test_policy import HARDWARE
+from tests.controller.schedulers.acceleration.policies.test_tasks import HARDWARE
 from tests.controller.schedulers.serving.tasks.conftest import Site
 
 UNITS = (UnitSettings(name="fast", devices=1, device_kind=DeviceKind.DPU), UnitSettings(name="plain"))

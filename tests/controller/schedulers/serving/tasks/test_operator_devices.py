@@ -13,7 +13,7 @@ from controller.schedulers.framework.profiles import PolicySettings
 from controller.schedulers.probe.dispatch.profiles import MEASURED, TaskProfileSettings
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from dataplane.topology.values import DeviceKind
-from tests.controller.schedulers.acceleration.test_policy import HARDWARE
+from tests.controller.schedulers.acceleration.policies.test_tasks import HARDWARE
 from tests.controller.schedulers.serving.tasks.conftest import DGEMMS, Play, Site, units
 
 
@@ -37,5 +37,24 @@ def test_a_task_goes_to_the_units_that_its_operators_gain_on_and_the_decision_sa
             assert status.unit == chosen
             (decision,) = [one for one in await site.decisions_about("job") if one.spec.outcome == "dispatched"]
             assert f"products on the {chosen}: " in str(decision.spec)
+
+    play(act)
+
+
+def test_the_network_between_a_centres_units_is_the_cost_maps(play: Play, tmp_path: Path) -> None:
+    """Without telemetry paths are as the topology has them: 20 Mbit/s between the centre's hosts, and no more."""
+    topology = tmp_path / "two.yaml"
+    topology.write_text(
+        "millrace: 1\nname: two\ndefaults: {access: {rate: 20 Mbit/s, delay: 1 us}}\n"
+        "switches: [{name: s1}]\nhosts: [{name: h1, switch: s1}, {name: h2, switch: s1}]\n"
+    )
+
+    async def act(site: Site) -> None:
+        centre = site.centre("both", hosts=("h1", "h2"))
+        async with site.running(centre), site.scheduling(topology=str(topology)):
+            await site.submit("job", task_type="products", profile="accelerated", units=(2,))
+            await site.ended("job")
+            (decision,) = [one for one in await site.decisions_about("job") if one.spec.outcome == "dispatched"]
+            assert "0.02 Gbit/s between its units by the cost map" in str(decision.spec)
 
     play(act)

@@ -17,7 +17,8 @@ from controller.cluster.operators import Flow, Operator, OperatorGraph
 from controller.schedulers.acceleration.calibration import DEFAULT, Calibration, Figure, Rates, save
 from controller.schedulers.acceleration.model import Works, times
 from controller.schedulers.acceleration.plans import plan_of
-from controller.schedulers.acceleration.policy import MeasuredTimes, OperatorDevices
+from controller.schedulers.acceleration.policies.tasks import OperatorDevices
+from controller.schedulers.acceleration.policies.times import MeasuredTimes
 from controller.schedulers.acceleration.values import Machines, Network
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.plugins import known_policies, make_policy

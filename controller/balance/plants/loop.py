@@ -83,6 +83,8 @@ class Member:
     order: tuple[LeverKind, ...] = ORDER
     most: Change | None = None
     pace: Pace = Pace()
+    guarded: bool = True
+    """Levers that were handed something never put the error past 0 and further off than it is."""
     missed: float = 0.0
     """Share of its samples that never come."""
 
@@ -184,7 +186,9 @@ class _Running:
         high = min(member.limits.sub_units_high, unit.sub_units + granted)
         limits = member.limits if high == member.limits.sub_units_high else _up_to(member.limits, high)
         speeds = member.plant.speeds
-        done = hand_on(change, unit, limits, order=member.order, speeds=speeds, most=member.most).change
+        seen = self.sample if member.guarded else None
+        order, most = member.order, member.most
+        done = hand_on(change, unit, limits, order=order, speeds=speeds, most=most, sample=seen).change
         if not done.keeps:
             self.unit = applied(unit, done, (*member.limits.precisions, unit.precision))
             self.rates, self.moved = member.plant.rates(self.unit), step

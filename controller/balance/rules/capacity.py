@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Final
 
-from controller.balance.values import Change, Precision, UnitState
+from controller.balance.values import Change, Precision, Sample, UnitState
 
 BITS: Final[Mapping[Precision, int]] = {
     Precision.INT4: 4,
@@ -54,3 +55,22 @@ def applied(state: UnitState, change: Change, allowed: tuple[Precision, ...] = t
         state.frequency_mhz + change.frequency_mhz,
         state.sub_units + change.sub_units,
     )
+
+
+def overshoots(
+    change: Change,
+    sample: Sample,
+    state: UnitState,
+    speeds: Speeds = SPEEDS,
+    allowed: tuple[Precision, ...] = tuple(Precision),
+) -> bool:
+    """Return whether a change would leave the error on its other side, and no smaller.
+
+    Whatever limits the flow of work, P_p / P_d is the cores' speed over the bus's: it moves as the cores' speed does.
+    So a loop in which no change overshoots brings |log(P_p / P_d)| down with each, and cannot go in circles.
+    """
+    after = applied(state, change, allowed)
+    if not (sample.bus and sample.load) or after.sub_units < 1 or not after.frequency_mhz > 0:
+        return False  # nothing flows, or levers beyond their stops, which are another's to know
+    off = math.log(sample.bus / sample.load)
+    return abs(off + math.log(capacity_ratio(state, after, speeds))) >= abs(off)

@@ -10,8 +10,8 @@ from typing import Annotated, Final
 import msgspec
 
 from controller.balance.errors import RuleError
-from controller.balance.rules.capacity import SPEEDS, Speeds, stepped
-from controller.balance.values import Change, LeverKind, Precision, UnitState
+from controller.balance.rules.capacity import SPEEDS, Speeds, applied, capacity_ratio, overshoots, stepped
+from controller.balance.values import Change, LeverKind, Precision, Sample, UnitState
 from dataplane.config import Strict
 
 ORDER: Final = (LeverKind.SUB_UNITS, LeverKind.FREQUENCY, LeverKind.PRECISION)
@@ -62,14 +62,16 @@ def hand_on(
     order: Sequence[LeverKind] = ORDER,
     speeds: Speeds = SPEEDS,
     most: Change | None = None,
+    sample: Sample | None = None,
 ) -> HandedOn:
     """Return a change within the levers' limits; what an exhausted lever could not do goes to the next in `order`.
 
     What goes on is a ratio of speeds: 50 units more of 150 that are not to be had are 4/3 of the clock, and what the
     clock cannot do goes to precision, which takes the allowed one whose speed is nearest to that, or none where each
     would be further off than staying. Only the limits exhaust a lever, never its grain. `most` bounds what a lever does
-    at once after it was handed something (what it was asked itself is never cut by it). Levers that are not in `order`
-    keep. Raises RuleError for a lever that stands at 0 or below.
+    at once after it was handed something (what it was asked itself is never cut by it). With a
+    `sample`, levers keep, the last in `order` first, until what is done no longer puts the error past 0 and further off
+    than it is. Levers that are not in `order` keep. Raises RuleError for a lever that stands at 0 or below.
     """
     if state.sub_units < 1 or not state.frequency_mhz > 0:
         raise RuleError(f"a unit of {state.sub_units} sub-units at {state.frequency_mhz:g} MHz has nothing to move")
@@ -84,7 +86,44 @@ def hand_on(
         else:
             bound = most.precision_steps if most is not None else None
             precision_steps, left = _steps(change.precision_steps, left, state, limits, bound, speeds=speeds)
-    return HandedOn(Change(precision_steps, frequency_mhz, sub_units), left)
+    done = HandedOn(Change(precision_steps, frequency_mhz, sub_units), left)
+    return done if sample is None else _guarded(done, _Here(state, limits, speeds), order, sample)
+
+
+@dataclass(frozen=True, slots=True)
+class _Here:
+    """Where levers stand, how far they go and what that is worth."""
+
+    state: UnitState
+    limits: Limits
+    speeds: Speeds
+
+    @property
+    def allowed(self) -> tuple[Precision, ...]:
+        return (*self.limits.precisions, self.state.precision)
+
+    def ratio(self, change: Change) -> float:
+        return capacity_ratio(self.state, applied(self.state, change, self.allowed), self.speeds)
+
+
+def _guarded(done: HandedOn, here: _Here, order: Sequence[LeverKind], sample: Sample) -> HandedOn:
+    """Return what is done without what would overshoot; whatever is then not done is left."""
+    change, left = done.change, done.left
+    for kind in reversed(order):
+        if change.keeps or not overshoots(change, sample, here.state, here.speeds, here.allowed):
+            break
+        before = here.ratio(change)
+        change = _without(change, kind)
+        left *= before / here.ratio(change)
+    return HandedOn(change, left)
+
+
+def _without(change: Change, kind: LeverKind) -> Change:
+    return Change(
+        0 if kind is LeverKind.PRECISION else change.precision_steps,
+        0.0 if kind is LeverKind.FREQUENCY else change.frequency_mhz,
+        0 if kind is LeverKind.SUB_UNITS else change.sub_units,
+    )
 
 
 def _wanted(value: float, by: float, handed: float, most: float | None) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from controller.balance.rules.capacity import SPEEDS, applied, capacity_ratio
+from controller.balance.rules.capacity import overshoots
 from controller.balance.rules.intervals import TABLE, IntervalTable
 from controller.balance.rules.limits import ORDER
 from controller.balance.values import Change, LeverKind, Sample, UnitState
@@ -43,15 +43,3 @@ def only(change: Change, levers: tuple[LeverKind, ...]) -> Change:
         change.frequency_mhz if LeverKind.FREQUENCY in levers else 0.0,
         change.sub_units if LeverKind.SUB_UNITS in levers else 0,
     )
-
-
-def overshoots(change: Change, sample: Sample, state: UnitState) -> bool:
-    """Return whether a change would leave the error on its other side, and no smaller.
-
-    Whatever limits the flow of work, P_p / P_d is the cores' speed over the bus's: it moves as the cores' speed does.
-    """
-    after = applied(state, change)
-    if not (sample.bus and sample.load) or after.sub_units < 1 or not after.frequency_mhz > 0:
-        return False  # at limits, which are another's to know
-    off = math.log(sample.bus / sample.load)
-    return abs(off + math.log(capacity_ratio(state, after, SPEEDS))) >= abs(off)

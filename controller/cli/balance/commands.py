@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from controller.cli.balance.example import example
 from controller.cli.balance.gains import gains
 
 balance = typer.Typer(
@@ -13,4 +14,5 @@ balance = typer.Typer(
 )
 
 
+balance.command()(example)
 balance.command()(gains)

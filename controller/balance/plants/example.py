@@ -1,0 +1,166 @@
+"""The worked example: two clusters of 100 vGPUs, one that waits for its bus and one for its cores, in exact fractions.
+
+Each vGPU does 100 TOPS at int8 and 1.0 GHz. Cluster I computes 200,000 operations for each byte that crosses its bus,
+cluster II 800,000; each bus carries 25 GB/s. All else follows by the plant's formulas, the platform's rule and the
+handing on of an exhausted lever. Power is taken as sub-units times frequency.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import Final
+
+from controller.balance.plants.formulas import Rest, bus_tops, compute_tops, rest_at
+from controller.balance.plants.loads import constant
+from controller.balance.plants.loop import Member, Trajectory, run
+from controller.balance.plants.plant import Application, Plant
+from controller.balance.plants.power import UNITS_BY_FREQUENCY, units_by_frequency
+from controller.balance.rules import ORDER, IntervalRule, Limits, PlatformRule, hand_on
+from controller.balance.rules.capacity import SPEEDS, applied
+from controller.balance.values import LeverKind, Precision, Sample, UnitState
+
+START: Final = UnitState(Precision.INT8, 1000.0, 100)
+_REFERENCE_MHZ: Final = 1000
+_UNIT_TOPS: Final = 100
+_BUS_GB_PER_S: Final = 25
+_MOST_MHZ: Final = 1100.0
+"""An overclock of 10 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A cluster at some time: what its application computes for each byte, and where its levers stand."""
+
+    name: str
+    ops_per_byte: int
+    state: UnitState = START
+
+    @property
+    def bus_can_tops(self) -> Fraction:
+        """The work for which its bus carries data."""
+        return bus_tops(Fraction(_BUS_GB_PER_S), Fraction(self.ops_per_byte), Fraction(1))
+
+    @property
+    def cores_can_tops(self) -> Fraction:
+        """The work that its cores can do."""
+        mhz, speed = Fraction(self.state.frequency_mhz), Fraction(SPEEDS[self.state.precision])
+        return compute_tops(self.state.sub_units, Fraction(_UNIT_TOPS), mhz, Fraction(_REFERENCE_MHZ), speed)
+
+    def under(self, offered_tops: Fraction) -> Rest[Fraction]:
+        """Return where it comes to rest under a load."""
+        return rest_at(offered_tops, self.bus_can_tops, self.cores_can_tops)
+
+    @property
+    def full(self) -> Rest[Fraction]:
+        """Where it comes to rest under all that bus or cores could take."""
+        return self.under(max(self.bus_can_tops, self.cores_can_tops))
+
+    @property
+    def power(self) -> Fraction:
+        """Sub-units times frequency in GHz."""
+        return units_by_frequency(self.state.sub_units, Fraction(self.state.frequency_mhz) / _REFERENCE_MHZ)
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """The data centre at some time, and how it came to be so."""
+
+    name: str
+    clusters: tuple[Cluster, ...]
+
+    @property
+    def work_tops(self) -> Fraction:
+        """What all clusters do at full load."""
+        return sum((one.full.work_tops for one in self.clusters), Fraction(0))
+
+    @property
+    def power(self) -> Fraction:
+        """What they draw, as sub-units times GHz."""
+        return sum((one.power for one in self.clusters), Fraction(0))
+
+    @property
+    def efficiency(self) -> Fraction:
+        """TOPS for each vGPU at 1 GHz."""
+        return self.work_tops / self.power
+
+
+CLUSTERS: Final = (Cluster("I", 200_000), Cluster("II", 800_000))
+
+
+def light_tops(cluster: Cluster) -> Fraction:
+    """Return the light load of a cluster: half of what it does at full load as it stood at the start."""
+    return replace(cluster, state=START).full.work_tops / 2
+
+
+def stages() -> tuple[Stage, ...]:
+    """Return the data centre at the start, after sub-units have moved, and after what they could not do was handed on.
+
+    Both decisions are the platform's, of the errors at full load. First levers are the sub-units alone, as many as are
+    free; then, of the error that is left, the clock, up to 10 % more, and precision, of which the application allows
+    int8 alone.
+    """
+    start = Stage("at the start", CLUSTERS)
+    moved = Stage("sub-units moved", _decided(start.clusters, (LeverKind.SUB_UNITS,)))
+    return start, moved, Stage("handed on to the clock", _decided(moved.clusters, ORDER))
+
+
+def _decided(clusters: tuple[Cluster, ...], order: tuple[LeverKind, ...]) -> tuple[Cluster, ...]:
+    """Return clusters after each has asked by the platform's rule; what some free others get, none else is there."""
+    rule, free = PlatformRule(), 0
+    found: dict[str, Cluster] = {}
+    asks = {one.name: rule.change(float(one.full.error), _sample(one), one.state) for one in clusters}
+    for one in sorted(clusters, key=lambda one: asks[one.name].sub_units):  # those first that free
+        change = asks[one.name]
+        limits = Limits(
+            precisions=(Precision.INT8,), frequency_high_mhz=_MOST_MHZ, sub_units_high=one.state.sub_units + free
+        )
+        done = hand_on(change, one.state, limits, order=order).change
+        free -= done.sub_units
+        found[one.name] = replace(one, state=applied(one.state, done))
+    return tuple(found[one.name] for one in clusters)
+
+
+def _sample(cluster: Cluster) -> Sample:
+    rest = cluster.full
+    return Sample(0.0, float(rest.bus), float(rest.load), cluster.name)
+
+
+def gain_between(before: Stage, after: Stage) -> tuple[Fraction, Fraction]:
+    """Return how many times as much work is done after as before, and how many times as much for the power."""
+    return after.work_tops / before.work_tops, after.efficiency / before.efficiency
+
+
+def by_table(steps: int = 60) -> tuple[Trajectory, ...]:
+    """Return what the interval table does from the same start with sub-units alone: the other rule, step by step."""
+    members = [_member(one, steps) for one in CLUSTERS]
+    return run(members, free=0)
+
+
+def table_stages() -> tuple[Stage, ...]:
+    """Return the data centre at the start, after one step by the interval table, and when no lever moves any more."""
+    found = by_table()
+    last = max(_steps_to_rest(one) for one in found)
+    named = ((0, "at the start"), (1, "after a step"), (last, f"after {last} steps, at rest"))
+    return tuple(
+        Stage(name, tuple(replace(one, state=way.state_at(step)) for one, way in zip(CLUSTERS, found, strict=True)))
+        for step, name in named
+    )
+
+
+def _steps_to_rest(found: Trajectory) -> int:
+    states = [found.state_at(step) for step in range(len(found.time_s))]
+    return max((step + 1 for step, (one, other) in enumerate(pairwise(states)) if one != other), default=0)
+
+
+def _member(cluster: Cluster, steps: int) -> Member:
+    plant = Plant(
+        application=Application(name=cluster.name, ops_per_byte=cluster.ops_per_byte, precisions=(Precision.INT8,)),
+        bus_gb_per_s=_BUS_GB_PER_S,
+        power=UNITS_BY_FREQUENCY,
+        queue_gb=0.001,
+    )
+    full = float(max(cluster.bus_can_tops, cluster.cores_can_tops)) * 2
+    alone = (LeverKind.SUB_UNITS,)
+    return Member(cluster.name, plant, START, constant(steps, full), IntervalRule(levers=alone), order=alone)

@@ -1,0 +1,148 @@
+"""No limit cycle from the interval table: under any constant load all levers come to rest, near the dead band or at
+their stops; and where late samples or a rule without its guard do swing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from controller.balance.plants import Application, Member, Pace, Plant, Trajectory, run
+from controller.balance.plants.loads import constant
+from controller.balance.rules import ORDER, TABLE, IntervalRule, Limits, PlatformRule, Rule
+from controller.balance.values import LeverKind, Precision, UnitState
+
+STEPS = 400
+TAIL = 100
+SUB_UNITS = (LeverKind.SUB_UNITS,)
+LEVERS = st.lists(st.sampled_from(ORDER), min_size=1, max_size=3, unique=True).map(tuple)
+PRECISIONS = st.lists(st.sampled_from(list(Precision)), min_size=1, unique=True).map(tuple)
+
+
+def swings(found: Trajectory) -> bool:
+    """Return whether levers still move at the end."""
+    return bool(found.moves[-TAIL:].any())
+
+
+def rests_inside(found: Trajectory) -> bool:
+    low, high = TABLE.dead_band
+    return bool(low <= round(float(found.error[-1]), 9) <= high)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.floats(0.02, 3),
+    st.floats(0.05, 2),
+    st.integers(1, 60),
+    st.floats(500, 2000),
+    PRECISIONS,
+    LEVERS,
+    st.integers(0, 30),
+    st.floats(0, 1),
+    st.booleans(),
+)
+def test_no_limit_cycle_from_the_table_whatever_the_plant(
+    ratio: float,
+    load: float,
+    sub_units: int,
+    mhz: float,
+    precisions: tuple[Precision, ...],
+    levers: tuple[LeverKind, ...],
+    more: int,
+    sent: float,
+    platform: bool,
+) -> None:
+    """Bus over cores from 1/50 to 3, light loads and overload, few sub-units and many, levers in any order."""
+    application = Application(ops_per_byte=ratio * sub_units * 100 * 1000 / 25, sent_in_precision=sent)
+    plant = Plant(application=application, queue_gb=0.01, backlog_gb=1)
+    unit = UnitState(precisions[0], mhz, sub_units)
+    limits = Limits(
+        precisions=precisions,
+        frequency_low_mhz=400,
+        frequency_high_mhz=2200,
+        frequency_step_mhz=15,
+        sub_units_high=sub_units + more,
+    )
+    rule: Rule = PlatformRule() if platform else IntervalRule(levers=levers)
+    offered = constant(STEPS, load * plant.cores_can_tops(unit))
+    (found,) = run([Member("unit", plant, unit, offered, rule, limits=limits, order=levers)])
+    assert not swings(found)
+
+
+@pytest.mark.parametrize("ratio", [0.05, 0.3, 0.5, 0.9, 1.0, 1.5, 3.0])
+def test_with_enough_sub_units_it_rests_inside_the_dead_band(ratio: float) -> None:
+    plant = Plant(application=Application(ops_per_byte=ratio * 400_000))
+    member = Member(
+        "unit", plant, UnitState(Precision.INT8, 1000.0, 100), constant(STEPS, 1e6), IntervalRule(levers=SUB_UNITS)
+    )
+    (found,) = run([member])
+    assert rests_inside(found)
+    assert not swings(found)
+
+
+def test_few_coarse_sub_units_would_swing_without_the_guard() -> None:
+    """Four units, work for three and a half: 1 is more than the dead band holds."""
+    plant = Plant(application=Application(ops_per_byte=3.5 * 4000))
+    unit = UnitState(Precision.INT8, 1000.0, 4)
+
+    def tried(guarded: bool) -> Trajectory:
+        rule = IntervalRule(levers=SUB_UNITS, guarded=guarded)
+        (found,) = run([Member("unit", plant, unit, constant(STEPS, 1e4), rule, order=SUB_UNITS, guarded=guarded)])
+        return found
+
+    assert swings(tried(guarded=False))
+    assert not swings(tried(guarded=True))
+
+
+def test_what_is_handed_on_to_precision_would_swing_without_the_guard() -> None:
+    """Sub-units and clock at their stops; a step of precision doubles the speed, of which three tenths are missing."""
+    plant = Plant(application=Application(ops_per_byte=2.6 * 4000, sent_in_precision=0))
+    unit = UnitState(Precision.INT8, 1000.0, 2)
+    limits = Limits(
+        precisions=(Precision.INT4, Precision.INT8),
+        frequency_low_mhz=1000,
+        frequency_high_mhz=1000,
+        sub_units_low=2,
+        sub_units_high=2,
+    )
+
+    def tried(guarded: bool) -> Trajectory:
+        (found,) = run(
+            [Member("unit", plant, unit, constant(STEPS, 1e4), IntervalRule(), limits=limits, guarded=guarded)]
+        )
+        return found
+
+    assert swings(tried(guarded=False))
+    assert not swings(tried(guarded=True))
+
+
+def test_late_samples_do_not_swing_the_table_while_its_dead_band_is_wider_than_what_moves_meanwhile() -> None:
+    application = Application(ops_per_byte=200_000)
+    unit = UnitState(Precision.INT8, 1000.0, 100)
+    for delay_s in (1, 3, 6):
+        plant = Plant(application=application, delay_s=delay_s)
+        (found,) = run([Member("unit", plant, unit, constant(STEPS, 1e5), IntervalRule(levers=SUB_UNITS))])
+        assert not swings(found)
+
+
+def test_late_samples_swing_few_sub_units_and_waiting_for_them_helps() -> None:
+    plant = Plant(application=Application(ops_per_byte=20_000), delay_s=8)
+    unit = UnitState(Precision.INT8, 1000.0, 10)
+
+    def tried(pace: Pace) -> Trajectory:
+        (found,) = run([Member("unit", plant, unit, constant(STEPS, 1e4), IntervalRule(levers=SUB_UNITS), pace=pace)])
+        return found
+
+    assert swings(tried(Pace()))
+    assert not swings(tried(Pace(wait=8)))
+
+
+def test_noise_inside_the_dead_band_moves_nothing() -> None:
+    plant = Plant(application=Application(ops_per_byte=400_000), noise=0.015)
+    unit = UnitState(Precision.INT8, 1000.0, 100)
+    (found,) = run(
+        [Member("unit", plant, unit, constant(2000, 1e5), IntervalRule(levers=SUB_UNITS))],
+        rng=np.random.default_rng(5),
+    )
+    assert np.count_nonzero(found.moves) == 0

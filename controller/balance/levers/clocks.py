@@ -33,6 +33,7 @@ class CpuClocks:
         if absent is not None or not there:
             what = "the machine has no cpufreq, as most virtual ones" if absent is None else f"{absent} is not there"
             raise LeverError(self.name, what)
+        self._has_moved = False
         self._found_khz = {name: self._khz(name, _CAP) for name in self._policies}
 
     def read(self) -> Standing:
@@ -51,13 +52,15 @@ class CpuClocks:
             return nothing
         target = standing.place(standing.value + by)
         if target != standing.value:
+            self._has_moved = True
             self._write({name: round(target * _KHZ_PER_MHZ) for name in self._policies})
         return moved(standing, by, self.read().value)
 
     def release(self) -> None:
-        """Put back the caps that were found."""
-        if not self._why_not():
+        """Put back the caps that were found, if this lever ever moved them."""
+        if self._has_moved:
             self._write(self._found_khz)
+            self._has_moved = False
 
     def _write(self, caps_khz: dict[str, int]) -> None:
         for name, cap_khz in caps_khz.items():

@@ -135,7 +135,7 @@ class GpuInstances:
         finally:
             self._has_moved = True
         done = moved(standing, by, len(self._instances()))
-        return Moved(done.done, done.left, reason or done.reason)
+        return Moved(done.done, done.left, reason) if reason else done
 
     def release(self) -> None:
         """Have as many as were found, if this lever ever changed that; what is in use stays."""

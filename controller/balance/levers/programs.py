@@ -42,6 +42,11 @@ class Autocast:
         self._start = self._place = self._allowed.index(start)
 
     @property
+    def precisions(self) -> tuple[Precision, ...]:
+        """What each of its places computes in."""
+        return self._allowed
+
+    @property
     def precision(self) -> Precision:
         """The precision that the next step computes in."""
         return self._allowed[self._place]

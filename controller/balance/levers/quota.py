@@ -46,7 +46,7 @@ class CpuQuota:
         self._group, self._milli, self._may_set, self._period_us = group, milli, may_set, period_us
         self._root = Root() if root is None else root
         self._low, self._high = low, high
-        self._found_milli = self._quotas()[0]
+        self._found_milli, self._has_moved = self._quotas()[0], False
 
     def read(self) -> Standing:
         """Return what the quota is now; without one it stands at all that there is."""
@@ -69,12 +69,15 @@ class CpuQuota:
         target = standing.place(standing.value + by)
         if target != standing.value:
             self._write(round(target * self._milli))
+            self._has_moved = True
         return moved(standing, by, target)
 
     def release(self) -> None:
-        """Put back the quota that was found, or none."""
-        if not self._why_not():
+        """Put back the quota that was found, or none, if this lever ever moved it."""
+        if self._has_moved:
+            self._quotas()  # a group that is gone is not made again
             self._write(self._found_milli)
+            self._has_moved = False
 
     def _write(self, milli: int | None) -> None:
         try:

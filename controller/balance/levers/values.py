@@ -54,11 +54,15 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """What came of moving a lever: by how much it did, what is left for the next lever, and why."""
+    """What came of moving a lever: by how much it did, what is left, and why.
+
+    What is left is the next lever's, unless it lies `between` two steps: then it is this one's, once more is asked.
+    """
 
     done: float
     left: float
     reason: str = ""
+    between: bool = False
 
 
 class Lever(Protocol):
@@ -105,4 +109,6 @@ def moved(standing: Standing, by: float, now: float) -> Moved:
         return Moved(done, 0.0)
     at_end = standing.high if by > 0 else standing.low
     is_there = math.isclose(now, at_end, rel_tol=1e-9, abs_tol=_GRAIN)
-    return Moved(done, left, f"it stands at its end, {at_end:g}" if is_there else "it has no step in between")
+    if is_there:
+        return Moved(done, left, f"it stands at its end, {at_end:g}")
+    return Moved(done, left, "it has no step in between", between=True)

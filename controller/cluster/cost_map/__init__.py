@@ -13,6 +13,7 @@ from controller.cluster.cost_map.values import (
     Basis,
     HostCost,
     HostLinkState,
+    LinkUse,
     Load,
     PathShare,
 )
@@ -25,6 +26,7 @@ __all__ = [
     "CostModel",
     "HostCost",
     "HostLinkState",
+    "LinkUse",
     "Load",
     "PathShare",
 ]

@@ -14,7 +14,7 @@ from controller.cluster.cost_map.columns import ACCESS, AVAILABLE, DELAY, LOSS, 
 from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.pairs import PairColumns, between_hosts, between_switches, refold_between
 from controller.cluster.cost_map.routing import NO_ROUTES, Routing
-from controller.cluster.cost_map.values import UNREACHABLE_NS, Basis, HostCost, HostLinkState, Load
+from controller.cluster.cost_map.values import UNREACHABLE_NS, Basis, HostCost, HostLinkState, LinkUse, Load
 from controller.intents import RouteSet
 from dataplane.topology.values import LinkKey, Topology
 
@@ -146,6 +146,13 @@ class CostMap:
         links = self.links.loaded(np.rint(expected).astype(np.int64))
         links = replace(links, load_bps=self.links.load_bps + np.rint(most).astype(np.int64))
         return replace(self._with(links), is_predicted=True)
+
+    def received(self, host: str) -> LinkUse:
+        """Return how much of the link from its switch a host's traffic uses; raise PathError for an unknown host."""
+        row = self.model.down.start + self.model.number(host)
+        is_measured = bool(self.links.measured[row] & AVAILABLE)
+        age_ns = int(self.links.age_ns[row]) if is_measured else None
+        return LinkUse(int(self.links.rate_bps[row]), int(self.links.load_bps[row]), age_ns)
 
     def sent_bps(self, src: str, dst: str) -> int:
         """Return what flows from one host to another send, as far as telemetry has measured it lately."""

@@ -58,6 +58,20 @@ class HostLinkState:
 
 
 @dataclass(frozen=True, slots=True)
+class LinkUse:
+    """What one link carries of what it could; `age_ns` is None where nobody measured it."""
+
+    rate_bps: int
+    load_bps: int
+    age_ns: int | None
+
+    @property
+    def share(self) -> float | None:
+        """Of its rate; may exceed 1, as telemetry measures over windows of its own. None where nobody measured it."""
+        return None if self.age_ns is None else self.load_bps / self.rate_bps
+
+
+@dataclass(frozen=True, slots=True)
 class PathShare:
     """The switches that packets cross, and the share of flows that do, in (0, 1]."""
 

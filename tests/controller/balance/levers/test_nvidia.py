@@ -56,7 +56,7 @@ def test_a_clock_is_read_only_unless_settings_say_otherwise(tmp_path: Path) -> N
     standing, nothing = said(tmp_path, code, FAKE_NVML_LOCK=str(lock))
     why_not = "its settings do not allow to set it (set: true)"
     assert standing == [1500, 345, 1500, 1, False, why_not, [345, 1000, 1200, 1400, 1500]]
-    assert nothing == [0, -300, why_not]
+    assert nothing == [0, -300, why_not, False]
     assert not lock.exists()
 
 
@@ -71,9 +71,9 @@ def test_a_clock_moves_among_those_that_the_device_supports_and_is_let_go(tmp_pa
     """
     lock = tmp_path / "lock"
     down, between, up, after = said(tmp_path, code, FAKE_NVML_LOCK=str(lock))
-    assert down == [-300, 0, ""]
-    assert between == [0, -100, "it has no step in between"]
-    assert up == [300, 700, "it stands at its end, 1500"]
+    assert down == [-300, 0, "", False]
+    assert between == [0, -100, "it has no step in between", True]
+    assert up == [300, 700, "it stands at its end, 1500", False]
     assert after[0] == 1500
     assert lock.read_text().splitlines() == ["lock 345 1200", "lock 345 1500", "reset 0 0"]
 
@@ -85,7 +85,7 @@ def test_a_clock_that_only_root_may_set_says_so_and_is_not_asked_again(tmp_path:
     say(lever.read())
     """
     nothing, standing = said(tmp_path, code)
-    assert nothing == [0, -300, "NVML: Insufficient Permissions: clocks are root's to set"]
+    assert nothing == [0, -300, "NVML: Insufficient Permissions: clocks are root's to set", False]
     assert standing[4] is False
 
 
@@ -101,10 +101,10 @@ def test_instances_are_made_and_removed_but_not_those_in_use(tmp_path: Path) -> 
     """
     first, more, less, after, in_use = said(tmp_path, code)
     assert first[:3] == [1, 0, 3]
-    assert more == [2, 3, "it stands at its end, 3"]
-    assert less == [-1, 0, ""]
+    assert more == [2, 3, "it stands at its end, 3", False]
+    assert less == [-1, 0, "", False]
     assert after[0] == 1
-    assert in_use == [0, -1, "NVML: the instances that are left are in use"]
+    assert in_use == [0, -1, "NVML: the instances that are left are in use", False]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,173 @@
+"""Units of a pool as a lever: a holder asks for more and promises fewer; the pool's service alone moves them.
+
+What the holder has here follows its share: a local lever (a quota, instances) is lowered before fewer units are
+promised, and raised only by units that the books say it has. A holder that cannot reach the service for the pool's
+lease has stopped using its units by then, as the service counts on that.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from controller.api.resources import UnitPool
+from controller.api.resources.unit_pool import HolderStatus
+from controller.balance.errors import LeverError
+from controller.balance.levers.values import Lever, Moved, Standing, moved, refused
+from controller.balance.values import LeverKind, Sample, UnitState
+from controller.errors import ApiError
+from dataplane.clock import Clock
+
+_NS_PER_S: Final = 1_000_000_000
+_LEASE_SHARE: Final = 0.5
+"""After so much of the lease without an answer the units are let go: the rest is for what still runs on them."""
+
+
+class Reporter(Protocol):
+    """Who takes reports: the client of the API."""
+
+    def report_units(self, pool: str, status: HolderStatus) -> UnitPool:
+        """Report of a holder's units; return the pool, in which stands what it has now; raise ApiError."""
+        ...
+
+
+class PoolUnits:
+    """What a holder has of a pool. `move` asks, `tell` reports and takes what was given.
+
+    What was asked for and not given for `patience_s` is as good as not there: the lever then hands on to the next, and
+    goes on asking. Raises LeverError where the pool cannot be asked at the start, or the holder has no claim on it.
+    """
+
+    def __init__(
+        self,
+        reporter: Reporter,
+        pool: str,
+        holder: str,
+        clock: Clock,
+        *,
+        local: Lever | None = None,
+        patience_s: float = 30.0,
+        may_set: bool = False,
+    ) -> None:
+        self.kind, self.name = LeverKind.SUB_UNITS, f"units of pool {pool}"
+        self._reporter, self._pool_name, self._holder, self._clock = reporter, pool, holder, clock
+        self._local, self._patience_s, self._may_set = local, patience_s, may_set
+        self._wants = 0
+        self._asking_since_ns: int | None = None
+        self._is_fenced = False
+        self._answered_ns = clock.now_ns()
+        self._pool = self._report(HolderStatus(holder=holder))
+
+    @property
+    def units(self) -> int:
+        """The units that may be used: those it has, less those that are asked back."""
+        share = next((one for one in self._pool.shares if one.holder == self._holder), None)
+        return 0 if share is None else share.units - share.leaving
+
+    def read(self) -> Standing:
+        """Return how many units may be used, between what its claim says; no more while none come."""
+        claim = next((one for one in self._pool.spec.claims if one.holder == self._holder), None)
+        low = 0 if claim is None else claim.least
+        most = self._pool.spec.units if claim is None or claim.most is None else claim.most
+        high = self.units if self._waits_in_vain() else most
+        why_not = "" if self._may_set else "its settings do not allow to ask for units (set: true)"
+        return Standing(self.units, low, max(high, low), 1.0, self._may_set, why_not)
+
+    def move(self, by: float) -> Moved:
+        """Ask for so many units more (give back so many) with the next report."""
+        standing = self.read()
+        self._wants = 0
+        if (nothing := refused(standing, by)) is not None:
+            self._asking_since_ns = None if not by else self._asking_since_ns
+            return nothing
+        target = standing.place(standing.value + by)
+        # In vain or not, more is asked for: units may become free.
+        self._wants = round(by if by > 0 else target - standing.value)
+        if self._wants <= 0:
+            self._asking_since_ns = None
+        elif self._asking_since_ns is None:
+            self._asking_since_ns = self._clock.now_ns()
+        if self._waits_in_vain():
+            return Moved(0.0, by, f"none came for {self._patience_s:g} s")
+        return moved(standing, by, target)
+
+    def tell(self, sample: Sample | None, state: UnitState) -> None:
+        """Report what was measured and is wanted, have the local lever follow the share, promise no more than that.
+
+        Without an answer for half of the lease the local lever goes to its low end; raises LeverError then, and
+        whenever the service does not answer.
+        """
+        status = HolderStatus(
+            holder=self._holder,
+            wants=self._wants,
+            bus=None if sample is None else sample.bus,
+            load=None if sample is None else sample.load,
+            precision=state.precision.value,
+            frequency_mhz=state.frequency_mhz,
+        )
+        before = self.units
+        try:
+            self._pool = self._report(status)
+        except LeverError:
+            self._fence()
+            raise
+        self._is_fenced = False
+        if self.units > before:
+            self._asking_since_ns = None
+        self._follow(status)
+
+    def release(self) -> None:
+        """Give back all but the claim's least, as nobody controls the unit any more."""
+        standing = self.read()
+        least = min(round(standing.low), self.units)
+        if not self._may_set:
+            return
+        self._lower_local(least)
+        self._pool = self._report(HolderStatus(holder=self._holder, wants=least - self.units, holds=least))
+
+    def _follow(self, status: HolderStatus) -> None:
+        """Have the local lever stand where the books say; then promise it, where that is another number."""
+        units = self.units
+        if self._local is not None:
+            standing = self._local.read()
+            result = self._local.move(units - standing.value)
+            if result.left < 0:
+                raise LeverError(self.name, f"{units} units are left to it, but {self._local.name}: {result.reason}")
+        known = next((one for one in self._pool.status.holders if one.holder == self._holder), None)
+        if known is None or known.holds != units:
+            self._pool = self._report(_promising(status, units))
+
+    def _fence(self) -> None:
+        lease_s, silent_ns = self._pool.spec.lease_s, self._clock.now_ns() - self._answered_ns
+        if lease_s and not self._is_fenced and silent_ns >= _LEASE_SHARE * lease_s * _NS_PER_S:
+            self._lower_local(0)
+            self._is_fenced = True
+
+    def _lower_local(self, units: int) -> None:
+        if self._local is not None:
+            standing = self._local.read()
+            self._local.move(min(units - standing.value, 0.0))
+
+    def _waits_in_vain(self) -> bool:
+        since_ns = self._asking_since_ns
+        return since_ns is not None and self._clock.now_ns() - since_ns >= self._patience_s * _NS_PER_S
+
+    def _report(self, status: HolderStatus) -> UnitPool:
+        asked_ns = self._clock.now_ns()
+        try:
+            found = self._reporter.report_units(self._pool_name, status)
+        except ApiError as error:
+            raise LeverError(self.name, str(error)) from error
+        self._answered_ns = asked_ns
+        return found
+
+
+def _promising(status: HolderStatus, units: int) -> HolderStatus:
+    return HolderStatus(
+        holder=status.holder,
+        wants=status.wants,
+        holds=units,
+        bus=status.bus,
+        load=status.load,
+        precision=status.precision,
+        frequency_mhz=status.frequency_mhz,
+    )

@@ -1,0 +1,194 @@
+"""A unit's levers together: where they stand, how far they go, and a change that is handed from one to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from controller.balance.errors import LeverError
+from controller.balance.levers.programs import Autocast
+from controller.balance.levers.values import Lever, Moved, Standing
+from controller.balance.rules import ORDER, Limits, hand_on
+from controller.balance.values import Change, LeverKind, Precision, UnitState
+from dataplane.clock import Clock
+
+_NS_PER_S: Final = 1_000_000_000
+_STEPS: Final = tuple(Precision)
+_NONE: Final = Standing(1.0, 1.0, 1.0, may_set=False, why_not="there is none")
+"""Of a kind of which a unit has no lever."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """What was asked of a lever and came of it; `failed` says that it could not be read or moved."""
+
+    lever: str
+    kind: LeverKind
+    asked: float
+    moved: Moved
+    failed: bool = False
+
+
+class Board:
+    """A unit's levers, at most one of a kind. One that fails rests for `rest_s`: others do its part meanwhile.
+
+    Raises LeverError for two of a kind.
+    """
+
+    def __init__(
+        self,
+        levers: Sequence[Lever],
+        clock: Clock,
+        *,
+        order: Sequence[LeverKind] = ORDER,
+        most: Change | None = None,
+        rest_s: float = 30.0,
+    ) -> None:
+        self.levers = {lever.kind: lever for lever in levers}
+        twice = next((lever for lever in levers if self.levers[lever.kind] is not lever), None)
+        if twice is not None:
+            other = self.levers[twice.kind].name
+            raise LeverError(twice.name, f"the unit has another lever of the kind {twice.kind}: {other}")
+        self._clock, self._order, self._most, self._rest_s = clock, tuple(order), most, rest_s
+        self._standings: dict[LeverKind, Standing] = {}
+        self._resting: dict[LeverKind, tuple[int, str]] = {}
+        self._carried: dict[LeverKind, float] = {}
+
+    def read(self) -> list[Move]:
+        """Read where the levers stand; return those that fail."""
+        failed = []
+        for kind, lever in self.levers.items():
+            if self._rests(kind):
+                continue
+            try:
+                self._standings[kind] = lever.read()
+            except LeverError as error:
+                failed.append(self._fail(kind, 0.0, error))
+        return failed
+
+    @property
+    def state(self) -> UnitState:
+        """Where the levers stood when they were read; a kind that the unit does not have stands at 1."""
+        clock, units = self._standing(LeverKind.FREQUENCY), self._standing(LeverKind.SUB_UNITS)
+        place = self._standing(LeverKind.PRECISION)
+        steps = self._precisions()
+        at = steps[min(max(round(place.value - place.low), 0), len(steps) - 1)]
+        return UnitState(at, max(clock.value, 1e-9), max(round(units.value), 1))
+
+    def apply(self, change: Change) -> list[Move]:
+        """Move the levers; what one of them cannot do, as it is exhausted, refuses or fails, the next one is asked."""
+        moves: list[Move] = []
+        pending, state = change, self.state
+        for place, kind in enumerate(self._order):
+            order = self._order[place:]
+            pending = hand_on(pending, state, self._limits(), order=order, most=self._most).change
+            asked = _part(pending, kind)
+            if kind not in self.levers or not asked:
+                pending = _with(pending, kind, 0)
+                continue
+            move = self._move(kind, asked)
+            moves.append(move)
+            state = self.state
+            left = 0.0 if move.moved.between else move.moved.left
+            if left:
+                self._pin(kind)
+                pending = hand_on(
+                    _with(pending, kind, left), state, self._limits(), order=order, most=self._most
+                ).change
+            pending = _with(pending, kind, 0)
+        return moves
+
+    def release(self) -> list[Move]:
+        """Have all levers stand where they were found; return those that fail."""
+        failed = []
+        for kind, lever in self.levers.items():
+            try:
+                lever.release()
+            except LeverError as error:
+                failed.append(self._fail(kind, 0.0, error))
+        self._carried.clear()
+        return failed
+
+    def _move(self, kind: LeverKind, asked: float) -> Move:
+        lever = self.levers[kind]
+        carried = self._carried.pop(kind, 0.0)
+        wanted = asked + carried if carried * asked > 0 else asked
+        try:
+            result = lever.move(wanted)
+        except LeverError as error:
+            return self._fail(kind, asked, error)
+        if result.between:
+            self._carried[kind] = result.left
+        standing = self._standing(kind)
+        self._standings[kind] = replace(standing, value=standing.value + result.done)
+        return Move(lever.name, kind, asked, result)
+
+    def _fail(self, kind: LeverKind, asked: float, error: LeverError) -> Move:
+        self._resting[kind] = (self._clock.now_ns() + round(self._rest_s * _NS_PER_S), str(error))
+        self._pin(kind)
+        return Move(self.levers[kind].name, kind, asked, Moved(0.0, asked, str(error)), failed=True)
+
+    def _rests(self, kind: LeverKind) -> bool:
+        until_ns, _ = self._resting.get(kind, (0, ""))
+        if until_ns and self._clock.now_ns() >= until_ns:
+            del self._resting[kind]
+        return kind in self._resting
+
+    def _pin(self, kind: LeverKind) -> None:
+        """Have a lever's both ends be where it stands, until it is read again."""
+        standing = self._standing(kind)
+        self._standings[kind] = replace(standing, low=standing.value, high=standing.value)
+
+    def _standing(self, kind: LeverKind) -> Standing:
+        return self._standings.get(kind, _NONE)
+
+    def _precisions(self) -> tuple[Precision, ...]:
+        """Return the steps that the places of the lever of precision stand for, from its low end."""
+        lever = self.levers.get(LeverKind.PRECISION)
+        if isinstance(lever, Autocast):
+            return lever.precisions
+        standing = self._standing(LeverKind.PRECISION)
+        return _STEPS[: min(round(standing.high - standing.low) + 1, len(_STEPS))]
+
+    def _limits(self) -> Limits:
+        state = self.state
+        clock, units = self._standing(LeverKind.FREQUENCY), self._standing(LeverKind.SUB_UNITS)
+        place = self._standing(LeverKind.PRECISION)
+        pinned = place.low == place.high or not place.may_set
+        low, high = _ends(clock)
+        fewest, most = (max(round(end), 1) for end in _ends(units))
+        return Limits(
+            precisions=(state.precision,) if pinned else self._precisions(),
+            frequency_low_mhz=max(low, 1e-9),
+            frequency_high_mhz=max(high, 1e-9),
+            sub_units_low=fewest,
+            sub_units_high=max(fewest, most),
+        )
+
+
+def _ends(standing: Standing) -> tuple[float, float]:
+    """Return how far a lever goes; one that may not be set, or stands beyond its ends, no further than that."""
+    if not standing.may_set:
+        return standing.value, standing.value
+    return standing.low, max(standing.low, standing.high)
+
+
+def _part(change: Change, kind: LeverKind) -> float:
+    match kind:
+        case LeverKind.PRECISION:
+            return change.precision_steps
+        case LeverKind.FREQUENCY:
+            return change.frequency_mhz
+        case LeverKind.SUB_UNITS:
+            return change.sub_units
+
+
+def _with(change: Change, kind: LeverKind, part: float) -> Change:
+    match kind:
+        case LeverKind.PRECISION:
+            return replace(change, precision_steps=round(part))
+        case LeverKind.FREQUENCY:
+            return replace(change, frequency_mhz=part)
+        case LeverKind.SUB_UNITS:
+            return replace(change, sub_units=round(part))

@@ -1,0 +1,194 @@
+"""The loop of one unit: measure, decide, move; hold what is not known, release what is silent, rest what fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from controller.balance.control.pid import Blocked, PidSettings, PidState, step
+from controller.balance.errors import LeverError, RuleError, SampleError
+from controller.balance.levers.pool import PoolUnits
+from controller.balance.levers.values import Moved
+from controller.balance.rules import Rule
+from controller.balance.running.board import Board, Move
+from controller.balance.running.meters import Meter
+from controller.balance.running.silence import SilenceSettings, Watch, watch
+from controller.balance.values import Change, LeverKind, Sample, UnitState
+from dataplane.clock import Clock
+
+_NS_PER_S: Final = 1_000_000_000
+_KEEP: Final = Change()
+
+
+class Source(Protocol):
+    """Where a unit's samples come from."""
+
+    def begin(self, now_ns: int) -> None:
+        """Have an interval begin; raise SampleError where nothing can be measured."""
+        ...
+
+    def sample(self, now_ns: int) -> Sample:
+        """Return the newest sample; raise SampleError where there is none, and say why."""
+        ...
+
+
+class Metered:
+    """Samples of what is measured on this machine: a meter of the bus and one of the cores."""
+
+    def __init__(self, unit: str, bus: Meter, load: Meter) -> None:
+        self._unit, self._bus, self._load = unit, bus, load
+
+    def begin(self, now_ns: int) -> None:
+        """Begin both."""
+        self._bus.begin(now_ns)
+        self._load.begin(now_ns)
+
+    def sample(self, now_ns: int) -> Sample:
+        """Return what both say of the interval."""
+        return Sample(now_ns / _NS_PER_S, self._bus.share(now_ns), self._load.share(now_ns), self._unit)
+
+
+class Control(Protocol):
+    """What makes an output of samples."""
+
+    def start(self) -> Any:  # noqa: ANN401 - what it remembers is its own
+        """Return what is remembered before the first sample."""
+        ...
+
+    def step(self, state: Any, sample: Sample, blocked: Blocked) -> tuple[Any, float]:  # noqa: ANN401
+        """Return what is remembered after a sample, and the output u."""
+        ...
+
+
+class Pid:
+    """The discrete PID form with fixed gains."""
+
+    def __init__(self, settings: PidSettings) -> None:
+        self._settings = settings
+
+    def start(self) -> PidState:
+        """Remember nothing."""
+        return PidState()
+
+    def step(self, state: PidState, sample: Sample, blocked: Blocked) -> tuple[PidState, float]:
+        """Return the next state and the output."""
+        return step(self._settings, state, sample, blocked=blocked)
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """What one turn of the loop saw and did; `problem` says why there is no sample, or nothing was decided."""
+
+    time_s: float
+    watch: Watch
+    sample: Sample | None
+    output: float
+    change: Change
+    moves: tuple[Move, ...]
+    state: UnitState
+    problem: str = ""
+
+    @property
+    def has_moved(self) -> bool:
+        """Whether any lever stands elsewhere than before."""
+        return any(move.moved.done for move in self.moves)
+
+
+class Loop:
+    """One unit's loop; `tick` is called once an interval, and does all that there is to do."""
+
+    def __init__(
+        self, source: Source, control: Control, rule: Rule, board: Board, *, silence: SilenceSettings, clock: Clock
+    ) -> None:
+        self._source, self._control, self._rule, self._board = source, control, rule, board
+        self._silence, self._clock = silence, clock
+        self._memory = control.start()
+        self._blocked = Blocked.NO
+        self._last_s = clock.now_ns() / _NS_PER_S
+        self._is_released = False
+        self._problem = self._begin()
+
+    def tick(self) -> Tick:
+        """Measure the interval that ends now, decide and move; never raises for what a sensor or lever does."""
+        now_ns = self._clock.now_ns()
+        sample, problem = self._measured(now_ns)
+        moves = self._board.read()
+        output, change = 0.0, _KEEP
+        state = watch(self._silence, self._last_s, now_ns / _NS_PER_S)
+        if state is Watch.RELEASED:
+            moves += self._release()
+        elif sample is not None and state is Watch.FRESH:
+            self._is_released = False
+            output, change, problem = self._decided(sample)
+            done = self._board.apply(change)
+            self._blocked = _blocked(output, change, done)
+            moves += done
+        if not self._is_released:
+            moves += self._tell(sample, moves)
+        self._problem = self._begin()
+        return Tick(
+            now_ns / _NS_PER_S, state, sample, output, change, tuple(moves), self._board.state, problem or self._problem
+        )
+
+    def release(self) -> tuple[Move, ...]:
+        """Let the unit go, as the loop ends."""
+        return tuple(self._release())
+
+    def _measured(self, now_ns: int) -> tuple[Sample | None, str]:
+        """Return the sample if it is newer than the last, and why there is none otherwise."""
+        if self._problem:
+            return None, self._problem
+        try:
+            sample = self._source.sample(now_ns)
+        except SampleError as error:
+            return None, str(error)
+        if sample.time_s <= self._last_s:
+            return (
+                None,
+                f"unit {sample.unit}: there is no newer sample than that of {now_ns / 1e9 - sample.time_s:.1f} s ago",
+            )
+        self._last_s = sample.time_s
+        return sample, ""
+
+    def _decided(self, sample: Sample) -> tuple[float, Change, str]:
+        try:
+            self._memory, output = self._control.step(self._memory, sample, self._blocked)
+            return output, self._rule.change(output, sample, self._board.state), ""
+        except (SampleError, RuleError) as error:
+            return 0.0, _KEEP, str(error)
+
+    def _release(self) -> list[Move]:
+        """Release the levers once; the controller begins anew with the first sample that comes then."""
+        if self._is_released:
+            return []
+        self._is_released = True
+        self._memory, self._blocked = self._control.start(), Blocked.NO
+        return self._board.release()
+
+    def _tell(self, sample: Sample | None, moves: list[Move]) -> list[Move]:
+        """Report to the pool that units come from, if they do; what is not asked for any more is not."""
+        lever = self._board.levers.get(LeverKind.SUB_UNITS)
+        if not isinstance(lever, PoolUnits):
+            return []
+        try:
+            if all(move.kind is not LeverKind.SUB_UNITS for move in moves):
+                lever.move(0.0)
+            lever.tell(sample, self._board.state)
+        except LeverError as error:
+            return [Move(lever.name, lever.kind, 0.0, Moved(0.0, 0.0, str(error)), failed=True)]
+        return []
+
+    def _begin(self) -> str:
+        """Begin the next interval, after the levers were moved, so that none is of both; return what is wrong."""
+        try:
+            self._source.begin(self._clock.now_ns())
+        except SampleError as error:
+            return str(error)
+        return ""
+
+
+def _blocked(output: float, change: Change, moves: list[Move]) -> Blocked:
+    """Return which way no lever goes any more: that of an output whose change none of them could do."""
+    if change.keeps or any(move.moved.done or move.moved.between for move in moves):
+        return Blocked.NO
+    return Blocked.UP if output > 0 else Blocked.DOWN

@@ -1,0 +1,201 @@
+"""What a unit's bus and cores were used in an interval, from the sensors of the machine: shares from 0 to 1.
+
+The bus is PCIe, or a network device: from a host towards its switch the host's own counters say it, from the switch on
+the network's telemetry (the cost map).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Final, Protocol
+
+from collectors.devices.groups import group_rates, read_group
+from collectors.devices.interfaces import interface_rates, read_interfaces
+from collectors.devices.root import Root
+from collectors.devices.sampling import Sampler
+from collectors.devices.values import DeviceSample, GroupSample, InterfaceSample
+from collectors.errors import CollectorError
+from controller.balance.errors import SampleError
+from controller.cluster.cost_map import CostMap
+
+MOST_SHARE: Final = 1.25
+"""Counters are read a moment apart and token buckets let bursts through; more than this is a wrong rate."""
+
+
+class Direction(StrEnum):
+    """Which way of a network device is the bus."""
+
+    SENT = "sent"
+    RECEIVED = "received"
+
+
+class Meter(Protocol):
+    """Something that tells how much of an interval a unit's bus, or its cores, were used."""
+
+    def begin(self, now_ns: int) -> None:
+        """Have the interval begin now; raise SampleError where nothing can be measured."""
+        ...
+
+    def share(self, now_ns: int) -> float:
+        """Return the share of the interval until now; raise SampleError where it is not known, and say why."""
+        ...
+
+
+class GroupLoad:
+    """The load of a control group: what its processes used of their quota of CPU time."""
+
+    def __init__(self, unit: str, group: str, root: Root) -> None:
+        self._unit, self._group, self._root = unit, group, root
+        self._before: GroupSample | None = None
+
+    def begin(self, now_ns: int) -> None:
+        """Read the CPU time that was used so far."""
+        self._before = self._read(now_ns)
+
+    def share(self, now_ns: int) -> float:
+        """Return what was used of the quota since."""
+        rates = None if self._before is None else group_rates(self._before, self._read(now_ns))
+        if rates is None:
+            raise SampleError(self._unit, f"control group {self._group}: its quota changed while it was measured")
+        return _bounded(self._unit, f"control group {self._group}", rates.load)
+
+    def _read(self, now_ns: int) -> GroupSample:
+        try:
+            return read_group(self._root, self._group, now_ns)
+        except CollectorError as error:
+            raise SampleError(self._unit, str(error)) from error
+
+
+class InterfaceUse:
+    """How much of its link a network device used in one direction, by the host's own counters.
+
+    `process` is one in the device's network namespace; `rate_bps` asks what the link carries now, None if nobody knows.
+    """
+
+    def __init__(  # noqa: PLR0917 - where the figures are read
+        self,
+        unit: str,
+        interface: str,
+        direction: Direction,
+        rate_bps: Callable[[], int | None],
+        root: Root,
+        process: str = "self",
+    ) -> None:
+        self._unit, self._interface, self._direction, self._rate_bps = unit, interface, direction, rate_bps
+        self._root, self._process = root, process
+        self._before: tuple[InterfaceSample, int] | None = None
+
+    def begin(self, now_ns: int) -> None:
+        """Read the bytes that were sent and received so far, and the link's rate."""
+        self._before = self._read(now_ns)
+
+    def share(self, now_ns: int) -> float:
+        """Return what was sent (received) since, of what the link carries."""
+        after, rate_bps = self._read(now_ns)
+        before, rate_before_bps = self._before or (after, rate_bps)
+        what = f"network device {self._interface}"
+        if rate_before_bps != rate_bps:
+            raise SampleError(self._unit, f"{what}: its link's rate changed while it was measured")
+        rates = interface_rates(before, after, rate_bps)
+        if rates is None:
+            raise SampleError(self._unit, f"{what}: its counters began anew")
+        used_bps = rates.tx_bps if self._direction is Direction.SENT else rates.rx_bps
+        return _bounded(self._unit, what, used_bps / rate_bps)
+
+    def _read(self, now_ns: int) -> tuple[InterfaceSample, int]:
+        what = f"network device {self._interface}"
+        found = read_interfaces(self._root, now_ns, self._process)
+        sample = next((one for one in found if one.name == self._interface), None)
+        if sample is None:
+            raise SampleError(self._unit, f"{what} is not there")
+        try:
+            rate_bps = self._rate_bps() or sample.link_rate_bps
+        except CollectorError as error:
+            raise SampleError(self._unit, str(error)) from error
+        if not rate_bps:
+            raise SampleError(self._unit, f"{what} says no rate of its link: settings have to (rate)")
+        return sample, rate_bps
+
+
+class ReceivedByTelemetry:
+    """How much of the link from its switch a host's traffic uses, by the network's telemetry.
+
+    `costs` gives the cost map of now. A figure that telemetry does not have, or an old one, is no sample.
+    """
+
+    def __init__(self, unit: str, host: str, costs: Callable[[], CostMap]) -> None:
+        self._unit, self._host, self._costs = unit, host, costs
+
+    def begin(self, now_ns: int) -> None:
+        """Do nothing: switches measure all the time."""
+
+    def share(self, now_ns: int) -> float:  # noqa: ARG002 - telemetry has a time of its own
+        """Return what was lately received, of what the link carries."""
+        use = self._costs().received(self._host)
+        if use.share is None:
+            raise SampleError(self._unit, f"no telemetry says what the link towards host {self._host} carries")
+        return _bounded(self._unit, f"the link towards host {self._host}", use.share)
+
+
+class DeviceUse:
+    """A device's figures, read once for bus and load: its PCIe link, and the share of time in which it computed."""
+
+    def __init__(self, unit: str, address: str, sampler: Sampler) -> None:
+        self._unit, self._address, self._sampler = unit, address, sampler
+        self._last: tuple[int, DeviceSample] | None = None
+
+    def sample(self, now_ns: int) -> DeviceSample:
+        """Return the device's figures of now; SampleError where it is not there."""
+        if self._last is None or self._last[0] != now_ns:
+            found = next((one for one in self._sampler.devices() if one.address == self._address), None)
+            if found is None:
+                raise SampleError(self._unit, f"device {self._address} is not there")
+            self._last = now_ns, found
+        return self._last[1]
+
+    def figure(self, now_ns: int, value: Callable[[DeviceSample], float | None], *names: str) -> float:
+        """Return one share of the figures; SampleError with the driver's reason where it is missing."""
+        sample = self.sample(now_ns)
+        found = value(sample)
+        if found is None:
+            why = next((sample.missing[name] for name in names if name in sample.missing), "it is not said")
+            raise SampleError(self._unit, f"device {self._address}: {names[0]}: {why}")
+        return _bounded(self._unit, f"device {self._address}: {names[0]}", found)
+
+
+class DeviceBus:
+    """What a device's PCIe link carried, of what it could: the direction that carries more."""
+
+    def __init__(self, use: DeviceUse) -> None:
+        self._use = use
+
+    def begin(self, now_ns: int) -> None:
+        """Read once, as some drivers count since the reading before."""
+        self._use.sample(now_ns)
+
+    def share(self, now_ns: int) -> float:
+        """Return what the driver measured lately; PCIe's headers take a part of the link that it does not count."""
+        names = ("pcie_rx_bytes_per_s", "pcie_tx_bytes_per_s", "pcie_link_bytes_per_s")
+        return self._use.figure(now_ns, lambda sample: sample.pcie_share, *names)
+
+
+class DeviceLoad:
+    """The share of time in which a device computed."""
+
+    def __init__(self, use: DeviceUse) -> None:
+        self._use = use
+
+    def begin(self, now_ns: int) -> None:
+        """Read once, as some drivers count since the reading before."""
+        self._use.sample(now_ns)
+
+    def share(self, now_ns: int) -> float:
+        """Return what the driver measured lately."""
+        return self._use.figure(now_ns, lambda sample: sample.utilisation, "utilisation")
+
+
+def _bounded(unit: str, what: str, share: float) -> float:
+    if not 0 <= share <= MOST_SHARE:
+        raise SampleError(unit, f"{what} was used to {share:.0%} of what it has: its rate or quota is another one")
+    return min(share, 1.0)

@@ -1,0 +1,169 @@
+"""The loop of one unit: what is moved, held, released and handed on; quotas on a tree of files, no time passes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from controller.balance.control.pid import PidSettings
+from controller.balance.errors import LeverError
+from controller.balance.levers.values import Lever
+from controller.balance.rules import IntervalRule, PlatformRule, Rule
+from controller.balance.running.board import Board
+from controller.balance.running.loop import Loop, Pid, Tick
+from controller.balance.running.silence import SilenceSettings, Watch, watch
+from controller.balance.values import Change, Form, LeverKind, Sample
+from tests.controller.balance.running.parts import Machine, Written
+
+UNITS = IntervalRule(levers=(LeverKind.SUB_UNITS,))
+HALF = (0.75, 0.25)
+"""e = +0.5: the table frees two units."""
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def ticks(
+    machine: Machine,
+    samples: Sequence[tuple[float, float] | Sample | None],
+    levers: Sequence[Lever],
+    rule: Rule = UNITS,
+    every_s: float = 1.0,
+) -> list[Tick]:
+    board = Board(levers, machine.clock, rest_s=3.0)
+    silence = SilenceSettings(stale_s=3.0, release_s=6.0)
+    loop = Loop(Written(samples), Pid(PidSettings()), rule, board, silence=silence, clock=machine.clock)
+    found = []
+    for _ in samples:
+        machine.pass_s(every_s)
+        found.append(loop.tick())
+    return found
+
+
+def test_the_table_moves_the_quota_step_by_step(machine: Machine) -> None:
+    found = ticks(machine, [HALF, HALF, (0.5, 0.45), (0.2, 0.9)], [machine.units()])
+    assert [tick.change.sub_units for tick in found] == [-2, -2, 0, 3]
+    assert [tick.state.sub_units for tick in found] == [48, 46, 46, 49]
+    assert machine.quota() == "49000"
+
+
+def test_the_platforms_rule_frees_all_that_is_idle_at_once(machine: Machine) -> None:
+    found = ticks(machine, [(0.5, 0.25), (0.5, 0.5)], [machine.units()], PlatformRule())
+    assert [tick.state.sub_units for tick in found] == [25, 25]
+
+
+def test_a_unit_that_stops_reporting_is_held_then_released_and_begins_anew(machine: Machine) -> None:
+    found = ticks(machine, [HALF, None, None, None, None, None, None, HALF], [machine.units()])
+    watched = [tick.watch for tick in found]
+    assert watched == [Watch.FRESH] * 3 + [Watch.HELD] * 3 + [Watch.RELEASED, Watch.FRESH]
+    assert [tick.state.sub_units for tick in found] == [48, 48, 48, 48, 48, 48, 48, 48]
+    assert found[3].problem == "unit u: it says nothing"
+    assert found[7].moves[-1].moved.done == -2
+    assert machine.quota() == "48000"  # from the 50 that were found, to which it was released
+
+
+def test_a_stale_sample_moves_nothing(machine: Machine) -> None:
+    late = Sample(100.5, 0.75, 0.25, "u")
+    machine.pass_s(0)
+    found = ticks(machine, [late], [machine.units()], every_s=4.0)
+    assert (found[0].watch, found[0].moves, machine.quota()) == (Watch.HELD, (), "50000")
+
+
+def test_a_sample_that_comes_twice_moves_once(machine: Machine) -> None:
+    same = Sample(101.0, 0.75, 0.25, "u")
+    found = ticks(machine, [same, same], [machine.units()])
+    assert [tick.has_moved for tick in found] == [True, False]
+    assert found[1].problem == "unit u: there is no newer sample than that of 1.0 s ago"
+
+
+def test_what_is_of_the_future_moves_nothing(machine: Machine) -> None:
+    found = ticks(machine, [Sample(200.0, 0.75, 0.25, "u")], [machine.units()])
+    assert (found[0].watch, found[0].has_moved) == (Watch.HELD, False)
+
+
+def test_an_exhausted_lever_hands_on_to_the_next(machine: Machine) -> None:
+    found = ticks(machine, [HALF, HALF], [machine.units(low=49), machine.clocks()], IntervalRule())
+    assert found[0].state.sub_units == 49
+    # The table's own -100 MHz, and what one unit of 48 was not freed of.
+    assert found[0].state.frequency_mhz == pytest.approx(900 * 48 / 49, abs=1)
+    assert found[1].state.sub_units == 49
+    assert found[1].state.frequency_mhz < found[0].state.frequency_mhz
+
+
+def test_a_lever_that_may_not_be_set_hands_on_to_the_next(machine: Machine) -> None:
+    found = ticks(machine, [HALF], [machine.units(may_set=False), machine.clocks()])
+    assert found[0].state.sub_units == 50
+    assert found[0].state.frequency_mhz == pytest.approx(1000 * 48 / 50, abs=1)
+    assert machine.quota() == "50000"
+
+
+def test_a_lever_that_fails_is_named_handed_on_and_tried_again_later(machine: Machine) -> None:
+    levers = [machine.units(), machine.clocks()]
+    board = Board(levers, machine.clock, rest_s=3.0)
+    silence = SilenceSettings()
+    loop = Loop(Written([HALF] * 6), Pid(PidSettings()), UNITS, board, silence=silence, clock=machine.clock)
+    machine.pass_s(1)
+    loop.tick()
+    machine.break_group("unit")
+    found = []
+    for second in range(5):
+        machine.pass_s(1)
+        if second == 3:
+            machine.mend_group("unit", 48_000)
+        found.append(loop.tick())
+    failed = [[move.moved.reason for move in tick.moves if move.failed] for tick in found]
+    problem = "lever cpu quota of /unit: there is no such control group with a quota of CPU time"
+    assert failed == [[problem], [], [], [], []]
+    assert found[0].state.frequency_mhz < 1000
+    assert [tick.state.sub_units for tick in found] == [48, 48, 48, 46, 44]
+
+
+def test_a_lever_that_fails_does_not_keep_the_others_from_being_released(machine: Machine) -> None:
+    levers = [machine.units(), machine.clocks()]
+    board = Board(levers, machine.clock)
+    board.read()
+    board.apply(Change(sub_units=-2, frequency_mhz=-100))
+    machine.break_group("unit")
+    failed = board.release()
+    assert [move.lever for move in failed] == ["cpu quota of /unit"]
+    assert machine.quota("other") == "100000"
+
+
+def test_two_levers_of_a_kind_are_refused(machine: Machine) -> None:
+    with pytest.raises(LeverError, match="the unit has another lever of the kind sub-units: cpu quota of /unit"):
+        Board([machine.units(), machine.units()], machine.clock)
+
+
+def test_at_its_ends_the_controller_is_told_that_nothing_moves(machine: Machine) -> None:
+    settings = PidSettings(form=Form.PI, kp=1.0, ki=0.2)
+    board = Board([machine.units(low=50)], machine.clock)
+    silence = SilenceSettings(stale_s=100, release_s=1000)
+    loop = Loop(Written([HALF] * 50), Pid(settings), UNITS, board, silence=silence, clock=machine.clock)
+    outputs = []
+    for _ in range(50):
+        machine.pass_s(1)
+        outputs.append(loop.tick().output)
+    assert outputs[-1] == outputs[1]
+
+
+@pytest.mark.parametrize(
+    ("last_s", "now_s", "said"),
+    [
+        (10, 10, Watch.FRESH),
+        (10, 14.9, Watch.FRESH),
+        (10, 15, Watch.HELD),
+        (10, 70, Watch.RELEASED),
+        (10, 9, Watch.HELD),
+    ],
+)
+def test_how_long_a_unit_may_be_silent(last_s: float, now_s: float, said: Watch) -> None:
+    assert watch(SilenceSettings(stale_s=5, release_s=60), last_s, now_s) is said
+
+
+def test_times_of_silence_that_cannot_be_are_refused() -> None:
+    with pytest.raises(ValueError, match="0 < stale_s <= release_s is wanted: they are 9 and 5"):
+        SilenceSettings(stale_s=9, release_s=5)

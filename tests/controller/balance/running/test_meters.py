@@ -1,0 +1,93 @@
+"""What meters say of an interval, on trees of files; and why they say nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from collectors.devices.root import Root
+from collectors.devices.sampling import Sampler
+from controller.balance.errors import SampleError
+from controller.balance.running.meters import DeviceBus, DeviceLoad, DeviceUse, Direction, GroupLoad, InterfaceUse
+from dataplane.clock import VirtualClock
+from tests.collectors.devices.machines import SERVER, SERVER_LINKS
+from tests.controller.balance.running.parts import GROUPS, MACHINE, SECOND
+from tests.recorded import write_tree
+
+
+def net(rx_bytes: int, tx_bytes: int) -> dict[str, str]:
+    return {
+        "proc/self/net/dev": f"a\nb\n  e0: {rx_bytes} 0 0 0 0 0 0 0 {tx_bytes} 0 0 0 0 0 0 0\n",
+        "sys/class/net/e0/speed": "8\n",
+    }
+
+
+def used(milliseconds: int, quota_us: int = 50_000) -> dict[str, str]:
+    return {
+        f"{GROUPS}/unit/cpu.stat": f"usage_usec {milliseconds * 1000}\n",
+        f"{GROUPS}/unit/cpu.max": f"{quota_us} 100000\n",
+    }
+
+
+def test_the_load_of_a_group_is_of_its_quota(tmp_path: Path) -> None:
+    meter = GroupLoad("u", "/unit", Root(write_tree(tmp_path, MACHINE | used(0))))
+    meter.begin(0)
+    write_tree(tmp_path, used(250))
+    assert meter.share(SECOND) == 0.5
+
+
+def test_no_load_where_the_quota_changed_meanwhile_or_is_not_what_holds(tmp_path: Path) -> None:
+    meter = GroupLoad("u", "/unit", Root(write_tree(tmp_path, MACHINE | used(0))))
+    meter.begin(0)
+    write_tree(tmp_path, used(250, quota_us=40_000))
+    with pytest.raises(SampleError, match="unit u: control group /unit: its quota changed while it was measured"):
+        meter.share(SECOND)
+    meter.begin(0)
+    write_tree(tmp_path, used(900, quota_us=40_000))
+    with pytest.raises(SampleError, match="control group /unit was used to 162% of what it has"):
+        meter.share(SECOND)
+
+
+@pytest.mark.parametrize(("direction", "share"), [(Direction.SENT, 0.5), (Direction.RECEIVED, 0.25)])
+def test_the_use_of_a_network_device_is_of_its_links_rate(tmp_path: Path, direction: Direction, share: float) -> None:
+    meter = InterfaceUse("u", "e0", direction, lambda: None, Root(write_tree(tmp_path, net(0, 0))))
+    meter.begin(0)
+    write_tree(tmp_path, net(250_000, 500_000))
+    assert meter.share(SECOND) == share
+
+
+def test_settings_may_say_the_links_rate_and_a_wrong_one_is_found_out(tmp_path: Path) -> None:
+    rates = [4_000_000] * 4
+    root = Root(write_tree(tmp_path, net(0, 0)))
+    meter = InterfaceUse("u", "e0", Direction.SENT, rates.pop, root)
+    meter.begin(0)
+    write_tree(tmp_path, net(0, 500_000))
+    assert meter.share(SECOND) == 1.0
+    write_tree(tmp_path, net(0, 2_000_000))
+    with pytest.raises(SampleError, match="network device e0 was used to 400% of what it has"):
+        meter.share(SECOND)
+
+
+def test_no_use_of_a_link_whose_rate_changed_is_not_known_or_that_is_not_there(tmp_path: Path) -> None:
+    root = Root(write_tree(tmp_path, net(0, 0)))
+    rates = iter([8_000_000, 4_000_000])
+    meter = InterfaceUse("u", "e0", Direction.SENT, lambda: next(rates), root)
+    meter.begin(0)
+    with pytest.raises(SampleError, match="its link's rate changed while it was measured"):
+        meter.share(SECOND)
+    (tmp_path / "sys/class/net/e0/speed").write_text("-1\n")
+    with pytest.raises(SampleError, match="network device e0 says no rate of its link: settings have to"):
+        InterfaceUse("u", "e0", Direction.SENT, lambda: None, root).begin(0)
+    with pytest.raises(SampleError, match="unit u: network device e7 is not there"):
+        InterfaceUse("u", "e7", Direction.SENT, lambda: None, root).begin(0)
+
+
+def test_a_devices_load_is_what_its_driver_says_and_what_is_missing_has_its_reason(tmp_path: Path) -> None:
+    sampler = Sampler(Root(write_tree(tmp_path, SERVER, SERVER_LINKS)), VirtualClock())
+    use = DeviceUse("u", "0000:81:00.0", sampler)
+    assert DeviceLoad(use).share(0) == 0.37
+    with pytest.raises(SampleError, match=r"device 0000:81:00.0: pcie_rx_bytes_per_s: the driver does not say it"):
+        DeviceBus(use).share(0)
+    with pytest.raises(SampleError, match=r"unit u: device 0000:ff:00.0 is not there"):
+        DeviceLoad(DeviceUse("u", "0000:ff:00.0", sampler)).begin(0)

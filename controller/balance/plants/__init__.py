@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from controller.balance.plants.formulas import Rest, rest_at
-from controller.balance.plants.loop import Keep, Member, Pace, Proportional, Trajectory, run
+from controller.balance.plants.loop import Keep, Member, Pace, Trajectory, run
 from controller.balance.plants.plant import HEAVY, LIGHT, Application, Plant, PlantState
 from controller.balance.plants.power import Power
 
@@ -17,7 +17,6 @@ __all__ = [
     "Plant",
     "PlantState",
     "Power",
-    "Proportional",
     "Rest",
     "Trajectory",
     "rest_at",

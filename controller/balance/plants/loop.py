@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
+from controller.balance.control.controller import Controller, ControllerState, ControlSettings
+from controller.balance.control.pid import Blocked
 from controller.balance.errors import PlantError
 from controller.balance.plants.plant import Plant, PlantState, Rates
 from controller.balance.rules import ORDER, Limits, Rule, hand_on
@@ -16,33 +18,8 @@ from controller.balance.rules.capacity import applied
 from controller.balance.values import Change, LeverKind, Precision, Sample, UnitState
 
 Floats = npt.NDArray[np.float64]
-State = TypeVar("State")
 PRECISIONS: Final = tuple(Precision)
 _KEEP: Final = Change()
-
-
-class Control(Protocol[State]):
-    """What makes an output u of samples; what it remembers is an argument."""
-
-    def start(self) -> State:
-        """Return what is remembered before the first sample."""
-
-    def step(self, state: State, sample: Sample) -> tuple[State, float]:
-        """Return what is remembered after a sample, and the output."""
-
-
-class Proportional:
-    """u = kp e: the least controller there is."""
-
-    def __init__(self, kp: float = 1.0) -> None:
-        self.kp = kp
-
-    def start(self) -> None:
-        """Remember nothing."""
-
-    def step(self, state: None, sample: Sample) -> tuple[None, float]:
-        """Return the output for a sample."""
-        return state, self.kp * sample.error
 
 
 class Keep:
@@ -55,10 +32,10 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """When levers move: every so many steps, and no sooner than so many after the last move of the same unit.
+    """When a unit is heard and moved: every so many steps, and not within so many after its last move.
 
-    `wait` is to be at least the delay of reports where a rule asks for all that is missing at once: what it sees before
-    is the unit as it was.
+    A sample is the mean of the interval that it ends. While a unit waits no integral grows. `wait` is to be at least
+    the delay of reports where a rule asks for all that is missing at once: what it sees before is the unit as it was.
     """
 
     every: int = 1
@@ -78,7 +55,7 @@ class Member:
     start: UnitState
     offered_tops: Floats
     rule: Rule = field(default_factory=Keep)
-    control: Control[Any] = field(default_factory=Proportional)
+    control: Controller = field(default_factory=lambda: Controller(ControlSettings()))
     limits: Limits = field(default_factory=Limits)
     order: tuple[LeverKind, ...] = ORDER
     most: Change | None = None
@@ -145,40 +122,41 @@ class _Running:
     def __init__(self, member: Member) -> None:
         self.member, self.unit, self.state = member, member.start, PlantState()
         self.rates: Rates = member.plant.rates(member.start)
-        self.memory: Any = member.control.start()
+        self.memory: ControllerState = member.control.start()
         self.sample = Sample(0.0, 0.0, 0.0)
-        self.output, self.moved, self.sampled = 0.0, -member.pace.wait - 1, False
+        self.bus_sum = self.load_sum = self.output = 0.0
+        self.moved, self.sampled, self.blocked = -member.pace.wait - 1, False, Blocked.NO
         self.rows: list[tuple[float, ...]] = []
 
     def advance(self, step: int, dt_s: float, rng: np.random.Generator) -> None:
-        """Let a step pass, and take the sample at its end if one comes."""
+        """Let a step pass; at the end of an interval its sample comes, if it does, and the controller acts."""
         member, unit = self.member, self.unit
         offered_tops = float(member.offered_tops[step])
-        self.state, sample, work, energy_j = member.plant.advance(self.state, self.rates, offered_tops, dt_s, rng)
-        self.sampled = not (member.missed and rng.random() < member.missed)
-        if self.sampled:
-            self.sample = sample
-            self.memory, self.output = member.control.step(self.memory, sample)
-        self.rows.append(
-            (
-                self.state.time_s,
-                self.sample.bus,
-                self.sample.load,
-                self.output,
-                PRECISIONS.index(unit.precision),
-                unit.frequency_mhz,
-                unit.sub_units,
-                work,
-                energy_j,
-            )
-        )
+        self.state, report, work, energy_j = member.plant.advance(self.state, self.rates, offered_tops, dt_s, rng)
+        self.bus_sum += report.bus
+        self.load_sum += report.load
+        self.sampled = False
+        if not (step + 1) % member.pace.every:
+            self._sample(report.time_s, rng, is_waiting=step - self.moved <= member.pace.wait)
+        seen = self.sample
+        levers = PRECISIONS.index(unit.precision), unit.frequency_mhz, unit.sub_units
+        self.rows.append((self.state.time_s, seen.bus, seen.load, self.output, *levers, work, energy_j))
 
-    def asked(self, step: int) -> Change:
+    def _sample(self, time_s: float, rng: np.random.Generator, *, is_waiting: bool) -> None:
+        """Take the mean of an interval, and have the controller act on it; not on one that is lost on its way."""
+        member, every = self.member, self.member.pace.every
+        bus, load = min(self.bus_sum / every, 1.0), min(self.load_sum / every, 1.0)
+        self.bus_sum = self.load_sum = 0.0
+        if member.missed and rng.random() < member.missed:
+            return
+        self.sample = Sample(time_s, bus, load, member.name)
+        blocked = Blocked.BOTH if is_waiting else self.blocked
+        self.memory, said = member.control.step(self.memory, self.sample, blocked)
+        self.output, self.sampled = said.u, not is_waiting
+
+    def asked(self) -> Change:
         """Return what the rule asks for after a step."""
-        pace = self.member.pace
-        if not self.sampled or (step + 1) % pace.every or step - self.moved <= pace.wait:
-            return _KEEP
-        return self.member.rule.change(self.output, self.sample, self.unit)
+        return self.member.rule.change(self.output, self.sample, self.unit) if self.sampled else _KEEP
 
     def move(self, change: Change, granted: int, step: int) -> None:
         """Move the levers as far as they go, with so many sub-units more than there are at most."""
@@ -189,6 +167,7 @@ class _Running:
         seen = self.sample if member.guarded else None
         order, most = member.order, member.most
         done = hand_on(change, unit, limits, order=order, speeds=speeds, most=most, sample=seen).change
+        self.blocked = _blocked(self.output, done)
         if not done.keeps:
             self.unit = applied(unit, done, (*member.limits.precisions, unit.precision))
             self.rates, self.moved = member.plant.rates(self.unit), step
@@ -209,6 +188,13 @@ class _Running:
             energy_j,
             self.state.refused_tera,
         )
+
+
+def _blocked(output: float, done: Change) -> Blocked:
+    """Return which outputs no lever follows, after one of which only so much was done."""
+    if not done.keeps:
+        return Blocked.NO
+    return Blocked.UP if output > 0 else Blocked.DOWN
 
 
 def _up_to(limits: Limits, high: int) -> Limits:
@@ -242,7 +228,7 @@ def run(
     for step in range(min(len(member.offered_tops) for member in members)):
         for one in running:
             one.advance(step, dt_s, generator)
-        changes = [one.asked(step) for one in running]
+        changes = [one.asked() for one in running]
         if all(change.keeps for change in changes):
             continue
         free = _exchange(running, changes, free, share, step)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from controller.balance.control.controller import Controller, ControlSettings
+from controller.balance.control.pid import PidSettings
 from controller.balance.errors import PlantError
 from controller.balance.plants import Application, Member, Pace, Plant, run
 from controller.balance.plants.loads import constant
 from controller.balance.rules import IntervalRule, Limits, PlatformRule, Rule
-from controller.balance.values import LeverKind, Precision, UnitState
+from controller.balance.values import Form, LeverKind, Precision, UnitState
 
 UNIT = UnitState(Precision.INT8, 1000.0, 100)
 TRANSFER = Plant(application=Application(name="transfer", ops_per_byte=200_000))
@@ -85,3 +87,25 @@ def test_a_loop_of_nothing_and_a_pace_of_nothing_are_errors() -> None:
         run([])
     with pytest.raises(PlantError, match="every 0 steps"):
         Pace(every=0)
+
+
+def test_a_sample_is_the_mean_of_its_interval() -> None:
+    """Half of each interval has work."""
+    tops = np.tile([1250.0, 1250.0, 0.0, 0.0], 15)
+    (found,) = run([Member("unit", TRANSFER, UNIT, tops, pace=Pace(every=4))])
+    assert set(found.bus[3:].round(9)) == {0.125}
+    assert set(found.bus[:3]) == {0.0}
+
+
+def test_no_integral_grows_while_levers_wait_or_stand_at_their_stops() -> None:
+    control = Controller(ControlSettings(pid=PidSettings(form=Form.PI, kp=0.1, ki=0.1, high=100)))
+    offered = constant(200, 1e5)
+
+    def last_output(limits: Limits, pace: Pace) -> float:
+        rule = IntervalRule(levers=SUB_UNITS)
+        member = Member("unit", TRANSFER, UNIT, offered, rule, control, limits, SUB_UNITS, pace=pace)
+        return float(run([member])[0].output[-1])
+
+    pinned = Limits(sub_units_low=100, sub_units_high=100)
+    assert last_output(pinned, Pace()) < 0.25
+    assert last_output(Limits(), Pace(wait=1000)) < 0.25

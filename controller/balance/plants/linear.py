@@ -1,0 +1,43 @@
+"""A plant near its balance, as margins of stability are reckoned: how much the error falls for an output."""
+
+from __future__ import annotations
+
+import math
+
+from controller.balance.control.linear import LinearPlant
+from controller.balance.errors import PlantError
+from controller.balance.plants.plant import Plant
+from controller.balance.rules import Interval, IntervalRule
+from controller.balance.rules.capacity import applied, capacity_ratio
+from controller.balance.rules.table import only
+from controller.balance.values import UnitState
+
+
+def linearised(
+    plant: Plant, unit: UnitState, offered_tops: float, rule: IntervalRule, period_s: float = 1.0
+) -> LinearPlant:
+    """Return what a loop with a sample each period sees of a plant at rest, its levers moved by an interval table.
+
+    A table is a staircase and no line: its gain is taken as the steepest line from the middle of the dead band to any
+    of its steps, so that a margin counts the worst of them. The error falls by the logarithm of the cores' speed times
+    the larger of bus occupancy and load: e = w / B - w / C, of which the slower of bus B and cores C gives the work w
+    under overload, and the load does otherwise. Raises PlantError where no step of the rule moves anything.
+    """
+    rest = plant.rest(unit, offered_tops)
+    steepest = 0.0
+    for row in rule.table.rows:
+        change, inner = only(row.change, rule.levers), _inner_end(row.interval)
+        if change.keeps or not inner:
+            continue
+        after = applied(unit, change, plant.application.precisions)
+        if after.sub_units >= 1 and after.frequency_mhz > 0:
+            steepest = max(steepest, abs(math.log(capacity_ratio(unit, after, plant.speeds))) / inner)
+    gain = max(rest.bus, rest.load) * steepest
+    if not gain > 0.0:
+        raise PlantError("no step of the rule moves the error: the unit is idle, or its levers are left out")
+    return LinearPlant(gain=gain, delay_samples=math.ceil(plant.delay_s / period_s), accumulates=True)
+
+
+def _inner_end(interval: str) -> float:
+    found = Interval.parse(interval)
+    return float(min(abs(found.low), abs(found.high)))

@@ -7,7 +7,8 @@ ControllerError
     ├── ResponseError  a recorded response cannot be judged or tuned from
     ├── RuleError      a regulation rule is wrong: names interval or lever
     ├── PlantError     a plant model's values are wrong
-    └── LeverError     a lever cannot be read or moved: names the lever
+    ├── LeverError     a lever cannot be read or moved: names the lever
+    └── HistoryError   the history of balancing cannot be opened, read or written: names the file
 """
 
 from __future__ import annotations
@@ -49,3 +50,7 @@ class LeverError(BalanceError):
     def __init__(self, lever: str, problem: str) -> None:
         self.lever, self.problem = lever, problem
         super().__init__(f"lever {lever}: {problem}")
+
+
+class HistoryError(BalanceError):
+    """The history of balancing cannot be opened, read or written; the text names the file."""

@@ -36,6 +36,14 @@ class ControlForm(StrEnum):
     PID = "PID"
 
 
+class ControlScheme(StrEnum):
+    """Where the controller's gains come from."""
+
+    FIXED = "fixed"
+    EXPERT = "expert"
+    FUZZY = "fuzzy"
+
+
 class ControlRule(StrEnum):
     """How an output becomes units."""
 
@@ -52,9 +60,13 @@ class PoolControl(Strict, frozen=True):
     kp: Annotated[float, Meta(ge=0, le=1e3)] = 1.0
     ki: Annotated[float, Meta(ge=0, le=1e3)] = 0.0
     kd: Annotated[float, Meta(ge=0, le=1e3)] = 0.0
+    scheme: ControlScheme = ControlScheme.FIXED
+    """fixed: these gains; expert: around them by ranges of the error; fuzzy: those, adapted to each report."""
     rule: ControlRule = ControlRule.TABLE
     dead_band: Share01 = 0.1
     """Within it nothing is asked for."""
+    settle_s: Seconds = 0.0
+    """A report counts that is so much younger than the last change of its holder's units: until then it shows both."""
 
 
 class UnitPoolSpec(Strict, frozen=True):

@@ -6,6 +6,7 @@ import typer
 
 from controller.cli.balance.example import example
 from controller.cli.balance.gains import gains
+from controller.cli.balance.serving import serve
 
 balance = typer.Typer(
     name="balance",
@@ -16,3 +17,4 @@ balance = typer.Typer(
 
 balance.command()(example)
 balance.command()(gains)
+balance.command()(serve)

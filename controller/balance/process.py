@@ -1,0 +1,64 @@
+"""What `millrace balance serve` runs: the management service of unit pools, until it is to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from controller.api.client import ApiClient, find_place
+from controller.balance.errors import BalanceError
+from controller.balance.serving.driver import BalanceService
+from controller.balance.serving.history import History
+from controller.balance.serving.metrics import Metrics
+from controller.balance.settings import BalanceSettings
+from dataplane.clock import MonotonicClock
+from dataplane.config import load
+from dataplane.metrics_server import serve_metrics
+from dataplane.running import run_until, stop_on_signals
+
+
+def load_settings(path: Path) -> BalanceSettings:
+    """Return a settings file's content; raise ConfigError with file, line and key."""
+    return load(path, BalanceSettings)
+
+
+def run(settings: BalanceSettings, on_ready: Callable[[str], None] | None = None) -> None:
+    """Work until SIGINT or SIGTERM."""
+
+    async def until_signalled() -> None:
+        await serve(settings, stop_on_signals(), on_ready=on_ready)
+
+    asyncio.run(until_signalled())
+
+
+async def serve(
+    settings: BalanceSettings,
+    stop: asyncio.Event,
+    *,
+    on_ready: Callable[[str], None] | None = None,
+    on_service: Callable[[BalanceService], None] | None = None,
+) -> None:
+    """Work until `stop` is set; raise MillraceError for settings that cannot be.
+
+    The service access point need not be there yet. `on_ready` gets one line.
+    """
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+
+        def away(line: str) -> None:
+            service.note_away(line)
+
+        history = None if settings.history is None else History(settings.history.file)
+        if history is not None:
+            stack.callback(history.close)
+        client = await stack.enter_async_context(ApiClient(find_place(settings.api), on_wait=away))
+        where = serve_metrics(metrics.registry, settings.metrics, stack, BalanceError)
+        service = BalanceService(client, settings, clock=MonotonicClock(), metrics=metrics, history=history)
+        if on_service is not None:
+            on_service(service)
+        if on_ready is not None:
+            kept = "no history" if settings.history is None else f"history in {settings.history.file}"
+            on_ready(f"a round each {settings.interval_s:g} s, {kept}, API at {client.place.address}{where}")
+        await run_until(service.run(), stop)

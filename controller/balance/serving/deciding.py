@@ -1,0 +1,215 @@
+"""One round about one pool: who is to have how many units, what is written now, and what is said of it; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from msgspec.structs import replace as changed
+
+from controller.api.registry.pools.shares import room_of, silent_s
+from controller.api.resources import Node, UnitPool
+from controller.api.resources.unit_pool import Claim, HolderControl, HolderStatus, UnitHolding, UnitPoolStatus
+from controller.balance.allocation import Allocation, Claimant, Handover, Limits, Move, allocate, hand_over
+from controller.balance.serving.wanting import NOTHING, Memory, advice, look
+from controller.balance.settings import BalanceSettings
+from controller.errors import StaleError
+
+_DIGITS: Final = 4
+_NS_PER_S: Final = 1_000_000_000
+_LINE: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What was decided; `shares` is None where nothing moves. `moved` counts against the rate limit."""
+
+    status: UnitPoolStatus
+    memories: Mapping[str, Memory]
+    shares: tuple[UnitHolding, ...] | None = None
+    moves: tuple[Move, ...] = ()
+    moved: int = 0
+    capacity: int = 0
+    silent: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Holder:
+    """A holder as this round sees it."""
+
+    claimant: Claimant
+    handover: Handover
+    report: HolderStatus
+    memory: Memory
+    reason: str
+    is_silent: bool = False
+
+
+def decide(
+    pool: UnitPool,
+    node: Node | None,
+    memories: Mapping[str, Memory],
+    now_ns: int,
+    settings: BalanceSettings,
+    *,
+    moves: int,
+    heard_ns: int = 0,
+) -> Round:
+    """Return a round's decision, in which at most so many units move; `node` is the pool's, if it has one.
+
+    Before `heard_ns` nobody could be heard: silence counts from then.
+    """
+    known, look_at = {one.holder: one for one in pool.status.holders}, _Look(pool, now_ns, heard_ns, settings)
+    holders = {name: _holder(look_at, name, known.get(name), memories.get(name)) for name in pool.holders}
+    after = {name: one.memory for name, one in holders.items()}
+    try:
+        capacity = _capacity(pool, node)
+    except StaleError as error:
+        return Round(_status(pool, holders, None, f"{error}"), after)
+    if pool.spec.paused:
+        return Round(_status(pool, holders, None, "paused: nothing moves"), after, capacity=capacity)
+    limits = Limits(moves=moves, margin=settings.moving.margin)
+    allocation = allocate(capacity, [one.claimant for one in holders.values()], limits)
+    holdings = hand_over(capacity, {name: one.handover for name, one in holders.items()}, allocation)
+    shares = tuple(UnitHolding(holder=one.holder, units=one.units, leaving=one.leaving) for one in holdings)
+    moved = _moved(pool, shares)
+    return Round(
+        _status(pool, holders, allocation, ""),
+        after,
+        shares if moved or _differs(pool, shares) else None,
+        allocation.moves,
+        moved,
+        capacity,
+        tuple(name for name, one in holders.items() if one.is_silent),
+    )
+
+
+def _capacity(pool: UnitPool, node: Node | None) -> int:
+    """Return how many units there are to share out; raise StaleError where the node does not say."""
+    if pool.spec.node is None:
+        return pool.spec.units
+    if node is None:
+        raise StaleError(f"there is no Node {pool.spec.node}")
+    return min(pool.spec.units, room_of(pool, node).total)
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """A pool, when it is looked at, and since when its holders could be heard."""
+
+    pool: UnitPool
+    now_ns: int
+    heard_ns: int
+    settings: BalanceSettings
+
+    def quiet_s(self, name: str, share: UnitHolding | None) -> float:
+        """Return for how long a holder that could be heard has not reported."""
+        silence_s = silent_s(self.pool, share or UnitHolding(holder=name, units=1), self.now_ns)
+        return min(silence_s, max(self.now_ns - self.heard_ns, 0) / _NS_PER_S)
+
+    def is_held(self, share: UnitHolding | None) -> bool:
+        """Return whether units that a holder got stay for a while."""
+        return share is not None and self.now_ns < share.grown_ns + round(self.pool.spec.hold_s * _NS_PER_S)
+
+
+def _holder(look_at: _Look, name: str, report: HolderStatus | None, memory: Memory | None) -> _Holder:
+    """Return a holder as it is: one that is silent keeps what it has, and after the lease its minimum share."""
+    pool, share = look_at.pool, next((one for one in look_at.pool.shares if one.holder == name), None)
+    memory = memory or NOTHING
+    full_load = look_at.settings.moving.full_load
+    memory = memory if report is None else look(pool, report, memory, full_load=full_load)
+    units = 0 if share is None else share.units
+    claimant = _claimant(pool, name, share, memory)
+    handover = Handover(name, units, _promised(pool, report, units))
+    quiet_s, lease_s = look_at.quiet_s(name, share), pool.spec.lease_s
+    is_reporter = report is not None and report.reported_ns is not None
+    report = report or HolderStatus(holder=name)
+    if lease_s and quiet_s >= lease_s and units:
+        claimant = replace(claimant, wanted=claimant.least, may_give=True)
+        reason = f"silent, and its lease of {lease_s:g} s is over: it keeps {claimant.least} units"
+        return _Holder(claimant, replace(handover, promised=0), report, memory, reason, is_silent=True)
+    if is_reporter and quiet_s > look_at.settings.stale_s:
+        reason = "silent: its units are held" if units else "silent"
+        return _Holder(replace(claimant, is_fixed=True), handover, report, memory, reason, is_silent=True)
+    if not is_reporter and lease_s:
+        return _Holder(replace(claimant, is_fixed=True), handover, report, memory, "has not reported yet")
+    claimant = replace(claimant, busy=memory.busy, may_give=not look_at.is_held(share))
+    return _Holder(claimant, handover, report, memory, memory.problem)
+
+
+def _claimant(pool: UnitPool, name: str, share: UnitHolding | None, memory: Memory) -> Claimant:
+    claims = {claim.holder: claim for claim in pool.spec.claims}
+    none = Claim(holder=name, most=0) if claims else Claim(holder=name)
+    claim, units = claims.get(name, none), 0 if share is None else share.units - share.leaving
+    wanted = units if memory.wanted is None else memory.wanted
+    return Claimant(name, units, wanted, claim.least, claim.most, claim.priority, claim.weight)
+
+
+def _promised(pool: UnitPool, report: HolderStatus | None, units: int) -> int:
+    """Return how many units a holder may still use, whatever is written."""
+    if not pool.spec.lease_s:
+        return 0
+    return units if report is None or report.holds is None else report.holds
+
+
+def _differs(pool: UnitPool, shares: tuple[UnitHolding, ...]) -> bool:
+    before = {one.holder: (one.units, one.leaving) for one in pool.shares}
+    return before != {one.holder: (one.units, one.leaving) for one in shares}
+
+
+def _moved(pool: UnitPool, shares: tuple[UnitHolding, ...]) -> int:
+    """Return how many units move, or are asked back."""
+    before = {one.holder: one.units - one.leaving for one in pool.shares}
+    after = {one.holder: one.units - one.leaving for one in shares}
+    names = before.keys() | after.keys()
+    gained = sum(max(after.get(name, 0) - before.get(name, 0), 0) for name in names)
+    return max(gained, sum(max(before.get(name, 0) - after.get(name, 0), 0) for name in names))
+
+
+def _status(
+    pool: UnitPool, holders: Mapping[str, _Holder], allocation: Allocation | None, reason: str
+) -> UnitPoolStatus:
+    control = tuple(_control(pool, one, allocation) for one in holders.values())
+    price = None if allocation is None else round(allocation.shadow_price, _DIGITS)
+    return changed(pool.status, control=control, shadow_price=price, reason=reason[:_LINE])
+
+
+def _control(pool: UnitPool, holder: _Holder, allocation: Allocation | None) -> HolderControl:
+    claimant, memory = holder.claimant, holder.memory
+    name, wants = claimant.holder, claimant.wanted - claimant.units
+    target = claimant.units if allocation is None else allocation.units[name]
+    if claimant.is_fixed:
+        change = memory.change
+    else:
+        high = target if wants > 0 and target < claimant.wanted else claimant.ceiling + max(claimant.units, 1)
+        change = advice(pool, holder.report, memory, low=min(claimant.least, target), high=high)
+    return HolderControl(
+        holder=name,
+        error=_rounded(memory.error),
+        output=_rounded(memory.output),
+        wants=0 if claimant.is_fixed else wants,
+        precision_steps=change.precision_steps,
+        frequency_mhz=round(change.frequency_mhz, 1),
+        price=0.0 if allocation is None else round(allocation.prices[name], _DIGITS),
+        reason=(holder.reason or _reason(claimant, target, holder.handover))[:_LINE],
+    )
+
+
+def _reason(claimant: Claimant, target: int, handover: Handover) -> str:
+    """Return why a holder has what it has, where it wants something else."""
+    if target < claimant.units or handover.units > claimant.units:
+        return f"is to give back {handover.units - target}"
+    if target > handover.units:
+        return f"gets {target - handover.units} as soon as they are free"
+    if claimant.ceiling > target:
+        return f"would have {claimant.ceiling - target} more: nobody has one to whom it is worth clearly less"
+    if claimant.most is not None and claimant.wanted > claimant.most:
+        return f"has all that it may have: {claimant.most}"
+    if claimant.units > claimant.ceiling:
+        return "keeps what moved a short while ago"
+    return ""
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, _DIGITS)

@@ -1,0 +1,287 @@
+"""The service at work: follows pools and nodes, decides in rounds, writes shares and what it says of them.
+
+It keeps no books: shares are the pools'. Of two services that decide about one pool, one comes too late each time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from msgspec.structs import replace
+
+from controller.api.client import ApiClient
+from controller.api.client.values import Event, Listing
+from controller.api.registry.events import EventType
+from controller.api.registry.placements import NewDecision
+from controller.api.resources import Node, UnitPool
+from controller.api.resources.base import MAX_NAME, R
+from controller.api.resources.decision import DecisionSpec, Outcome
+from controller.balance.errors import HistoryError
+from controller.balance.serving.deciding import Round, decide
+from controller.balance.serving.history import History
+from controller.balance.serving.metrics import Metrics
+from controller.balance.serving.wanting import Memory
+from controller.balance.settings import BalanceSettings, MovingSettings
+from controller.errors import ApiError, NotFoundError, StaleError, UnavailableError
+from dataplane.clock import Clock
+
+LOGGER: Final = logging.getLogger("millrace.balance")
+_NS_PER_S: Final = 1_000_000_000
+_FORGET_EVERY_NS: Final = 600 * _NS_PER_S
+_LINE: Final = 1024
+
+
+@dataclass(slots=True)
+class Budget:
+    """Units of a pool that may move: so many a second, once a burst has at once."""
+
+    left: float
+    at_ns: int
+
+    def refill(self, settings: MovingSettings, now_ns: int) -> int:
+        """Return how many units may move now."""
+        added = settings.units_per_s * (now_ns - self.at_ns) / _NS_PER_S
+        self.left, self.at_ns = min(self.left + added, float(settings.burst)), now_ns
+        return max(int(self.left), 0)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a pool beside itself."""
+
+    budget: Budget
+    memories: dict[str, Memory] = field(default_factory=dict[str, Memory])
+    silent: tuple[str, ...] = ()
+    capacity: int = 0
+    said: str = ""
+
+
+class BalanceService:
+    """Shares units out. `run` works until it is cancelled; `now_ns` is the time since 1970, as the server has it."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        settings: BalanceSettings,
+        *,
+        clock: Clock,
+        metrics: Metrics,
+        history: History | None,
+        now_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        self.pools: dict[str, UnitPool] = {}
+        self.nodes: dict[str, Node] = {}
+        self._client, self._settings, self._clock, self._now_ns = client, settings, clock, now_ns
+        self._metrics, self._history = metrics, history
+        self._known: dict[str, _Known] = {}
+        self._changed = asyncio.Event()
+        self._is_away, self._forgot_ns, self._heard_ns = False, 0, now_ns()
+
+    async def run(self) -> None:
+        """Follow, decide and write until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow_pools())
+            group.create_task(self._follow_nodes())
+            group.create_task(self._work())
+
+    def note_away(self, line: str) -> None:
+        """Take note that the service access point is waited for; the first watch says it."""
+        if not self._is_away:
+            LOGGER.warning("%s", line)
+        self._is_away = True
+
+    async def _follow_pools(self) -> None:
+        async for told in self._client.of(UnitPool).follow():
+            self._back()
+            _take(self.pools, told)
+            self._changed.set()
+
+    async def _follow_nodes(self) -> None:
+        async for told in self._client.of(Node).follow():
+            _take(self.nodes, told)
+            if any(pool.spec.node is not None for pool in self.pools.values()):
+                self._changed.set()
+
+    def _back(self) -> None:
+        if self._is_away:
+            # Holders could not report either: whoever does not now is silent from now on.
+            self._heard_ns = self._now_ns()
+            LOGGER.info("the service access point answers again; silence of holders is counted anew")
+        self._is_away = False
+
+    async def _work(self) -> None:
+        """Decide once in each interval; never while holders cannot be heard: they could not report either."""
+        while True:
+            begun_ns = self._clock.now_ns()
+            self._changed.clear()
+            if not self._is_away:
+                await self._round()
+            passed_s = (self._clock.now_ns() - begun_ns) / _NS_PER_S
+            await asyncio.sleep(max(self._settings.interval_s - passed_s, 0.0))
+
+    async def _round(self) -> None:
+        for name in self._known.keys() - self.pools.keys():
+            del self._known[name]
+            self._keep(partial(History.forget_pool, pool=name))
+        for name in sorted(self.pools):
+            if (pool := self.pools.get(name)) is not None:
+                await self._serve(pool)
+        self._metrics.show(
+            tuple(self.pools.values()),
+            {name: len(one.silent) for name, one in self._known.items()},
+            {name: one.capacity for name, one in self._known.items()},
+        )
+        self._keep(self._forget_old)
+
+    async def _serve(self, pool: UnitPool) -> None:
+        """Decide about a pool and write what comes of it."""
+        name, known = pool.metadata.name, self._known_of(pool)
+        begun_ns = self._clock.now_ns()
+        node = None if pool.spec.node is None else self.nodes.get(pool.spec.node)
+        moves = known.budget.refill(self._settings.moving, begun_ns)
+        made = decide(pool, node, known.memories, self._now_ns(), self._settings, moves=moves, heard_ns=self._heard_ns)
+        self._metrics.seconds.observe((self._clock.now_ns() - begun_ns) / _NS_PER_S)
+        self._note(pool, known, made)
+        if made.shares is not None:
+            known.budget.left -= made.moved
+            await self._write(pool, made)
+        if made.status != pool.status:
+            await self._say(name, made)
+
+    def _known_of(self, pool: UnitPool) -> _Known:
+        """Return what is known of a pool; of one that is new, what was known before a restart."""
+        name = pool.metadata.name
+        if name not in self._known:
+            memories = {} if self._history is None else self._history.memories(name)
+            burst = float(self._settings.moving.burst)
+            self._known[name] = _Known(Budget(burst, self._clock.now_ns()), memories)
+        return self._known[name]
+
+    def _note(self, pool: UnitPool, known: _Known, made: Round) -> None:
+        """Take a round's results over, and what is new of them into the history."""
+        before = known.memories
+        new = [
+            name
+            for name, memory in made.memories.items()
+            if memory.reported_ns > (before[name].reported_ns if name in before else 0)
+        ]
+        known.memories, known.capacity = dict(made.memories), made.capacity
+        for holder in sorted(set(made.silent) - set(known.silent)):
+            LOGGER.warning("pool %s: %s", pool.metadata.name, _silence(made, holder))
+        known.silent = made.silent
+        if made.status.reason and made.status.reason != known.said:
+            LOGGER.warning("pool %s: %s", pool.metadata.name, made.status.reason)
+        known.said = made.status.reason
+        self._metrics.reports.labels(pool.metadata.name).inc(len(new))
+        if new:
+            shown, memories = replace(pool, status=made.status), {name: made.memories[name] for name in new}
+            self._keep(lambda history: history.note_reports(shown, new))
+            self._keep(lambda history: history.note_memories(pool.metadata.name, memories))
+
+    async def _write(self, pool: UnitPool, made: Round) -> None:
+        name, shares = pool.metadata.name, made.shares or ()
+        reason = "; ".join(map(str, made.moves))
+        decision = _decision(name, reason, self._now_ns()) if reason else None
+        try:
+            after = await self._client.share_units(name, shares, shares_version=pool.shares_version, decision=decision)
+        except (StaleError, NotFoundError) as error:
+            self._metrics.conflicts.inc()
+            LOGGER.info("pool %s: decided again: %s", name, error)
+            return
+        except ApiError as error:
+            self._failed(name, error)
+            return
+        self._metrics.moves.labels(name).inc(made.moved)
+        LOGGER.info("pool %s: %s", name, ", ".join(f"{one.holder} {_units(one.units, one.leaving)}" for one in shares))
+        self._keep(lambda history: history.note_changes(pool, after.shares, self._now_ns()))
+        self._seen(after)
+
+    async def _say(self, name: str, made: Round) -> None:
+        """Write what was made of the reports; they themselves stay as they are."""
+        pool = self.pools.get(name)
+        if pool is None:
+            return
+        metadata = replace(pool.metadata, revision=0)
+        try:
+            after = await self._client.of(UnitPool).replace_status(replace(pool, metadata=metadata, status=made.status))
+        except NotFoundError:
+            return
+        except ApiError as error:
+            self._failed(name, error)
+            return
+        self._seen(after)
+
+    def _seen(self, pool: UnitPool) -> None:
+        """Take over what was written, unless the watch has brought something newer."""
+        known = self.pools.get(pool.metadata.name)
+        if known is not None and known.metadata.revision < pool.metadata.revision:
+            self.pools[pool.metadata.name] = pool
+
+    def _failed(self, name: str, error: ApiError) -> None:
+        self._metrics.failures.inc()
+        if not (self._is_away and isinstance(error, UnavailableError)):
+            LOGGER.warning("pool %s: %s", name, error)
+
+    def _keep(self, act: Callable[[History], None]) -> None:
+        """Have the history note something; units move on where it cannot."""
+        if self._history is None:
+            return
+        try:
+            act(self._history)
+        except HistoryError as error:
+            self._metrics.failures.inc()
+            LOGGER.warning("%s", error)
+            with suppress(HistoryError):
+                self._history.rollback()
+
+    def _forget_old(self, history: History) -> None:
+        """Have what was noted stay, and what is old go."""
+        now_ns = self._now_ns()
+        if self._settings.history is not None and now_ns - self._forgot_ns >= _FORGET_EVERY_NS:
+            self._forgot_ns = now_ns
+            history.forget(now_ns - round(self._settings.history.keep_s * _NS_PER_S))
+        history.commit()
+
+
+def _take(known: dict[str, R], told: Listing[R] | Event[R]) -> None:
+    """Take what a watch tells, unless a write's answer has told something newer."""
+    if isinstance(told, Listing):
+        known.clear()
+        known.update({one.metadata.name: one for one in told.items})
+    elif told.type is EventType.DELETE:
+        known.pop(told.name, None)
+    elif told.resource is not None:
+        before = known.get(told.resource.metadata.name)
+        if before is None or before.metadata.revision <= told.resource.metadata.revision:
+            known[told.resource.metadata.name] = told.resource
+
+
+def _silence(made: Round, holder: str) -> str:
+    reason = next((one.reason for one in made.status.control if one.holder == holder), "silent")
+    return f"{holder} is {reason}"
+
+
+def _units(units: int, leaving: int) -> str:
+    return f"{units}, {leaving} of them asked back" if leaving else str(units)
+
+
+def _decision(pool: str, reason: str, now_ns: int) -> NewDecision:
+    """Return the decision behind a change of shares."""
+    name = f"{pool[: MAX_NAME - 17]}-{secrets.token_hex(8)}"
+    spec = DecisionSpec(
+        subject_kind="unitpool",
+        subjects=(pool,),
+        outcome=Outcome.MOVED,
+        scheduler="balance",
+        reason=reason[:_LINE],
+        decided_ns=now_ns,
+    )
+    return NewDecision(name=name, spec=spec)

@@ -1,0 +1,156 @@
+"""What is kept on disk: reports with what was made of them, changes of shares, and what controllers remember."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+
+from controller.api.resources import UnitPool
+from controller.api.resources.unit_pool import UnitHolding
+from controller.balance.errors import HistoryError
+from controller.balance.serving.wanting import Memory
+from dataplane.database import Database, Layout
+
+LAYOUT: Final = 1
+_BUSY_S: Final = 2.0
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS reports (
+    id INTEGER PRIMARY KEY, time_ns INTEGER NOT NULL, pool TEXT NOT NULL, holder TEXT NOT NULL,
+    bus REAL, load REAL, error REAL, output REAL, wants INTEGER NOT NULL, units INTEGER NOT NULL,
+    leaving INTEGER NOT NULL, precision TEXT NOT NULL, frequency_mhz REAL, price REAL NOT NULL, reason TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS reports_by_pool ON reports (pool, time_ns);
+CREATE INDEX IF NOT EXISTS reports_by_time ON reports (time_ns);
+CREATE TABLE IF NOT EXISTS changes (
+    id INTEGER PRIMARY KEY, time_ns INTEGER NOT NULL, pool TEXT NOT NULL, holder TEXT NOT NULL,
+    before INTEGER NOT NULL, after INTEGER NOT NULL, leaving INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS changes_by_pool ON changes (pool, time_ns);
+CREATE INDEX IF NOT EXISTS changes_by_time ON changes (time_ns);
+CREATE TABLE IF NOT EXISTS memories (
+    pool TEXT NOT NULL, holder TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (pool, holder)
+) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRow:
+    """A holder's report, at the server's time, what was made of it, and the units that it had."""
+
+    time_ns: int
+    pool: str
+    holder: str
+    bus: float | None
+    load: float | None
+    error: float | None
+    output: float | None
+    wants: int
+    units: int
+    leaving: int
+    precision: str
+    frequency_mhz: float | None
+    price: float
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRow:
+    """Units of a holder that became more or fewer, or were asked back."""
+
+    time_ns: int
+    pool: str
+    holder: str
+    before: int
+    after: int
+    leaving: int
+
+
+class History:
+    """One file; of one service at a time. Every method raises HistoryError naming it."""
+
+    def __init__(self, file: str) -> None:
+        self._database = Database(
+            file, Layout("the history of balancing", _SCHEMA, LAYOUT, HistoryError, busy_s=_BUSY_S)
+        )
+
+    def close(self) -> None:
+        """Close the file; what is not committed is lost."""
+        self._database.close()
+
+    def note_reports(self, pool: UnitPool, holders: Iterable[str]) -> None:
+        """Note the reports of these holders as a pool has them, with what its status says of them."""
+        reports = {one.holder: one for one in pool.status.holders}
+        control = {one.holder: one for one in pool.status.control}
+        shares = {one.holder: one for one in pool.shares}
+        for holder in holders:
+            report, made, share = reports[holder], control[holder], shares.get(holder)
+            units, leaving = (0, 0) if share is None else (share.units, share.leaving)
+            figures = (report.bus, report.load, made.error, made.output, made.wants, units, leaving)
+            levers = (report.precision, report.frequency_mhz, made.price, made.reason)
+            row = (report.reported_ns, pool.metadata.name, holder, *figures, *levers)
+            self._database.write(f"INSERT INTO reports VALUES (NULL{', ?' * len(row)})", row)  # noqa: S608 - constants
+
+    def note_changes(self, pool: UnitPool, after: Sequence[UnitHolding], time_ns: int) -> None:
+        """Note what becomes of a pool's shares."""
+        was = {one.holder: one for one in pool.shares}
+        now = {one.holder: one for one in after}
+        for holder in sorted(was.keys() | now.keys()):
+            old, new = was.get(holder), now.get(holder)
+            before, units = 0 if old is None else old.units, 0 if new is None else new.units
+            leaving = 0 if new is None else new.leaving
+            if before == units and leaving == (0 if old is None else old.leaving):
+                continue
+            row = (time_ns, pool.metadata.name, holder, before, units, leaving)
+            self._database.write("INSERT INTO changes VALUES (NULL, ?, ?, ?, ?, ?, ?)", row)
+
+    def note_memories(self, pool: str, memories: Mapping[str, Memory]) -> None:
+        """Keep what is known of holders over a restart."""
+        for holder, memory in memories.items():
+            self._database.write(
+                "INSERT OR REPLACE INTO memories VALUES (?, ?, ?)", (pool, holder, msgspec.msgpack.encode(memory))
+            )
+
+    def memories(self, pool: str) -> dict[str, Memory]:
+        """Return what was known of a pool's holders."""
+        rows = self._database.query("SELECT holder, data FROM memories WHERE pool = ?", (pool,))
+        try:
+            return {holder: msgspec.msgpack.decode(data, type=Memory) for holder, data in rows}
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise HistoryError(f"{self._database.path}: memories of pool {pool}: {error}") from error
+
+    def forget(self, before_ns: int) -> None:
+        """Remove what is older."""
+        for table in ("reports", "changes"):
+            self._database.write(f"DELETE FROM {table} WHERE time_ns < ?", (before_ns,))  # noqa: S608 - constants
+
+    def forget_pool(self, pool: str) -> None:
+        """Remove what controllers remember of a pool that is gone: another one may get its name."""
+        self._database.write("DELETE FROM memories WHERE pool = ?", (pool,))
+
+    def commit(self) -> None:
+        """Have all that was noted be kept."""
+        self._database.commit()
+
+    def rollback(self) -> None:
+        """Take back what was noted since the last commit."""
+        self._database.rollback()
+
+    def reports(self, pool: str, holder: str | None, since_ns: int, limit: int) -> list[ReportRow]:
+        """Return the newest reports since a time, in order of time."""
+        found = self._rows("reports", pool, holder, since_ns, limit)
+        return [ReportRow(*row[1:]) for row in found]
+
+    def changes(self, pool: str, holder: str | None, since_ns: int, limit: int) -> list[ChangeRow]:
+        """Return the newest changes since a time, in order of time."""
+        return [ChangeRow(*row[1:]) for row in self._rows("changes", pool, holder, since_ns, limit)]
+
+    def _rows(self, table: str, pool: str, holder: str | None, since_ns: int, limit: int) -> list[tuple[Any, ...]]:
+        statement = f"SELECT * FROM {table} WHERE pool = ? AND time_ns >= ?"  # noqa: S608 - constants
+        parameters: tuple[object, ...] = (pool, since_ns)
+        if holder is not None:
+            statement, parameters = f"{statement} AND holder = ?", (*parameters, holder)
+        rows = self._database.query(f"{statement} ORDER BY id DESC LIMIT ?", (*parameters, limit))
+        return rows[::-1]

@@ -1,0 +1,141 @@
+"""How many units a holder would have, from its last report; pure.
+
+A holder says so itself (`wants`), or it is found from its bus and load by the pool's controller and rule. A report
+counts once, and only if it was made after the holder's units changed last: an older one is about units it has no more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final
+
+from controller.api.resources import UnitPool
+from controller.api.resources.unit_pool import ControlRule, HolderStatus, PoolControl, UnitHolding
+from controller.balance.allocation import busy_units
+from controller.balance.control.controller import Controller, ControllerState, ControlSettings, Scheme
+from controller.balance.control.pid import PidSettings
+from controller.balance.errors import BalanceError
+from controller.balance.rules import TABLE, IntervalRule, Limits, PlatformRule, Rule, hand_on
+from controller.balance.values import Change, Form, LeverKind, Precision, Sample, UnitState
+
+_NOMINAL_MHZ: Final = 1000.0
+_NS_PER_S: Final = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What is known of a holder from one round to the next; `reported_ns` is of the last report that was looked at."""
+
+    controller: ControllerState = field(default_factory=ControllerState)
+    control: PoolControl = field(default_factory=PoolControl)
+    """By which the controller has come to its state."""
+    reported_ns: int = 0
+    wanted: int | None = None
+    """Units in all; None: those that it has."""
+    busy: int | None = None
+    """So many would do for the load that it reported; None: all."""
+    error: float | None = None
+    output: float | None = None
+    change: Change = field(default_factory=Change)
+    problem: str = ""
+
+
+NOTHING: Final = Memory()
+
+
+def look(pool: UnitPool, report: HolderStatus, before: Memory, *, full_load: float) -> Memory:
+    """Return what is known of a holder after its report; units of a load of `full_load` have all to do."""
+    if report.reported_ns is None or report.reported_ns <= before.reported_ns:
+        return before
+    share = next((one for one in pool.shares if one.holder == report.holder), None)
+    seen = replace(before, reported_ns=report.reported_ns, problem="")
+    units = 0 if share is None else share.units - share.leaving
+    settled_ns = 0 if share is None else share.since_ns + round(pool.spec.control.settle_s * _NS_PER_S)
+    if report.reported_ns <= settled_ns:
+        return replace(seen, wanted=None, change=Change())
+    if report.wants is not None:
+        wanted = max(units + report.wants, 0)
+        return replace(seen, wanted=wanted, busy=None, change=Change(sub_units=report.wants))
+    if report.bus is None or report.load is None:
+        return replace(seen, wanted=None, error=None, output=None, change=Change())
+    if share is None or not units:
+        some = 1 if report.bus > 0 or report.load > 0 else 0
+        return replace(seen, wanted=some, error=None, output=None, change=Change(sub_units=some))
+    try:
+        busy = busy_units(units, report.load, full_load)
+        return _controlled(pool, report, share, replace(seen, busy=busy))
+    except BalanceError as error:
+        return replace(seen, wanted=None, change=Change(), problem=str(error))
+
+
+def advice(pool: UnitPool, report: HolderStatus, memory: Memory, *, low: int, high: int) -> Change:
+    """Return what a holder's levers are to do where its units may only be so few and so many.
+
+    What units cannot do goes on to the clock and then to the precision, as far as the holder says where these stand.
+    """
+    levers = _levers(report)
+    share = next((one for one in pool.shares if one.holder == report.holder), None)
+    if share is None or memory.output is None or share.units <= share.leaving:
+        return memory.change
+    state = _state(report, share.units - share.leaving)
+    limits = Limits(sub_units_low=max(low, 1), sub_units_high=max(high, low, 1))
+    try:
+        return hand_on(memory.change, state, limits, order=levers, most=TABLE.most).change
+    except BalanceError:
+        return memory.change
+
+
+@lru_cache(maxsize=1024)
+def controller_of(control: PoolControl) -> Controller:
+    """Return the controller that a pool's control means; raise GainsError for gains that cannot be."""
+    law = PidSettings(
+        form=Form(control.form.value), kp=control.kp, ki=control.ki, kd=control.kd, threshold=control.dead_band
+    )
+    return Controller(ControlSettings(pid=law, scheme=Scheme(control.scheme.value)))
+
+
+def rule_of(control: PoolControl, levers: tuple[LeverKind, ...]) -> Rule:
+    """Return the rule that a pool's control means, for these levers."""
+    if control.rule is ControlRule.PLATFORM:
+        return PlatformRule(threshold=control.dead_band)
+    return IntervalRule(levers=levers)
+
+
+def _controlled(pool: UnitPool, report: HolderStatus, share: UnitHolding, seen: Memory) -> Memory:
+    """Return what the controller makes of a report with bus and load; raise BalanceError for one that cannot be."""
+    assert report.bus is not None
+    assert report.load is not None
+    control, units = pool.spec.control, share.units - share.leaving
+    controller, state = controller_of(control), seen.controller
+    if seen.control != control:
+        controller, state = controller_of(seen.control).changed(state, controller.settings)
+    sample = Sample(seen.reported_ns / _NS_PER_S, report.bus, report.load, report.holder)
+    state, output = controller.step(state, sample)
+    change = rule_of(control, _levers(report)).change(output.u, sample, _state(report, units))
+    return replace(
+        seen,
+        controller=state,
+        control=control,
+        wanted=max(units + change.sub_units, 0),
+        error=sample.error,
+        output=output.u,
+        change=change,
+    )
+
+
+def _levers(report: HolderStatus) -> tuple[LeverKind, ...]:
+    """Return the levers of which a holder says where they stand, in the order in which they hand on."""
+    more = (LeverKind.FREQUENCY,) if report.frequency_mhz else ()
+    return (LeverKind.SUB_UNITS, *more, *((LeverKind.PRECISION,) if report.precision else ()))
+
+
+def _state(report: HolderStatus, units: int) -> UnitState:
+    precision = Precision.INT8
+    if report.precision:
+        try:
+            precision = Precision(report.precision)
+        except ValueError:
+            known = ", ".join(Precision)
+            raise BalanceError(f"holder {report.holder}: precision {report.precision!r} is none of {known}") from None
+    return UnitState(precision, report.frequency_mhz or _NOMINAL_MHZ, units)

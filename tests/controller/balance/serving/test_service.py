@@ -1,0 +1,174 @@
+"""The service moves units between holders over a real service access point, whatever restarts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from controller.api.client import ApiClient
+from controller.api.resources import Decision, Metadata, UnitPool
+from controller.api.resources.unit_pool import Claim, ControlRule, HolderStatus, PoolControl, UnitHolding, UnitPoolSpec
+from controller.balance.process import serve
+from controller.balance.serving.driver import BalanceService
+from controller.balance.settings import BalanceSettings, HistorySettings
+from tests.controller.api.api_server import serving, settings_in
+
+WAIT_S = 20.0
+PLATFORM = PoolControl(rule=ControlRule.PLATFORM)
+
+
+@dataclass(slots=True)
+class Cloud:
+    """The service access point, and holders of units played by the test."""
+
+    client: ApiClient
+    socket: str
+    folder: Path
+
+    async def add(self, name: str, shares: dict[str, int], **spec: object) -> UnitPool:
+        claims = tuple(Claim(holder=holder) for holder in shares)
+        given = {"units": sum(shares.values()), "claims": claims} | spec
+        await self.client.of(UnitPool).create(
+            UnitPool(metadata=Metadata(name=name), spec=UnitPoolSpec(**given))  # type: ignore[arg-type]
+        )
+        holdings = tuple(UnitHolding(holder=holder, units=units) for holder, units in shares.items() if units)
+        return await self.client.share_units(name, holdings)
+
+    async def report(self, pool: str, holder: str, **status: object) -> UnitPool:
+        return await self.client.report_units(pool, HolderStatus(holder=holder, **status))  # type: ignore[arg-type]
+
+    async def when(self, name: str, holds: Callable[[UnitPool], bool]) -> UnitPool:
+        """Return a pool as soon as something holds of it."""
+        async for told in self.client.of(UnitPool).follow(fields=f"name={name}"):
+            found = told.items if hasattr(told, "items") else (told.resource,)
+            for one in found:
+                if one is not None and holds(one):
+                    return one
+        raise AssertionError("the watch ended")
+
+    @asynccontextmanager
+    async def served(self, **settings: object) -> AsyncIterator[BalanceService]:
+        """Run the management service for as long as the block does."""
+        found, stop = asyncio.Queue[BalanceService](), asyncio.Event()
+        history = HistorySettings(file=str(self.folder / "balance.sqlite"))
+        given = {"api": self.socket, "interval_s": 0.02, "history": history} | settings
+        task = asyncio.create_task(serve(BalanceSettings(**given), stop, on_service=found.put_nowait))  # type: ignore[arg-type]
+        try:
+            yield await found.get()
+        finally:
+            stop.set()
+            await task
+
+
+Play = Callable[[Callable[[Cloud], Awaitable[None]]], None]
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    def run(act: Callable[[Cloud], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with asyncio.timeout(WAIT_S), serving(settings_in(tmp_path), tmp_path) as served:
+                await act(Cloud(served.client, served.socket, tmp_path))
+
+        asyncio.run(main())
+
+    return run
+
+
+def units(pool: UnitPool) -> dict[str, int]:
+    return {one.holder: one.units for one in pool.shares}
+
+
+def test_the_worked_example_over_the_api(play: Play) -> None:
+    """I frees 50 of its 100 units, II asks for 100 more and gets those 50; its residual error goes to the clock."""
+
+    async def act(cloud: Cloud) -> None:
+        await cloud.add("vgpus", {"i": 100, "ii": 100}, control=PLATFORM)
+        async with cloud.served():
+            await cloud.report("vgpus", "i", bus=1.0, load=0.5, precision="int8", frequency_mhz=1000)
+            await cloud.report("vgpus", "ii", bus=0.5, load=1.0, precision="int8", frequency_mhz=1000)
+            found = await cloud.when("vgpus", lambda pool: units(pool) == {"i": 50, "ii": 150})
+            assert found.shares_version <= 3
+            await cloud.report("vgpus", "i", bus=1.0, load=1.0)
+            await cloud.report("vgpus", "ii", bus=0.75, load=1.0, precision="int8", frequency_mhz=1000)
+            found = await cloud.when("vgpus", lambda pool: any(one.error == -0.25 for one in pool.status.control))
+            assert units(found) == {"i": 50, "ii": 150}
+            first, second = found.status.control
+            assert (first.error, first.wants, first.frequency_mhz) == (0.0, 0, 0.0)
+            assert (second.error, second.wants, second.frequency_mhz) == (-0.25, 50, 300.0)
+            assert "would have 50 more" in second.reason
+            assert found.status.shadow_price == second.price > 0
+        decisions = (await cloud.client.of(Decision).list()).items
+        assert {one.spec.subjects for one in decisions} == {("vgpus",)}
+        assert "50 from the free ones to ii" in " ".join(one.spec.reason for one in decisions)
+
+    play(act)
+
+
+def test_what_holders_ask_for_themselves_moves_units(play: Play) -> None:
+    async def act(cloud: Cloud) -> None:
+        await cloud.add("vgpus", {"i": 10, "ii": 10})
+        async with cloud.served():
+            await cloud.report("vgpus", "i", wants=-4)
+            await cloud.report("vgpus", "ii", wants=3)
+            found = await cloud.when("vgpus", lambda pool: units(pool) == {"i": 6, "ii": 13})
+            assert sum(units(found).values()) == 19
+
+    play(act)
+
+
+def test_a_unit_goes_on_only_once_its_holder_has_let_go_of_it(play: Play) -> None:
+    async def act(cloud: Cloud) -> None:
+        await cloud.add("vgpus", {"i": 10, "ii": 10}, lease_s=1000)
+        async with cloud.served():
+            await cloud.report("vgpus", "i", wants=-4, holds=10)
+            await cloud.report("vgpus", "ii", wants=4, holds=10)
+            asked = await cloud.when("vgpus", lambda pool: pool.shares[0].leaving == 4)
+            assert units(asked) == {"i": 10, "ii": 10}
+            await cloud.when("vgpus", lambda pool: "is to give back 4" in {one.reason for one in pool.status.control})
+            await cloud.report("vgpus", "i", wants=0, holds=6)
+            found = await cloud.when("vgpus", lambda pool: units(pool) == {"i": 6, "ii": 14})
+            assert found.shares[0].leaving == 0
+
+    play(act)
+
+
+def test_a_holder_that_falls_silent_keeps_its_units_until_its_lease_is_over(play: Play) -> None:
+    async def act(cloud: Cloud) -> None:
+        claims = (Claim(holder="i", least=2), Claim(holder="ii"))
+        await cloud.add("vgpus", {"i": 10, "ii": 10}, lease_s=1.0, claims=claims)
+        async with cloud.served(stale_s=0.1):
+            silent = await cloud.report("vgpus", "i", holds=10)
+            while True:
+                found = await cloud.report("vgpus", "ii", wants=8, holds=10)
+                if units(found)["i"] < 10:
+                    break
+                await asyncio.sleep(0.05)
+            assert units(found)["i"] == 2
+            reported_ns = silent.status.holders[0].reported_ns
+            assert reported_ns is not None
+            assert found.shares[0].since_ns - reported_ns >= 1e9
+
+    play(act)
+
+
+def test_after_a_restart_controllers_go_on_where_they_were(play: Play) -> None:
+    async def act(cloud: Cloud) -> None:
+        control = PoolControl(rule=ControlRule.PLATFORM, ki=0.25, kp=0.5, form="PI")  # type: ignore[arg-type]
+        await cloud.add("vgpus", {"i": 10, "ii": 10}, control=control, paused=True)
+        async with cloud.served():
+            await cloud.report("vgpus", "i", bus=0.5, load=1.0)
+            first = await cloud.when("vgpus", lambda pool: any(one.output is not None for one in pool.status.control))
+            assert first.status.control[0].output == pytest.approx(-0.375)
+        async with cloud.served():
+            await cloud.report("vgpus", "i", bus=0.5, load=1.0)
+            again = await cloud.when("vgpus", lambda pool: pool.status.control[0].output == -0.5)
+            assert units(again) == {"i": 10, "ii": 10}
+            assert again.status.reason == "paused: nothing moves"
+
+    play(act)

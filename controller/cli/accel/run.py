@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.cli.accel.between import between_of
+from controller.cli.accel.ground import FeedOption, HardwareOption, ServerOption, TopologyOption
 from controller.cli.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -49,8 +51,12 @@ def run(  # noqa: PLR0917 - a command line's options
     limit: Annotated[int, typer.Option(min=0, max=1 << 40, help="sort: the first so many rows; 0: all.")] = 0,
     compare: Annotated[bool, typer.Option("--compare", help="What the model says of it, and what it took.")] = False,
     rate: Annotated[
-        str | None, typer.Option(metavar="RATE", help="--compare: of each worker's link, as '1 Gbit/s'.")
+        str | None, typer.Option(metavar="RATE", help="--compare: of each worker's link, as '1 Gbit/s'; else inf.")
     ] = None,
+    topology: TopologyOption = None,
+    hardware: HardwareOption = None,
+    feed: FeedOption = None,
+    server: ServerOption = None,
     share: Annotated[
         int | None, typer.Option(metavar="MILLI", min=10, max=1000, help="Thousandths of a core a process; root.")
     ] = None,
@@ -58,18 +64,21 @@ def run(  # noqa: PLR0917 - a command line's options
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Run a statement or an operator on workers that reduce over a tree; print its rows, with --compare its times."""
-    from controller.schedulers.acceleration.running.comparing import members  # noqa: PLC0415
-
+    network = {"rate": rate, "topology": topology, "hardware": hardware, "feed": feed, "server": server}
+    if not compare and (said := next((name for name, value in network.items() if value is not None), None)):
+        raise typer.BadParameter(f"--{said} goes with --compare: a run has the network that it has")
+    between = between_of(rate=rate, topology=topology, hardware=hardware, feed=feed, server=server)
     tables = _tables(table)
     plan = _plan(what, engine, tables, sharded, _Words(column, below, tuple(sums or ()), other, limit))
-    rate_gbit = _rate_gbit(rate)
     if form is Format.TABLE:
         _warn(processes, share)
     with _at_hand(processes, workers, secret_file, share) as hand:
         hand.plan, hand.deadline_s = plan, deadline
         if compare:
-            machines = members(len(hand.addresses), fan_in, rate_gbit, grows=plan.split.grows)
+            machines, notes = between.machines(hand.addresses, fan_in)
             _compare(hand, plan, tables, machines, form)
+            for note in notes:
+                typer.echo(note, err=form is not Format.TABLE)
             return
         with hand.cluster(len(hand.addresses)) as cluster:
             cluster.load(tables)
@@ -200,18 +209,6 @@ def _plan(what: str, engine: str, tables: dict[str, pa.Table], sharded: str | No
     return plan_of_operator(operator, tables, Engine(engine))
 
 
-def _rate_gbit(rate: str | None) -> float:
-    """Return a link's rate; without one transfers take no time in the prediction."""
-    from dataplane.topology.units import parse_rate_bps  # noqa: PLC0415
-
-    if rate is None:
-        return float("inf")
-    try:
-        return parse_rate_bps(rate) / 1e9
-    except ValueError as error:
-        raise typer.BadParameter(f"--rate: {error}") from None
-
-
 def _compare(hand: _Hand, plan: Plan, tables: dict[str, pa.Table], machines: Machines, form: Format) -> None:
     """Print what the model says of one worker with all the data and of all workers, and what they took."""
     from controller.schedulers.acceleration.running.measuring import compared  # noqa: PLC0415
@@ -219,15 +216,16 @@ def _compare(hand: _Hand, plan: Plan, tables: dict[str, pa.Table], machines: Mac
     hand.hold()
     found = compared(hand.cluster, plan, tables, machines)
     columns = ("machines", *(f"{part} s" for part in _PARTS), "predicted s", "measured s")
-    rows = [_cells("1", found.one, found.one_measured_s), _cells(str(machines.count), found.all, found.all_measured_s)]
+    rows = [_cells(1, found.one, found.one_measured_s), _cells(machines.count, found.all, found.all_measured_s)]
+    if form is not Format.JSON:
+        rows = [(count, *(f"{seconds:.4f}" for seconds in others)) for count, *others in rows]
     show(columns, rows, form)
     if form is Format.TABLE:
         typer.echo(_verdict(found))
 
 
-def _cells(machines: str, times: Times, measured_s: float) -> Cells:
-    parts = (getattr(times, f"{part}_s") for part in _PARTS)
-    return (machines, *(f"{seconds:.4f}" for seconds in (*parts, times.total_s, measured_s)))
+def _cells(count: int, times: Times, measured_s: float) -> Cells:
+    return (count, *(getattr(times, f"{part}_s") for part in _PARTS), times.total_s, measured_s)
 
 
 def _verdict(found: Comparison) -> str:

@@ -58,7 +58,8 @@ class Work:
     `cpu_s_per_100mb` is t, on the CPU of one machine; `input_gb` is d, the mean over machines. `output_gb`
     None is a tenth of what goes in, or the groups of `grouped`. `other_gb` is the build side of a hash join,
     `other_s_per_100mb` its t (None: the same). `merge_s_per_100mb` is t of putting outputs together (None: the same),
-    which the per-path model counts. `skew` is the fullest machine's data over the mean. `groups` of
+    which the per-path model counts, as it does `grows`: together they are as many rows as they were apart (of a filter,
+    a join), else as one of them. `skew` is the fullest machine's data over the mean. `groups` of
     `group_bytes` bytes each are the output of `grouped`, at most one a row of `row_bytes` bytes. `kind` is one of
     `controller.cluster.operators`, '' for any. `basis` is how t is known; where it is none, the CPU is taken, and
     `unknown` says why.
@@ -72,6 +73,7 @@ class Work:
     other_gb: float = 0.0
     other_s_per_100mb: float | None = None
     merge_s_per_100mb: float | None = None
+    grows: bool = False
     skew: float = 1.0
     groups: float | None = None
     group_bytes: float = 16.0
@@ -98,12 +100,19 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """A round of the reduction tree over real paths: `s_per_gb * output_gb + delay_s` seconds, contention included."""
+    """A round of the reduction tree over real paths: `s_per_gb * output_gb + delay_s` seconds, contention included.
+
+    `grown_s_per_gb` stands for `s_per_gb` where outputs grow on their way: seconds for a GB of each machine's own;
+    None: as if all that send had as many machines' outputs as the fullest.
+    """
 
     s_per_gb: float
     delay_s: float = 0.0
+    grown_s_per_gb: float | None = None
 
     def __post_init__(self) -> None:
+        if self.grown_s_per_gb is not None:
+            _amount("a round", "grown_s_per_gb", self.grown_s_per_gb)
         _amount("a round", "s_per_gb", self.s_per_gb)
         _amount("a round", "delay_s", self.delay_s)
 
@@ -158,6 +167,19 @@ class Machines:
             found.append(min(self.fan_in, senders))
             senders = -(-senders // self.fan_in)
         return tuple(found)
+
+    @property
+    def shares(self) -> tuple[int, ...]:
+        """Of how many machines the fullest group of each round has the outputs."""
+        return tuple(min(self.fan_in**number, self.count) for number in range(1, len(self.groups) + 1))
+
+    def s_per_gb(self, at: int, *, grows: bool) -> float:
+        """Return what round `at` takes over its paths for a GB of each machine's output; needs rounds by paths."""
+        assert self.network.rounds is not None
+        way = self.network.rounds[at]
+        if not grows or at == 0:
+            return way.s_per_gb
+        return way.s_per_gb * self.shares[at - 1] if way.grown_s_per_gb is None else way.grown_s_per_gb
 
 
 @dataclass(frozen=True, slots=True)

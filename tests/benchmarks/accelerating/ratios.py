@@ -30,8 +30,8 @@ from rich.console import Console
 from rich.table import Table
 
 from controller.schedulers.acceleration.running.clusters import Cluster
-from controller.schedulers.acceleration.running.comparing import Comparison, members, predicted
-from controller.schedulers.acceleration.running.measuring import PARTS
+from controller.schedulers.acceleration.running.comparing import Comparison, Processing, members, predicted, processed
+from controller.schedulers.acceleration.running.measuring import PARTS, processing
 from controller.schedulers.acceleration.running.operators import plan_of_operator, plan_of_statement, sql_of
 from controller.schedulers.acceleration.running.shares import Shares
 from controller.schedulers.acceleration.running.starting import LocalWorkers
@@ -93,6 +93,9 @@ _DUCKDB: Final = Engine.DUCKDB
 CASES: Final = (
     *(Case(FILTER, Engine.NUMPY, _ROWS, count, 8, rate) for count, rate in ((2, 100), (4, 200))),
     *(Case(FILTER, _DUCKDB, _ROWS, count, 8, 200) for count in (4, 8)),
+    # Rows of several rounds: each carries more than the one before.
+    Case(FILTER, Engine.NUMPY, _ROWS, 8, 2, 200),
+    Case(JOIN, _DUCKDB, 250_000, 8, 3, 200),
     *(Case(MATCHES, _DUCKDB, 500_000, count, 8, rate) for count, rate in ((2, 50), (4, 50), (8, 100))),
     *(
         Case(AGGREGATE, _DUCKDB, _ROWS, count, fan_in, rate)
@@ -102,12 +105,15 @@ CASES: Final = (
         Case(AGGREGATE, Engine.NUMPY, _ROWS, count, fan_in, rate)
         for count, fan_in, rate in ((4, 2, 50), (8, 8, 100), (8, 3, 200))
     ),
+    # A link that is as fast as what a fifth of a core receives, or faster.
+    Case(AGGREGATE, Engine.NUMPY, _ROWS, 8, 8, 400),
     *(Case(SUMMARY, _DUCKDB, 500_000, count, fan_in, rate) for count, fan_in, rate in ((4, 2, 100), (8, 4, 50))),
     *(Case(TOTAL, _DUCKDB, 1_000_000, count, 2, 50) for count in (4, 8)),
     *(Case(JOIN, Engine.NUMPY, 250_000, count, 8, rate) for count, rate in ((4, 200), (8, 200))),
     Case(JOIN, _DUCKDB, 1_000_000, 4, 4, 200),
     *(Case(TOP, Engine.NUMPY, 250_000, count, fan_in, rate) for count, fan_in, rate in ((4, 2, 50), (8, 2, 100))),
     Case(SORT, _DUCKDB, 250_000, 4, 4, 200),
+    Case(SORT, Engine.NUMPY, 250_000, 8, 2, 200),
 )
 
 
@@ -162,9 +168,10 @@ class _Bench:
         """Measure trials on parts of a shard, one machine with all, and all machines."""
         tables = self._tables | {"data": self._tables["data"].slice(0, case.rows * case.count)}
         plan = case.plan(tables)
-        machines = members(case.count, case.fan_in, case.rate_mbit * GOODPUT / 1000, grows=plan.split.grows)
+        machines = members(case.count, case.fan_in, case.rate_mbit * GOODPUT / 1000)
         input_gb = tables["data"].nbytes / case.count / 1e9
         trials = [self._trial(case, plan, tables, part) for part in PARTS]
+        machines = processed(machines, self._processing(case, plan, trials))
         one, all_ = predicted(plan, trials, input_gb, machines)
         one_s, _ = self._timed(case, plan, tables, 1)
         all_s, result = self._timed(case, plan, tables, case.count)
@@ -175,6 +182,19 @@ class _Bench:
         with self._cluster(plan, 1) as cluster:
             self._give(cluster, tables | {"data": tables["data"].slice(0, case.rows // part)})
             return cluster.trial(min(case.fan_in, case.count))
+
+    def _processing(self, case: Case, plan: Plan, trials: Sequence[Trial]) -> Processing:
+        """Have one machine send to another one, over links that are shaped."""
+
+        def making(count: int) -> Cluster:
+            cluster = self._cluster(plan, count)
+            self._shares.limited(is_limited=True)
+            self._links.shape(case.rate_mbit * _MBIT)
+            return cluster
+
+        found = processing(making, trials)
+        self._free()
+        return found
 
     def _timed(self, case: Case, plan: Plan, tables: dict[str, pa.Table], count: int) -> tuple[float, pa.Table]:
         """Return the mean of some runs' seconds, after one that counts for nothing, and the last one's result."""

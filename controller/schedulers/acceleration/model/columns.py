@@ -34,6 +34,7 @@ class Works:
     is_square: Flags
     is_sort: Flags
     is_grouped: Flags
+    grows: Flags
 
     @classmethod
     def of(cls, items: Sequence[Work]) -> Works:
@@ -52,6 +53,7 @@ class Works:
             np.array([one is Growth.SQUARE for one in growths], np.bool_),
             np.array([one is Growth.SORT for one in growths], np.bool_),
             np.array([one is Growth.GROUPED for one in growths], np.bool_),
+            np.array([one.grows for one in items], np.bool_),
         )
 
     def __len__(self) -> int:

@@ -75,16 +75,22 @@ def _by_paths(work: Work, machines: Machines) -> tuple[Fraction, Fraction, Fract
     """Return the same for groups of a round at the same time; the fullest machine's output is in the first one."""
     output, aggregation_s, transfer_s, bus_gb = output_gb(work), Fraction(0), Fraction(0), Fraction(0)
     merge_t = _t(work) if work.merge_s_per_100mb is None else written(work.merge_s_per_100mb)
+    together = 1
     for at, members in enumerate(_groups(machines.count, machines.fan_in)):
-        is_even = at > 0 or work.growth is Growth.GROUPED
-        held = output * (members if is_even else members - 1 + written(work.skew))
+        before, together = together, min(together * machines.fan_in, machines.count)
+        parts = together if work.grows else members
+        is_even = work.growth is Growth.GROUPED or (at > 0 and not work.grows)
+        held = output * (parts if is_even else parts - 1 + written(work.skew))
         aggregation_s += _seconds(work, merge_t, held, Fraction(0))
-        bus_gb += held + output
+        bus_gb += held + (held if work.grows else output)
         if machines.network.rounds is None:
             transfer_s += held * 8 * _per(machines.network.rate_gbit_per_s)
-        else:
-            way = machines.network.rounds[at]
-            transfer_s += held / members * written(way.s_per_gb) + written(way.delay_s)
+            continue
+        way = machines.network.rounds[at]
+        s_per_gb = written(way.s_per_gb)
+        if work.grows and at > 0:
+            s_per_gb = s_per_gb * before if way.grown_s_per_gb is None else written(way.grown_s_per_gb)
+        transfer_s += held / parts * s_per_gb + written(way.delay_s)
     return aggregation_s, transfer_s, bus_gb
 
 

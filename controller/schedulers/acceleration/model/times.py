@@ -94,19 +94,20 @@ def _summed(works: Works, machines: Machines) -> _Rounds:
 
 
 def _by_paths(works: Works, machines: Machines) -> _Rounds:
-    """Count groups of a round at the same time; the fullest machine's output stretches the first round of its group."""
+    """Count groups of a round at the same time; the fullest machine's output stretches the rounds that it is in."""
     cpu_s, transfer_s, bus_gb = (np.zeros(len(works)) for _ in range(3))
-    per_gb = machines.network.rounds
     for at, members in enumerate(machines.groups):
-        held_gb = works.output * members
-        if at == 0:
-            held_gb = np.where(works.is_grouped, held_gb, works.output * (members - 1 + works.skew))
+        parts = np.where(works.grows, machines.shares[at], members)
+        # After the first round its group's output is one of many, but for rows that are only put together.
+        is_even = works.is_grouped | (~works.grows if at else False)
+        held_gb = works.output * np.where(is_even, parts, parts - 1 + works.skew)
         cpu_s += _grown(works, works.merge_t, held_gb, np.zeros_like(held_gb))
-        bus_gb += held_gb + works.output
-        if per_gb is None:
+        bus_gb += held_gb + np.where(works.grows, held_gb, works.output)
+        if machines.network.rounds is None:
             transfer_s += held_gb * _BITS_PER_BYTE / machines.network.rate_gbit_per_s
         else:
-            transfer_s += held_gb / members * per_gb[at].s_per_gb + per_gb[at].delay_s
+            plain, grown = (machines.s_per_gb(at, grows=one) for one in (False, True))
+            transfer_s += held_gb / parts * np.where(works.grows, grown, plain) + machines.network.rounds[at].delay_s
     return _Rounds(cpu_s, transfer_s, bus_gb)
 
 

@@ -16,7 +16,7 @@ from controller.schedulers.acceleration.errors import AccelerationError
 from controller.schedulers.acceleration.model import Choice, Works
 from controller.schedulers.acceleration.network.hardware import OPTIONAL, Hardware
 from controller.schedulers.acceleration.network.switches import Sums, SwitchTree, switch_choice, switch_tree
-from controller.schedulers.acceleration.network.timing import TimedRound, TimedTree, timed, tree_over
+from controller.schedulers.acceleration.network.timing import TimedTree, timed, tree_over
 from controller.schedulers.acceleration.values import Accelerator, Machines, Network, Round, TransferModel
 from dataplane.topology.values import Device, DeviceKind, Topology
 
@@ -81,10 +81,10 @@ def ground_over(hardware: Hardware, costs: CostMap) -> Ground:
     tree = tree_over(costs, hosts, hardware.fan_in, hardware.aggregators)
     found = timed(costs, tree, efficiency=hardware.network_efficiency)
     accelerators, notes = _accelerators(hardware, topology, hosts)
-    rounds = tuple(Round(part.s_per_gb, part.delay_s) for part in found.rounds)
-    machines = _machines(hardware, Network(found.rate_gbit_per_s, rounds), len(hosts), TransferModel.PER_PATH)
+    network = Network(found.rate_gbit_per_s, rounds_of(found))
+    machines = _machines(hardware, network, len(hosts), TransferModel.PER_PATH)
     switch = NO_SWITCH if hardware.switch is None else switch_tree(costs, hosts, hardware.switch)
-    notes += _told(found.rounds)
+    notes += notes_of(found)
     return Ground(machines, accelerators, hardware.preset, tree.hosts, found, switch, notes)
 
 
@@ -158,9 +158,14 @@ def _of_kind(devices: Iterable[Device], kind: DeviceKind) -> list[Device]:
     return [device for device in devices if device.kind is kind]
 
 
-def _told(rounds: Sequence[TimedRound]) -> tuple[str, ...]:
-    """Return what to know of rounds: how bandwidth is known, and links that are full."""
-    notes = []
+def rounds_of(tree: TimedTree) -> tuple[Round, ...]:
+    """Return a tree's rounds as the model counts them."""
+    return tuple(Round(part.s_per_gb, part.delay_s, part.grown_s_per_gb) for part in tree.rounds)
+
+
+def notes_of(tree: TimedTree) -> tuple[str, ...]:
+    """Return what to know of a tree's rounds: how bandwidth is known, and links that are full."""
+    notes, rounds = [], tree.rounds
     bases = {part.basis for part in rounds}
     if bases and bases != {Basis.MEASURED}:
         weakest = Basis.NOMINAL if bases == {Basis.NOMINAL} else Basis.PARTLY_MEASURED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from collectors.values import Snapshot
 from controller.cluster.cost_map import CostMap
@@ -15,6 +16,8 @@ from controller.schedulers.acceleration.network.grounds import Ground, ground_by
 from controller.schedulers.acceleration.network.hardware import Hardware, load_hardware
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
+
+BASE_ROUTES: Final = "paths are base routes: no path server was asked"
 
 
 def load_ground(
@@ -44,13 +47,17 @@ def load_ground(
     if rate_bps is not None:
         return ground_by_rate(asked, rate_bps, found)
     assert found is not None, "without a topology there is a rate"
-    ground = ground_over(asked, _costs(found, feed, path_server))
+    ground = ground_over(asked, costs_of(found, feed, path_server))
     if feed is not None and path_server is None:
-        return replace(ground, notes=(*ground.notes, "paths are base routes: no path server was asked"))
+        return replace(ground, notes=(*ground.notes, BASE_ROUTES))
     return ground
 
 
-def _costs(topology: Topology, feed: str | None, path_server: str | None) -> CostMap:
+def costs_of(topology: Topology, feed: str | None, path_server: str | None) -> CostMap:
+    """Return a topology's cost map: idle, or as a collector's feed measures it, on base or a path server's routes.
+
+    Raise FeedError and PathError for who does not answer, CostMapError for another network.
+    """
     if feed is None:
         return CostMap.of(topology, Snapshot(0, {}, {}, {}))
     return asyncio.run(ask(topology, NetworkStateSettings(feed=feed, path_server=path_server))).costs

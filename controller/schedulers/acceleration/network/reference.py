@@ -9,9 +9,11 @@ Shares = Mapping[int, Fraction]
 """The links that a flow crosses, with the share of it that goes there."""
 
 
-def finishing_s(flows: Sequence[Shares], free_bps: Mapping[int, Fraction], size_bits: Fraction) -> list[Fraction]:
-    """Return when each flow ends (s) if all begin at 0 with so much to send."""
-    left = {number: size_bits for number, shares in enumerate(flows) if shares and size_bits}
+def finishing_s(
+    flows: Sequence[Shares], free_bps: Mapping[int, Fraction], sizes_bits: Sequence[Fraction]
+) -> list[Fraction]:
+    """Return when each flow ends (s) if all begin at 0, each with so much to send."""
+    left = {number: size for number, size in enumerate(sizes_bits) if flows[number] and size}
     ends, now_s = [Fraction(0)] * len(flows), Fraction(0)
     while left:
         rates = fair_bps({number: flows[number] for number in left}, free_bps)

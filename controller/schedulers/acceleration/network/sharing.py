@@ -33,15 +33,15 @@ class Crossings:
     share: Floats
 
 
-def finishing_s(crossings: Crossings, free_bps: Floats, size_bits: float) -> Floats:
-    """Return when each flow ends (s) if all begin at 0 with so much to send; `free_bps`, by link, is above 0.
+def finishing_s(crossings: Crossings, free_bps: Floats, size_bits: float | Floats) -> Floats:
+    """Return when each flow ends (s) if all begin at 0 with so much to send, or each with its own size.
 
-    A flow that crosses no link ends at once.
+    `free_bps`, by link, is above 0. A flow that crosses no link ends at once.
     """
-    left = np.full(crossings.flows, float(size_bits))
+    left = np.array(np.broadcast_to(np.asarray(size_bits, np.float64), crossings.flows))
     ends = np.zeros(crossings.flows)
     active = np.zeros(crossings.flows, np.bool_)
-    active[crossings.flow] = size_bits > 0
+    active[crossings.flow] = left[crossings.flow] > 0
     now_s = 0.0
     while active.any():
         rates = fair_bps(crossings, free_bps, active)

@@ -31,6 +31,7 @@ _NS_PER_S: Final = 1e9
 class TimedRound:
     """One round: `s_per_gb` for what each machine sends, shared links and all, and the longest delay of its paths.
 
+    `grown_s_per_gb` is for a GB of each machine's own output where they are sent on together, as rows of a filter are.
     `busiest` is the link that most would have to wait for, over which go `busiest_flows` flows, and of which
     `busiest_bps` are free; None where nothing crosses the network. `full` are links of which less than `LEAST_FREE`
     is free.
@@ -38,6 +39,7 @@ class TimedRound:
 
     transfers: tuple[Transfer, ...]
     s_per_gb: float
+    grown_s_per_gb: float
     delay_s: float
     basis: Basis
     busiest: LinkKey | None
@@ -85,9 +87,9 @@ def timed(costs: CostMap, tree: ReductionTree, *, efficiency: float = 1.0) -> Ti
         raise AccelerationError(f"efficiency {efficiency}: it is above 0 and at most 1")
     free_bps = efficiency * free_bps_of(costs)
     rounds, alone_s = [], []
-    for transfers in tree.transfers:
+    for transfers, shares in zip(tree.transfers, tree.shares, strict=True):
         crossings = _crossings(costs, transfers)
-        rounds.append(_round(costs, transfers, crossings, free_bps))
+        rounds.append(_round(costs, transfers, crossings, free_bps, shares))
         alone_s.append(_alone_s(crossings, free_bps))
     each = np.concatenate(alone_s) if alone_s else np.zeros(0)
     total_s = float(each.sum())
@@ -122,8 +124,11 @@ def _check(costs: CostMap, transfer: Transfer, rows: Iterable[int]) -> None:
         raise AccelerationError(f"machines {transfer.src} and {transfer.dst}: link {link} between them is down")
 
 
-def _round(costs: CostMap, transfers: tuple[Transfer, ...], crossings: Crossings, free_bps: Floats) -> TimedRound:
+def _round(
+    costs: CostMap, transfers: tuple[Transfer, ...], crossings: Crossings, free_bps: Floats, shares: Sequence[int]
+) -> TimedRound:
     ends_s = finishing_s(crossings, free_bps, GB_BITS)
+    grown_s = finishing_s(crossings, free_bps, GB_BITS * np.array(shares)) if max(shares, default=1) > 1 else ends_s
     demand = np.bincount(crossings.link, crossings.share, minlength=len(free_bps))
     waiting = demand / free_bps
     busiest = int(waiting.argmax())
@@ -133,6 +138,7 @@ def _round(costs: CostMap, transfers: tuple[Transfer, ...], crossings: Crossings
     return TimedRound(
         transfers=transfers,
         s_per_gb=float(ends_s.max(initial=0.0)),
+        grown_s_per_gb=float(grown_s.max(initial=0.0)),
         delay_s=max(delays_ns, default=0) / _NS_PER_S,
         basis=_basis(costs, rows),
         busiest=links[busiest] if transfers else None,

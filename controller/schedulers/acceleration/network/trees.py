@@ -60,6 +60,15 @@ class ReductionTree:
         """What crosses the network in each round; what stays where it is is no transfer."""
         return tuple(tuple(_transfers(groups)) for groups in self.rounds)
 
+    @property
+    def shares(self) -> tuple[tuple[int, ...], ...]:
+        """Of how many machines each transfer has the outputs, round by round."""
+        held, found = dict.fromkeys(self.hosts, 1), []
+        for groups in self.rounds:
+            found.append(tuple(held[transfer.src] for transfer in _transfers(groups)))
+            held = {group.aggregator: sum(held[name] for name in group.members) for group in groups}
+        return tuple(found)
+
 
 def reduction_tree(hosts: Sequence[str], fan_in: int, aggregators: Aggregators = Aggregators.APART) -> ReductionTree:
     """Return the tree over these machines: groups of `fan_in` neighbours, whose aggregators are the next round's.

@@ -154,7 +154,7 @@ def _scaled(works: Works, rows: Sequence[int], factors: Floats) -> Works:
     items = [works.items[row] for row in rows]
     columns = {
         name: getattr(works, name)[at]
-        for name in ("t", "other_t", "merge_t", "skew", "rows_per_gb", "is_square", "is_sort", "is_grouped")
+        for name in ("t", "other_t", "merge_t", "skew", "rows_per_gb", "is_square", "is_sort", "is_grouped", "grows")
     }
     output = works.output[at] * factor
     for place, work in enumerate(items):

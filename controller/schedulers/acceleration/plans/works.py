@@ -23,6 +23,8 @@ _GROWTHS: Final[Mapping[str, Growth]] = {
     "aggregate": Growth.GROUPED,
 }
 """All other kinds are linear in what they read."""
+_ROWS: Final = frozenset({"filter", "project", "table-scan", "join", "sort"})
+"""Kinds whose outputs of all machines are that many more rows when they are put together."""
 _JOINS: Final = (Growth.HASH_JOIN, Growth.SQUARE, Growth.LINEAR)
 _SHARED_SIZES: Final = frozenset({"rows", "kept_rows", "left_rows", "right_rows", "out_rows"})
 _BYTES_PER_GB: Final = 1e9
@@ -97,6 +99,7 @@ def _work(graph: OperatorGraph, operator: Operator, count: int, known: CpuTimes,
         output_gb=None if has_groups or how.has_tenths else _output_gb(graph, operator, count),
         other_gb=sides.other_gb,
         other_s_per_100mb=None if unknown or sides.other_t is None else _seconds(sides.other_t),
+        grows=operator.kind in _ROWS and not how.has_tenths,
         skew=how.skew,
         groups=float(shape.get("groups", 0)) if has_groups else None,
         group_bytes=float(max(shape.get("group_bytes", 1), 1)),

@@ -20,7 +20,7 @@ from controller.schedulers.acceleration.network.trees import Aggregators, Reduct
 from controller.schedulers.acceleration.running.channels import Channel, Limits, Message, connect
 from controller.schedulers.acceleration.running.errors import LostWorkerError, RunError
 from controller.schedulers.acceleration.running.jobs import Order, Step
-from controller.schedulers.acceleration.running.values import Plan, Run, Trial, WorkerTimes
+from controller.schedulers.acceleration.running.values import Plan, Run, Sample, Trial, WorkerTimes
 
 _GRACE_S: Final = 0.5
 """After a failure: whoever is gone is told then, and is the reason for what others say."""
@@ -120,6 +120,11 @@ class Cluster:
         """Time the operator on the first worker's shard, alone, and a merge of so many copies of what it yields."""
         answer, _ = self._asked(0, {"type": "trial", "copies": copies, "at_least_s": at_least_s})
         return msgspec.convert(answer["trial"], Trial)
+
+    def sample(self, nbytes: int) -> Sample:
+        """Have the first worker send so many bytes to the second one."""
+        answer, _ = self._asked(0, {"type": "sample", "address": self.addresses[1], "nbytes": nbytes})
+        return msgspec.convert(answer["sample"], Sample)
 
     def _asked(
         self, place: int, message: Message, table: pa.Table | None = None

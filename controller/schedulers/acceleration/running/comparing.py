@@ -13,7 +13,8 @@ from typing import Final
 
 from controller.cluster.estimates import Basis
 from controller.schedulers.acceleration.model import Works, times
-from controller.schedulers.acceleration.running.values import OperatorKind, Plan, Trial
+from controller.schedulers.acceleration.running.errors import RunError
+from controller.schedulers.acceleration.running.values import OperatorKind, Plan, Sample, Trial
 from controller.schedulers.acceleration.values import Growth, Machines, Network, Round, Times, TransferModel, Work
 
 _GROWTHS: Final = {
@@ -24,6 +25,19 @@ _GROWTHS: Final = {
 }
 _GB: Final = 1e9
 _GB_GBIT: Final = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Processing:
+    """What the network takes of a machine's processor, at the share of it that the machine has.
+
+    Seconds for a GB that it receives or sends, and for each table beside those.
+    """
+
+    receive_s_per_gb: float = 0.0
+    send_s_per_gb: float = 0.0
+    receive_s: float = 0.0
+    send_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +85,7 @@ def work_of(plan: Plan, trials: Sequence[Trial], input_gb: float) -> Work:
         input_gb,
         output_bytes / _GB,
         merge_s_per_100mb=_t_of(growth, held, merge_s),
+        grows=plan.split.grows,
         basis=Basis.MEASURED,
     )
     if growth is not Growth.HASH_JOIN or not first.other_bytes:
@@ -79,18 +94,51 @@ def work_of(plan: Plan, trials: Sequence[Trial], input_gb: float) -> Work:
     return replace(work, cpu_s_per_100mb=own_t, other_gb=other_gb, other_s_per_100mb=fixed_s / 10 / other_gb)
 
 
-def members(count: int, fan_in: int, rate_gbit_per_s: float, *, grows: bool) -> Machines:
+def members(count: int, fan_in: int, rate_gbit_per_s: float) -> Machines:
     """Return machines of one rate, whose aggregators are members of the groups that they aggregate, as workers are.
 
-    They receive over one link what all others of the group send. With `grows` outputs are as large as their parts
-    together.
+    They receive over one link what all others of the group send.
     """
     plain = Machines(Network(rate_gbit_per_s), count, fan_in, TransferModel.PER_PATH)
-    rounds, factor = [], 1
-    for group in plain.groups:
-        rounds.append(Round((group - 1) * factor * _GB_GBIT / rate_gbit_per_s))
-        factor *= group if grows else 1
-    return replace(plain, network=Network(rate_gbit_per_s, tuple(rounds)))
+    s_per_gb = _GB_GBIT / rate_gbit_per_s
+    held = (1, *plain.shares)
+    rounds = tuple(
+        Round((group - 1) * s_per_gb, grown_s_per_gb=(after - before) * s_per_gb)
+        for group, before, after in zip(plain.groups, held, plain.shares, strict=False)
+    )
+    return replace(plain, network=Network(rate_gbit_per_s, rounds))
+
+
+def processing_of(small: Sample, large: Sample, slower: float) -> Processing:
+    """Return what two tables of different sizes say; a machine takes so many times its processor's time."""
+    gb = (large.nbytes - small.nbytes) / _GB
+    if gb <= 0:
+        raise RunError(f"samples of {small.nbytes} and {large.nbytes} bytes: the second is the larger one")
+    return Processing(
+        slower * max(large.received_cpu_s - small.received_cpu_s, 0.0) / gb,
+        slower * max(large.sent_cpu_s - small.sent_cpu_s, 0.0) / gb,
+        slower * small.received_cpu_s,
+        slower * small.sent_cpu_s,
+    )
+
+
+def processed(machines: Machines, processing: Processing) -> Machines:
+    """Return machines whose rounds by paths take what their processors need for the network, where that is longer.
+
+    Data is sent, carried and received at the same time; tables one by one before that. Aggregators are members.
+    """
+    assert machines.network.rounds is not None
+    held, rounds = (1, *machines.shares), []
+    for at, way in enumerate(machines.network.rounds):
+        others = machines.groups[at] - 1
+        grown_s = machines.s_per_gb(at, grows=True)
+        needed_s = max(others * processing.receive_s_per_gb, processing.send_s_per_gb)
+        grown_needed_s = max(
+            (held[at + 1] - held[at]) * processing.receive_s_per_gb, held[at] * processing.send_s_per_gb
+        )
+        delay_s = way.delay_s + others * processing.receive_s + processing.send_s
+        rounds.append(Round(max(way.s_per_gb, needed_s), delay_s, max(grown_s, grown_needed_s)))
+    return replace(machines, network=replace(machines.network, rounds=tuple(rounds)))
 
 
 def predicted(plan: Plan, trials: Sequence[Trial], input_gb: float, machines: Machines) -> tuple[Times, Times]:

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from controller.schedulers.acceleration.running.channels import Channel, Limits, connect
+from controller.schedulers.acceleration.running.channels import Channel, Limits, Message, connect
 from controller.schedulers.acceleration.running.errors import RunError
-from controller.schedulers.acceleration.running.values import Backend, WorkerTimes
+from controller.schedulers.acceleration.running.values import Backend, Sample, WorkerTimes
 from dataplane.config import Strict
 
 _WAKE_S = 0.2
+MOST_SAMPLE_BYTES = 64 << 20
+"""Of what a worker takes for nothing but the time that it takes, with all that is around its table."""
 
 
 class Step(Strict, frozen=True):
@@ -170,7 +172,23 @@ class Job:
         return nbytes
 
 
-def _expect(channel: Channel, word: str, ends_s: float) -> None:
+def send_sample(address: str, secret: bytes, limits: Limits, table: pa.Table) -> Sample:
+    """Send a table to a worker, for the time that it takes both processors; RunError names the address."""
+    ends_s = time.monotonic() + limits.silence_s
+    begun_s = time.process_time()
+    try:
+        with connect(address, secret, limits) as channel:
+            channel.send({"type": "sample"})
+            _expect(channel, "ready", ends_s)
+            nbytes = channel.send({"type": "part"}, table)
+            taken = _expect(channel, "taken", ends_s)
+    except OSError as error:
+        raise RunError(f"worker {address}: {error.strerror or error}") from None
+    return Sample(nbytes, time.process_time() - begun_s, float(taken.get("cpu_s", 0.0)))
+
+
+def _expect(channel: Channel, word: str, ends_s: float) -> Message:
     answer, _ = channel.receive(max(0.0, ends_s - time.monotonic()))
     if answer.get("type") != word:
         raise RunError(str(answer.get("problem", "an answer that is none")))
+    return answer

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from statistics import fmean
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean, median
 from typing import Final
 
 import pyarrow as pa
 
 from controller.schedulers.acceleration.running.clusters import Cluster
-from controller.schedulers.acceleration.running.comparing import Comparison, predicted
-from controller.schedulers.acceleration.running.values import Plan, Trial
+from controller.schedulers.acceleration.running.comparing import (
+    Comparison,
+    Processing,
+    predicted,
+    processed,
+    processing_of,
+)
+from controller.schedulers.acceleration.running.values import Plan, Sample, Trial
 from controller.schedulers.acceleration.values import Machines
 
 PARTS: Final = (1, 4)
 """Trials are of a shard, and of a quarter of one."""
+SAMPLES_BYTES: Final = (1 << 10, 4 << 20)
+_SAMPLES: Final = 3
+_LEAST_S: Final = 1e-6
 Making = Callable[[int], Cluster]
 """Makes a session with the first so many workers."""
 
@@ -30,6 +39,27 @@ def trials_of(making: Making, plan: Plan, tables: Mapping[str, pa.Table], machin
     return found
 
 
+def processing(making: Making, trials: Sequence[Trial]) -> Processing:
+    """Return what the network takes of a processor, by tables that the first worker sends to the second one.
+
+    A worker has the share of its processor that it had in the trials.
+    """
+    slower = max(max(one.compute_s, _LEAST_S) / max(one.cpu_s, _LEAST_S) for one in trials)
+    with making(2) as cluster:
+        for nbytes in SAMPLES_BYTES:
+            cluster.sample(nbytes)
+        small, large = ([cluster.sample(nbytes) for _ in range(_SAMPLES)] for nbytes in SAMPLES_BYTES)
+    return processing_of(_middle(small), _middle(large), slower)
+
+
+def _middle(samples: Sequence[Sample]) -> Sample:
+    return Sample(
+        samples[0].nbytes,
+        median(one.sent_cpu_s for one in samples),
+        median(one.received_cpu_s for one in samples),
+    )
+
+
 def timed(making: Making, tables: Mapping[str, pa.Table], machines: Machines, count: int, times: int) -> float:
     """Return the mean seconds of some runs on the first `count` workers, after one that counts for nothing."""
     with making(count) as cluster:
@@ -42,6 +72,8 @@ def compared(
 ) -> Comparison:
     """Return what the model says of one machine and of all of them, and what they took."""
     trials = trials_of(making, plan, tables, machines)
+    if machines.count > 1:
+        machines = processed(machines, processing(making, trials))
     input_gb = tables[plan.split.sharded].nbytes / machines.count / 1e9
     one, all_ = predicted(plan, trials, input_gb, machines)
     one_s = timed(making, tables, machines, 1, times)

@@ -9,7 +9,7 @@ from typing import Final
 
 from controller.schedulers.acceleration.running.channels import Channel, Limits, Message
 from controller.schedulers.acceleration.running.errors import RunError
-from controller.schedulers.acceleration.running.jobs import Job
+from controller.schedulers.acceleration.running.jobs import MOST_SAMPLE_BYTES, Job
 from controller.schedulers.acceleration.running.sessions import Session
 
 _ACCEPT_S: Final = 0.2
@@ -48,6 +48,8 @@ class Worker:
                 message, _ = channel.receive(self.limits.silence_s, 0)
                 if message.get("type") == "part-of":
                     self._take(channel, message)
+                elif message.get("type") == "sample":
+                    self._sampled(channel)
                 elif message.get("type") == "open":
                     self._converse(channel, message)
         except (OSError, RunError):
@@ -70,6 +72,13 @@ class Worker:
             channel.send({"type": "refused", "problem": str(error)})
             return
         channel.send({"type": "taken"})
+
+    def _sampled(self, channel: Channel) -> None:
+        """Take a table for nothing but the time that it takes the processor."""
+        begun_s = time.process_time()
+        channel.send({"type": "ready"})
+        channel.receive(self.limits.silence_s, MOST_SAMPLE_BYTES)
+        channel.send({"type": "taken", "cpu_s": time.process_time() - begun_s})
 
     def _job(self, name: str) -> Job:
         with self._lock:

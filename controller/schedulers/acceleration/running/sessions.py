@@ -10,12 +10,13 @@ from contextlib import suppress
 from typing import Final, Protocol, TypeVar
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from controller.schedulers.acceleration.running.channels import Channel, Limits, Message
 from controller.schedulers.acceleration.running.engines import backend_of
 from controller.schedulers.acceleration.running.errors import RunError
-from controller.schedulers.acceleration.running.jobs import Job, Order
+from controller.schedulers.acceleration.running.jobs import MOST_SAMPLE_BYTES, Job, Order, send_sample
 from controller.schedulers.acceleration.running.values import Backend, Plan, Trial
 
 _MOST_TRIAL_S: Final = 60.0
@@ -82,6 +83,8 @@ class Session:
                 self._send_result()
             case "trial":
                 self.answer(lambda: self._trial(message))
+            case "sample":
+                self.answer(lambda: self._sample(message))
             case other:
                 self._refuse(f"{other!r} is nothing that a worker is asked")
 
@@ -169,11 +172,21 @@ class Session:
             raise RunError(
                 f"a trial of {copies} copies and {at_least_s} s: at most {_MOST_COPIES} and {_MOST_TRIAL_S} s"
             )
-        partial, compute_s = _timed(backend.partial, at_least_s)
-        _, merge_s = _timed(lambda: backend.merge([partial] * copies), at_least_s)
+        partial, compute_s, cpu_s = _timed(backend.partial, at_least_s)
+        _, merge_s, _ = _timed(lambda: backend.merge([partial] * copies), at_least_s)
         own = self._nbytes.get(self._sharded, 0)
-        found = Trial(own, sum(self._nbytes.values()) - own, partial.nbytes, copies, compute_s, merge_s)
+        found = Trial(own, sum(self._nbytes.values()) - own, partial.nbytes, copies, compute_s, merge_s, cpu_s)
         return {"trial": dataclasses.asdict(found)}
+
+    def _sample(self, message: Message) -> Message:
+        """Send a table of zeros to another worker, for the time that it takes both processors."""
+        self._ready()
+        nbytes = int(message.get("nbytes", 0))
+        if not 0 <= nbytes <= MOST_SAMPLE_BYTES // 2:
+            raise RunError(f"a sample of {nbytes} bytes: at most {MOST_SAMPLE_BYTES // 2}")
+        table = pa.table({"zeros": np.zeros(nbytes, np.int8)})
+        found = send_sample(str(message.get("address")), self._host.secret, self._host.limits, table)
+        return {"sample": dataclasses.asdict(found)}
 
 
 def _line(error: Exception) -> str:
@@ -182,15 +195,16 @@ def _line(error: Exception) -> str:
     return text if isinstance(error, RunError) else f"{type(error).__name__}: {text}"
 
 
-def _timed(function: Callable[[], pa.Table], at_least_s: float) -> tuple[pa.Table, float]:
-    """Return the result and the mean of its seconds, after one time that counts for nothing.
+def _timed(function: Callable[[], pa.Table], at_least_s: float) -> tuple[pa.Table, float, float]:
+    """Return the result and the means of its seconds and of the processor's, after one time that counts for nothing.
 
     The mean, over as many times as that takes: under a quota of CPU time one in several is that much longer.
     """
-    table, number, begun_s = function(), 0, time.perf_counter()
+    table, number = function(), 0
+    begun_s, cpu_s = time.perf_counter(), time.process_time()
     while number < _FEWEST or time.perf_counter() - begun_s < at_least_s:
         table, number = function(), number + 1
-    return table, (time.perf_counter() - begun_s) / number
+    return table, (time.perf_counter() - begun_s) / number, (time.process_time() - cpu_s) / number
 
 
 def _converted(found: object, kind: type[T]) -> T:

@@ -30,6 +30,7 @@ _ENVIRONMENT: Final = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
     # Each job has a thread of its own, whose own arena would have none of what the last one used.
     "MALLOC_ARENA_MAX": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
 _ROOT: Final = Path(__file__).parents[4]
 

@@ -110,7 +110,8 @@ class WorkerTimes:
 class Trial:
     """An operator on one worker, without a network: seconds on its shard, and of merging `copies` of what it yields.
 
-    `input_bytes` are of the sharded table, `other_bytes` of all other tables.
+    `input_bytes` are of the sharded table, `other_bytes` of all other tables. `cpu_s` is the processor's time of
+    `compute_s`.
     """
 
     input_bytes: int
@@ -119,6 +120,16 @@ class Trial:
     copies: int
     compute_s: float
     merge_s: float
+    cpu_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A table that one worker sent to another one: the processor's time that it took either of them."""
+
+    nbytes: int
+    sent_cpu_s: float
+    received_cpu_s: float
 
 
 @dataclass(frozen=True, slots=True)

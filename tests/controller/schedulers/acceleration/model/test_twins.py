@@ -42,6 +42,7 @@ def works() -> st.SearchStrategy[Work]:
         other_gb=amounts(0, 100),
         other_s_per_100mb=st.none() | amounts(0, 10),
         merge_s_per_100mb=st.none() | amounts(0, 10),
+        grows=st.booleans(),
         skew=amounts(1, 50),
         groups=st.none() | amounts(0, 1e9),
         row_bytes=amounts(1, 1000),
@@ -57,7 +58,7 @@ def machines(draw: st.DrawFn) -> Machines:
     plain = Machines(Network(rate), count, fan_in, transfer, finite)
     if draw(st.booleans()):
         return plain
-    a_round = st.builds(Round, amounts(0, 100), amounts(0, 1))
+    a_round = st.builds(Round, amounts(0, 100), amounts(0, 1), st.none() | amounts(0, 100))
     rounds = draw(st.lists(a_round, min_size=len(plain.groups), max_size=len(plain.groups)))
     return Machines(Network(rate, tuple(rounds)), count, fan_in, transfer, finite)
 

@@ -101,8 +101,11 @@ def test_fair_sharing_is_that_of_its_reference(seed: int) -> None:
     flow, link, share = (np.array(column) for column in zip(*rows, strict=True)) if rows else ((), (), ())
     crossings = Crossings(len(flows), np.array(flow, np.intp), np.array(link, np.intp), np.array(share, np.float64))
     free = np.array([float(rate) for rate in links.values()])
-    expected = reference.finishing_s(flows, links, Fraction(7))
-    assert finishing_s(crossings, free, 7.0).tolist() == pytest.approx([float(end) for end in expected])
+    sizes = [Fraction(rng.randrange(8)) for _ in flows]
+    expected = reference.finishing_s(flows, links, sizes)
+    assert finishing_s(crossings, free, np.array([float(size) for size in sizes])).tolist() == pytest.approx(
+        [float(end) for end in expected]
+    )
 
 
 @pytest.mark.parametrize("name", FABRICS)
@@ -132,10 +135,13 @@ def test_rounds_over_the_paths_of_a_cost_map_are_those_of_the_reference(name: st
         for row in links.numbers.values()
     }
     found = timed(costs, tree_over(costs, rng.sample(workers(topology), 6), 3, aggregators))
-    for part in found.rounds:
+    for part, shares in zip(found.rounds, found.tree.shares, strict=True):
         flows = [_shares_by_paths(costs, transfer) for transfer in part.transfers]
-        expected = max(reference.finishing_s(flows, free, Fraction(8_000_000_000)))
+        size = Fraction(8_000_000_000)
+        expected = max(reference.finishing_s(flows, free, [size] * len(flows)))
         assert part.s_per_gb == pytest.approx(float(expected))
+        grown = max(reference.finishing_s(flows, free, [size * share for share in shares]))
+        assert part.grown_s_per_gb == pytest.approx(float(grown))
 
 
 def _shares_by_paths(costs: CostMap, transfer: Transfer) -> dict[int, Fraction]:

@@ -78,4 +78,4 @@ def _overshoot(errors: np.ndarray) -> float:
     if not len(first):
         return 0.0
     toward = errors * math.copysign(1.0, float(first[0]))
-    return float(max(-np.min(toward), 0.0) / np.max(toward))
+    return max(0.0, -float(np.min(toward))) / float(np.max(toward))

@@ -7,6 +7,7 @@ import typer
 from controller.cli.balance.example import example
 from controller.cli.balance.gains import gains
 from controller.cli.balance.serving import serve
+from controller.cli.balance.tune import tune
 
 balance = typer.Typer(
     name="balance",
@@ -18,3 +19,4 @@ balance = typer.Typer(
 balance.command()(example)
 balance.command()(gains)
 balance.command()(serve)
+balance.command()(tune)

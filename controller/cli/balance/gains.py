@@ -1,4 +1,4 @@
-"""`millrace balance gains`: which gains a controller starts with."""
+"""`millrace balance gains`: which gains a controller starts with, and how stable they are."""
 
 from __future__ import annotations
 
@@ -6,32 +6,76 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.cli.output import Format, FormatOption, show
+from controller.cli.balance.loops import (
+    MARGIN,
+    AbsoluteOption,
+    DelayOption,
+    GainOption,
+    LagOption,
+    PeriodOption,
+    margin_cells,
+    plant_of,
+)
+from controller.cli.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
-    from controller.balance.values import Gains
+    from controller.balance.control.expert import ExpertRule
+    from controller.balance.control.linear import LinearPlant
+    from controller.balance.values import Form, Gains
 
 
-def gains(
+def gains(  # noqa: PLR0917 - a command line's options
     kp: Annotated[float, typer.Option(help="Output per error, near the balance.")] = 1.0,
-    ki: Annotated[float, typer.Option(help="Output per error and sample.")] = 0.05,
-    kd: Annotated[float, typer.Option(help="Output per change of the error from sample to sample.")] = 0.1,
+    ki: Annotated[float, typer.Option(help="Output per error and sample; 0: the rule's usual share of kp.")] = 0.05,
+    kd: Annotated[float, typer.Option(help="Output per change of the error; 0: the rule's usual share of kp.")] = 0.1,
+    law: Annotated[str, typer.Option("--form", metavar="P|PI|PD|PID", help="Which terms act.")] = "PID",
+    gain: GainOption = None,
+    lag: LagOption = 0.0,
+    delay: DelayOption = 0.0,
+    period: PeriodOption = 1.0,
+    absolute: AbsoluteOption = False,
     form: FormatOption = Format.TABLE,
 ) -> None:
-    """Show the gains of the expert rule, by how large the error is and how quickly it changes."""
+    """Show the start gains of the expert rule, by how large the error is and how quickly it changes.
+
+    With --gain, and --lag and --delay, they are held against that plant: how quickly errors die away (by which factor
+    each sample), how many times as large all gains may be, what phase (degrees) and delay (samples) may be added, and
+    how far the loop's curve stays from -1. Gains that are unstable there are refused.
+    """
     from controller.balance.control.expert import around  # noqa: PLC0415
     from controller.balance.values import Gains  # noqa: PLC0415
 
+    acting = form_of(law)
     rule = around(Gains(kp, ki, kd))
-    ranges = (
+    found = plant_of(gain, lag, delay, period)
+    plant = None if found is None else found.sampled(period, accumulates=not absolute)
+    columns = ("error", "change", "kp", "ki", "kd", *(MARGIN if plant is not None else ()))
+    rows = [(*where, *_cells(rule.of_row(row).of(acting), plant, where)) for row, where in enumerate(_ranges(rule))]
+    show(columns, rows, form)
+
+
+def form_of(text: str) -> Form:
+    """Return a controller's form; refuse a word that is none."""
+    from controller.balance.values import Form  # noqa: PLC0415
+
+    if text.upper() not in set(Form):
+        raise typer.BadParameter(f"--form {text}: it is one of {', '.join(Form)}")
+    return Form(text.upper())
+
+
+def _ranges(rule: ExpertRule) -> tuple[tuple[str, str], ...]:
+    return (
         (f"|e| >= {rule.far:g}", "any"),
         (f"{rule.near:g} <= |e| < {rule.far:g}", "any"),
         (f"|e| < {rule.near:g}", f"|ec| >= {rule.moving:g}"),
         (f"|e| < {rule.near:g}", f"|ec| < {rule.moving:g}"),
     )
-    rows = [(*where, *_cells(rule.of_row(row))) for row, where in enumerate(ranges)]
-    show(("error", "change", "kp", "ki", "kd"), rows, form)
 
 
-def _cells(gains: Gains) -> tuple[float, float, float]:
-    return gains.kp, gains.ki, gains.kd
+def _cells(gains: Gains, plant: LinearPlant | None, where: tuple[str, str]) -> Cells:
+    from controller.balance.control.stability import refuse_unstable  # noqa: PLC0415
+
+    values = tuple(float(f"{value:.6g}") for value in (gains.kp, gains.ki, gains.kd))
+    if plant is None:
+        return values
+    return (*values, *margin_cells(refuse_unstable(gains, plant, f"{where[0]}, change {where[1]}")))

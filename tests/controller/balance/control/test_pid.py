@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from statistics import pstdev
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from controller.balance.control.pid import PidSettings, PidState, literal, step
+from controller.balance.control.linear import LinearPlant, errors_in_loop
+from controller.balance.control.pid import AntiWindup, Blocked, PidSettings, PidState, literal, step
 from controller.balance.errors import SampleError
 from controller.balance.values import Form, Gains, Sample
 
@@ -44,3 +48,129 @@ def test_a_sample_that_is_not_newer_is_refused() -> None:
     state, _ = step(PidSettings(), PidState(), sample(5.0, 0.5))
     with pytest.raises(SampleError, match=r"^unit gpu0: its sample of 5 s is not newer than that of 5 s$"):
         step(PidSettings(), state, sample(5.0, 0.5))
+
+
+def run(
+    settings: PidSettings, samples: Iterable[tuple[float, float]], blocked: Blocked = Blocked.NO
+) -> tuple[PidState, list[float]]:
+    """Return the state and the outputs after samples of a time and an error."""
+    state, found = PidState(), []
+    for time_s, error in samples:
+        state, output = step(settings, state, sample(time_s, error), blocked=blocked)
+        found.append(output)
+    return state, found
+
+
+def test_p_alone_leaves_a_steady_error_and_an_integral_takes_it_away() -> None:
+    """On a plant whose levers do not add up; where they do, they are an integral themselves."""
+    plant = LinearPlant(gain=1.0, lag_samples=3.0, accumulates=False)
+    p, pi = (
+        list(errors_in_loop(PidSettings(form=form, kp=1.0, ki=0.2), plant, [0.5] * 200)) for form in (Form.P, Form.PI)
+    )
+    assert p[-1] == pytest.approx(0.5 / (1.0 + 1.0))
+    assert pi[-1] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_pd_answers_a_jump_of_the_load_more_than_p_does() -> None:
+    pd, p = (outputs(PidSettings(form=form, kp=0.5, kd=0.5), [0.0, 0.4, 0.4]) for form in (Form.PD, Form.P))
+    assert pd == pytest.approx([0.0, 0.4, 0.2])
+    assert p == pytest.approx([0.0, 0.2, 0.2])
+
+
+@pytest.mark.parametrize("anti_windup", list(AntiWindup))
+def test_outputs_keep_within_their_limits(anti_windup: AntiWindup) -> None:
+    settings = PidSettings(form=Form.PI, kp=2.0, ki=0.5, low=-0.3, high=0.6, anti_windup=anti_windup)
+    assert set(outputs(settings, [1.0] * 10)) == {0.6}
+    assert set(outputs(settings, [-1.0] * 10)) == {-0.3}
+
+
+@pytest.mark.parametrize("anti_windup", [AntiWindup.CLAMP, AntiWindup.BACK_CALCULATION])
+def test_a_long_time_at_the_limit_is_not_paid_back(anti_windup: AntiWindup) -> None:
+    """With wind-up the output stays at its limit for long after the error has turned."""
+    errors = [0.8] * 50 + [-0.2] * 20
+    settings = {"form": Form.PI, "kp": 0.5, "ki": 0.1, "high": 0.6, "low": -0.6}
+    guarded = outputs(PidSettings(anti_windup=anti_windup, **settings), errors)  # type: ignore[arg-type]
+    wound_up = outputs(PidSettings(anti_windup=AntiWindup.NONE, **settings), errors)  # type: ignore[arg-type]
+    assert guarded[50] < 0.3
+    assert guarded[60] < 0.0
+    assert wound_up[-1] == 0.6
+
+
+@pytest.mark.parametrize("anti_windup", [AntiWindup.CLAMP, AntiWindup.BACK_CALCULATION])
+def test_the_integral_does_not_grow_where_no_lever_can_follow(anti_windup: AntiWindup) -> None:
+    settings = PidSettings(form=Form.PI, kp=0.1, ki=0.01, anti_windup=anti_windup)
+    samples = [(float(k), 0.5) for k in range(100)]
+    assert run(settings, samples, blocked=Blocked.UP)[0].integral == 0.0
+    assert run(settings, samples, blocked=Blocked.BOTH)[0].integral == 0.0
+    assert run(settings, samples, blocked=Blocked.DOWN)[0].integral == pytest.approx(0.5)
+
+
+def test_back_calculation_leaves_the_integral_where_the_output_is_at_its_limit() -> None:
+    settings = PidSettings(form=Form.PI, kp=0.5, ki=0.1, high=0.6, anti_windup=AntiWindup.BACK_CALCULATION)
+    state, _ = run(settings, [(float(k), 0.8) for k in range(50)])
+    assert 0.5 * 0.8 + state.integral == pytest.approx(0.6)
+
+
+def test_the_derivative_is_that_of_what_is_measured_so_another_target_gives_no_kick() -> None:
+    def after_another_target(*, on_measurement: bool) -> float:
+        settings = PidSettings(form=Form.PD, kp=0.0, kd=1.0, derivative_on_measurement=on_measurement)
+        state, _ = run(settings, [(0.0, 0.2), (1.0, 0.2)])
+        aimed = PidSettings(form=Form.PD, kp=0.0, kd=1.0, target=0.3, derivative_on_measurement=on_measurement)
+        return step(aimed, state, sample(2.0, 0.2))[1]
+
+    assert after_another_target(on_measurement=True) == 0.0
+    assert after_another_target(on_measurement=False) == pytest.approx(-0.3)
+
+
+def test_a_filtered_derivative_is_smaller_under_noise() -> None:
+    rng = random.Random(5)
+    errors = [rng.gauss(0.0, 0.05) for _ in range(500)]
+    rough = outputs(PidSettings(form=Form.PD, kp=0.0, kd=1.0), errors)
+    smooth = outputs(PidSettings(form=Form.PD, kp=0.0, kd=1.0, derivative_filter=0.8), errors)
+    assert pstdev(smooth) < 0.5 * pstdev(rough)
+
+
+def test_irregular_samples_count_by_the_time_that_passed() -> None:
+    """A constant error integrates to the same, and a steady slope is the same, however it is sampled."""
+    settings = PidSettings(form=Form.PID, kp=0.0, ki=0.01, kd=1.0, period_s=1.0)
+    regular = run(settings, [(float(k), 0.01 * k) for k in range(21)])
+    irregular = run(
+        settings,
+        [(time_s, 0.01 * time_s) for time_s in (0.0, 0.5, 2.0, 4.5, 5.0, 7.0, 9.5, 10.0, 12.0, 14.0, 17.0, 20.0)],
+    )
+    assert irregular[0].slope == pytest.approx(regular[0].slope) == pytest.approx(0.01)
+    assert irregular[0].integral == pytest.approx(regular[0].integral, rel=0.1)
+
+
+def test_without_a_period_each_sample_counts_as_one_as_the_discrete_form_has_it() -> None:
+    settings = PidSettings(form=Form.PID, kp=0.3, ki=0.05, kd=0.2)
+    irregular = run(settings, [(0.0, 0.1), (0.2, 0.3), (9.0, 0.2)])[1]
+    assert irregular == pytest.approx(list(literal(Gains(0.3, 0.05, 0.2), [0.1, 0.3, 0.2])))
+
+
+def test_what_lies_in_a_long_gap_is_not_made_up() -> None:
+    """After many missed samples the integral takes three periods of it, and nothing is said of the slope."""
+    settings = PidSettings(form=Form.PID, kp=0.0, ki=0.01, kd=5.0, period_s=1.0)
+    state, _ = run(settings, [(0.0, 0.1), (1.0, 0.1)])
+    after, output = step(settings, state, sample(100.0, 0.5))
+    assert after.integral - state.integral == pytest.approx(0.01 * 0.5 * 3)
+    assert after.slope == 0.0
+    assert output == pytest.approx(after.integral)
+
+
+def test_it_acts_until_the_error_is_under_the_threshold() -> None:
+    settings = PidSettings(form=Form.PI, kp=1.0, ki=0.1, threshold=0.1)
+    state, found = run(settings, [(0.0, 0.3), (1.0, 0.1), (2.0, 0.09)])
+    assert found[1] == pytest.approx(0.1 + 0.1 * 0.4)
+    assert found[2] == 0.0
+    assert state.rests
+    assert state.integral == 0.0
+    again, output = step(settings, state, sample(3.0, -0.2))
+    assert not again.rests
+    assert output == pytest.approx(-0.2 - 0.1 * 0.2)
+
+
+@given(st.lists(st.floats(-1.0, 1.0), min_size=1, max_size=60), st.sampled_from(list(AntiWindup)))
+def test_no_samples_bring_the_output_out_of_its_limits_or_to_nothing(errors: list[float], windup: AntiWindup) -> None:
+    settings = PidSettings(form=Form.PID, kp=3.0, ki=0.7, kd=2.0, low=-0.9, high=0.9, anti_windup=windup, period_s=2.0)
+    assert all(-0.9 <= output <= 0.9 for output in outputs(settings, errors))

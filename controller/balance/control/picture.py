@@ -1,0 +1,83 @@
+"""Pictures of loops: what was recorded and its model, and how each form settles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from controller.balance.control.identification import Fit, StepResponse
+from controller.balance.control.loops import TunedLoop
+from controller.balance.control.response import SETTLED
+from controller.balance.errors import BalanceError
+
+COLOURS: Final = {"P": "#777777", "PI": "#3060a8", "PD": "#b36a00", "PID": "#1b7a3d"}
+"""Of the forms, in all pictures."""
+_DPI: Final = 110
+_SIDE_IN: Final = (6.2, 3.8)
+
+
+def draw_tuning(path: Path, loops: Sequence[TunedLoop], recorded: tuple[StepResponse, Fit] | None = None) -> None:
+    """Write how each loop takes an error of 0.5, beside the recording and its model where there are these."""
+    parts = 1 if recorded is None else 2
+    canvas = Figure(figsize=(parts * _SIDE_IN[0], _SIDE_IN[1]), layout="constrained")
+    axes = canvas.subplots(1, parts, squeeze=False)[0]
+    if recorded is not None:
+        _draw_recording(axes[0], *recorded)
+    _draw_loops(axes[-1], loops)
+    save(canvas, path)
+
+
+def save(canvas: Figure, path: Path) -> None:
+    """Write a picture, .png or .svg; raise BalanceError for another name, or where it cannot be written."""
+    if path.suffix not in {".png", ".svg"}:
+        raise BalanceError(f"{path}: a picture's name ends in .png or .svg")
+    # The same picture each time, its text as text.
+    with mpl.rc_context({"svg.hashsalt": "millrace", "svg.fonttype": "none"}):
+        try:
+            canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
+        except OSError as error:
+            raise BalanceError(f"{path}: {error.strerror}") from error
+
+
+def shade_settled(axes: Axes, settled: float = SETTLED) -> None:
+    """Shade the errors at which the interval table keeps all levers."""
+    axes.axhspan(-settled, settled, color="#1b7a3d", alpha=0.10, linewidth=0)
+    axes.axhline(0.0, color="#999999", linewidth=0.8)
+
+
+def _draw_recording(axes: Axes, response: StepResponse, fit: Fit) -> None:
+    times = np.asarray(response.times_s)
+    axes.plot(times, response.errors, ".", color="#777777", markersize=3, label="recorded")
+    axes.plot(times, fit.errors_at(times), color="#b3261e", linewidth=1.6, label="model")
+    axes.axvline(fit.at_s, color="#777777", linewidth=0.9, linestyle=":")
+    plant = fit.plant
+    axes.set_title(
+        f"output stepped by {fit.step:g}: gain {plant.gain:.3g}, lag {plant.lag_s:.3g} s, delay {plant.delay_s:.3g} s",
+        fontsize=9.5,
+    )
+    axes.set_xlabel("time (s)", fontsize=8.5)
+    axes.set_ylabel("error", fontsize=8.5)
+    axes.legend(fontsize=8)
+
+
+def _draw_loops(axes: Axes, loops: Sequence[TunedLoop]) -> None:
+    shade_settled(axes)
+    for loop in loops:
+        if loop.errors:
+            axes.step(loop.times_s, loop.errors, where="post", color=COLOURS[loop.form], linewidth=1.5, label=loop.form)
+    settled = [
+        loop.figures.settle_s for loop in loops if loop.figures is not None and loop.figures.settle_s is not None
+    ]
+    span_s = max((loop.times_s[-1] for loop in loops if loop.errors), default=1.0)
+    axes.set_xlim(0.0, min(span_s, 3.0 * max(settled, default=span_s) + 5.0 * span_s / 60.0))
+    axes.set_title("how each form takes an error of 0.5 (shaded: settled)", fontsize=9.5)
+    axes.set_xlabel("time (s)", fontsize=8.5)
+    axes.set_ylabel("error", fontsize=8.5)
+    if any(loop.errors for loop in loops):
+        axes.legend(fontsize=8)

@@ -139,5 +139,9 @@ def _fits(calibration: Calibration) -> Iterator[Cells]:
             for name, (low, value, high) in zip(one.features, intervals(one), strict=True)
             if value > 0
         ]
+        if one.uncached is not None:
+            parts.append(
+                f"beyond {one.uncached.cached_bytes / 1e6:.3g} MB each byte {1 + one.uncached.penalty:.3g} times"
+            )
         kind = f"{one.kind} {one.number_format}" if one.number_format else one.kind
         yield kind, str(one.device), one.library, one.runs, round(100 * one.residual, 1), "; ".join(parts)

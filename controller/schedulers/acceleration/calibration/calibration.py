@@ -17,7 +17,7 @@ from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.operators import Operator, OperatorError
 from controller.cluster.operators.kinds import work_of
 from controller.schedulers.acceleration.calibration.errors import CalibrationError
-from controller.schedulers.acceleration.calibration.features import features_of
+from controller.schedulers.acceleration.calibration.features import TOUCHED, features_of
 from controller.schedulers.acceleration.calibration.fitting import predicted
 from controller.schedulers.acceleration.calibration.roofline import roofline
 from controller.schedulers.acceleration.calibration.values import Figure, Fit, Rates
@@ -91,11 +91,11 @@ class Calibration:
             if found is None:
                 estimate = roofline(operator, self.rates_of(device), device)
                 return replace(estimate, basis=self.basis) if estimate.is_known else estimate
-            features = features_of(operator, found.features)
+            features = features_of(operator, (*found.features, TOUCHED))
         except OperatorError as error:
             return Estimate.unknown(str(error))
         values = [features[name] if _is_of(name, side) else 0.0 for name in found.features]
-        low, seconds, high = predicted(found, values)
+        low, seconds, high = predicted(found, values, features[TOUCHED])
         reasons = (self._said_by(found), *_beyond(found, [features[name] for name in found.features]))
         return Estimate(seconds, low, high, self.basis, None, reasons)
 
@@ -143,7 +143,8 @@ class Calibration:
             if here is None or here.features != there.features or there.kind in found:
                 continue
             both = [min(pair) for pair in zip(here.most, there.most, strict=True)]
-            found[there.kind] = predicted(here, both)[1] / predicted(there, both)[1]
+            touched = min((one.uncached.most_bytes for one in (here, there) if one.uncached is not None), default=0.0)
+            found[there.kind] = predicted(here, both, touched)[1] / predicted(there, both, touched)[1]
         return tuple(sorted(found.items()))
 
     def speed_up_of(self, operator: Operator, device: DeviceKind = DeviceKind.GPU) -> Figure:

@@ -15,12 +15,25 @@ from controller.cluster.operators.kinds import Work, work_of
 
 Shape = Mapping[str, int]
 
+_RESULT_BYTES: Final = 8
+
+
+def _touched_bytes(shape: Shape, work: Work | None) -> float:
+    """Return the bytes that are read and written, each once; a projection writes the results of its formulas."""
+    if work is None:
+        return 0.0
+    if (formulas := shape.get("expressions")) is not None:
+        return float(work.read_bytes + _RESULT_BYTES * formulas * shape["rows"])
+    return float(work.read_bytes + work.written_bytes)
+
+
 FEATURES: Final[Mapping[str, Callable[[Shape, Work | None], float]]] = {
     "constant": lambda _, __: 1.0,
     "operations": lambda _, work: float((work and work.operations) or 0),
     "traffic_bytes": lambda _, work: float(work.read_bytes + work.written_bytes) if work else 0.0,
     "input_bytes": lambda _, work: float(work.read_bytes) if work else 0.0,
     "output_bytes": lambda _, work: float(work.written_bytes) if work else 0.0,
+    "touched_bytes": _touched_bytes,
     "rows": lambda shape, _: float(shape.get("rows", 0)),
     "rows_log_rows": lambda shape, _: shape.get("rows", 0) * math.log2(max(shape.get("rows", 0), 2)),
     "evaluations": lambda shape, _: float(shape.get("rows", 0) * shape.get("expressions", 1)),
@@ -31,6 +44,9 @@ FEATURES: Final[Mapping[str, Callable[[Shape, Work | None], float]]] = {
 }
 """Features by name, of an operator's shape and its work."""
 
+CONSTANT: Final = "constant"
+TOUCHED: Final = "touched_bytes"
+"""What a size correction goes by; no kind is fitted by it."""
 _OF_KIND: Final[Mapping[str, tuple[str, ...]]] = {
     "filter": ("constant", "rows", "output_bytes"),
     "project": ("constant", "evaluations", "input_bytes"),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final, Literal, TypeVar
 
@@ -15,7 +16,7 @@ import msgspec
 from controller.cluster.estimates import Basis
 from controller.schedulers.acceleration.calibration.calibration import Calibration
 from controller.schedulers.acceleration.calibration.errors import CalibrationError
-from controller.schedulers.acceleration.calibration.values import Figure, Fit, Rates
+from controller.schedulers.acceleration.calibration.values import Figure, Fit, Rates, Uncached
 from dataplane.config import Document, Strict, load_document, loads_document
 from dataplane.topology.values import DeviceKind, NumberFormat
 
@@ -53,8 +54,16 @@ class DeviceSpec(Strict, frozen=True):
     compression: CompressionSpec | None = None
 
 
+class UncachedSpec(Strict, frozen=True):
+    """A size correction: bytes that caches hold, what each beyond costs more, the most that a run touched."""
+
+    cached_bytes: float
+    penalty: float
+    most_bytes: float
+
+
 class FitSpec(Strict, frozen=True):
-    """A fit: seconds are the sum of features times coefficients; errors are relative."""
+    """A fit: seconds are the sum of features times coefficients; errors are relative. `uncached` is of version 2."""
 
     device: DeviceKind
     kind: str
@@ -67,12 +76,13 @@ class FitSpec(Strict, frozen=True):
     most: list[float]
     library: str = ""
     format: NumberFormat | None = None
+    uncached: UncachedSpec | None = None
 
 
 class CalibrationFile(Strict, frozen=True):
-    """A file; `millrace` is the version of the format."""
+    """A file; `millrace` is the version of the format: 1 has no size corrections."""
 
-    millrace: Literal[1]
+    millrace: Literal[1, 2]
     machine: str
     cores: int
     source: str = ""
@@ -85,9 +95,9 @@ def load(path: Path) -> Calibration:
     return _resolve(load_document(path, CalibrationFile))
 
 
-def loads(text: str, *, file: str = "<text>") -> Calibration:
-    """Return the calibration in YAML or JSON text; raise ConfigError with file, line and key."""
-    return _resolve(loads_document(text, CalibrationFile, file=file))
+def loads(text: str, *, file: str = "<text>", as_json: bool = False) -> Calibration:
+    """Return the calibration in YAML text, or in JSON; raise ConfigError with file, line and key."""
+    return _resolve(loads_document(text, CalibrationFile, file=file, as_json=as_json))
 
 
 def save(calibration: Calibration, path: Path) -> None:
@@ -101,7 +111,7 @@ def save(calibration: Calibration, path: Path) -> None:
 def dumps(calibration: Calibration, *, as_json: bool = False) -> str:
     """Return the calibration as text that `loads` reads back as an equal value."""
     document = {
-        "millrace": 1,
+        "millrace": 2,
         "machine": calibration.machine,
         "cores": calibration.cores,
         "source": calibration.source,
@@ -125,6 +135,9 @@ def _resolve(document: Document[CalibrationFile]) -> Calibration:
         except CalibrationError as error:
             raise document.error(error.problem, f"{path}.{error.at}".strip(".")) from None
 
+    for place, one in enumerate(spec.fits):
+        if spec.millrace == 1 and one.uncached is not None:
+            raise document.error("size corrections are of version 2 (millrace: 2)", f"fits[{place}].uncached")
     rates = tuple(_rates(one, f"devices[{place}]", at) for place, one in enumerate(spec.devices))
     fits = tuple(at(f"fits[{place}]", lambda one=one: _fit(one)) for place, one in enumerate(spec.fits))  # type: ignore[misc]
     return at("", lambda: Calibration(spec.machine, spec.cores, rates, fits, spec.source))
@@ -174,6 +187,7 @@ def _fit(spec: FitSpec) -> Fit:
         spec.runs,
         tuple(spec.least),
         tuple(spec.most),
+        None if (given := spec.uncached) is None else Uncached(given.cached_bytes, given.penalty, given.most_bytes),
     )
 
 
@@ -211,4 +225,5 @@ def _fit_document(fit: Fit) -> dict[str, Any]:
         "covariance": [list(row) for row in fit.covariance],
         "least": list(fit.least),
         "most": list(fit.most),
+        **({} if fit.uncached is None else {"uncached": asdict(fit.uncached)}),
     }

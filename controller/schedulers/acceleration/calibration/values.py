@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -88,12 +88,37 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
+class Uncached:
+    """What becomes slower once an execution touches more than caches hold: each byte beyond takes 1 + `penalty` times.
+
+    A time is then the sum of its features, but for the constant, times `factor`: two straight lines that meet where
+    caches are full, neither of which falls. `most_bytes` is the most that a measured run touched.
+    """
+
+    cached_bytes: float
+    penalty: float
+    most_bytes: float
+
+    def __post_init__(self) -> None:
+        for name in ("cached_bytes", "penalty", "most_bytes"):
+            if not (math.isfinite(value := getattr(self, name)) and value > 0):
+                raise CalibrationError(f"{name} is {value}, not above 0 and finite", at=f"uncached.{name}")
+
+    def factor(self, touched_bytes: float) -> float:
+        """Return by how much longer work takes than in caches, where it touches so many bytes."""
+        if touched_bytes <= self.cached_bytes:
+            return 1.0
+        return 1.0 + self.penalty * (1.0 - self.cached_bytes / touched_bytes)
+
+
+@dataclass(frozen=True, slots=True)
 class Fit:
     """Seconds of a kind of operators on a device as a sum of features times coefficients, by least squares.
 
     Errors are relative ones: `residual` is their standard deviation, `covariance` that of the coefficients, over
     `runs` sizes measured; `least` and `most` are the features' ranges there. A coefficient of 0 is one that the runs
-    did not ask for, and counts as none.
+    did not ask for, and counts as none. `uncached` corrects it for sizes that caches do not hold; None where a straight
+    line is as likely.
     """
 
     device: DeviceKind
@@ -107,6 +132,7 @@ class Fit:
     runs: int
     least: tuple[float, ...]
     most: tuple[float, ...]
+    uncached: Uncached | None = None
 
     def __post_init__(self) -> None:
         owner = f"{self.kind} on {self.device}" + (f" by {self.library}" if self.library else "")
@@ -130,13 +156,18 @@ class Fit:
 
     @property
     def degrees(self) -> int:
-        """Degrees of freedom: sizes measured without those that the coefficients took."""
-        return self.runs - sum(one > 0 for one in self.coefficients)
+        """Degrees of freedom: sizes measured without those that the coefficients, and a correction's two, took."""
+        return degrees_of(self.runs, self.coefficients, is_corrected=self.uncached is not None)
 
     @property
     def key(self) -> tuple[DeviceKind, str, NumberFormat | None, str]:
         """What it is of: device, kind, number format, library."""
         return self.device, self.kind, self.number_format, self.library
+
+
+def degrees_of(runs: int, coefficients: Sequence[float], *, is_corrected: bool) -> int:
+    """Return what a fit of so many runs leaves free: caches and penalty were chosen by the same runs, and count."""
+    return runs - sum(one > 0 for one in coefficients) - 2 * is_corrected
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from controller.schedulers.acceleration.calibration.measuring.choosing import Su
 from controller.schedulers.acceleration.calibration.measuring.rates import cpu_rates, gpu_rates
 from controller.schedulers.acceleration.calibration.measuring.timing import Clock, seconds_of, undisturbed_s
 from controller.schedulers.acceleration.calibration.roofline import ARITHMETIC, bound_s
+from controller.schedulers.acceleration.calibration.sizes import cached_bytes_of
 from controller.schedulers.acceleration.calibration.values import Figure, Fit, Rates, Run
 from controller.schedulers.probe.kernels.loading import prepare
 from controller.schedulers.probe.values import Library
@@ -61,8 +62,24 @@ def measure(
     for subject in subjects(devices, libraries, is_quick=is_quick):
         say(subject.name)
         measured.append(runs_of(subject, clock, is_quick=is_quick))
+    return calibrated(machine, cores, rates, measured, source=source, is_corrected=not is_quick)
+
+
+def calibrated(
+    machine: str, cores: int, rates: Sequence[Rates], measured: Sequence[Measured], *, source: str, is_corrected: bool
+) -> Calibration:
+    """Return what rates and runs say of a machine; `is_corrected`: sizes beyond caches are told from those within."""
     known = tuple(replace(one, attained=_attained(measured, one)) for one in rates)
-    return _with_parallelism(Calibration(machine, cores, known, tuple(map(fit_of, measured)), source))
+    cached = {one.device: _cached_bytes(measured, one.device) if is_corrected else None for one in rates}
+    fits = tuple(fit_of(one, cached[one.subject.implementation.device]) for one in measured)
+    return _with_parallelism(Calibration(machine, cores, known, fits, source))
+
+
+def _cached_bytes(measured: Sequence[Measured], device: DeviceKind) -> float | None:
+    """Return what a device's caches hold, by all kinds that were measured on it."""
+    return cached_bytes_of(
+        [(one.subject.kind, one.runs) for one in measured if one.subject.implementation.device is device]
+    )
 
 
 def _with_parallelism(calibration: Calibration) -> Calibration:
@@ -94,8 +111,8 @@ def runs_of(subject: Subject, clock: Clock, *, is_quick: bool = False) -> Measur
     return Measured(subject, tuple(operators), tuple(runs))
 
 
-def fit_of(measured: Measured) -> Fit:
-    """Return the fit of a subject's runs."""
+def fit_of(measured: Measured, cached_bytes: float | None = None) -> Fit:
+    """Return the fit of a subject's runs, corrected for sizes beyond what caches hold."""
     subject = measured.subject
     return fit(
         subject.kind,
@@ -103,6 +120,7 @@ def fit_of(measured: Measured) -> Fit:
         device=subject.implementation.device,
         library=subject.implementation.library.value,
         number_format=subject.number_format,
+        cached_bytes=cached_bytes,
     )
 
 

@@ -1,0 +1,63 @@
+"""Least squares of relative errors with coefficients that are not negative (Lawson and Hanson, 1974), by iteration.
+
+Each observation's error is relative to the time that is expected of it: a run of a microsecond counts as much as one of
+a second, as decisions are about ratios. Nothing takes less time for more data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+_ROUNDS: Final = 20
+_SETTLED: Final = 1e-9
+_SAME: Final = 1e-6
+"""Relative size of what is left of a column without those before it, below which it says nothing new."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Solved:
+    """Coefficients of columns over `scale`, what they expect, and these columns over that."""
+
+    coefficients: Array
+    scale: Array
+    expected: Array
+    design: Array
+
+
+def solve(columns: Array, seconds: Array) -> Solved:
+    """Return the coefficients of columns, [observation, column], that the seconds of observations tell."""
+    from scipy.optimize import nnls  # noqa: PLC0415 - who reads a file fits nothing
+
+    most = np.abs(columns).max(axis=0)
+    scale = np.where(most > 0, most, 1.0)
+    scaled = columns / scale
+    told = _independent(scaled / seconds[:, None])
+    found, expected = np.zeros(columns.shape[1]), seconds
+    for _ in range(_ROUNDS):
+        # Weighed by its own time a run that took too long would count for less than one that took too short a time.
+        found[told] = nnls((scaled / expected[:, None])[:, told], seconds / expected)[0]
+        before, expected = expected, np.maximum(scaled @ found, 1e-3 * seconds)
+        if (np.abs(expected - before) <= _SETTLED * before).all():
+            break
+    return Solved(found, scale, expected, scaled / expected[:, None])
+
+
+def _independent(design: Array) -> NDArray[Any]:
+    """Return the columns that say something that those before do not."""
+    kept: list[int] = []
+    for place in range(design.shape[1]):
+        column = design[:, place]
+        if not column.any():
+            continue
+        rest = column
+        if kept:
+            rest = column - design[:, kept] @ np.linalg.lstsq(design[:, kept], column, rcond=None)[0]
+        if np.linalg.norm(rest) > _SAME * np.linalg.norm(column):
+            kept.append(place)
+    return np.array(kept)

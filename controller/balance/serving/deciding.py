@@ -203,7 +203,7 @@ def _reason(claimant: Claimant, target: int, handover: Handover) -> str:
     if target > handover.units:
         return f"gets {target - handover.units} as soon as they are free"
     if claimant.ceiling > target:
-        return f"would have {claimant.ceiling - target} more: nobody has one to whom it is worth clearly less"
+        return f"short of {claimant.ceiling - target}"
     if claimant.most is not None and claimant.wanted > claimant.most:
         return f"has all that it may have: {claimant.most}"
     if claimant.units > claimant.ceiling:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -66,6 +68,18 @@ class ChangeRow:
     before: int
     after: int
     leaving: int
+
+
+@contextmanager
+def read_history(file: Path) -> Iterator[History]:
+    """Open the history that a service writes, beside it; raise HistoryError where there is none."""
+    if not file.is_file():
+        raise HistoryError(f"{file}: there is no history of balancing")
+    found = History(str(file))
+    try:
+        yield found
+    finally:
+        found.close()
 
 
 class History:

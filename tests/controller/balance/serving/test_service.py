@@ -101,7 +101,7 @@ def test_the_worked_example_over_the_api(play: Play) -> None:
             first, second = found.status.control
             assert (first.error, first.wants, first.frequency_mhz) == (0.0, 0, 0.0)
             assert (second.error, second.wants, second.frequency_mhz) == (-0.25, 50, 300.0)
-            assert "would have 50 more" in second.reason
+            assert second.reason == "short of 50"
             assert found.status.shadow_price == second.price > 0
         decisions = (await cloud.client.of(Decision).list()).items
         assert {one.spec.subjects for one in decisions} == {("vgpus",)}

@@ -108,7 +108,6 @@ def moved(standing: Standing, by: float, now: float) -> Moved:
     if left * by <= 0 or abs(left) <= _GRAIN * max(abs(by), 1.0):
         return Moved(done, 0.0)
     at_end = standing.high if by > 0 else standing.low
-    is_there = math.isclose(now, at_end, rel_tol=1e-9, abs_tol=_GRAIN)
-    if is_there:
+    if math.isclose(now, at_end, rel_tol=1e-9, abs_tol=_GRAIN) or (now - at_end) * by > 0:
         return Moved(done, left, f"it stands at its end, {at_end:g}")
     return Moved(done, left, "it has no step in between", between=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-from controller.balance.control.pid import Blocked, PidSettings, PidState, step
+from controller.balance.control.controller import Controller
+from controller.balance.control.pid import Blocked
 from controller.balance.errors import LeverError, RuleError, SampleError
 from controller.balance.levers.pool import PoolUnits
 from controller.balance.levers.values import Moved
@@ -48,33 +49,6 @@ class Metered:
         return Sample(now_ns / _NS_PER_S, self._bus.share(now_ns), self._load.share(now_ns), self._unit)
 
 
-class Control(Protocol):
-    """What makes an output of samples."""
-
-    def start(self) -> Any:  # noqa: ANN401 - what it remembers is its own
-        """Return what is remembered before the first sample."""
-        ...
-
-    def step(self, state: Any, sample: Sample, blocked: Blocked) -> tuple[Any, float]:  # noqa: ANN401
-        """Return what is remembered after a sample, and the output u."""
-        ...
-
-
-class Pid:
-    """The discrete PID form with fixed gains."""
-
-    def __init__(self, settings: PidSettings) -> None:
-        self._settings = settings
-
-    def start(self) -> PidState:
-        """Remember nothing."""
-        return PidState()
-
-    def step(self, state: PidState, sample: Sample, blocked: Blocked) -> tuple[PidState, float]:
-        """Return the next state and the output."""
-        return step(self._settings, state, sample, blocked=blocked)
-
-
 @dataclass(frozen=True, slots=True)
 class Tick:
     """What one turn of the loop saw and did; `problem` says why there is no sample, or nothing was decided."""
@@ -98,7 +72,7 @@ class Loop:
     """One unit's loop; `tick` is called once an interval, and does all that there is to do."""
 
     def __init__(
-        self, source: Source, control: Control, rule: Rule, board: Board, *, silence: SilenceSettings, clock: Clock
+        self, source: Source, control: Controller, rule: Rule, board: Board, *, silence: SilenceSettings, clock: Clock
     ) -> None:
         self._source, self._control, self._rule, self._board = source, control, rule, board
         self._silence, self._clock = silence, clock
@@ -153,7 +127,7 @@ class Loop:
     def _decided(self, sample: Sample) -> tuple[float, Change, str]:
         try:
             self._memory, output = self._control.step(self._memory, sample, self._blocked)
-            return output, self._rule.change(output, sample, self._board.state), ""
+            return output.u, self._rule.change(output.u, sample, self._board.state), ""
         except (SampleError, RuleError) as error:
             return 0.0, _KEEP, str(error)
 

@@ -18,6 +18,7 @@ from collectors.devices.values import DeviceSample, GroupSample, InterfaceSample
 from collectors.errors import CollectorError
 from controller.balance.errors import SampleError
 from controller.cluster.cost_map import CostMap
+from controller.errors import CostMapError
 
 MOST_SHARE: Final = 1.25
 """Counters are read a moment apart and token buckets let bursts through; more than this is a wrong rate."""
@@ -132,7 +133,10 @@ class ReceivedByTelemetry:
 
     def share(self, now_ns: int) -> float:  # noqa: ARG002 - telemetry has a time of its own
         """Return what was lately received, of what the link carries."""
-        use = self._costs().received(self._host)
+        try:
+            use = self._costs().received(self._host)
+        except CostMapError as error:
+            raise SampleError(self._unit, str(error)) from error
         if use.share is None:
             raise SampleError(self._unit, f"no telemetry says what the link towards host {self._host} carries")
         return _bounded(self._unit, f"the link towards host {self._host}", use.share)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from controller.cli.balance.driving import drive, levers
 from controller.cli.balance.example import example
 from controller.cli.balance.gains import gains
 from controller.cli.balance.history import history
@@ -22,8 +23,10 @@ balance = typer.Typer(
 )
 
 
+balance.command()(drive)
 balance.command()(example)
 balance.command()(gains)
+balance.command()(levers)
 balance.command()(serve)
 <<<<<<< HEAD
 balance.command()(tune)

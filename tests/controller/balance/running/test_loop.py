@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from controller.balance.control.controller import Controller, ControlSettings
 from controller.balance.control.pid import PidSettings
 from controller.balance.errors import LeverError
 from controller.balance.levers.values import Lever
 from controller.balance.rules import IntervalRule, PlatformRule, Rule
 from controller.balance.running.board import Board
-from controller.balance.running.loop import Loop, Pid, Tick
+from controller.balance.running.loop import Loop, Tick
 from controller.balance.running.silence import SilenceSettings, Watch, watch
 from controller.balance.values import Change, Form, LeverKind, Sample
 from tests.controller.balance.running.parts import Machine, Written
@@ -36,7 +37,7 @@ def ticks(
 ) -> list[Tick]:
     board = Board(levers, machine.clock, rest_s=3.0)
     silence = SilenceSettings(stale_s=3.0, release_s=6.0)
-    loop = Loop(Written(samples), Pid(PidSettings()), rule, board, silence=silence, clock=machine.clock)
+    loop = Loop(Written(samples), Controller(ControlSettings()), rule, board, silence=silence, clock=machine.clock)
     found = []
     for _ in samples:
         machine.pass_s(every_s)
@@ -105,7 +106,7 @@ def test_a_lever_that_fails_is_named_handed_on_and_tried_again_later(machine: Ma
     levers = [machine.units(), machine.clocks()]
     board = Board(levers, machine.clock, rest_s=3.0)
     silence = SilenceSettings()
-    loop = Loop(Written([HALF] * 6), Pid(PidSettings()), UNITS, board, silence=silence, clock=machine.clock)
+    loop = Loop(Written([HALF] * 6), Controller(ControlSettings()), UNITS, board, silence=silence, clock=machine.clock)
     machine.pass_s(1)
     loop.tick()
     machine.break_group("unit")
@@ -142,7 +143,14 @@ def test_at_its_ends_the_controller_is_told_that_nothing_moves(machine: Machine)
     settings = PidSettings(form=Form.PI, kp=1.0, ki=0.2)
     board = Board([machine.units(low=50)], machine.clock)
     silence = SilenceSettings(stale_s=100, release_s=1000)
-    loop = Loop(Written([HALF] * 50), Pid(settings), UNITS, board, silence=silence, clock=machine.clock)
+    loop = Loop(
+        Written([HALF] * 50),
+        Controller(ControlSettings(pid=settings)),
+        UNITS,
+        board,
+        silence=silence,
+        clock=machine.clock,
+    )
     outputs = []
     for _ in range(50):
         machine.pass_s(1)

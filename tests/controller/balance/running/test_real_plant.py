@@ -12,10 +12,10 @@ from statistics import fmean
 
 import pytest
 
-from controller.balance.control.pid import PidSettings
+from controller.balance.control.controller import Controller, ControlSettings
 from controller.balance.rules import PlatformRule
 from controller.balance.running.board import Board
-from controller.balance.running.loop import Loop, Pid, Tick
+from controller.balance.running.loop import Loop, Tick
 from controller.balance.running.silence import SilenceSettings
 from dataplane.cgroups import group_at
 from dataplane.clock import MonotonicClock
@@ -50,7 +50,9 @@ def test_the_error_gets_under_a_tenth_and_stays_while_the_links_rate_is_halved_a
     with RealPlant(20_000_000, cpu_s_per_megabyte=0.12, sub_units=40) as plant:
         lever = plant.lever()
         board = Board([lever], clock)
-        loop = Loop(plant.source(), Pid(PidSettings()), PlatformRule(), board, silence=SilenceSettings(), clock=clock)
+        loop = Loop(
+            plant.source(), Controller(ControlSettings()), PlatformRule(), board, silence=SilenceSettings(), clock=clock
+        )
         units = []
         for rate_bps in (20_000_000, 10_000_000, 20_000_000):
             plant.shape(rate_bps)

@@ -1,0 +1,158 @@
+"""Levers and meters by settings, as far as this machine has them; what it does not have is a line that says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from collectors.devices.nvml import Nvml
+from collectors.devices.root import Root
+from collectors.devices.sampling import Sampler
+from collectors.devices.shapers import shaped_rate_bps
+from controller.agents.access import namespace_of
+from controller.balance.errors import LeverError
+from controller.balance.levers.clocks import CpuClocks
+from controller.balance.levers.nvidia import GpuClocks, GpuInstances
+from controller.balance.levers.pool import PoolUnits, Reporter
+from controller.balance.levers.quota import CpuQuota
+from controller.balance.levers.values import Lever
+from controller.balance.running.loop import Metered, Source
+from controller.balance.running.meters import (
+    DeviceBus,
+    DeviceLoad,
+    DeviceUse,
+    GroupLoad,
+    InterfaceUse,
+    Meter,
+    ReceivedByTelemetry,
+)
+from controller.balance.running.settings import InterfaceBus, LeverSettings, PoolLever, RunSettings
+from controller.balance.values import LeverKind
+from controller.cluster.cost_map import CostMap
+from dataplane.clock import Clock
+from dataplane.fabric.kernel import namespaces
+from dataplane.topology.units import parse_rate_bps
+
+Costs = Callable[[], CostMap]
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a machine has to measure and to move with: its files, clock and NVML, or a line why it has none."""
+
+    root: Root
+    clock: Clock
+    nvml: Nvml | str
+
+
+def levers_of(
+    settings: LeverSettings, host: Host, reporter: Callable[[PoolLever], Reporter]
+) -> tuple[list[Lever], list[str]]:
+    """Return the levers that are there, and a line for each that is not."""
+    found, absent = list[Lever](), list[str]()
+    for make in _makers(settings, host):
+        try:
+            found.append(make())
+        except LeverError as error:
+            absent.append(str(error))
+    if settings.pool is not None:
+        local = next((lever for lever in found if lever.kind is LeverKind.SUB_UNITS), None)
+        others = [lever for lever in found if lever is not local]
+        pool = settings.pool
+        try:
+            units = PoolUnits(
+                reporter(pool),
+                pool.pool,
+                pool.holder,
+                host.clock,
+                local=local,
+                patience_s=pool.patience_s,
+                may_set=pool.set,
+            )
+        except LeverError as error:
+            return found, [*absent, str(error)]
+        return [units, *others], absent
+    return found, absent
+
+
+def _makers(settings: LeverSettings, host: Host) -> list[Callable[[], Lever]]:
+    made: list[Callable[[], Lever]] = []
+    if (quota := settings.cpu_quota) is not None:
+        made.append(
+            partial(
+                CpuQuota,
+                quota.group,
+                quota.milli,
+                kind=quota.kind,
+                low=quota.low,
+                high=quota.high,
+                may_set=quota.set,
+                period_us=quota.period_us,
+                root=host.root,
+            )
+        )
+    if (clock := settings.cpu_clock) is not None:
+        made.append(partial(CpuClocks, clock.policies, may_set=clock.set, root=host.root))
+    if (gpu := settings.gpu_clock) is not None:
+        made.append(partial(_gpu_clocks, host, gpu.device, may_set=gpu.set))
+    if (parts := settings.gpu_instances) is not None:
+        made.append(partial(_gpu_instances, host, parts.device, parts.slices, low=parts.low, may_set=parts.set))
+    return made
+
+
+def _gpu_clocks(host: Host, device: str, *, may_set: bool) -> GpuClocks:
+    if isinstance(host.nvml, str):
+        raise LeverError(f"clock of {device}", host.nvml)
+    return GpuClocks(host.nvml, device, may_set=may_set)
+
+
+def _gpu_instances(host: Host, device: str, slices: int, *, low: int, may_set: bool) -> GpuInstances:
+    if isinstance(host.nvml, str):
+        raise LeverError(f"instances of {device}", host.nvml)
+    return GpuInstances(host.nvml, device, slices, low=low, may_set=may_set)
+
+
+def source_of(settings: RunSettings, host: Host, costs: Costs | None) -> Source:
+    """Return what measures a unit; `costs` gives the cost map of now, where its bus is told by telemetry."""
+    unit = settings.unit
+    sampler = Sampler(host.root, host.clock, None if isinstance(host.nvml, str) else host.nvml)
+    uses: dict[str, DeviceUse] = {}
+
+    def use_of(address: str) -> DeviceUse:
+        return uses.setdefault(address, DeviceUse(unit, address, sampler))
+
+    bus: Meter
+    if settings.bus.interface is not None:
+        bus = _interface(unit, settings.bus.interface, host.root)
+    elif settings.bus.telemetry is not None and costs is not None:
+        bus = ReceivedByTelemetry(unit, settings.bus.telemetry.host, costs)
+    else:
+        bus = DeviceBus(use_of(settings.bus.pcie or ""))
+    group, device = settings.load.group, settings.load.device
+    load: Meter = GroupLoad(unit, group, host.root) if group is not None else DeviceLoad(use_of(device or ""))
+    return Metered(unit, bus, load)
+
+
+def _interface(unit: str, settings: InterfaceBus, root: Root) -> Meter:
+    name = settings.interface
+    rate_bps = partial(parse_rate_bps, settings.rate) if settings.rate is not None else partial(shaped_rate_bps, name)
+    namespace = namespace_of(settings.namespace)
+    if namespace is None:
+        return InterfaceUse(unit, name, settings.direction, rate_bps, root)
+    # A thread that has entered the namespace sees its devices; the process stays where it is.
+    meter = InterfaceUse(unit, name, settings.direction, rate_bps, root, "thread-self")
+    return _InNamespace(meter, str(namespace))
+
+
+class _InNamespace:
+    """A meter that reads in another network namespace."""
+
+    def __init__(self, meter: Meter, namespace: str) -> None:
+        self._meter, self._namespace = meter, namespace
+
+    def begin(self, now_ns: int) -> None:
+        namespaces.call(self._namespace, lambda: self._meter.begin(now_ns))
+
+    def share(self, now_ns: int) -> float:
+        return namespaces.call(self._namespace, lambda: self._meter.share(now_ns))

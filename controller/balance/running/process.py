@@ -1,0 +1,137 @@
+"""What `millrace balance drive` runs: the loop of one unit, until it is to stop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import IO, TypeVar
+
+import msgspec
+
+from collectors.devices.nvml import open_nvml
+from collectors.devices.root import Root
+from controller.agents.access import api_place
+from controller.api.client import SyncApiClient
+from controller.balance.control.controller import Controller
+from controller.balance.errors import LeverError
+from controller.balance.levers.pool import Reporter
+from controller.balance.levers.values import Lever
+from controller.balance.running.board import Board
+from controller.balance.running.finding import Costs, Host, levers_of, source_of
+from controller.balance.running.loop import Loop, Tick
+from controller.balance.running.settings import BusSettings, PoolLever, RunSettings
+from controller.cluster.cost_map import CostModel
+from controller.network_state.follower import follow
+from dataplane.clock import MonotonicClock
+from dataplane.config import load
+from dataplane.errors import ConfigError
+from dataplane.running import run_until, stop_on_signals
+from dataplane.topology.file import load_topology
+
+_TRIES = 1
+"""A report that fails is made again with the next turn."""
+_ENCODER = msgspec.json.Encoder(order="deterministic")
+
+T = TypeVar("T")
+OnTick = Callable[[Tick], None]
+OnReady = Callable[[str], None]
+
+
+def load_settings(path: Path) -> RunSettings:
+    """Return a settings file's content; raise ConfigError with file, line and key."""
+    return load(path, RunSettings)
+
+
+def run(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns: int | None = None) -> None:
+    """Run the loop until SIGINT or SIGTERM, or for so many turns; then release the levers."""
+
+    async def main() -> None:
+        stop = stop_on_signals()
+        await run_until(drive(settings, on_ready, on_tick, turns), stop)
+
+    asyncio.run(main())
+
+
+async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns: int | None = None) -> None:
+    """Run the loop, for so many turns or until it is cancelled; the levers are released at the end.
+
+    `on_ready` gets a line, `on_tick` each turn. Raises LeverError where the machine has none of the levers, PathError
+    for a host that the topology does not have.
+    """
+    async with AsyncExitStack() as stack:
+        host = Host(Root(), MonotonicClock(), stack.enter_context(open_nvml()))
+        costs = await stack.enter_async_context(_costs(settings.bus))
+        record = _record(stack, settings.record)
+        levers, absent = await asyncio.to_thread(levers_of, settings.levers, host, _reporter(stack))
+        if absent and not levers:
+            raise LeverError(f"of unit {settings.unit}", f"none is there: {'; '.join(absent)}")
+        board = Board(levers, host.clock, rest_s=settings.rest_s)
+        loop = Loop(
+            source_of(settings, host, costs),
+            Controller(settings.control),
+            settings.rule,
+            board,
+            silence=settings.silence,
+            clock=host.clock,
+        )
+        on_ready("; ".join([f"unit {settings.unit}", *(_told(lever) for lever in levers), *absent]))
+        try:
+            turn = 0
+            while turns is None or turn < turns:
+                await asyncio.sleep(settings.interval_s)
+                tick = await _whole(loop.tick)
+                if record is not None:
+                    record.write(_ENCODER.encode(tick) + b"\n")
+                on_tick(tick)
+                turn += 1
+        finally:
+            failed = loop.release()
+        if failed:
+            raise LeverError(failed[0].lever, failed[0].moved.reason)
+
+
+def _told(lever: Lever) -> str:
+    """Return a lever in a few words, as it stands at the start."""
+    standing = lever.read()
+    how = "" if standing.may_set else f", only read: {standing.why_not}"
+    return f"{lever.name}: {lever.kind} at {standing.value:g} of {standing.low:g} to {standing.high:g}{how}"
+
+
+@asynccontextmanager
+async def _costs(settings: BusSettings) -> AsyncIterator[Costs | None]:
+    """Yield what gives the cost map of now, where the bus is told by telemetry."""
+    if settings.telemetry is None:
+        yield None
+        return
+    model = CostModel(load_topology(settings.telemetry.topology))
+    model.number(settings.telemetry.host)
+    async with follow(model, settings.telemetry.network_state) as follower:
+        yield lambda: follower.current().costs
+
+
+def _record(stack: AsyncExitStack, name: str | None) -> IO[bytes] | None:
+    if name is None:
+        return None
+    try:
+        return stack.enter_context(Path(name).open("ab", buffering=0))
+    except OSError as error:
+        raise ConfigError(error.strerror or "cannot be written", file=name) from error
+
+
+async def _whole(function: Callable[[], T]) -> T:
+    """Return what a function returns that waits on a thread; cancelled, wait until it is done: it moves levers."""
+    task = asyncio.ensure_future(asyncio.to_thread(function))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
+
+
+def _reporter(stack: AsyncExitStack) -> Callable[[PoolLever], Reporter]:
+    def make(settings: PoolLever) -> Reporter:
+        return stack.enter_context(SyncApiClient(api_place(settings.api, settings.token_file), tries=_TRIES))
+
+    return make

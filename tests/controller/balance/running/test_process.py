@@ -1,0 +1,66 @@
+"""The loop as `millrace balance drive` runs it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from controller.balance.errors import LeverError
+from controller.balance.running.loop import Tick
+from controller.balance.running.process import drive, load_settings
+from controller.errors import PathError
+from dataplane.cgroups import group_at, quotas_milli_of
+from dataplane.errors import ConfigError
+from tests.benchmarks.balancing.real_plant import PERIOD_US, RealPlant
+
+
+@pytest.mark.root
+def test_it_drives_a_unit_in_another_namespace_records_each_turn_and_lets_it_go_at_the_end(tmp_path: Path) -> None:
+    if os.geteuid() != 0 or "cpu" not in group_at("/").folders:
+        pytest.skip("needs root and control groups with a quota of CPU time")
+    record, ready, ticks = tmp_path / "record.jsonl", list[str](), list[Tick]()
+    with RealPlant(20_000_000, cpu_s_per_megabyte=0.12, sub_units=80) as plant:
+        settings = tmp_path / "unit.yaml"
+        settings.write_text(
+            f"unit: u0\n"
+            f"bus: {{interface: {{interface: e0, namespace: {plant.upstream}}}}}\n"
+            f"load: {{group: {plant.group}}}\n"
+            f"levers: {{cpu_quota: {{group: {plant.group}, low: 10, period_us: {PERIOD_US}, set: true}}}}\n"
+            f"platform: {{}}\n"
+            f"interval_s: 0.2\n"
+            f"record: {record}\n"
+        )
+        asyncio.run(drive(load_settings(settings), ready.append, ticks.append, turns=5))
+        assert quotas_milli_of(group_at(plant.group))[0] == 800
+    assert ready == [f"unit u0; cpu quota of {plant.group}: sub-units at 80 of 10 to {100 * (os.cpu_count() or 1)}"]
+    assert ticks[-1].state.sub_units < 60
+    written = [json.loads(line) for line in record.read_text().splitlines()]
+    assert [one["state"]["sub_units"] for one in written] == [tick.state.sub_units for tick in ticks]
+
+
+def test_a_machine_without_any_of_the_levers_says_so_at_the_start(tmp_path: Path) -> None:
+    settings = tmp_path / "unit.yaml"
+    settings.write_text(
+        "unit: u0\nbus: {interface: {interface: e0}}\nload: {group: /nobody}\n"
+        "levers: {cpu_quota: {group: /mr-nobody, set: true}}\n"
+    )
+    with pytest.raises(LeverError, match="lever of unit u0: none is there: lever cpu quota of /mr-nobody: there is no"):
+        asyncio.run(drive(load_settings(settings), print, print, turns=1))
+
+
+def test_a_host_that_the_topology_does_not_have_and_a_file_that_cannot_be_written_are_said_at_the_start(
+    tmp_path: Path,
+) -> None:
+    settings = tmp_path / "unit.yaml"
+    settings.write_text("unit: u0\nbus: {telemetry: {host: h99, topology: abilene}}\nload: {group: /nobody}\n")
+    with pytest.raises(PathError, match="has no host 'h99'"):
+        asyncio.run(drive(load_settings(settings), print, print, turns=1))
+    settings.write_text(
+        f"unit: u0\nbus: {{interface: {{interface: e0}}}}\nload: {{group: /nobody}}\nrecord: {tmp_path}/no/file\n"
+    )
+    with pytest.raises(ConfigError, match="no/file: No such file or directory"):
+        asyncio.run(drive(load_settings(settings), print, print, turns=1))

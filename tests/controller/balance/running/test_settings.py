@@ -1,0 +1,60 @@
+"""Settings of one unit's loop: what cannot be is refused in a line with file, line and key."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.balance.rules import IntervalRule, PlatformRule
+from controller.balance.running.settings import RunSettings
+from dataplane.config import loads
+from dataplane.errors import ConfigError
+
+LEAST = """
+unit: u0
+bus: {pcie: "0000:c1:00.0"}
+load: {device: "0000:c1:00.0"}
+"""
+
+
+def test_the_least_settings_only_look_and_go_by_the_specifications_table() -> None:
+    settings = loads(LEAST, RunSettings)
+    assert settings.rule == IntervalRule()
+    assert settings.levers.cpu_quota is None
+    assert loads(f"{LEAST}platform: {{}}\n", RunSettings).rule == PlatformRule()
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ("platform: {}\ntable: {}", "table and platform are two rules: one is wanted"),
+        ("interval_s: 3", r"silence.stale_s is to be at least two intervals, 6 s"),
+        ("levers: {cpu_quota: {group: /a, kind: precision}}", "a quota is sub-units or frequency"),
+        (
+            "levers: {cpu_quota: {group: /a}, gpu_instances: {device: '0000:c1:00.0'}}",
+            "one lever of the kind sub-units",
+        ),
+        ("levers: {cpu_qouta: {group: /a}}", "did you mean `cpu_quota`?"),
+        ("silence: {stale_s: 9, release_s: 5}", "0 < stale_s <= release_s is wanted"),
+        ("control: {pid: {kp: -1}}", "<text>:5: control.pid.kp"),
+    ],
+)
+def test_what_cannot_be_is_refused(more: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loads(f"{LEAST}{more}\n", RunSettings)
+    assert problem in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("bus", "problem"),
+    [
+        ("{}", "one of interface, telemetry, pcie is wanted, here are none"),
+        ("{pcie: '0000:c1:00.0', interface: {interface: e0}}", "here are interface and pcie"),
+        ("{pcie: 'c1:00.0'}", "bus.pcie: expected `str` matching regex"),
+        ("{interface: {interface: e0, rate: fast}}", "bus.interface: 'fast' is not a rate such as '10 Gbit/s'"),
+    ],
+)
+def test_a_bus_is_one_of_three(bus: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loads(LEAST.replace('{pcie: "0000:c1:00.0"}', bus), RunSettings)
+    assert problem in str(caught.value)

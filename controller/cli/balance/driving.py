@@ -58,8 +58,8 @@ def _candidates(host: Host) -> Iterator[Callable[[], Lever]]:
     from controller.balance.levers.nvidia import GpuClocks, GpuInstances  # noqa: PLC0415
     from controller.balance.levers.quota import CpuQuota  # noqa: PLC0415
 
-    yield partial(CpuQuota, _own_group(host), 10, may_set=True)
-    yield partial(CpuClocks, may_set=True)
+    yield partial(CpuQuota, _own_group(host), 10, may_set=True, root=host.root)
+    yield partial(CpuClocks, may_set=True, root=host.root)
     if not isinstance(host.nvml, str):
         for device in host.nvml.devices()[0]:
             yield partial(GpuClocks, host.nvml, device.address, may_set=True)

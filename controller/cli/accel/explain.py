@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from controller.schedulers.acceleration.network.grounds import Ground
     from controller.schedulers.acceleration.network.switches import Sums
     from controller.schedulers.acceleration.plans import Explained, Plan
+    from controller.schedulers.acceleration.values import Accelerator
 
 
 def explain(  # noqa: PLR0917 - a command line's options
@@ -123,12 +124,20 @@ def _with_measured(ground: Ground, calibration: Calibration) -> Ground:
     """Return machines with the accelerators that a calibration knows, where no hardware file says what they have."""
     from dataplane.topology.values import DeviceKind  # noqa: PLC0415
 
-    found = [one for kind in DeviceKind if (one := calibration.accelerator_of(kind)) is not None]
+    known = [one for kind in DeviceKind if (one := calibration.accelerator_of(kind)) is not None]
+    found = [way for one in known for way in _ways(one)]
     if not found:
         return ground
     labels = ", ".join(one.label for one in found)
     note = f"{labels}: the calibration's ({calibration.machine}); no hardware file says more"
     return replace(ground, accelerators=tuple(found), notes=(*ground.notes, note))
+
+
+def _ways(accelerator: Accelerator) -> list[Accelerator]:
+    """Return an accelerator that compresses nothing, and as a choice of its own one that does where it can."""
+    if accelerator.compression is None:
+        return [accelerator]
+    return [replace(accelerator, compression=None), replace(accelerator, name=f"{accelerator.label}-compressed")]
 
 
 def _stated(text: str) -> tuple[str, float]:

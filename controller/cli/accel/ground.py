@@ -66,6 +66,10 @@ def ground_of(
         asked = replace(asked, machines=machines)
     if fan_in is not None:
         asked = replace(asked, fan_in=fan_in)
+    if topology is None and asked.machines is None:
+        raise typer.BadParameter(
+            "how many machines share the job is not known: --machines, or a hardware file's, or --topology"
+        )
     return load_ground(topology, asked, feed=feed, path_server=server, rate_bps=None if rate is None else rate_of(rate))
 
 

@@ -99,7 +99,7 @@ def _mark(axes: Axes, case: Case, form: Form, *, is_stated: bool) -> None:
     _say(axes, f"{case.operator}, t = {t:g} s: {given:.4g}, {device}", (t, given), (6, -13), colour)
     if is_stated and case.remark and case.stated is not None:
         axes.plot([t], [case.stated], "x", color=_STATED_COLOUR, markersize=7, markeredgewidth=1.8, zorder=5)
-        _say(axes, f"the text says {case.stated:g}", (t, case.stated), (6, 9), _STATED_COLOUR)
+        _say(axes, f"the text says {case.stated:g}", (t, case.stated), (6, 18), _STATED_COLOUR)
     if (t_s := form.break_even) is not None:
         axes.axvline(t_s, color="#777777", linewidth=0.9, linestyle=":")
         _say(axes, f"break-even at t = {t_s:.3g} s", (t_s, axes.get_ylim()[1]), (5, -14), "#555555")

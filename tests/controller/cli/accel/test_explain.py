@@ -189,3 +189,17 @@ def test_wrong_input_is_one_clear_line(
     assert not out
     assert any(one in err for one in problem.split("|"))
     assert "Traceback" not in err
+
+
+def test_what_a_calibration_s_accelerator_compresses_is_a_choice_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    options = ("select * from lines where lines.day > 9", "--table", "lines=100000000:10 GB", "-n", "1000")
+    found = {}
+    for rate in ("10 Mbit/s", "10 Gbit/s"):
+        (one,) = document(capsys, *options, "--rate", rate)["operators"]
+        assert one["times"]["gpu"]["compression_s"] == 0 < one["times"]["gpu-compressed"]["compression_s"]
+        assert one["device"] == min(one["times"], key=lambda name: one["times"][name]["total_s"])
+        found[rate] = one["device"]
+    assert found["10 Mbit/s"] == "gpu-compressed"
+    assert found["10 Gbit/s"] != "gpu-compressed"

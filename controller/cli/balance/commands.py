@@ -9,12 +9,9 @@ from controller.cli.balance.example import example
 from controller.cli.balance.gains import gains
 from controller.cli.balance.history import history
 from controller.cli.balance.serving import serve
-<<<<<<< HEAD
-from controller.cli.balance.tune import tune
-=======
 from controller.cli.balance.setting import report, set_pool
 from controller.cli.balance.status import status
->>>>>>> 0d527dde (millrace balance set, status, history and report: claims and control of pools, live view, picture of error, output and levers)
+from controller.cli.balance.tune import tune
 
 balance = typer.Typer(
     name="balance",
@@ -28,11 +25,8 @@ balance.command()(example)
 balance.command()(gains)
 balance.command()(levers)
 balance.command()(serve)
-<<<<<<< HEAD
 balance.command()(tune)
-=======
 balance.command()(status)
 balance.command("set")(set_pool)
 balance.command()(report)
 balance.command()(history)
->>>>>>> 0d527dde (millrace balance set, status, history and report: claims and control of pools, live view, picture of error, output and levers)

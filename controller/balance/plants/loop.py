@@ -15,6 +15,7 @@ from controller.balance.errors import PlantError
 from controller.balance.plants.plant import Plant, PlantState, Rates
 from controller.balance.rules import ORDER, Limits, Rule, hand_on
 from controller.balance.rules.capacity import applied
+from controller.balance.rules.history import Record
 from controller.balance.values import Change, LeverKind, Precision, Sample, UnitState
 
 Floats = npt.NDArray[np.float64]
@@ -95,6 +96,12 @@ class Trajectory:
         for lever in (self.precision, self.frequency_mhz, self.sub_units):
             found[1:] |= lever[1:] != lever[:-1]
         return found
+
+    def records(self) -> tuple[Record, ...]:
+        """Return it as a history that a rule can be learned from."""
+        reports = zip(self.time_s, self.bus, self.load, strict=True)
+        samples = (Sample(float(at_s), float(bus), float(load), self.name) for at_s, bus, load in reports)
+        return tuple(Record(sample, self.state_at(step)) for step, sample in enumerate(samples))
 
     def state_at(self, step: int) -> UnitState:
         """Return where the levers stood in a step."""

@@ -33,9 +33,14 @@ class PlatformRule(Strict, frozen=True):
     most_ratio: Annotated[float, msgspec.Meta(gt=1)] = 4.0
     """At most so many times the units are asked for, and at least one part in so many is kept."""
 
+    asks_from_load: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    """Faster cores are asked for only where they are at least so busy; 0: whatever their load."""
+
     def change(self, u: float, sample: Sample, state: UnitState) -> Change:
         """Return what to free or to ask for; nothing where controller and sample do not agree which way."""
         if not abs(u) > self.threshold or u * sample.error <= 0:
+            return Change()
+        if u < 0 and sample.load < self.asks_from_load:
             return Change()
         here = state.sub_units
         wanted = wanted_units(here, sample.bus, sample.load) if sample.bus else math.inf

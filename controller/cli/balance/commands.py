@@ -8,6 +8,7 @@ from controller.cli.balance.driving import drive, levers
 from controller.cli.balance.example import example
 from controller.cli.balance.gains import gains
 from controller.cli.balance.history import history
+from controller.cli.balance.learn import learn
 from controller.cli.balance.serving import serve
 from controller.cli.balance.setting import report, set_pool
 from controller.cli.balance.status import status
@@ -23,6 +24,7 @@ balance = typer.Typer(
 balance.command()(drive)
 balance.command()(example)
 balance.command()(gains)
+balance.command()(learn)
 balance.command()(levers)
 balance.command()(serve)
 balance.command()(tune)

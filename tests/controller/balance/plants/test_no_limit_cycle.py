@@ -30,7 +30,7 @@ def rests_inside(found: Trajectory) -> bool:
     return bool(low <= round(float(found.error[-1]), 9) <= high)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     st.floats(0.02, 3),
     st.floats(0.05, 2),

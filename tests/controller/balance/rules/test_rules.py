@@ -91,6 +91,16 @@ def test_the_platform_rule_rounds_up_and_is_bounded(bus: float, load: float, her
     assert PlatformRule().change(bus - load, sample(bus, load), unit(here)) == Change(sub_units=by)
 
 
+@pytest.mark.parametrize("rule", [IntervalRule(asks_from_load=0.9), PlatformRule(asks_from_load=0.9)])
+def test_nothing_is_asked_for_cores_that_have_time_if_settings_say_so(rule: IntervalRule | PlatformRule) -> None:
+    light, full = sample(0.25, 0.5), sample(0.5, 1.0)
+    assert rule.change(-0.25, light, unit()) == Change()
+    assert rule.change(-0.5, full, unit()).sub_units > 0
+    assert rule.change(0.25, sample(0.5, 0.25), unit()).sub_units < 0
+    assert IntervalRule().change(-0.25, light, unit()) == Change(sub_units=1)
+    assert PlatformRule().change(-0.25, light, unit()) == Change(sub_units=100)
+
+
 def test_the_platform_rule_keeps_where_controller_and_sample_disagree() -> None:
     assert PlatformRule().change(-0.5, sample(1.0, 0.5), unit()) == Change()
 

@@ -1,0 +1,79 @@
+"""What was recorded of a unit: samples, and where its levers stood; read from CSV."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from controller.balance.errors import RuleError, SampleError
+from controller.balance.values import Precision, Sample, UnitState
+
+COLUMNS: Final = ("time_s", "bus", "load", "precision", "frequency_mhz", "sub_units")
+MOST_ROWS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A sample, and where the levers stood when it was reported."""
+
+    sample: Sample
+    state: UnitState
+
+
+def read_history(path: Path, unit: str = "") -> tuple[Record, ...]:
+    """Return a unit's records, in their order; raise RuleError with file and line for what is none.
+
+    A CSV file with a header; columns besides `COLUMNS` are ignored, but for `unit`, of which there may be several if
+    one is asked for.
+    """
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return tuple(_records(path, csv.DictReader(file), unit))
+    except OSError as error:
+        raise RuleError(f"{path}: {error.strerror or error}") from error
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise RuleError(f"{path}: is no CSV: {error}") from error
+
+
+def _records(path: Path, rows: csv.DictReader[str], unit: str) -> Iterator[Record]:
+    missing = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
+    if missing:
+        raise RuleError(f"{path}: has no column {', '.join(missing)}")
+    units: set[str] = set()
+    for count, row in enumerate(rows):
+        name = row.get("unit") or ""
+        if unit and name != unit:
+            continue
+        units.add(name)
+        if len(units) > 1:
+            raise RuleError(f"{path}: is of several units, {' and '.join(sorted(units))}: say of which")
+        if count >= MOST_ROWS:
+            raise RuleError(f"{path}: has more than {MOST_ROWS} lines")
+        yield _record(f"{path}:{rows.line_num}", row, name)
+    if not units:
+        raise RuleError(f"{path}: has no line of unit {unit}" if unit else f"{path}: has no line")
+
+
+def _record(where: str, row: Mapping[str, str], unit: str) -> Record:
+    try:
+        sample = Sample(float(row["time_s"]), float(row["bus"]), float(row["load"]), unit)
+        state = UnitState(Precision(row["precision"]), float(row["frequency_mhz"]), int(row["sub_units"]))
+    except (TypeError, ValueError) as error:
+        raise RuleError(f"{where}: {error}") from error
+    except SampleError as error:
+        raise RuleError(f"{where}: {error}") from error
+    if state.sub_units < 1 or not 0 < state.frequency_mhz < float("inf"):
+        raise RuleError(f"{where}: {state.sub_units} sub-units at {state.frequency_mhz:g} MHz compute nothing")
+    return Record(sample, state)
+
+
+def in_order(records: Sequence[Record]) -> Sequence[Record]:
+    """Return records as they are; RuleError where one is not later than that before it."""
+    for before, after in pairwise(records):
+        if not after.sample.time_s > before.sample.time_s:
+            raise RuleError(f"a history's sample of {after.sample.time_s:g} s is not later than the one before it")
+    return records

@@ -1,0 +1,225 @@
+"""An interval table learned from history: what each lever's moves have done to the error, and steps sized by that.
+
+Whatever limits the flow of work, P_p / P_d is the speed of the cores over that of the bus; the load is not in it. So
+y = log(P_p / P_d) is fitted by levers, over windows of some samples:
+
+    y' - y = a_n log(n' / n) + a_f log(f' / f) + a_p (p - p'),  p: place of the precision, lower is faster
+
+by least squares, for each delay of the samples that may be, of which the one that fits best is taken. Cores that keep
+up with their clock and share out their work have a_n = a_f = 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Annotated, Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from controller.balance.errors import RuleError
+from controller.balance.rules.history import Record, in_order
+from controller.balance.rules.intervals import TABLE, Interval, IntervalTable, Row
+from controller.balance.rules.limits import ORDER
+from controller.balance.values import Change, LeverKind, Precision, UnitState
+from dataplane.config import Strict
+
+Floats = npt.NDArray[np.float64]
+_CONFIDENT: Final = 1.96
+_LEAST_SHARE: Final = 0.02
+"""Of occupancy and of load; below it their ratio is noise."""
+_PLACES: Final = {precision: place for place, precision in enumerate(Precision)}
+
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Learning(Strict, frozen=True):
+    """How a table is learned."""
+
+    levers: tuple[LeverKind, ...] = ORDER
+    """Which levers the table is to move, each an equal part of what a row corrects."""
+    share: Share = 0.5
+    """Of an error, as small as its row has it, a step corrects so much; less where samples come late."""
+    window: Count = 5
+    """Samples over which a change is looked at."""
+    most_delay: Annotated[int, msgspec.Meta(ge=0, le=1000)] = 10
+    """Samples by which reports may come after what they report."""
+    least_moves: Count = 8
+    """Windows in which a lever has moved, before anything is said of it."""
+    frequency_step_mhz: Annotated[float, msgspec.Meta(gt=0)] = 5.0
+    """Steps of the clock are whole multiples of this."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a lever does to log(P_p / P_d) for each unit of it (log of sub-units or clock, a step of precision)."""
+
+    value: float
+    error: float
+    """Standard error."""
+    moves: int
+
+    @property
+    def is_sure(self) -> bool:
+        """Return whether it does something, and what it should, beyond doubt."""
+        return self.value - _CONFIDENT * self.error > 0
+
+    def __str__(self) -> str:
+        return f"{self.value:.3g} +- {_CONFIDENT * self.error:.2g} ({self.moves} moves)"
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What a history says: effects of levers, why there is none of others, the delay, where levers stood."""
+
+    effects: Mapping[LeverKind, Effect]
+    unknown: Mapping[LeverKind, str]
+    delay: int
+    typical: UnitState
+    windows: int
+    settings: Learning = field(default_factory=Learning)
+
+    def table(self, template: IntervalTable = TABLE) -> IntervalTable:
+        """Return the template's intervals with steps of the levers whose effects are known, at where they stood."""
+        return IntervalTable(rows=tuple(self._row(row) for row in template.rows))
+
+    def _row(self, row: Row) -> Row:
+        interval = Interval.parse(row.interval)
+        inner = float(min(abs(interval.low), abs(interval.high)))
+        if 0 in interval or not inner:
+            return Row(interval=row.interval)
+        # As small as it can be for this error: with a bus or cores at 100 %. It is more under lighter loads.
+        off = -math.log1p(-min(inner, 0.99)) * self.settings.share
+        way = -1 if interval.low >= 0 else 1
+        change = self._change(off / len(self.effects), way)
+        return Row(
+            interval=row.interval,
+            precision_steps=change.precision_steps,
+            frequency_mhz=change.frequency_mhz,
+            sub_units=change.sub_units,
+        )
+
+    def _change(self, off: float, way: int) -> Change:
+        """Return steps of all known levers, each of which corrects so much; `way` 1 is faster."""
+        steps, mhz, units = 0, 0.0, 0
+        for kind, effect in self.effects.items():
+            part = off / effect.value
+            if kind is LeverKind.SUB_UNITS:
+                units = way * max(round(self.typical.sub_units * abs(math.expm1(way * part))), 1)
+            elif kind is LeverKind.FREQUENCY:
+                grain = self.settings.frequency_step_mhz
+                mhz = way * grain * round(self.typical.frequency_mhz * abs(math.expm1(way * part)) / grain)
+            else:
+                steps = -way * int(part)
+        return Change(steps, mhz, units)
+
+
+def learn(records: Sequence[Record], settings: Learning | None = None) -> Learned:
+    """Return what a unit's history says of its levers; raise RuleError where it says nothing of any that are asked for.
+
+    Levers that hardly moved, or whose moves show no effect beyond doubt, are in `unknown`, with the reason.
+    """
+    asked = settings or Learning()
+    if len(records) < asked.window + 2:
+        raise RuleError(f"a history of {len(records)} samples: there is nothing to learn from")
+    levers, off = _columns(in_order(records))
+    delays = range(min(asked.most_delay, len(records) - asked.window - 1) + 1)
+    fits = {delay: fit for delay in delays if (fit := _fit(levers, off, delay, asked)) is not None}
+    if not fits:
+        names = " and ".join(asked.levers)
+        raise RuleError(f"a history of {len(records)} samples: {names} moved too little to say what they do")
+    delay = min(fits, key=lambda one: fits[one].spread)
+    best = fits[delay]
+    effects = {kind: effect for kind, effect in best.effects.items() if effect.is_sure}
+    unknown = {
+        kind: f"its {one.moves} moves show no effect" for kind, one in best.effects.items() if kind not in effects
+    }
+    unknown |= {kind: f"it moved in {count} windows of {asked.least_moves}" for kind, count in best.still.items()}
+    if not effects:
+        raise RuleError(f"a history of {len(records)} samples: {_sentence(unknown)}")
+    return Learned(effects, unknown, delay, _typical(records), best.windows, asked)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    effects: Mapping[LeverKind, Effect]
+    still: Mapping[LeverKind, int]
+    windows: int
+    spread: float
+
+
+def _columns(records: Sequence[Record]) -> tuple[dict[LeverKind, Floats], Floats]:
+    """Return where levers stood, in what their effects count by, and log(P_p / P_d), not a number where it is noise."""
+    states = [one.state for one in records]
+    columns = {
+        LeverKind.SUB_UNITS: np.log([float(one.sub_units) for one in states]),
+        LeverKind.FREQUENCY: np.log([one.frequency_mhz for one in states]),
+        LeverKind.PRECISION: np.array([-float(_PLACES[one.precision]) for one in states]),
+    }
+    bus = np.array([one.sample.bus for one in records])
+    load = np.array([one.sample.load for one in records])
+    off = np.full(len(records), np.nan)
+    clear = (bus >= _LEAST_SHARE) & (load >= _LEAST_SHARE)
+    off[clear] = np.log(bus[clear] / load[clear])
+    return columns, off
+
+
+def _fit(levers: Mapping[LeverKind, Floats], off: Floats, delay: int, settings: Learning) -> _Fit | None:
+    """Return the fit for samples that came so late, None where no lever moved enough."""
+    ends = np.arange(delay + settings.window, len(off), settings.window)
+    starts = ends - settings.window
+    answers = off[ends] - off[starts]
+    clear = np.isfinite(answers)
+    moved = {kind: column[ends - delay] - column[starts - delay] for kind, column in levers.items()}
+    counts = {kind: int(np.count_nonzero(moved[kind][clear])) for kind in settings.levers}
+    known = [kind for kind, count in counts.items() if count >= settings.least_moves]
+    still = {kind: count for kind, count in counts.items() if kind not in known}
+    for kind in moved.keys() - set(known):  # what it did is nobody's here
+        clear &= moved[kind] == 0
+    windows = int(np.count_nonzero(clear))
+    spare = windows - len(known)
+    if not known or spare < 1:
+        return None
+    by = np.column_stack([moved[kind][clear] for kind in known])
+    values, _, rank, _ = np.linalg.lstsq(by, answers[clear], rcond=None)
+    if rank < len(known):
+        raise RuleError(f"{' and '.join(known)} always moved together: which of them did what cannot be told")
+    left = answers[clear] - by @ values
+    spread = float(left @ left) / spare
+    errors = _standard_errors(by, left, spread)
+    effects = {kind: Effect(float(values[at]), float(errors[at]), counts[kind]) for at, kind in enumerate(known)}
+    return _Fit(effects, still, windows, spread)
+
+
+def _standard_errors(by: Floats, left: Floats, spread: float) -> Floats:
+    """Return standard errors of a fit to windows that share their ends: what is left of neighbours is correlated.
+
+    The larger of the plain ones and of those that allow for neighbours and for noise that differs from window to window
+    (the sandwich with one lag, MacKinnon and White's HC0 where there is none).
+    """
+    inverse = np.linalg.inv(by.T @ by)
+    scores = by * left[:, None]
+    neighbours = scores[1:].T @ scores[:-1]
+    sandwich = inverse @ (scores.T @ scores + neighbours + neighbours.T) @ inverse
+    errors: Floats = np.sqrt(np.maximum(np.diag(sandwich), spread * np.diag(inverse)))
+    return errors
+
+
+def _typical(records: Sequence[Record]) -> UnitState:
+    """Return where levers stood in the middle of all samples."""
+    states = [one.state for one in records]
+    places = sorted(_PLACES[one.precision] for one in states)
+    return UnitState(
+        list(Precision)[places[len(places) // 2]],
+        median(one.frequency_mhz for one in states),
+        max(round(median(one.sub_units for one in states)), 1),
+    )
+
+
+def _sentence(unknown: Mapping[LeverKind, str]) -> str:
+    return "; ".join(f"{kind}: {reason}" for kind, reason in unknown.items())

@@ -1,0 +1,169 @@
+"""Open loop, autoscaler, controllers and optimum over the family of duty cycles, on both clusters.
+
+Figures of a driver are sums over patterns and clusters of one seed, work over work and energy per unit of work over
+energy per unit of work; each seed gives one, of which mean and spread are shown. The training seeds are others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, pstdev
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks.balancing.clusters import Cluster, ClusterKind, cluster
+from tests.benchmarks.balancing.family import STEADY, Pattern
+from tests.benchmarks.balancing.forms import COMPARED, OPEN, P_ONLY, PID_FUZZY
+from tests.benchmarks.balancing.optimum import Optimum, optimum
+from tests.benchmarks.balancing.running import Driver, Outcome, run
+
+SEEDS: Final = (1, 2, 3, 4, 5)
+MINUTES: Final = 240
+QUICK_MINUTES: Final = 60
+HEADLINE: Final = PID_FUZZY
+"""Whose figures the benchmark's JSON has."""
+
+Which = Callable[[Cluster], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Runs of one driver, and those that it is compared with, cluster by cluster."""
+
+    clusters: tuple[Cluster, ...]
+    outcomes: tuple[Outcome, ...]
+    open: tuple[Outcome, ...]
+    best: tuple[Optimum, ...]
+
+    def where(self, which: Which) -> Compared:
+        """Return the part of some clusters."""
+        at = [place for place, one in enumerate(self.clusters) if which(one)]
+        return Compared(
+            tuple(self.clusters[place] for place in at),
+            tuple(self.outcomes[place] for place in at),
+            tuple(self.open[place] for place in at),
+            tuple(self.best[place] for place in at),
+        )
+
+    @property
+    def gain(self) -> float:
+        """Work over the open loop's, less 1."""
+        return _work(self.outcomes) / _work(self.open) - 1.0
+
+    @property
+    def share(self) -> float:
+        """Work over the optimum's."""
+        return _work(self.outcomes) / _work(self.best)
+
+    @property
+    def energy_ratio(self) -> float:
+        """Energy per unit of work, over the open loop's."""
+        return _energy(self.outcomes) / _energy(self.open)
+
+    @property
+    def best_gain(self) -> float:
+        """The optimum's work over the open loop's, less 1."""
+        return _work(self.best) / _work(self.open) - 1.0
+
+    @property
+    def best_energy_ratio(self) -> float:
+        """The optimum's energy per unit of work over the open loop's."""
+        return _energy(self.best) / _energy(self.open)
+
+    @property
+    def steady_changes(self) -> float:
+        """Changes of levers a minute and device in steady load, the mean."""
+        steady = self.where(lambda one: one.pattern in STEADY)
+        return fmean(one.changes_per_minute for one in steady.outcomes)
+
+    @property
+    def most_steady_changes(self) -> float:
+        """As `steady_changes`, of the device with most of them."""
+        steady = self.where(lambda one: one.pattern in STEADY)
+        return max(one.most_changes_per_minute for one in steady.outcomes)
+
+    def seeds(self, value: Callable[[Compared], float]) -> list[float]:
+        """Return a figure for each seed."""
+        found = sorted({one.seed for one in self.clusters})
+        return [value(self.where(lambda one, seed=seed: one.seed == seed)) for seed in found]  # type: ignore[misc]
+
+
+def _work(found: Sequence[Outcome | Optimum]) -> float:
+    return sum(one.work_tera for one in found)
+
+
+def _energy(found: Sequence[Outcome | Optimum]) -> float:
+    return sum(one.energy_j for one in found) / _work(found)
+
+
+def compare(seeds: Sequence[int], minutes: int, drivers: Sequence[Driver]) -> dict[str, Compared]:
+    """Return the runs of each driver, by its name; the open loop's among them."""
+    clusters = tuple(
+        cluster(kind, pattern, seed, minutes) for seed in seeds for kind in ClusterKind for pattern in Pattern
+    )
+    best = tuple(optimum(one) for one in clusters)
+    found = {driver.name: tuple(run(one, driver) for one in clusters) for driver in (OPEN.driver, *drivers)}
+    return {name: Compared(clusters, outcomes, found[OPEN.name], best) for name, outcomes in found.items()}
+
+
+def drivers_of() -> list[Driver]:
+    """Return all that is compared, and P as the specification's table has it: kp 1, asking at any load."""
+    literal = P_ONLY.build("P, as the table stands", {"kp": 1.0, "wait": 2, "margin": 0.1, "asks_from": 0.0})
+    return [literal, *(one.driver for one in COMPARED if one is not OPEN)]
+
+
+def summary_table(found: Mapping[str, Compared]) -> Table:
+    """Return a line for each driver, and one for the optimum."""
+    columns = ("work over open loop", "of the optimum", "energy per work", "changes, min⁻¹", "most of a device", "|e|")
+    table = Table("", *columns, title="Both clusters, all patterns; mean and spread over seeds")
+    for name, one in found.items():
+        table.add_row(
+            name,
+            _spread(one.seeds(lambda part: part.gain), "+.1%"),
+            _spread(one.seeds(lambda part: part.share), ".1%"),
+            _spread(one.seeds(lambda part: part.energy_ratio), ".3f"),
+            f"{one.steady_changes:.2f}",
+            f"{one.most_steady_changes:.2f}",
+            f"{fmean(outcome.errors for outcome in one.outcomes):.3f}",
+        )
+    last = next(iter(found.values()))
+    best_gain = _spread(last.seeds(lambda part: part.best_gain), "+.1%")
+    best_energy = _spread(last.seeds(lambda part: part.best_energy_ratio), ".3f")
+    table.add_row("optimum, computed offline", best_gain, "100 %", best_energy, "", "", "")
+    return table
+
+
+def pattern_table(found: Mapping[str, Compared]) -> Table:
+    """Return work over the open loop's by pattern, of each driver and the optimum."""
+    table = Table("cluster", "pattern", *found, "optimum", title="Work over the open loop's | energy per unit of work")
+    for kind in ClusterKind:
+        for pattern in Pattern:
+            parts = [
+                one.where(lambda c, kind=kind, pattern=pattern: c.kind is kind and c.pattern is pattern)  # type: ignore[misc]
+                for one in found.values()
+            ]
+            cells = [f"{part.gain:+.1%} | {part.energy_ratio:.2f}" for part in parts]
+            table.add_row(kind, pattern, *cells, f"{parts[0].best_gain:+.1%} | {parts[0].best_energy_ratio:.2f}")
+    return table
+
+
+def _spread(values: Sequence[float], form: str) -> str:
+    spread = format(pstdev(values), form.replace("+", ""))
+    return f"{format(fmean(values), form)} ± {spread}" if len(values) > 1 else format(values[0], form)
+
+
+def measure(*, quick: bool, console: Console | None = None) -> dict[str, float | None]:
+    """Run all, show the tables and return the headline's figures."""
+    found = compare(SEEDS[:1] if quick else SEEDS, QUICK_MINUTES if quick else MINUTES, drivers_of())
+    shown = console or Console(width=160)
+    shown.print(summary_table(found), pattern_table(found))
+    headline = found[HEADLINE.name]
+    return {
+        "gain_over_open_loop": fmean(headline.seeds(lambda part: part.gain)),
+        "share_of_optimum": fmean(headline.seeds(lambda part: part.share)),
+        "energy_ratio": fmean(headline.seeds(lambda part: part.energy_ratio)),
+        "changes_per_minute": headline.steady_changes,
+    }

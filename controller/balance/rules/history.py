@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,9 @@ from controller.balance.errors import RuleError, SampleError
 from controller.balance.values import Precision, Sample, UnitState
 
 COLUMNS: Final = ("time_s", "bus", "load", "precision", "frequency_mhz", "sub_units")
+_NAMES: Final = {"time": "time_s", "holder": "unit", "units": "sub_units"}
+"""What the service's history calls our columns."""
+_ANY_MHZ: Final = 1000.0
 MOST_ROWS: Final = 1_000_000
 
 
@@ -27,8 +31,9 @@ class Record:
 def read_history(path: Path, unit: str = "") -> tuple[Record, ...]:
     """Return a unit's records, in their order; raise RuleError with file and line for what is none.
 
-    A CSV file with a header; columns besides `COLUMNS` are ignored, but for `unit`, of which there may be several if
-    one is asked for.
+    A CSV file with a header: `COLUMNS`, or what `millrace balance history --format csv` writes, whose names are others
+    (`_NAMES`). A column `unit` says of which unit a line is. Lines with neither bus nor load are reports of something
+    else, and left out; a precision or a clock that nobody reported has never moved.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -40,35 +45,44 @@ def read_history(path: Path, unit: str = "") -> tuple[Record, ...]:
 
 
 def _records(path: Path, rows: csv.DictReader[str], unit: str) -> Iterator[Record]:
-    missing = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
+    named = {_NAMES.get(column, column): column for column in rows.fieldnames or ()}
+    missing = [column for column in COLUMNS if column not in named]
     if missing:
         raise RuleError(f"{path}: has no column {', '.join(missing)}")
     units: set[str] = set()
     for count, row in enumerate(rows):
-        name = row.get("unit") or ""
-        if unit and name != unit:
+        line = {column: row[name] or "" for column, name in named.items()}
+        name = line.get("unit", "")
+        if (unit and name != unit) or not (line["bus"] or line["load"]):
             continue
         units.add(name)
         if len(units) > 1:
             raise RuleError(f"{path}: is of several units, {' and '.join(sorted(units))}: say of which")
         if count >= MOST_ROWS:
             raise RuleError(f"{path}: has more than {MOST_ROWS} lines")
-        yield _record(f"{path}:{rows.line_num}", row, name)
+        yield _record(f"{path}:{rows.line_num}", line, name)
     if not units:
         raise RuleError(f"{path}: has no line of unit {unit}" if unit else f"{path}: has no line")
 
 
-def _record(where: str, row: Mapping[str, str], unit: str) -> Record:
+def _record(where: str, line: Mapping[str, str], unit: str) -> Record:
     try:
-        sample = Sample(float(row["time_s"]), float(row["bus"]), float(row["load"]), unit)
-        state = UnitState(Precision(row["precision"]), float(row["frequency_mhz"]), int(row["sub_units"]))
-    except (TypeError, ValueError) as error:
-        raise RuleError(f"{where}: {error}") from error
-    except SampleError as error:
+        sample = Sample(_seconds(line["time_s"]), float(line["bus"]), float(line["load"]), unit)
+        precision = Precision(line["precision"] or Precision.INT8)
+        state = UnitState(precision, float(line["frequency_mhz"] or _ANY_MHZ), int(line["sub_units"]))
+    except (ValueError, SampleError) as error:
         raise RuleError(f"{where}: {error}") from error
     if state.sub_units < 1 or not 0 < state.frequency_mhz < float("inf"):
         raise RuleError(f"{where}: {state.sub_units} sub-units at {state.frequency_mhz:g} MHz compute nothing")
     return Record(sample, state)
+
+
+def _seconds(text: str) -> float:
+    """Return a time in seconds, or a date's since 1970."""
+    try:
+        return float(text)
+    except ValueError:
+        return datetime.fromisoformat(text).timestamp()
 
 
 def in_order(records: Sequence[Record]) -> Sequence[Record]:

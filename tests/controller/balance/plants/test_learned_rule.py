@@ -18,8 +18,10 @@ from controller.balance.plants.loads import constant, noisy
 from controller.balance.rules import TABLE, IntervalRule
 from controller.balance.rules.history import COLUMNS, Record, read_history
 from controller.balance.rules.learned import Learning, learn
+from controller.balance.serving.history import ReportRow
 from controller.balance.values import LeverKind, Precision, Sample, UnitState
 from controller.cli.app import app
+from controller.cli.output import Format, show, utc
 from dataplane.config import load
 
 SENT = 0.2
@@ -158,10 +160,11 @@ def test_a_history_is_read_from_csv(tmp_path: Path) -> None:
         ([ROW], "gpu7", "has no line of unit gpu7"),
         ([], "", "has no line"),
         ([(1.0, 1.5, 0.25, "int8", 1000.0, 100, "gpu0")], "", "history.csv:2: unit gpu0: its bus occupancy is 1.5"),
-        ([(1.0, "x", 0.25, "int8", 1000.0, 100, "gpu0")], "", "history.csv:2: could not convert string to float"),
+        ([(1.0, "x", 0.25, "int8", 1000.0, 100, "gpu0")], "", "history.csv:2: could not convert string to float: 'x'"),
         ([(1.0, 0.5, 0.25, "int7", 1000.0, 100, "gpu0")], "", "history.csv:2: 'int7' is not a valid Precision"),
         ([(1.0, 0.5, 0.25, "int8", 1000.0, 0, "gpu0")], "", "0 sub-units at 1000 MHz compute nothing"),
-        ([(1.0, 0.5)], "", "history.csv:2: "),
+        ([(1.0, 0.5)], "", "history.csv:2: could not convert string to float: ''"),
+        ([("noon", *ROW[1:])], "", "history.csv:2: Invalid isoformat string: 'noon'"),
     ],
 )
 def test_a_history_that_is_none_is_refused_with_file_and_line(
@@ -176,6 +179,22 @@ def test_a_history_without_a_column_or_a_file_is_refused(tmp_path: Path) -> None
         read_history(written(tmp_path / "a.csv", [], ("time_s", "bus", "frequency_mhz", "sub_units")))
     with pytest.raises(RuleError, match="No such file"):
         read_history(tmp_path / "none.csv")
+
+
+def test_what_the_service_kept_is_read_as_it_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Times as dates, holders and units; a holder that says nothing of its clock, and a report without figures."""
+    rows = [
+        ReportRow(at_s * 10**9, "pool", "gpu0", bus, load, None, None, 0, 7, 0, "", None, 0.0, "")
+        for at_s, bus, load in ((1, 0.5, 0.25), (2, None, None), (3, 0.25, 0.5))
+    ]
+    columns = ["time" if field.name == "time_ns" else field.name for field in dataclasses.fields(ReportRow)]
+    show(columns, ([utc(row.time_ns), *dataclasses.astuple(row)[1:]] for row in rows), Format.CSV)
+    (tmp_path / "history.csv").write_text(capsys.readouterr().out, encoding="utf-8")
+    unit = UnitState(Precision.INT8, 1000.0, 7)
+    assert read_history(tmp_path / "history.csv") == (
+        Record(Sample(1.0, 0.5, 0.25, "gpu0"), unit),
+        Record(Sample(3.0, 0.25, 0.5, "gpu0"), unit),
+    )
 
 
 def told(path: Path, records: Sequence[Record]) -> Path:

@@ -10,7 +10,7 @@ from controller.balance.errors import LeverError
 from controller.balance.levers.programs import Autocast
 from controller.balance.levers.values import Lever, Moved, Standing
 from controller.balance.rules import ORDER, Limits, hand_on
-from controller.balance.values import Change, LeverKind, Precision, UnitState
+from controller.balance.values import Change, LeverKind, Precision, Sample, UnitState
 from dataplane.clock import Clock
 
 _NS_PER_S: Final = 1_000_000_000
@@ -76,13 +76,17 @@ class Board:
         at = steps[min(max(round(place.value - place.low), 0), len(steps) - 1)]
         return UnitState(at, max(clock.value, 1e-9), max(round(units.value), 1))
 
-    def apply(self, change: Change) -> list[Move]:
-        """Move the levers; what one of them cannot do, as it is exhausted, refuses or fails, the next one is asked."""
+    def apply(self, change: Change, sample: Sample | None = None) -> list[Move]:
+        """Move the levers; what one of them cannot do, as it is exhausted, refuses or fails, the next one is asked.
+
+        With a sample nothing is done that would put its error past 0 and further off than it is.
+        """
         moves: list[Move] = []
         pending, state = change, self.state
         for place, kind in enumerate(self._order):
             order = self._order[place:]
-            pending = hand_on(pending, state, self._limits(), order=order, most=self._most).change
+            pending = hand_on(pending, state, self._limits(), order=order, most=self._most, sample=sample).change
+            sample = None  # it was of before: what one lever has done is not looked at again
             asked = _part(pending, kind)
             if kind not in self.levers or not asked:
                 pending = _with(pending, kind, 0)

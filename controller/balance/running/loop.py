@@ -51,7 +51,10 @@ class Metered:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What one turn of the loop saw and did; `problem` says why there is no sample, or nothing was decided."""
+    """What one turn of the loop saw and did; `problem` says why there is no sample, or nothing was decided.
+
+    The sample is of the time in which the levers stood at `before`; from then on they stand at `state`.
+    """
 
     time_s: float
     watch: Watch
@@ -59,6 +62,7 @@ class Tick:
     output: float
     change: Change
     moves: tuple[Move, ...]
+    before: UnitState
     state: UnitState
     problem: str = ""
 
@@ -87,6 +91,7 @@ class Loop:
         now_ns = self._clock.now_ns()
         sample, problem = self._measured(now_ns)
         moves = self._board.read()
+        before = self._board.state
         output, change = 0.0, _KEEP
         state = watch(self._silence, self._last_s, now_ns / _NS_PER_S)
         if state is Watch.RELEASED:
@@ -94,14 +99,22 @@ class Loop:
         elif sample is not None and state is Watch.FRESH:
             self._is_released = False
             output, change, problem = self._decided(sample)
-            done = self._board.apply(change)
+            done = self._board.apply(change, sample)
             self._blocked = _blocked(output, change, done)
             moves += done
         if not self._is_released:
             moves += self._tell(sample, moves)
         self._problem = self._begin()
         return Tick(
-            now_ns / _NS_PER_S, state, sample, output, change, tuple(moves), self._board.state, problem or self._problem
+            time_s=now_ns / _NS_PER_S,
+            watch=state,
+            sample=sample,
+            output=output,
+            change=change,
+            moves=tuple(moves),
+            before=before,
+            state=self._board.state,
+            problem=problem or self._problem,
         )
 
     def release(self) -> tuple[Move, ...]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import IO, TypeVar
-
-import msgspec
+from typing import Final, TypeVar
 
 from collectors.devices.nvml import open_nvml
 from collectors.devices.root import Root
@@ -32,7 +31,8 @@ from dataplane.topology.file import load_topology
 
 _TRIES = 1
 """A report that fails is made again with the next turn."""
-_ENCODER = msgspec.json.Encoder(order="deterministic")
+RECORDED: Final = ("time_s", "unit", "bus", "load", "precision", "frequency_mhz", "sub_units", "output")
+"""What a recorded turn says; levers as they stood while bus and load were measured."""
 
 T = TypeVar("T")
 OnTick = Callable[[Tick], None]
@@ -63,7 +63,7 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
     async with AsyncExitStack() as stack:
         host = Host(Root(), MonotonicClock(), stack.enter_context(open_nvml()))
         costs = await stack.enter_async_context(_costs(settings.bus))
-        record = _record(stack, settings.record)
+        record = None if settings.record is None else _Record(stack, settings.record, settings.unit)
         levers, absent = await asyncio.to_thread(levers_of, settings.levers, host, _reporter(stack))
         if absent and not levers:
             raise LeverError(f"of unit {settings.unit}", f"none is there: {'; '.join(absent)}")
@@ -83,7 +83,7 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
                 await asyncio.sleep(settings.interval_s)
                 tick = await _whole(loop.tick)
                 if record is not None:
-                    record.write(_ENCODER.encode(tick) + b"\n")
+                    record.write(tick)
                 on_tick(tick)
                 turn += 1
         finally:
@@ -111,13 +111,31 @@ async def _costs(settings: BusSettings) -> AsyncIterator[Costs | None]:
         yield lambda: follower.current().costs
 
 
-def _record(stack: AsyncExitStack, name: str | None) -> IO[bytes] | None:
-    if name is None:
-        return None
-    try:
-        return stack.enter_context(Path(name).open("ab", buffering=0))
-    except OSError as error:
-        raise ConfigError(error.strerror or "cannot be written", file=name) from error
+class _Record:
+    """A file of turns, in the columns that `millrace balance learn` reads; it is added to."""
+
+    def __init__(self, stack: AsyncExitStack, name: str, unit: str) -> None:
+        self._name, self._unit = name, unit
+        try:
+            text = Path(name).open("a", encoding="utf-8", buffering=1, newline="")  # noqa: SIM115 - the stack's to close
+            stack.enter_context(text)
+            self._rows = csv.writer(text)
+            if not text.tell():
+                self._rows.writerow(RECORDED)
+        except OSError as error:
+            raise ConfigError(error.strerror or "cannot be written", file=name) from error
+
+    def write(self, tick: Tick) -> None:
+        """Add a turn that has a sample; raise ConfigError where it cannot be written."""
+        if (sample := tick.sample) is None:
+            return
+        stood = tick.before
+        levers = stood.precision.value, stood.frequency_mhz, stood.sub_units
+        row = (f"{tick.time_s:.3f}", self._unit, sample.bus, sample.load, *levers, tick.output)
+        try:
+            self._rows.writerow(row)
+        except OSError as error:
+            raise ConfigError(error.strerror or "cannot be written", file=self._name) from error
 
 
 async def _whole(function: Callable[[], T]) -> T:

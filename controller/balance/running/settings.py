@@ -165,7 +165,7 @@ class RunSettings(Strict, frozen=True):
     rest_s: Seconds = 30.0
     """A lever that failed is tried again after so long."""
     record: str | None = None
-    """A file to which each turn is added, a line of JSON each; null: none."""
+    """A CSV file to which each turn is added, as `millrace balance learn` reads it; null: none."""
 
     def __post_init__(self) -> None:
         if self.table is not None and self.platform is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import csv
 import os
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from tests.benchmarks.balancing.real_plant import PERIOD_US, RealPlant
 def test_it_drives_a_unit_in_another_namespace_records_each_turn_and_lets_it_go_at_the_end(tmp_path: Path) -> None:
     if os.geteuid() != 0 or "cpu" not in group_at("/").folders:
         pytest.skip("needs root and control groups with a quota of CPU time")
-    record, ready, ticks = tmp_path / "record.jsonl", list[str](), list[Tick]()
+    record, ready, ticks = tmp_path / "record.csv", list[str](), list[Tick]()
     with RealPlant(20_000_000, cpu_s_per_megabyte=0.12, sub_units=80) as plant:
         settings = tmp_path / "unit.yaml"
         settings.write_text(
@@ -38,8 +38,11 @@ def test_it_drives_a_unit_in_another_namespace_records_each_turn_and_lets_it_go_
         assert quotas_milli_of(group_at(plant.group))[0] == 800
     assert ready == [f"unit u0; cpu quota of {plant.group}: sub-units at 80 of 10 to {100 * (os.cpu_count() or 1)}"]
     assert ticks[-1].state.sub_units < 60
-    written = [json.loads(line) for line in record.read_text().splitlines()]
-    assert [one["state"]["sub_units"] for one in written] == [tick.state.sub_units for tick in ticks]
+    with record.open(newline="") as file:
+        written = list(csv.DictReader(file))
+    stood = [(tick.before.sub_units, tick.sample.bus) for tick in ticks if tick.sample is not None]
+    assert [(int(row["sub_units"]), float(row["bus"])) for row in written] == stood
+    assert {row["unit"] for row in written} == {"u0"}
 
 
 def test_a_machine_without_any_of_the_levers_says_so_at_the_start(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from controller.schedulers.acceleration.running.clusters import Cluster
-    from controller.schedulers.acceleration.running.comparing import Comparison
+    from controller.schedulers.acceleration.running.comparing import Comparison, Processing
     from controller.schedulers.acceleration.running.shares import Shares
     from controller.schedulers.acceleration.running.values import Plan
     from controller.schedulers.acceleration.values import Machines, Times
@@ -222,6 +222,8 @@ def _compare(hand: _Hand, plan: Plan, tables: dict[str, pa.Table], machines: Mac
     show(columns, rows, form)
     if form is Format.TABLE:
         typer.echo(_verdict(found))
+        if found.processing is not None:
+            typer.echo(_processing(found.processing))
 
 
 def _cells(count: int, times: Times, measured_s: float) -> Cells:
@@ -232,6 +234,15 @@ def _verdict(found: Comparison) -> str:
     return (
         f"one machine over all: {found.ratio:.3g} predicted, {found.measured_ratio:.3g} measured: {found.error:.1%} off"
     )
+
+
+def _processing(found: Processing) -> str:
+    """Say what the network takes of a worker's processor, and how a hardware file says that."""
+    received, sent = (
+        f"{8 / s_per_gb:.2g} Gbit/s" if s_per_gb > 0 else "any rate"
+        for s_per_gb in (found.receive_s_per_gb, found.send_s_per_gb)
+    )
+    return f"a worker's processor can receive {received} and send {sent}; the lesser is a hardware file's host_rate"
 
 
 def _show_rows(result: pa.Table, form: Format) -> None:

@@ -21,7 +21,6 @@ from controller.schedulers.acceleration.values import Accelerator, Machines, Net
 from dataplane.topology.values import Device, DeviceKind, Topology
 
 NO_SWITCH: Final = "no hardware file says that switches add up"
-_GBIT_BITS: Final = 1e9
 _GB: Final = 1e9
 
 
@@ -65,7 +64,7 @@ def ground_by_rate(hardware: Hardware, rate_bps: float, topology: Topology | Non
     else:
         raise AccelerationError("how many machines share the job is not known: give a topology or their number")
     accelerators, notes = _accelerators(hardware, topology, hosts)
-    network = Network(hardware.network_efficiency * rate_bps / _GBIT_BITS)
+    network = Network(hardware.rate_gbit_per_s(rate_bps))
     machines = _machines(hardware, network, count, TransferModel.SUM)
     switch = NO_SWITCH if hardware.switch is None else "where sums would be added up takes a topology and its paths"
     return Ground(machines, accelerators, hardware.preset, hosts, None, switch, notes)
@@ -79,7 +78,7 @@ def ground_over(hardware: Hardware, costs: CostMap) -> Ground:
     topology = costs.model.topology
     hosts = machines_of(hardware, topology)
     tree = tree_over(costs, hosts, hardware.fan_in, hardware.aggregators)
-    found = timed(costs, tree, efficiency=hardware.network_efficiency)
+    found = timed(costs, tree, efficiency=hardware.network_efficiency, host_bps=hardware.host_rate_bps)
     accelerators, notes = _accelerators(hardware, topology, hosts)
     network = Network(found.rate_gbit_per_s, rounds_of(found))
     machines = _machines(hardware, network, len(hosts), TransferModel.PER_PATH)

@@ -16,10 +16,11 @@ from controller.schedulers.acceleration.network.trees import Aggregators
 from controller.schedulers.acceleration.values import Accelerator, Compression, TransferModel
 from controller.tables.aggregation import CELLS
 from dataplane.config import Document, Strict, load_document
-from dataplane.topology.units import parse_bytes_per_s, parse_size_bytes
+from dataplane.topology.units import parse_bytes_per_s, parse_rate_bps, parse_size_bytes
 from dataplane.topology.values import DeviceKind
 
 _GB: Final = 1e9
+_GBIT_BITS: Final = 1e9
 PCIE_GB_PER_S: Final = 12.8
 """What PCIe 3.0 x16 was measured to carry; where neither the hardware file nor the topology says more."""
 
@@ -72,6 +73,7 @@ class HardwareSpec(Strict, frozen=True):
     transfer: TransferModel | None = None
     finite_sum: bool = False
     network_efficiency: float = 1.0
+    host_rate: str | None = None
     preset: float = 1.0
     accelerators: tuple[AcceleratorSpec, ...] = ()
     switch: SwitchSpec | None = None
@@ -82,8 +84,9 @@ class Hardware:
     """What a hardware file says. `accelerators` lack what the topology says where `said` does not name it.
 
     `machines` are names, a number, or None for all there are. `transfer` None is per-path where there are paths, else
-    the sum. `network_efficiency` is the share of a path's free bandwidth that data gets. `said` are the `OPTIONAL`
-    figures that stand in the file, an accelerator a set; all where there is no set.
+    the sum. `network_efficiency` is the share of a path's free bandwidth that data gets, `host_rate_bps` what a
+    machine's processor can send or receive at most. `said` are the `OPTIONAL` figures that stand in the file, an
+    accelerator a set; all where there is no set.
     """
 
     machines: tuple[str, ...] | int | None = None
@@ -92,10 +95,15 @@ class Hardware:
     transfer: TransferModel | None = None
     has_finite_sum: bool = False
     network_efficiency: float = 1.0
+    host_rate_bps: float = math.inf
     preset: float = 1.0
     accelerators: tuple[Accelerator, ...] = ()
     said: tuple[frozenset[str], ...] = ()
     switch: SwitchSpec | None = None
+
+    def rate_gbit_per_s(self, rate_bps: float) -> float:
+        """Return what data gets of a rate between two machines, as their processors can take it."""
+        return min(self.network_efficiency * rate_bps, self.host_rate_bps) / _GBIT_BITS
 
 
 def load_hardware(path: Path) -> Hardware:
@@ -111,6 +119,7 @@ def load_hardware(path: Path) -> Hardware:
         transfer=spec.transfer,
         has_finite_sum=spec.finite_sum,
         network_efficiency=spec.network_efficiency,
+        host_rate_bps=_host_rate_bps(document),
         preset=spec.preset,
         accelerators=tuple(_accelerator(document, one, f"accelerators[{place}]") for place, one in specs),
         said=tuple(frozenset(name for name in OPTIONAL if getattr(one, name) is not None) for _, one in specs),
@@ -147,6 +156,13 @@ def _check_machines(document: Document[HardwareSpec], machines: tuple[str, ...] 
         raise document.error("no machines", "machines")
     if machines and (place := _repeated(machines)) is not None:
         raise document.error(f"machine {machines[place]} is named twice", f"machines[{place}]")
+
+
+def _host_rate_bps(document: Document[HardwareSpec]) -> float:
+    if document.value.host_rate is None:
+        return math.inf
+    with _placed(document, "host_rate"):
+        return parse_rate_bps(document.value.host_rate)
 
 
 def _repeated(names: Sequence[str]) -> int | None:

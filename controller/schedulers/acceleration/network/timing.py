@@ -77,15 +77,21 @@ def tree_over(
     return reduction_tree(near_order(costs.model, machines), fan_in, aggregators)
 
 
-def timed(costs: CostMap, tree: ReductionTree, *, efficiency: float = 1.0) -> TimedTree:
+def timed(costs: CostMap, tree: ReductionTree, *, efficiency: float = 1.0, host_bps: float = math.inf) -> TimedTree:
     """Return what the tree's rounds take on a fabric; `efficiency` is the share of free bandwidth that data gets.
+
+    `host_bps` is what a machine's processor sends at most, and what it receives at most.
 
     Raise PathError for machines that the fabric lacks, AccelerationError for two that nothing leads between, and for
     an efficiency outside (0, 1].
     """
     if not 0 < efficiency <= 1:
         raise AccelerationError(f"efficiency {efficiency}: it is above 0 and at most 1")
+    if not host_bps > 0:
+        raise AccelerationError(f"{host_bps} bit/s are not what a machine could send or receive")
     free_bps = efficiency * free_bps_of(costs)
+    own = costs.model.up.start
+    free_bps[own:] = np.minimum(free_bps[own:], host_bps)
     rounds, alone_s = [], []
     for transfers, shares in zip(tree.transfers, tree.shares, strict=True):
         crossings = _crossings(costs, transfers)

@@ -14,7 +14,6 @@ from controller.schedulers.acceleration.network.timing import near_order, timed
 from controller.schedulers.acceleration.network.trees import reduction_tree
 from controller.schedulers.acceleration.values import Network, Round
 
-_GBIT_BITS: Final = 1e9
 MOST_HOSTS: Final = 16
 """Of a centre with more, these stand for all: a tree over them takes milliseconds, one over a thousand seconds."""
 _STEPS: Final = 50
@@ -58,16 +57,19 @@ class UnitNetworks:
         return found
 
     def _by_rate(self) -> Between:
-        return Between(Network(self.hardware.network_efficiency * self.rate_bps / _GBIT_BITS))
+        return Between(Network(self.hardware.rate_gbit_per_s(self.rate_bps)))
 
     def _over(self, costs: CostMap, hosts: tuple[str, ...], units: int) -> Between:
         near = near_order(costs.model, hosts)[: min(units, MOST_HOSTS)]
         try:
             tree = reduction_tree(near, self.hardware.fan_in, self.hardware.aggregators)
-            found = timed(costs, tree, efficiency=self.hardware.network_efficiency)
+            hardware = self.hardware
+            found = timed(costs, tree, efficiency=hardware.network_efficiency, host_bps=hardware.host_rate_bps)
         except AccelerationError as error:
             return Between(None, is_from_costs=True, problem=str(error))
-        rounds = tuple(Round(_coarse(one.s_per_gb), _coarse(one.delay_s)) for one in found.rounds)
+        rounds = tuple(
+            Round(_coarse(one.s_per_gb), _coarse(one.delay_s), _coarse(one.grown_s_per_gb)) for one in found.rounds
+        )
         rate = _coarse(found.rate_gbit_per_s)
         return Between(Network(rate, rounds if len(near) == units else None), is_from_costs=True)
 

@@ -48,6 +48,7 @@ class Comparison:
     all: Times
     one_measured_s: float
     all_measured_s: float
+    processing: Processing | None = None
 
     @property
     def ratio(self) -> float:

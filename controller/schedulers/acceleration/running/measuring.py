@@ -72,9 +72,10 @@ def compared(
 ) -> Comparison:
     """Return what the model says of one machine and of all of them, and what they took."""
     trials = trials_of(making, plan, tables, machines)
-    if machines.count > 1:
-        machines = processed(machines, processing(making, trials))
+    taken = processing(making, trials) if machines.count > 1 else None
+    if taken is not None:
+        machines = processed(machines, taken)
     input_gb = tables[plan.split.sharded].nbytes / machines.count / 1e9
     one, all_ = predicted(plan, trials, input_gb, machines)
     one_s = timed(making, tables, machines, 1, times)
-    return Comparison(one, all_, one_s, timed(making, tables, machines, machines.count, times))
+    return Comparison(one, all_, one_s, timed(making, tables, machines, machines.count, times), taken)

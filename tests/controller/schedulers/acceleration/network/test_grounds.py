@@ -222,3 +222,11 @@ def test_an_infinite_rate_moves_everything_in_no_time() -> None:
     for model in TransferModel:
         (found,) = times(Works.of([Work("filter", Growth.LINEAR, 1.0, 1.0)]), replace(machines, transfer=model))
         assert found.transfer_s == 0
+
+
+def test_what_processors_can_send_limits_a_rate_too(tmp_path: Path) -> None:
+    hardware = load_hardware(write(tmp_path, "{millrace: 1, machines: 4, host_rate: 2 Gbit/s}"))
+    for rate_bps, expected in ((1e9, 1.0), (10e9, 2.0), (math.inf, 2.0)):
+        assert ground_by_rate(hardware, rate_bps).machines.network.rate_gbit_per_s == pytest.approx(expected)
+    with pytest.raises(ConfigError, match=r"hardware\.yaml:1: host_rate: '2 Gb' is not a rate"):
+        load_hardware(write(tmp_path, "{millrace: 1, host_rate: 2 Gb}"))

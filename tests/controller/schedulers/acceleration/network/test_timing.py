@@ -192,6 +192,16 @@ def test_efficiency_is_the_share_of_a_rate_that_data_gets() -> None:
             timed(costs, tree, efficiency=wrong)
 
 
+def test_a_round_is_no_quicker_than_what_processors_can_receive() -> None:
+    costs, machines = quiet(from_text(ONE_RACK)), ["h1", "h2", "h3"]
+    tree = tree_over(costs, machines, 3, Aggregators.MEMBER)
+    # Two send 8 Gbit each to the third over a link of 1 Gbit/s.
+    for host_bps, seconds in ((math.inf, 16), (2e9, 16), (0.5e9, 32)):
+        assert timed(costs, tree, host_bps=host_bps).rounds[0].s_per_gb == pytest.approx(seconds)
+    with pytest.raises(AccelerationError, match="could send or receive"):
+        timed(costs, tree, host_bps=0)
+
+
 def test_one_machine_sends_nothing() -> None:
     found = over(quiet(from_text(ONE_RACK)), ["h3"], 10)
     assert (found.rounds, found.transfer_s(5), found.rate_gbit_per_s, found.tree.root) == ((), 0, math.inf, "h3")

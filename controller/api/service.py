@@ -464,7 +464,8 @@ def _keeping_place(found: Any, made: Any) -> Any:  # noqa: ANN401 - a resource o
     status, name = found.status, found.metadata.name
     if made.status.epoch != status.epoch:
         raise StaleError(f"Pod {name} is in epoch {status.epoch}, not {made.status.epoch} any more")
-    kept = {part: getattr(status, part) for part in ("node", "devices", "decision", "bound_ns", "then", "nominated")}
+    parts = ("node", "devices", "operator_devices", "decision", "bound_ns", "then", "nominated")
+    kept = {part: getattr(status, part) for part in parts}
     return replace(made, status=_stopping(status, replace(made.status, **kept)))
 
 

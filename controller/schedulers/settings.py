@@ -10,7 +10,7 @@ from msgspec import Meta, field
 
 from collectors.settings import Positive
 from controller.network_state.settings import NetworkStateSettings
-from controller.schedulers.framework.profiles import ProfileSettings
+from controller.schedulers.framework.profiles import ACCELERATED, ProfileSettings
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from dataplane.config import Strict
 
@@ -40,7 +40,7 @@ class SchedulerSettings(Strict, frozen=True):
     api: str | None = None
     """The service access point: unix:PATH, HOST:PORT or a URL; null: the environment's, else the user's own socket."""
     profiles: Annotated[tuple[ProfileSettings, ...], Meta(min_length=1)] = field(
-        default_factory=lambda: (ProfileSettings(),)
+        default_factory=lambda: (ProfileSettings(), ACCELERATED)
     )
     """Ways to decide; a pod names its own. Pods of other profiles are left to other schedulers."""
     topology: str | None = None

@@ -12,8 +12,11 @@ import msgspec
 from controller.api.resources import Metadata, Pod, PodGroup
 from controller.api.resources.base import R
 from controller.api.resources.hardware import DeviceNeed, Request
+from controller.api.resources.operator_graphs import graph_of_operators
 from controller.api.resources.pod import Container, Location, PeerNeed, PodSpec
 from controller.api.resources.pod_group import PodGroupSpec
+from controller.api.resources.task import OperatorCount
+from controller.cluster.operators import OperatorError
 from controller.scripts.quantities import Quantity
 from controller.scripts.schema import (
     ContainerScript,
@@ -141,8 +144,18 @@ def _spec(document: Document[Script], script: TemplateScript, key: str, *, group
         restart=script.restart,
         group=group,
         profile=script.profile,
+        operators=_operators(document, script, key),
         **told,
     )
+
+
+def _operators(document: Document[Script], script: TemplateScript, key: str) -> tuple[OperatorCount, ...]:
+    """Return a pod's operators; raise ConfigError for what is no graph of any."""
+    try:
+        graph_of_operators("pod", script.operators)
+    except OperatorError as error:
+        raise document.error(error.problem, f"{key}.operators") from None
+    return script.operators
 
 
 def _containers(document: Document[Script], script: TemplateScript, key: str) -> Iterator[Container]:

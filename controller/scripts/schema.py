@@ -11,6 +11,7 @@ from controller.api.resources.base import LabelName, LabelValue, Line, Name, Pri
 from controller.api.resources.hardware import DeviceNumber
 from controller.api.resources.pod import Restart
 from controller.api.resources.pod_group import MOST_PODS, AllReduce
+from controller.api.resources.task import OperatorCount
 from controller.scripts.quantities import Cores, Delay, Duration, Quantity, Rate, Share, Size
 from dataplane.config import Strict
 from dataplane.topology.values import DeviceKind
@@ -83,6 +84,8 @@ class TemplateScript(Strict, frozen=True):
     stop_grace: Duration | None = None
     profile: Name = "default"
     """Of the scheduler that places it."""
+    operators: Annotated[tuple[OperatorCount, ...], Meta(max_length=1024)] = ()
+    """What the containers compute together, as far as anybody said."""
 
 
 class PodScript(TemplateScript, frozen=True, kw_only=True):

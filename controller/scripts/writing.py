@@ -10,6 +10,7 @@ import yaml
 from controller.api.resources import Pod, PodGroup
 from controller.api.resources.hardware import DeviceNeed
 from controller.api.resources.pod import Container, PeerNeed, PodSpec
+from controller.api.resources.task import OperatorCount
 from controller.scripts.quantities import delay_text, duration_text, milli_text, rate_text, size_text
 from controller.scripts.reading import MAIN
 
@@ -58,6 +59,7 @@ def _template(spec: PodSpec) -> dict[str, Any]:
             "priority": spec.priority,
             "restart": None if spec.restart.value == "always" else spec.restart.value,
             "profile": None if spec.profile == "default" else spec.profile,
+            "operators": [_operator(one) for one in spec.operators],
         }
     ) | _times(spec)
 
@@ -84,6 +86,12 @@ def _device(need: DeviceNeed) -> dict[str, Any]:
             "memory": size_text(need.memory_bytes) if need.memory_bytes else None,
         }
     )
+
+
+def _operator(one: OperatorCount) -> dict[str, Any]:
+    said, plain = (msgspec.to_builtins(each) for each in (one, OperatorCount(name=one.name, operator=one.operator)))
+    others = {key: value for key, value in said.items() if value != plain[key]}
+    return {"name": one.name, "operator": one.operator, **others}
 
 
 def _peer(peer: PeerNeed) -> dict[str, Any]:

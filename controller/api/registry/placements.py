@@ -18,6 +18,7 @@ from controller.api.resources.base import Count, Line, Lines, Metadata, Name, Ti
 from controller.api.resources.decision import DecisionSpec
 from controller.api.resources.hardware import DeviceShare, DeviceShares
 from controller.api.resources.node import Share
+from controller.api.resources.operator_devices import OperatorDevices, problem_of
 from controller.api.resources.pod import Phase
 from controller.api.resources.pod_group import MOST_PODS, GroupPhase
 from controller.cluster.hardware import values
@@ -38,6 +39,8 @@ class Binding(Strict, frozen=True):
     pod: Name
     node: Name
     devices: DeviceShares = ()
+    operator_devices: OperatorDevices = ()
+    """Where its operators are to run, for its status; of kinds of devices that it gets."""
     pod_revision: Count | None = None
     node_revision: Count | None = None
     shares_version: Count | None = None
@@ -105,6 +108,7 @@ def bind(state: State, request: BindingRequest, now_ns: int) -> State:
     for binding in request.bindings:
         pod, node = _pod(state, binding.pod), made.nodes.get(binding.node) or _node(state, binding.node)
         _check_expectations(binding, pod, state.nodes[binding.node])
+        _check_operators(binding, pod)
         _check_free(pod)
         made.nodes[binding.node] = with_share(node, _share(pod, binding))
         status = replace(
@@ -112,6 +116,7 @@ def bind(state: State, request: BindingRequest, now_ns: int) -> State:
             phase=Phase.BOUND,
             node=binding.node,
             devices=binding.devices,
+            operator_devices=binding.operator_devices,
             epoch=pod.status.epoch + 1,
             decision=None if request.decision is None else request.decision.name,
             bound_ns=now_ns,
@@ -230,6 +235,13 @@ def _check_expectations(binding: Binding, pod: Pod, node: Node) -> None:
         check_devices(pod, binding.devices, value)
 
 
+def _check_operators(binding: Binding, pod: Pod) -> None:
+    """Raise InvalidError for devices of operators that the pod lacks, or that it does not ask for."""
+    kinds = (need.kind for need in pod.spec.request.devices)
+    if problem := problem_of(binding.operator_devices, (one.name for one in pod.spec.operators), kinds):
+        raise InvalidError(f"Pod {binding.pod}: {problem}")
+
+
 def _check_free(pod: Pod) -> None:
     name, status = pod.metadata.name, pod.status
     if pod.metadata.deleting_ns is not None:
@@ -267,7 +279,14 @@ def _leave_group(made: State, pod: Pod) -> None:
 def _released(pod: Pod, item: Release, now_ns: int) -> Pod:
     finished = now_ns if item.phase in _ENDED else None
     status = replace(
-        pod.status, phase=item.phase, node=None, devices=(), finished_ns=finished, reasons=item.reasons, then=None
+        pod.status,
+        phase=item.phase,
+        node=None,
+        devices=(),
+        operator_devices=(),
+        finished_ns=finished,
+        reasons=item.reasons,
+        then=None,
     )
     return replace(pod, status=status)
 

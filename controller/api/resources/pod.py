@@ -23,6 +23,8 @@ from controller.api.resources.base import (
     TimeNs,
 )
 from controller.api.resources.hardware import DeviceNumber, DeviceShares, Load, Request
+from controller.api.resources.operator_devices import OperatorDevices
+from controller.api.resources.task import OperatorCount
 from dataplane.config import Strict
 from dataplane.topology.values import DeviceKind
 
@@ -102,6 +104,8 @@ class PodSpec(Strict, frozen=True):
     group: Name | None = None
     profile: Name = "default"
     """Of the scheduler that places it."""
+    operators: Annotated[tuple[OperatorCount, ...], Meta(max_length=1024)] = ()
+    """What its containers compute together, as far as anybody said."""
 
     def __post_init__(self) -> None:
         names = [container.name for container in self.containers]
@@ -125,12 +129,15 @@ class ContainerStatus(Strict, frozen=True):
 class PodStatus(Strict, frozen=True):
     """Where it is and how it fares.
 
-    Bindings and releases write node, devices, epoch and decision, evictions write `then` and `nominated`.
+    Bindings and releases write node, devices, operator_devices, epoch and decision, evictions write `then` and
+    `nominated`.
     """
 
     phase: Phase = Phase.PENDING
     node: Name | None = None
     devices: DeviceShares = ()
+    operator_devices: OperatorDevices = ()
+    """Where the scheduler that bound it wants its operators to run, of the devices that it holds."""
     epoch: Count = 0
     """Counts its bindings: what an older one has started is to end."""
     decision: Name | None = None

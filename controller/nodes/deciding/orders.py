@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from controller.api.resources.hardware import DeviceShare
+from controller.api.resources.operator_devices import VARIABLE as OPERATOR_DEVICES
+from controller.api.resources.operator_devices import text_of
 from controller.api.resources.pod import Container, Pod
 from controller.nodes.deciding.values import ATTEMPT_LABEL, MANAGER_LABEL
 from controller.nodes.runtimes.base import (
@@ -68,7 +70,7 @@ def order_of(place: Place, pod: Pod, container: Container, *, attempt: int, imag
         image=image,
         bundle=None if container.bundle is None else Path(container.bundle),
         command=container.command,
-        environment={**_environment(place, pod), **container.environment},
+        environment={**_environment(place, pod), **container.environment, **_chosen(pod)},
         working_folder=container.working_folder,
         hostname=name[:63],
         cpu_milli=request.cpu_milli or None,
@@ -90,6 +92,12 @@ def _environment(place: Place, pod: Pod) -> dict[str, str]:
         return found
     found["MILLRACE_DEVICES"] = ",".join(str(share.number) for share in held)
     return found if place.is_stated else found | device_environment([_use(place, share) for share in held])
+
+
+def _chosen(pod: Pod) -> dict[str, str]:
+    """Return where the pod's operators are to run, if anybody has decided that: then it is not its user's to say."""
+    chosen = pod.status.operator_devices
+    return {OPERATOR_DEVICES: text_of(chosen)} if chosen else {}
 
 
 def _use(place: Place, share: DeviceShare) -> DeviceUse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final
@@ -61,20 +61,28 @@ TASKS: Final[Mapping[str, str]] = {
 """Policies of tasks, likewise; they rank units of centres, not nodes."""
 ACCELERATION: Final[Mapping[str, str]] = {"operator-devices": "policies.tasks:OperatorDevices"}
 """Policies of tasks that go by the acceleration model."""
+ACCELERATION_OF_PODS: Final[Mapping[str, str]] = {"operator-devices": "policies.pods:PodDevices"}
+"""Those of pods: one of the same name is the same for both."""
 _PLACES: Final = (
     (CONTAINERS, "controller.schedulers.containers"),
+    (ACCELERATION_OF_PODS, "controller.schedulers.acceleration"),
+)
+_PLACES_OF_TASKS: Final = (
     (TASKS, "controller.schedulers.probe.dispatch"),
     (ACCELERATION, "controller.schedulers.acceleration"),
 )
 
 
-def make_policy(name: str, settings: Mapping[str, object], methods: tuple[str, ...]) -> Any:  # noqa: ANN401 - a policy
-    """Return a policy that has these methods, made with its settings.
+def make_policy(
+    name: str, settings: Mapping[str, object], methods: tuple[str, ...], *, is_of_tasks: bool = False
+) -> Any:  # noqa: ANN401 - a policy
+    """Return a policy of pods, or of tasks, that has these methods, made with its settings.
 
     Raise SchedulerError, in one line, for a name that nothing has, a plug-in that does not load or lacks something, and
     settings that it does not take.
     """
-    made_by = BUILT_IN.get(name) or _named(name) or _load(name)
+    made_by = _named(name, _PLACES_OF_TASKS) if is_of_tasks else BUILT_IN.get(name) or _named(name, _PLACES)
+    made_by = made_by or _load(name, is_of_tasks=is_of_tasks)
     kind = getattr(made_by, "Settings", None)
     if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
         raise SchedulerError(f"policy {name}: it has no Settings")
@@ -95,9 +103,9 @@ def known_policies() -> tuple[str, ...]:
     return (*own, *sorted(entry.name for entry in entry_points(group=GROUP) if entry.name not in own))
 
 
-def _named(name: str) -> Callable[..., Any] | None:
+def _named(name: str, all_places: Sequence[tuple[Mapping[str, str], str]]) -> Callable[..., Any] | None:
     """Return a policy of the packages that stand on this one."""
-    for places, package in _PLACES:
+    for places, package in all_places:
         if (place := places.get(name)) is not None:
             module, _, kind = place.partition(":")
             found: Callable[..., Any] = getattr(import_module(f"{package}.{module}"), kind)
@@ -105,7 +113,12 @@ def _named(name: str) -> Callable[..., Any] | None:
     return None
 
 
-def _load(name: str) -> Callable[..., Any]:
+def _load(name: str, *, is_of_tasks: bool) -> Callable[..., Any]:
+    pods, tasks = {*BUILT_IN, *CONTAINERS, *ACCELERATION_OF_PODS}, {*TASKS, *ACCELERATION}
+    others, mine = (pods, tasks) if is_of_tasks else (tasks, pods)
+    if name in others:
+        what = ("pods", "tasks") if is_of_tasks else ("tasks", "pods")
+        raise SchedulerError(f"policy {name} is of {what[0]}; those of {what[1]} are {', '.join(sorted(mine))}")
     found: list[EntryPoint] = [entry for entry in entry_points(group=GROUP) if entry.name == name]
     if not found:
         raise SchedulerError(f"there is no policy {name!r}; there are {', '.join(known_policies())}")

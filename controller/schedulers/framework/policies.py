@@ -10,7 +10,8 @@ loads has `lets_in(before, now)`: whether a device whose load was the one and is
 get it, so that these are looked at again. Either kind may have a
 method for many reasons at once, where that is cheaper: `reasons(pod, snapshot, nodes)` of a filter, and
 `reasons(pod, snapshot, nodes, points)` of a score, whose points are given back to it. A score may have
-`is_neutral(pod, snapshot)`: whether it gives all nodes `MOST_POINTS`, so that it need not be asked for them.
+`is_neutral(pod, snapshot)`: whether it gives all nodes `MOST_POINTS`, so that it need not be asked for them; and
+`operator_devices(pod, snapshot, node)`: where the operators of a pod on a node are to run, which its programs are told.
 
 ```python
 class Quiet:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from msgspec import field
 
+from controller.api.resources.operator_devices import OperatorDevice, problem_of
 from controller.cluster.hardware import Shares
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.columns import Flags
@@ -66,6 +67,13 @@ class ProfileSettings(Strict, frozen=True):
     devices: PolicySettings = PolicySettings(policy="stranding")
     ties: Ties = Ties.PACKED
     seed: int = 0
+
+
+ACCELERATED: Final = ProfileSettings(
+    name="accelerated", scores=(*ProfileSettings().scores, PolicySettings(policy="operator-devices", weight=4))
+)
+"""As the default, and operators of pods choose devices: their programs are told, and nodes where they gain count more.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +136,27 @@ class Profile:
             if devices is not None and pod.request.devices and (found := devices(pod, snapshot)) is not None:
                 usable = found if usable is None else usable & found
         return snapshot if usable is None or bool(usable.all()) else snapshot.narrowed(usable)
+
+    def operator_devices(self, pod: PendingPod, snapshot: Snapshot, node: int) -> tuple[OperatorDevice, ...]:
+        """Return where a pod's operators are to run on a node, as the first score that says so has it; () for nothing.
+
+        Raise SchedulerError for a policy that answers wrongly.
+        """
+        score = next((one for one in self.scores if hasattr(one.policy, "operator_devices")), None)
+        if score is None or not pod.operators:
+            return ()
+        try:
+            found: tuple[OperatorDevice, ...] = tuple(
+                getattr(score.policy, "operator_devices")(pod, snapshot, node)  # noqa: B009 - no score has to have it
+            )
+            kinds = (wanted.kind for wanted in pod.request.devices)
+            problem = problem_of(found, (one.name for one in pod.operators), kinds)
+        except Exception as error:  # a plug-in may raise what it likes
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            raise SchedulerError(f"policy {score.name}: pod {pod.name}: it failed: {said}") from error
+        if problem:
+            raise SchedulerError(f"policy {score.name}: pod {pod.name}: {problem}")
+        return found
 
     def shares(self, pod: PendingPod, snapshot: Snapshot, node: int) -> Shares:
         """Return what a pod gets of a node on which it fits; raise HardwareError where it does not."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
+from controller.api.resources.task import OperatorCount
 from controller.cluster.hardware.requests import Request
 from dataplane.topology.values import DeviceKind
 
@@ -66,3 +67,5 @@ class PendingPod:
     mates: tuple[Mate, ...] = ()
     companions: int = 0
     """Of a pod of a group: how many more of it are to be placed after this one."""
+    operators: tuple[OperatorCount, ...] = field(default=(), hash=False)
+    """What it computes, as far as anybody said."""

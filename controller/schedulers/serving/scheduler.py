@@ -321,15 +321,17 @@ class Scheduler:
     async def _bind(self, name: str, subject: str, outcome: _Outcome, spec: DecisionSpec) -> None:
         decision = NewDecision(name=decision_name(subject, secrets.token_hex(5)), spec=spec)
         names = [placement.node for placement in spec.placements]
+        profile, snapshot = self.profiles[outcome.pods[0].spec.profile], self.view.snapshot(self._costs())
         bindings = tuple(
             Binding(
                 pod=pod.metadata.name,
                 node=node,
                 devices=device_shares(shares),
+                operator_devices=profile.operator_devices(choice.pod, snapshot, choice.node),
                 pod_revision=pod.metadata.revision,
                 shares_version=self.view.nodes[node].shares_version,
             )
-            for pod, node, shares in zip(outcome.pods, names, outcome.shares, strict=True)
+            for pod, choice, node, shares in zip(outcome.pods, outcome.choices, names, outcome.shares, strict=True)
         )
         request = BindingRequest(bindings=bindings, decision=decision)
         expected = bind(self._state(outcome.pods, names), request, self._metrics.now_ns())

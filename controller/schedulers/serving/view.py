@@ -181,6 +181,7 @@ class ClusterView:
             mates=tuple(mates),
             images=tuple(container.image for container in spec.containers if container.image is not None),
             is_reduced=self._is_reduced(spec.group),
+            operators=spec.operators,
         )
 
     def _is_reduced(self, group: str | None) -> bool:

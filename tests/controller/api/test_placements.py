@@ -9,8 +9,10 @@ from controller.api.registry.placements import Binding, BindingRequest, Release,
 from controller.api.resources import Metadata, Node, Pod, PodGroup
 from controller.api.resources.hardware import Device, DeviceNeed, DeviceShare, Hardware, MemoryMedium, Request
 from controller.api.resources.node import NodeSpec, NodeStatus
+from controller.api.resources.operator_devices import OperatorDevice
 from controller.api.resources.pod import Container, Phase, PodSpec
 from controller.api.resources.pod_group import GroupPhase, PodGroupSpec
+from controller.api.resources.task import OperatorCount
 from controller.errors import ApiError, InvalidError, NotFoundError, StaleError
 from dataplane.topology.values import DeviceKind, MediumKind
 
@@ -65,6 +67,31 @@ def test_a_binding_writes_pod_and_share() -> None:
         ("a", "uid-a", 1, 1500, 100, (share,))
     ]
     assert set(made.nodes) == {"h2"}
+
+
+def test_a_binding_says_where_operators_run_of_the_devices_that_the_pod_gets() -> None:
+    made = pod("a", Request(devices=(NEED,)))
+    made = replace(made, spec=replace(made.spec, operators=(OperatorCount(name="product", operator="gemm"),)))
+    share = DeviceShare(number=1, thousandths=600, memory_bytes=30)
+
+    def bound(operator: str, device: DeviceKind) -> Pod:
+        chosen = (OperatorDevice(operator=operator, device=device),)
+        binding = Binding(pod="a", node="h2", devices=(share,), operator_devices=chosen)
+        found = bind(state(made), request(binding), now_ns=5).pods["a"]
+        assert found is not None
+        return found
+
+    told = bound("product", DeviceKind.GPU)
+    assert told.status.operator_devices == (OperatorDevice(operator="product", device=DeviceKind.GPU),)
+    for operator, device, problem in (
+        ("sum", DeviceKind.GPU, "Pod a: no operator is called 'sum'"),
+        ("product", DeviceKind.NPU, "Pod a: operator 'product' is to run on a npu, and there is none"),
+    ):
+        with pytest.raises(InvalidError, match=problem):
+            bound(operator, device)
+    left = release(state(told), ReleaseRequest(releases=(Release(pod="a"),)), now_ns=6).pods["a"]
+    assert left is not None
+    assert left.status.operator_devices == ()
 
 
 def test_several_pods_on_one_node_must_fit_together() -> None:

@@ -97,6 +97,37 @@ def test_resources_are_written_as_scripts_that_read_the_same() -> None:
         assert again.resource == one.resource
 
 
+COMPUTES = """\
+pod:
+  name: p
+  image: x
+  profile: accelerated
+  operators:
+    - {name: product, operator: gemm, sizes: {m: 64, n: 64, k: 64}, number_format: fp32, seconds: 2.5, feeds: [sum]}
+    - {name: sum, operator: axpy, count: 3, sizes: {n: 4096}, seconds: 0.0}
+"""
+
+
+def test_a_pod_says_what_it_computes() -> None:
+    (made,) = read_text(COMPUTES)
+    assert isinstance(made.resource, Pod)
+    product, total = made.resource.spec.operators
+    assert (product.operator, product.sizes["k"], product.seconds, product.feeds) == ("gemm", 64, 2.5, ("sum",))
+    assert (total.count, total.seconds) == (3, 0.0)
+    (again,) = read_text(script_of(made.resource))
+    assert again.resource == made.resource
+    for before, after, said in (
+        ("name: sum", "name: product", "s.yaml:5: pod.operators: "),
+        ("feeds: [sum]", "feeds: [product]", "s.yaml:5: pod.operators: "),
+        ("operator: axpy", "operator: A x", "s.yaml:5: pod.operators: 'A x' is no kind of operator"),
+        ("seconds: 0.0", "seconds: -1.0", "s.yaml:7: pod.operators[1].seconds: expected `float` >= 0"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            read_text(COMPUTES.replace(before, after), "s.yaml")
+        assert str(caught.value).startswith(said)
+        assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("before", "after", "said"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -82,7 +82,10 @@ class Chooser:
         else:
             known = self._calibration or DEFAULT
             found = (known.accelerator_of(kind) for kind in DeviceKind if kind is not DeviceKind.CPU)
-            self.hardware = Hardware(accelerators=tuple(one for one in found if one is not None))
+            # Compression is worth its time on slow networks alone; a hardware file may ask for it.
+            there = tuple(replace(one, compression=None) for one in found if one is not None)
+            # Of another machine: what a node says of its own bus and memory is nearer the truth.
+            self.hardware = Hardware(accelerators=there, said=(frozenset(),) * len(there))
         self.kinds = {one.label: one.kind for one in self.hardware.accelerators}
         self._placed = lru_cache(_KEPT)(self._place)
 

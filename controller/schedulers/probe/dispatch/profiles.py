@@ -8,7 +8,7 @@ from typing import Any
 
 from controller.api.resources.base import Name
 from controller.schedulers.errors import SchedulerError
-from controller.schedulers.framework.plugins import ACCELERATION, BUILT_IN, CONTAINERS, TASKS, make_policy
+from controller.schedulers.framework.plugins import make_policy
 from controller.schedulers.framework.profiles import MOST_WEIGHT, PolicySettings
 from controller.schedulers.probe.dispatch.policies import TaskFilter, TaskScore
 from dataplane.config import Strict
@@ -97,12 +97,8 @@ def task_profiles_of(settings: Sequence[TaskProfileSettings]) -> dict[str, TaskP
 
 def _policy(settings: PolicySettings, methods: tuple[str, ...]) -> Any:  # noqa: ANN401 - a policy
     is_filter = "passes" in methods
-    if settings.policy in BUILT_IN or settings.policy in CONTAINERS:
-        raise SchedulerError(
-            f"policy {settings.policy} is of pods; those of tasks are {', '.join((*TASKS, *ACCELERATION))}"
-        )
     if is_filter and settings.weight != 1:
         raise SchedulerError(f"policy {settings.policy}: a filter has no weight")
     if not 1 <= settings.weight <= MOST_WEIGHT:
         raise SchedulerError(f"policy {settings.policy}: a weight of {settings.weight} is not 1 to {MOST_WEIGHT}")
-    return make_policy(settings.policy, settings.settings, methods)
+    return make_policy(settings.policy, settings.settings, methods, is_of_tasks=True)

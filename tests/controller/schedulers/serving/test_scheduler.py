@@ -246,7 +246,7 @@ def test_profiles_of_others_are_left_alone_and_reload(play: Play, caplog: pytest
 
             take_profiles(scheduler, broken)
             assert "profiles stay as they were: profile default: there is no policy 'x'" in caplog.text
-            assert set(scheduler.profiles) == {"default"}
+            assert set(scheduler.profiles) == {"default", "accelerated"}
             scheduler.note_away("waiting 0.1 s: nobody is there")
             scheduler.note_away("waiting 0.2 s: nobody is there")
             assert caplog.text.count("nobody is there") == 1
@@ -275,7 +275,7 @@ def test_metrics_and_ready_line(play: Play) -> None:
         settings = SchedulerSettings(api=cluster.socket, metrics=MetricsSettings(port=0))
         task = asyncio.create_task(serve(settings, stop, on_ready=lines.put_nowait))
         line = await lines.get()
-        assert line.startswith(f"profiles default, API at {cluster.socket}, metrics at http://127.0.0.1:")
+        assert line.startswith(f"profiles default, accelerated, API at {cluster.socket}, metrics at http://127.0.0.1:")
         stop.set()
         await task
 

@@ -45,7 +45,7 @@ APART = CostMap.of(RACKS, Snapshot(0, {}, {}, {}, statuses={LinkKey("s1", "s2"):
 def policy_in(folder: Path, **more: object) -> OperatorDevices:
     path = folder / "hardware.yaml"
     path.write_text(HARDWARE)
-    made = make_policy("operator-devices", {"hardware": str(path), **more}, ("points", "reason"))
+    made = make_policy("operator-devices", {"hardware": str(path), **more}, ("points", "reason"), is_of_tasks=True)
     assert isinstance(made, OperatorDevices)
     return made
 

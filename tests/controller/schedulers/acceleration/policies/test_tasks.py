@@ -78,7 +78,7 @@ def asked(task: PendingTask, *offers: Offer, units: int = 1) -> Question:
 
 
 def made(settings: PolicySettings) -> OperatorDevices:
-    policy = make_policy(settings.policy, settings.settings, ("points", "reason"))
+    policy = make_policy(settings.policy, settings.settings, ("points", "reason"), is_of_tasks=True)
     assert isinstance(policy, OperatorDevices)
     return policy
 
@@ -239,5 +239,5 @@ def test_settings_that_cannot_be_are_one_line(policy: PolicySettings, tmp_path: 
         ("rates", "fast", "rates"),
     ):
         with pytest.raises(SchedulerError, match=said) as raised:
-            make_policy(policy.policy, {**policy.settings, key: value}, ("points",))
+            make_policy(policy.policy, {**policy.settings, key: value}, ("points",), is_of_tasks=True)
         assert "\n" not in str(raised.value)

@@ -18,7 +18,10 @@ from dataplane.topology.values import DeviceKind
 
 CPU: Final = DeviceKind.CPU.value
 SWITCH: Final = "switch"
-"""The choice that is no device of a machine: sums that the network adds up."""
+"""The choice that is no device of a machine: sums that the network adds up.
+
+Parts that are computed on an accelerator stand before it, as in gpu+switch.
+"""
 OUTPUT_SHARE: Final = 0.1
 """Of its input is an operator's output, where nobody said."""
 MOST_MACHINES: Final = 10_000_000

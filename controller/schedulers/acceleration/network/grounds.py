@@ -41,11 +41,15 @@ class Ground:
     notes: tuple[str, ...]
 
     def others(self, works: Works, sums: Sequence[Sums | str]) -> tuple[Choice, ...]:
-        """Return what may run operators and is no device of a machine: the switch, where the hardware file has it.
+        """Return what may run operators and is no device of a machine alone: the switch, where a hardware file has it.
 
-        `sums` say of each operator what it adds up, or why it is none.
+        Machines compute for it on their CPUs, or on any of their accelerators. `sums` say of each operator what it adds
+        up, or why it is none.
         """
-        return () if self.switch == NO_SWITCH else (switch_choice(works, self.machines, sums, self.switch),)
+        if self.switch == NO_SWITCH:
+            return ()
+        by = (None, *self.accelerators)
+        return tuple(switch_choice(works, self.machines, sums, self.switch, one) for one in by)
 
 
 def ground_by_rate(hardware: Hardware, rate_bps: float, topology: Topology | None = None) -> Ground:

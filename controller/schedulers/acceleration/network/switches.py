@@ -1,14 +1,15 @@
 """The switch as a choice: sums of fixed width that in-network aggregation adds up on the way, instead of machines.
 
-Each machine computes its part on its CPU and sends the sums once; switches add them up and send the result to all
-(docs/allreduce.md). No round computes on a machine, and no bus is crossed.
+Each machine computes its part, on its CPU or an accelerator, and sends the sums once; switches add them up and send the
+result to all (docs/allreduce.md). No round computes on a machine; what crosses an accelerator's bus is its own part.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -19,10 +20,10 @@ from controller.base_paths import NextHops, next_hops
 from controller.cluster.cost_map import CostMap
 from controller.errors import ControllerError
 from controller.intents import AggregationTree, Leaf
-from controller.schedulers.acceleration.model import Choice, Works, times
+from controller.schedulers.acceleration.model import Choice, Works, choice_of, times
 from controller.schedulers.acceleration.network.hardware import SwitchSpec
 from controller.schedulers.acceleration.network.timing import GB_BITS, free_bps_of
-from controller.schedulers.acceleration.values import SWITCH, Machines
+from controller.schedulers.acceleration.values import SWITCH, Accelerator, Machines, Network
 from dataplane.allreduce.formats import BLOCK, headroom
 from dataplane.topology.values import LinkKey
 from dataplane.wire import aggregation, ethernet, ipv4, udp
@@ -116,16 +117,32 @@ def switch_tree(costs: CostMap, hosts: Sequence[str], spec: SwitchSpec) -> Switc
     )
 
 
-def switch_choice(works: Works, machines: Machines, sums: Sequence[Sums | str], tree: SwitchTree | str) -> Choice:
-    """Return the switch as a choice for operators: `sums` says what each adds up, or why it is none."""
+def switch_choice(
+    works: Works,
+    machines: Machines,
+    sums: Sequence[Sums | str],
+    tree: SwitchTree | str,
+    accelerator: Accelerator | None = None,
+) -> Choice:
+    """Return the switch as a choice for operators: `sums` says what each adds up, or why it is none.
+
+    Machines compute their parts on their CPUs, or on an accelerator: then it is called as in "gpu+switch".
+    """
     refusals = tuple(_refusal(one, tree) for one in sums)
-    on_cpu = times(works, machines)
     nothing = np.zeros(len(works))
     transfer_s = np.array(
         [0.0 if isinstance(one, str) or isinstance(tree, str) else tree.transfer_s(one) for one in sums]
     )
-    found = type(on_cpu)(on_cpu.compute_s, nothing, transfer_s, nothing, nothing)
-    return Choice(SWITCH, found, refusals)
+    if accelerator is None:
+        parts = times(works, machines)
+        return Choice(SWITCH, type(parts)(parts.compute_s, nothing, transfer_s, nothing, nothing), refusals)
+    # What switches add up is not compressed; each machine's own part is what it would do alone.
+    plain = replace(accelerator, compression=None)
+    parts = times(works, replace(machines, network=Network(math.inf), count=1), plain)
+    its = choice_of(works, machines, plain).refusals
+    both = tuple(one or other for one, other in zip(refusals, its, strict=True))
+    label = f"{accelerator.label}+{SWITCH}"
+    return Choice(label, type(parts)(parts.compute_s, nothing, transfer_s, parts.bus_s, nothing), both)
 
 
 def _refusal(sums: Sums | str, tree: SwitchTree | str) -> str:

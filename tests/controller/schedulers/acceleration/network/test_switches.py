@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -13,7 +15,15 @@ from controller.schedulers.acceleration.model import Works, decide
 from controller.schedulers.acceleration.network.grounds import ground_by_rate, ground_over
 from controller.schedulers.acceleration.network.hardware import Hardware, SwitchSpec
 from controller.schedulers.acceleration.network.switches import Sums, SwitchTree, sums_of, switch_choice, switch_tree
-from controller.schedulers.acceleration.values import SWITCH, Accelerator, Growth, Machines, Network, Work
+from controller.schedulers.acceleration.values import (
+    SWITCH,
+    Accelerator,
+    Compression,
+    Growth,
+    Machines,
+    Network,
+    Work,
+)
 from dataplane.topology.families import from_text
 from dataplane.topology.values import DeviceKind, LinkKey
 
@@ -99,13 +109,38 @@ def test_it_is_chosen_where_the_rounds_of_the_reduction_are_what_takes_long() ->
     ground = ground_over(hardware, quiet(ONE_SWITCH))
     works = Works.of([AGGREGATE, Work("filter", Growth.LINEAR, cpu_s_per_100mb=1, input_gb=1)])
     others = ground.others(works, [Sums(1000), "a filter adds up nothing"])
-    first, second = decide(works, ground.machines, ground.accelerators, 1.0, others)
+    first, second = decide(works, ground.machines, (), 1.0, others[:1])
     assert first.device == SWITCH
     times = first.times[SWITCH]
     assert (times.compute_s, times.aggregation_s, times.bus_s) == (first.times["cpu"].compute_s, 0, 0)
     assert times.transfer_s == pytest.approx(tree_of(ONE_SWITCH, 8).transfer_s(Sums(1000)))
-    assert second.device == "gpu"
+    assert second.device == "cpu"
     assert "switch: a filter adds up nothing" in second.reasons
+
+
+def test_machines_may_compute_on_accelerators_what_switches_add_up() -> None:
+    packed = replace(GPU, compression=Compression(0.3, 0.1), bus_gb_per_s=11.0)
+    ground = ground_over(Hardware(fan_in=2, accelerators=(packed,), switch=SWITCHES), quiet(ONE_SWITCH))
+    small = Work("small", Growth.GROUPED, cpu_s_per_100mb=1e-6, input_gb=1, output_gb=0.1)
+    works = Works.of([AGGREGATE, small, Work("filter", Growth.LINEAR, cpu_s_per_100mb=1, input_gb=1)])
+    others = ground.others(works, [Sums(1000), Sums(1000), "a filter adds up nothing"])
+    assert [one.label for one in others] == [SWITCH, "gpu+switch"]
+    first, second, third = decide(works, ground.machines, ground.accelerators, 1.0, others)
+    assert (first.device, second.device, third.device) == ("gpu+switch", SWITCH, "gpu")
+    times, on_cpu = first.times["gpu+switch"], first.times[SWITCH]
+    assert times.compute_s == pytest.approx(on_cpu.compute_s / 64)
+    assert times.bus_s == pytest.approx(0.1)
+    assert (times.transfer_s, times.aggregation_s, times.compression_s) == (on_cpu.transfer_s, 0, 0)
+    assert "gpu+switch: a filter adds up nothing" in third.reasons
+
+
+def test_what_an_accelerator_does_not_run_it_does_not_compute_for_switches_either() -> None:
+    sorter = replace(GPU, runs=frozenset({"sort"}))
+    tree, machines = tree_of(ONE_SWITCH, 4), Machines(Network(0.05), 4)
+    choice = switch_choice(Works.of([AGGREGATE]), machines, [Sums(10)], tree, sorter)
+    assert choice.refusals == ("it does not run operators of no kind",)
+    (decision,) = decide(Works.of([AGGREGATE]), machines, (), others=[choice])
+    assert decision.device == "cpu"
 
 
 def test_sums_that_do_not_fit_its_slots_are_refused() -> None:

@@ -107,22 +107,6 @@ class Controller:
         return other, replace(state, pid=pid, gains=after)
 
 
-@dataclass(frozen=True, slots=True)
-class OutputOnly:
-    """A controller of which u alone is asked, as a loop in virtual time does."""
-
-    controller: Controller
-
-    def start(self) -> ControllerState:
-        """Return the state before the first sample."""
-        return self.controller.start()
-
-    def step(self, state: ControllerState, sample: Sample) -> tuple[ControllerState, float]:
-        """Return the next state and u."""
-        state, output = self.controller.step(state, sample)
-        return state, output.u
-
-
 def worst_margin(settings: ControlSettings) -> Margin | None:
     """Return the margin of the least stable gains that a controller may come to on its plant, None without a plant.
 

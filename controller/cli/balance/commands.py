@@ -12,6 +12,7 @@ from controller.cli.balance.learn import learn
 from controller.cli.balance.serving import serve
 from controller.cli.balance.setting import report, set_pool
 from controller.cli.balance.status import status
+from controller.cli.balance.trying import try_controllers
 from controller.cli.balance.tune import tune
 
 balance = typer.Typer(
@@ -27,6 +28,7 @@ balance.command()(gains)
 balance.command()(learn)
 balance.command()(levers)
 balance.command()(serve)
+balance.command("try")(try_controllers)
 balance.command()(tune)
 balance.command()(status)
 balance.command("set")(set_pool)

@@ -1,0 +1,136 @@
+"""One unit, its levers moved by the interval table, under a load that steps, climbs, bursts or is noisy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from controller.balance.control.controller import Controller, ControlSettings, Scheme
+from controller.balance.control.pid import PidSettings
+from controller.balance.control.response import Figures, figures_of
+from controller.balance.errors import PlantError
+from controller.balance.plants import Member, Plant, Trajectory, loads, run
+from controller.balance.rules import IntervalRule, Limits
+from controller.balance.values import Form, Gains, LeverKind, Precision, UnitState
+
+Floats = npt.NDArray[np.float64]
+USUAL: Final = Gains(1.0, 0.05, 0.5)
+"""kp: the table is read by the error itself; ki and kd as far as they still settle with a few samples of delay."""
+_QUIET: Final = 20
+"""Samples before the load comes."""
+_RISE: Final = 60
+"""Samples that a ramp takes."""
+_BURST_EVERY: Final = 40
+_BURST_LENGTH: Final = 15
+_NOISE: Final = 0.1
+"""Standard deviation of a noisy load, as a share of it."""
+_REPORT_NOISE: Final = 0.02
+"""Of what is reported of a noisy load, at least."""
+_NOISY_SHARE: Final = 0.8
+"""Of the bus, that a noisy load takes: where it takes all, what waits hides the noise."""
+_THRESHOLD: Final = 0.05
+"""Without one an integral creeps on inside the table's dead band, and the levers swing by a sub-unit now and then."""
+_SEED: Final = 1
+
+
+class LoadKind(StrEnum):
+    """How the load comes."""
+
+    STEP = "step"
+    RAMP = "ramp"
+    BURST = "burst"
+    NOISY = "noisy"
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Where controllers are tried: the unit's model, its levers at the start, which of them the table moves.
+
+    The load goes from 10 % to all of what the bus carries at the start, a noisy one to 80 %. A sample is a second.
+    Raises PlantError where there are too few samples for the load to come and to settle.
+    """
+
+    plant: Plant = field(default_factory=lambda: Plant(delay_s=2.0))
+    unit: UnitState = field(default_factory=lambda: UnitState(Precision.INT8, 1000.0, 100))
+    levers: tuple[LeverKind, ...] = (LeverKind.SUB_UNITS,)
+    samples: int = 400
+
+    def __post_init__(self) -> None:
+        least = _QUIET + 2 * _RISE
+        if self.samples < least:
+            raise PlantError(f"a trial of {self.samples} samples: at least {least} are needed")
+
+    def load(self, kind: LoadKind) -> Floats:
+        """Return the load for each sample, tera-operations a second."""
+        most = self.plant.bus_can_tops(self.unit.precision)
+        low = 0.1 * most
+        match kind:
+            case LoadKind.STEP:
+                return loads.step(self.samples, low, most, _QUIET)
+            case LoadKind.RAMP:
+                return loads.ramp(self.samples, low, most, _QUIET, _QUIET + _RISE)
+            case LoadKind.BURST:
+                return loads.burst(self.samples, low, most, _BURST_EVERY, _BURST_LENGTH)
+            case LoadKind.NOISY:
+                rng = np.random.default_rng(_SEED)
+                return loads.noisy(loads.step(self.samples, low, _NOISY_SHARE * most, _QUIET), _NOISE, rng)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What a controller made of a load: its response from when the load came, and how often levers moved.
+
+    `late_moves` are those of the last quarter, when a steady load has been there for long.
+    """
+
+    load: LoadKind
+    controller: str
+    trajectory: Trajectory
+    figures: Figures
+    moves: int
+    late_moves: int
+
+
+def usual_controllers(gains: Gains = USUAL) -> dict[str, ControlSettings]:
+    """Return a controller of each form with the same gains, and the PID whose gains are adapted around them."""
+    laws = {form: PidSettings(form=form, kp=gains.kp, ki=gains.ki, kd=gains.kd, threshold=_THRESHOLD) for form in Form}
+    found = {str(form): ControlSettings(pid=law) for form, law in laws.items()}
+    return {**found, "PID fuzzy": ControlSettings(pid=laws[Form.PID], scheme=Scheme.FUZZY)}
+
+
+def trials(
+    controllers: dict[str, ControlSettings], ground: Ground, kinds: Sequence[LoadKind] = tuple(LoadKind)
+) -> Iterator[Trial]:
+    """Yield what each controller makes of each load; the same noise for all of them."""
+    for kind in kinds:
+        for name, settings in controllers.items():
+            yield _trial(kind, name, settings, ground)
+
+
+def _trial(kind: LoadKind, name: str, settings: ControlSettings, ground: Ground) -> Trial:
+    plant = ground.plant
+    if kind is LoadKind.NOISY:
+        plant = msgspec.structs.replace(plant, noise=max(plant.noise, _REPORT_NOISE))
+    member = Member(
+        name,
+        plant,
+        ground.unit,
+        ground.load(kind),
+        IntervalRule(levers=ground.levers),
+        Controller(settings),
+        Limits(),
+        ground.levers,
+    )
+    (found,) = run([member], rng=np.random.default_rng(_SEED))
+    came = _QUIET if kind is not LoadKind.BURST else _BURST_EVERY - _BURST_LENGTH
+    first = came + math.ceil(ground.plant.delay_s)  # before that nobody can know of it
+    figures = figures_of(found.time_s[first:].tolist(), found.error[first:].tolist())
+    late = ground.samples - ground.samples // 4
+    return Trial(kind, name, found, figures, int(found.moves.sum()), int(found.moves[late:].sum()))

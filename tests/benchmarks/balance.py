@@ -7,7 +7,7 @@
 - settle_s: until the error of one unit stays within 0.1 after its load jumps from light to full, PID with fuzzy gains
   (balancing/responses.py); shown beside it are all forms on step, ramp, burst and noisy loads.
 - real_loop_error: a real worker under a CPU quota, fed over a real link whose rate is halved and restored: the mean |e|
-  once it has settled (balancing/real_loop.py); needs root.
+  once it has settled (balancing/real.py); needs root.
 
 A part whose module or data is not here, and one that is skipped, has null.
 
@@ -31,7 +31,7 @@ from dataplane.errors import MillraceError
 PARTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "family": ("comparison", ("gain_over_open_loop", "share_of_optimum", "energy_ratio", "changes_per_minute")),
     "responses": ("responses", ("settle_s",)),
-    "real": ("real_loop", ("real_loop_error",)),
+    "real": ("real", ("real_loop_error",)),
 }
 """Modules of balancing/ with the figures that each gives."""
 NAMES: Final = tuple(name for _, names in PARTS.values() for name in names)

@@ -25,6 +25,7 @@ from controller.balance.plants import Application, Plant
 from controller.balance.rules import Limits
 from controller.balance.values import Precision, UnitState
 from tests.benchmarks.balancing.family import Floats, Pattern, levels
+from tests.benchmarks.balancing.recorded import duty_cycles, levels_of
 
 DEVICES: Final = 8
 UNITS: Final = 25
@@ -136,8 +137,13 @@ def cluster(kind: ClusterKind, pattern: Pattern, seed: int, minutes: int) -> Clu
         jobs = example_jobs(place) if kind is ClusterKind.EXAMPLE else mixed_jobs(minutes, rng)
         found = Device(f"{'I' if place % 2 == 0 else 'II'}-{place // 2 + 1}", jobs, np.empty(0))
         limits = np.array([one.limit_tops for one in found.job_of(minutes)])
-        devices.append(Device(found.name, jobs, levels(pattern, minutes, seed, place) * limits))
+        devices.append(Device(found.name, jobs, _levels(pattern, minutes, seed, place) * limits))
     return Cluster(kind, pattern, seed, minutes, tuple(devices))
+
+
+def _levels(pattern: Pattern, minutes: int, seed: int, place: int) -> Floats:
+    cycles = duty_cycles() if pattern is Pattern.RECORDED else None
+    return levels(pattern, minutes, seed, place) if cycles is None else levels_of(cycles, minutes, seed, place)
 
 
 def example_jobs(place: int) -> tuple[Job, ...]:

@@ -15,9 +15,10 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.benchmarks.balancing.clusters import Cluster, ClusterKind, cluster
-from tests.benchmarks.balancing.family import STEADY, Pattern
+from tests.benchmarks.balancing.family import STEADY, SYNTHETIC, Pattern
 from tests.benchmarks.balancing.forms import COMPARED, OPEN, P_ONLY, PID_FUZZY
 from tests.benchmarks.balancing.optimum import Optimum, optimum
+from tests.benchmarks.balancing.recorded import duty_cycles
 from tests.benchmarks.balancing.running import Driver, Outcome, run
 
 SEEDS: Final = (1, 2, 3, 4, 5)
@@ -99,10 +100,15 @@ def _energy(found: Sequence[Outcome | Optimum]) -> float:
     return sum(one.energy_j for one in found) / _work(found)
 
 
+def patterns() -> tuple[Pattern, ...]:
+    """Return what loads are like: recorded, where there is a file, else the synthetic family."""
+    return SYNTHETIC if duty_cycles() is None else (*STEADY, Pattern.RECORDED)
+
+
 def compare(seeds: Sequence[int], minutes: int, drivers: Sequence[Driver]) -> dict[str, Compared]:
     """Return the runs of each driver, by its name; the open loop's among them."""
     clusters = tuple(
-        cluster(kind, pattern, seed, minutes) for seed in seeds for kind in ClusterKind for pattern in Pattern
+        cluster(kind, pattern, seed, minutes) for seed in seeds for kind in ClusterKind for pattern in patterns()
     )
     best = tuple(optimum(one) for one in clusters)
     found = {driver.name: tuple(run(one, driver) for one in clusters) for driver in (OPEN.driver, *drivers)}
@@ -140,7 +146,7 @@ def pattern_table(found: Mapping[str, Compared]) -> Table:
     """Return work over the open loop's by pattern, of each driver and the optimum."""
     table = Table("cluster", "pattern", *found, "optimum", title="Work over the open loop's | energy per unit of work")
     for kind in ClusterKind:
-        for pattern in Pattern:
+        for pattern in patterns():
             parts = [
                 one.where(lambda c, kind=kind, pattern=pattern: c.kind is kind and c.pattern is pattern)  # type: ignore[misc]
                 for one in found.values()

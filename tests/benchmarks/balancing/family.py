@@ -1,7 +1,8 @@
 """A synthetic family of GPU duty cycles: how much work comes, minute by minute, as a share of what can be done.
 
-No file of recorded duty cycles is here, so they are drawn; a level of 1 is what a device does with the share of units
-that it starts with and no lever moved, whichever of bus or cores limits it. Five patterns, each with its reason:
+Where no file of recorded duty cycles is there (recorded.py), they are drawn. A level of 1 is what a device does with
+the share of units that it starts with and no lever moved, whichever of bus or cores limits it. Five patterns, each with
+its reason:
 
 | pattern | level | why |
 | --- | --- | --- |
@@ -40,8 +41,11 @@ class Pattern(StrEnum):
     STEPS = "steps"
     BURSTY = "bursty"
     DIURNAL = "diurnal"
+    RECORDED = "recorded"
+    """No pattern of ours: what a file has (recorded.py)."""
 
 
+SYNTHETIC: Final = (Pattern.LIGHT, Pattern.HEAVY, Pattern.STEPS, Pattern.BURSTY, Pattern.DIURNAL)
 STEADY: Final = (Pattern.LIGHT, Pattern.HEAVY)
 """Patterns whose load does not change but for noise and pauses."""
 
@@ -100,7 +104,7 @@ DRAWN: Final[Mapping[Pattern, Callable[[int, np.random.Generator], Floats]]] = {
 
 
 def levels(pattern: Pattern, minutes: int, seed: int, device: int) -> Floats:
-    """Return a device's level for each minute; the same for the same seed."""
+    """Return a device's level for each minute, of a synthetic pattern; the same for the same seed."""
     rng = np.random.default_rng((seed, list(Pattern).index(pattern), device))
     return DRAWN[pattern](minutes, rng)
 

@@ -30,7 +30,7 @@ _OLDEST_STATS_S: Final = 4.0
 _WAIT_NS: Final = 500_000_000
 _AT_A_TIME: Final = 32
 
-_SAMPLE: Final = re.compile(r"^millrace_(?:scheduler|placement)_(\w+)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
+_SAMPLE: Final = re.compile(r"^millrace_(?:scheduler|placement|balance)_(\w+)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
 
 Check = Callable[[], Awaitable[Health]]
 
@@ -46,6 +46,7 @@ def checks_of(plan: UpPlan, ready_line: Callable[[str], str | None]) -> Mapping[
         "api": lambda: check_api(settings.address("api")),
         "scheduler": lambda: check_scheduler(ready_line("scheduler")),
         "placement": lambda: check_placement(ready_line("placement")),
+        "balance": lambda: check_balance(ready_line("balance")),
         **{f"node-{name}": partial(check_node, settings.address("api"), name) for name in settings.nodes},
         **{f"centre-{name}": partial(check_centre, settings.address("api"), name) for name in settings.centres},
     }
@@ -179,6 +180,16 @@ async def check_placement(ready_line: str | None) -> Health:
     groups, pods, nodes, silent, stuck, failures = found
     text = f"{groups} groups, {pods} pods, {nodes} nodes, {silent} of them silent, {failures} failures"
     return Health(ok=True, text=f"{text}, {stuck} pods do not stop" if stuck else text)
+
+
+async def check_balance(ready_line: str | None) -> Health:
+    """Return whether the management service answers, what it knows, and how many holders are silent."""
+    found = await _totals(ready_line, ("pools", "units", "silent_holders", "moved_units_total", "failures_total"))
+    if isinstance(found, Health):
+        return found
+    pools, units, silent, moved, failures = found
+    text = f"{pools} pools, {units} units held, {moved} moved, {failures} failures"
+    return Health(ok=True, text=f"{text}, {silent} holders are silent" if silent else text)
 
 
 async def _totals(ready_line: str | None, names: Sequence[str]) -> list[int] | Health:

@@ -18,6 +18,8 @@ from collectors.ingest.receiver import ReceiverSettings
 from collectors.process import CollectorProcessSettings
 from controller.api.client.place import TOKEN_FILE
 from controller.api.settings import ApiSettings, StoragePlace
+from controller.balance.settings import BalanceSettings
+from controller.balance.settings import HistorySettings as BalanceHistory
 from controller.centres.settings import CentreSettings
 from controller.centres.settings import OnStop as OnStopOfCentre
 from controller.daemon_settings import DaemonSettings, RetrySettings
@@ -34,7 +36,7 @@ from controller.schedulers.settings import SchedulerSettings
 from controller.tables.base import WATCH_ALL
 from controller.tables.telemetry.int_watch import Watch
 from controller.up.errors import UpError
-from controller.up.settings import UpSettings
+from controller.up.settings import BalanceSection, UpSettings
 from controller.up.state import StateFolder, write_private
 from dataplane.config import Strict
 from dataplane.fabric.live.settings import FabricSettings, Time
@@ -113,6 +115,7 @@ def make_plan(settings: UpSettings, state: StateFolder) -> UpPlan:
         make.api(),
         make.scheduler(),
         make.placement(),
+        *([] if settings.balance is None else [make.balance(settings.balance)]),
         *(make.node(name) for name in settings.nodes),
         *(make.centre(name) for name in settings.centres),
     ]
@@ -271,6 +274,20 @@ class _Maker:
         token = self.state.path / "tokens" / "placement"
         words = ("placement", "serve")
         return DaemonPlan("placement", words, settings, {}, token=token, role=Role.PLACEMENT, asks=("api",))
+
+    def balance(self, section: BalanceSection) -> DaemonPlan:
+        """Return the management service of unit pools, whose history is in the state folder."""
+        settings = BalanceSettings(
+            api=self.settings.address("api"),
+            interval_s=section.interval_s,
+            stale_s=section.stale_s,
+            moving=section.moving,
+            history=BalanceHistory(file=str(self.state.path / "balance.sqlite"), keep_s=section.keep_s),
+            metrics=section.metrics,
+        )
+        token = self.state.path / "tokens" / "balance"
+        words = ("balance", "serve")
+        return DaemonPlan("balance", words, settings, {}, token=token, role=Role.BALANCE, asks=("api",))
 
     def node(self, name: str) -> DaemonPlan:
         """Return the container manager of a host; in the kernel its pods are in its host's network namespace."""

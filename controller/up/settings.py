@@ -15,6 +15,8 @@ from controller.aggregation.settings import AggregationSettings
 from controller.api.resources.base import LabelName, LabelValue, Name, Names
 from controller.api.resources.hardware import DeviceNumber
 from controller.api.settings import ApiLimits, AuditSettings, Retention, StoragePlace, TlsSettings
+from controller.balance.settings import MetricsSettings as BalanceMetrics
+from controller.balance.settings import MovingSettings
 from controller.centres.settings import LocalSettings, TrialSettings, UnitSettings
 from controller.centres.settings import MetricsSettings as CentreMetrics
 from controller.gnmi.settings import Hellos
@@ -158,6 +160,21 @@ class PlacementSection(Strict, frozen=True):
     """Where Prometheus finds its metrics, which are its sign of life; default: a free port of loopback."""
 
 
+class BalanceSection(Strict, frozen=True):
+    """The management service of unit pools; see docs/balance-service.md."""
+
+    interval_s: PositiveS = 1.0
+    """Time between two rounds."""
+    stale_s: PositiveS = 10.0
+    """A holder that has not reported for so long gets no units."""
+    moving: MovingSettings = MovingSettings()
+    """How units move."""
+    keep_s: PositiveS = 7 * 86_400.0
+    """How long the history in the state folder is kept."""
+    metrics: BalanceMetrics = BalanceMetrics(port=0)
+    """Where Prometheus finds its metrics, which are its sign of life; default: a free port of loopback."""
+
+
 class NodeSection(Strict, frozen=True):
     """A host that this machine serves; see docs/nodes.md."""
 
@@ -247,6 +264,8 @@ class UpSettings(Strict, frozen=True):
     """The scheduler."""
     placement: PlacementSection = PlacementSection()
     """The main controller."""
+    balance: BalanceSection | None = None
+    """The management service of unit pools; default: it does not run."""
     nodes: dict[Name, NodeSection] = msgspec.field(default_factory=dict)
     """Hosts of the topology that this machine runs pods for, each with a container manager; default: none."""
     centres: dict[Name, CentreSection] = msgspec.field(default_factory=dict)

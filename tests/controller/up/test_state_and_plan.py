@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from collectors.process import CollectorProcessSettings
 from controller.api.settings import ApiSettings
+from controller.balance.settings import BalanceSettings, MovingSettings
 from controller.centres.settings import CentreSettings, LocalSettings, MetricsSettings
 from controller.daemon_settings import DaemonSettings
 from controller.nodes.settings import NodeSettings
@@ -24,7 +25,7 @@ from controller.schedulers.settings import SchedulerSettings
 from controller.up.command import UpOptions, run, status
 from controller.up.errors import UpError
 from controller.up.plan import UpPlan, make_plan, settings_file, write_generated
-from controller.up.settings import CentreSection, NodeSection, UpSettings
+from controller.up.settings import BalanceSection, CentreSection, NodeSection, UpSettings
 from controller.up.state import StateFolder, default_run, default_state, free_port
 from controller.up.supervisor import changed_daemons
 from dataplane.config import Strict, load, loads
@@ -174,6 +175,19 @@ def test_agents_of_centres_serve_metrics_where_the_settings_say(
     found = make_plan(replace(settings_of(state, "leaf-spine"), centres={"east": section}), state).daemons[-1]
     assert isinstance(found.settings, CentreSettings)
     assert found.settings.metrics == metrics
+
+
+def test_units_of_pools_are_balanced_where_the_settings_say(state: StateFolder) -> None:
+    plain = settings_of(state, "leaf-spine")
+    assert "balance" not in {daemon.name for daemon in make_plan(plain, state).daemons}
+    section = BalanceSection(interval_s=0.5, moving=MovingSettings(margin=0.2))
+    (found,) = [one for one in make_plan(replace(plain, balance=section), state).daemons if one.name == "balance"]
+    assert (found.words, found.role, found.asks) == (("balance", "serve"), Role.BALANCE, ("api",))
+    settings = found.settings
+    assert isinstance(settings, BalanceSettings)
+    assert (settings.interval_s, settings.moving.margin, settings.api) == (0.5, 0.2, plain.address("api"))
+    assert settings.history is not None
+    assert settings.history.file == str(state.path / "balance.sqlite")
 
 
 def test_where_centres_are_named_the_scheduler_dispatches_tasks(state: StateFolder) -> None:

@@ -20,6 +20,7 @@ _WIDTHS: Final = {
 }
 """Bytes of a value in DuckDB's vectors; texts are their reference, which holds up to 12 bytes of them."""
 _LITERALS: Final = {"INTEGER": "0", "BIGINT": "3000000000", "DOUBLE": "1e0", "VARCHAR": "''", "BOOLEAN": "true"}
+_DECIMAL: Final = re.compile(r"DECIMAL ?\( ?(\d{1,2}) ?, ?(\d{1,2}) ?\)", re.IGNORECASE)
 _TYPE: Final = re.compile(r"[A-Za-z_]\w*( ?\([\d, ]+\))?")
 MOST_ROWS: Final = 1 << 53
 
@@ -141,6 +142,8 @@ def _value(kind: str) -> str:
     """Return some value of a type; a literal that has it by itself is bound in less time than one that is cast."""
     if not _TYPE.fullmatch(kind):
         raise OperatorError(f"{kind!r} is no type of a column")
+    if (decimal := _DECIMAL.fullmatch(kind)) and 1 <= (scale := int(decimal[2])) < (width := int(decimal[1])) <= 38:
+        return f"{'1' * (width - scale)}.{'1' * scale}"
     return _LITERALS.get(kind.upper(), f"CAST(NULL AS {kind})")
 
 

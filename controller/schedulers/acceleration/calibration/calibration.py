@@ -91,29 +91,46 @@ class Calibration:
             if found is None:
                 estimate = roofline(operator, self.rates_of(device), device)
                 return replace(estimate, basis=self.basis) if estimate.is_known else estimate
-            features = features_of(operator, (*found.features, TOUCHED))
+            (low, seconds, high), reasons = self._by_runs(found, operator, side)
         except OperatorError as error:
             return Estimate.unknown(str(error))
-        values = [features[name] if _is_of(name, side) else 0.0 for name in found.features]
-        low, seconds, high = predicted(found, values, features[TOUCHED])
-        reasons = (self._said_by(found), *_beyond(found, [features[name] for name in found.features]))
         return Estimate(seconds, low, high, self.basis, None, reasons)
+
+    def _by_runs(
+        self, found: Fit, operator: Operator, side: Side
+    ) -> tuple[tuple[float, float, float], tuple[str, ...]]:
+        """Return low, seconds, high of an execution, and the reasons; raise OperatorError for sizes that it lacks."""
+        features = features_of(operator, (*found.features, TOUCHED))
+        sizes = [features[name] for name in found.features]
+        reasons = (self._said_by(found), *_beyond(found, sizes))
+        if side is not Side.BOTH:
+            sizes = [
+                size if (name in _OF_BUILD) is (side is Side.BUILD) else 0.0
+                for name, size in zip(found.features, sizes, strict=True)
+            ]
+        return predicted(found, sizes, features[TOUCHED]), reasons
 
     def t_of(self, operator: Operator, side: Side = Side.BOTH, growth: Growth = Growth.LINEAR) -> Estimate:
         """Return t, CPU seconds for 100 MB of what an operator reads, at its own size: growth by t gives its time back.
 
         That is 10 t d, 100 t^2 d for the square class, for sorts 10 t d times the depth over that of 100 MB.
         """
-        if side is not Side.BOTH and self.fit_of(operator, DeviceKind.CPU) is None:
+        found = self.fit_of(operator, DeviceKind.CPU)
+        if found is None:
             # Rates alone do not tell one side from the other.
-            return self.t_of(operator, growth=growth)
-        found = self.time_of(operator, DeviceKind.CPU, side)
-        if not found.is_known:
-            return found
+            side = Side.BOTH
+            if not (rough := self.time_of(operator)).is_known:
+                return rough
+            times, reasons = rough.times, rough.reasons
+        else:
+            try:
+                times, reasons = self._by_runs(found, operator, side)
+            except OperatorError as error:
+                return Estimate.unknown(str(error))
         if (nbytes := input_bytes(operator, side)) == 0:
             return Estimate.unknown(f"{operator.name}: it reads nothing, so there are no seconds for 100 MB of it")
-        low, seconds, high = (_t_of(one, operator, nbytes, growth) for one in found.times)
-        return Estimate(seconds, low, high, found.basis, None, found.reasons)
+        low, seconds, high = (_t_of(one, operator, nbytes, growth) for one in times)
+        return Estimate(seconds, low, high, self.basis, None, reasons)
 
     def accelerator_of(self, device: DeviceKind = DeviceKind.GPU) -> Accelerator | None:
         """Return a device as the model has it; None where neither its bus nor its parallelism is known.
@@ -181,10 +198,6 @@ def _t_of(seconds: float, operator: Operator, nbytes: int, growth: Growth) -> fl
         rows_per_gb = _GB / max(shape.get("row_bytes", 100), 1)
         seconds *= math.log1p(rows_per_gb / 10) / math.log1p(d * rows_per_gb)
     return seconds / (10 * d)
-
-
-def _is_of(feature: str, side: Side) -> bool:
-    return side is Side.BOTH or (feature in _OF_BUILD) is (side is Side.BUILD)
 
 
 def _beyond(found: Fit, features: Sequence[float]) -> tuple[str, ...]:

@@ -83,8 +83,8 @@ def predicted(found: Fit, features: Sequence[float], touched_bytes: float = 0.0)
         features = [x if name == CONSTANT else x * factor for name, x in zip(found.features, features, strict=True)]
     # A handful of features, for each operator of each plan: arrays would take longer than the sums.
     seconds = sum(map(mul, features, found.coefficients))
-    rows = (sum(map(mul, features, row)) for row in found.covariance)
-    spread = sum(map(mul, features, rows)) + (found.residual * seconds) ** 2
+    spread = sum(x * sum(map(mul, features, row)) for x, row in zip(features, found.covariance, strict=True) if x)
+    spread += (found.residual * seconds) ** 2
     off = quantile(found.degrees) * math.sqrt(max(spread, 0.0))
     return max(seconds - off, 0.0), seconds, seconds + off
 

@@ -70,8 +70,10 @@ def _on_cpu(alone_s: Floats, rounds: _Rounds) -> TimeColumns:
 
 
 def _on(device: Accelerator, works: Works, alone_s: Floats, rounds: _Rounds) -> TimeColumns:
-    factors = {kind: device.faster_by(kind) for kind in {one.kind for one in works.items}}
-    faster = np.array([factors[one.kind] for one in works.items], np.float64)
+    faster: float | Floats = device.parallelism / device.relative_speed
+    if device.speed_up:
+        factors = {kind: device.faster_by(kind) for kind in {one.kind for one in works.items}}
+        faster = np.array([factors[one.kind] for one in works.items], np.float64)
     local_gb = works.goes_in * works.skew + works.output * np.where(works.is_grouped, 1.0, works.skew)
     bus_gb = local_gb if device.is_on_the_way else local_gb + rounds.bus_gb
     packed, ratio = np.zeros_like(alone_s), 1.0

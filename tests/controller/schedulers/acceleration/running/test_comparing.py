@@ -23,6 +23,7 @@ from controller.schedulers.acceleration.running.hosts import hosts_of, machines_
 from controller.schedulers.acceleration.running.operators import plan_of_operator
 from controller.schedulers.acceleration.running.values import Engine, Operator, OperatorKind, Sample, Trial
 from controller.schedulers.acceleration.values import Growth, Work
+from dataplane.topology.families import from_text
 from dataplane.topology.file import loads
 from tests.controller.schedulers.acceleration.running.tables import numbers, small_tables
 
@@ -117,3 +118,16 @@ def test_the_tree_of_a_run_is_over_the_paths_between_its_workers() -> None:
     assert sums == pytest.approx(10 + 100, rel=1e-3)
     assert rows == pytest.approx(10 + 200, rel=1e-3)
     assert times(Works.of([SUMS]), far)[0].transfer_s > 200
+
+
+@pytest.mark.parametrize(("count", "fan_in"), [(1, 2), (2, 8), (5, 2), (7, 3), (8, 2), (8, 8)])
+def test_over_a_switch_of_equal_links_paths_are_one_rate(count: int, fan_in: int) -> None:
+    star = CostMap.of(
+        from_text(f"leaf-spine:spines=1,leaves=1,hosts={count},rate=1 Gbit/s,delay=0 ns"), Snapshot(0, {}, {}, {})
+    )
+    hosts = tuple(f"h{number + 1}" for number in range(count))
+    found, _ = machines_between(star, hosts, fan_in, efficiency=0.5)
+    for work in (SUMS, ROWS):
+        by_paths, by_rate = (times(Works.of([work]), one)[0] for one in (found, members(count, fan_in, 0.5)))
+        assert by_paths.transfer_s == pytest.approx(by_rate.transfer_s, abs=1e-4)
+        assert by_paths.aggregation_s == by_rate.aggregation_s

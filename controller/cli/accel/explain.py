@@ -137,7 +137,7 @@ def _ways(accelerator: Accelerator) -> list[Accelerator]:
     """Return an accelerator that compresses nothing, and as a choice of its own one that does where it can."""
     if accelerator.compression is None:
         return [accelerator]
-    return [replace(accelerator, compression=None), replace(accelerator, name=f"{accelerator.label}-compressed")]
+    return [replace(accelerator, compression=None), replace(accelerator, name=f"{accelerator.label}-packed")]
 
 
 def _stated(text: str) -> tuple[str, float]:

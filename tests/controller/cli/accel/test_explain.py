@@ -198,8 +198,8 @@ def test_what_a_calibration_s_accelerator_compresses_is_a_choice_of_its_own(
     found = {}
     for rate in ("10 Mbit/s", "10 Gbit/s"):
         (one,) = document(capsys, *options, "--rate", rate)["operators"]
-        assert one["times"]["gpu"]["compression_s"] == 0 < one["times"]["gpu-compressed"]["compression_s"]
+        assert one["times"]["gpu"]["compression_s"] == 0 < one["times"]["gpu-packed"]["compression_s"]
         assert one["device"] == min(one["times"], key=lambda name: one["times"][name]["total_s"])
         found[rate] = one["device"]
-    assert found["10 Mbit/s"] == "gpu-compressed"
-    assert found["10 Gbit/s"] != "gpu-compressed"
+    assert found["10 Mbit/s"] == "gpu-packed"
+    assert found["10 Gbit/s"] != "gpu-packed"

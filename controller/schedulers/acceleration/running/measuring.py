@@ -23,7 +23,6 @@ PARTS: Final = (1, 4)
 """Trials are of a shard, and of a quarter of one."""
 SAMPLES_BYTES: Final = (1 << 10, 4 << 20)
 _SAMPLES: Final = 3
-_LEAST_S: Final = 1e-6
 Making = Callable[[int], Cluster]
 """Makes a session with the first so many workers."""
 
@@ -42,9 +41,10 @@ def trials_of(making: Making, plan: Plan, tables: Mapping[str, pa.Table], machin
 def processing(making: Making, trials: Sequence[Trial]) -> Processing:
     """Return what the network takes of a processor, by tables that the first worker sends to the second one.
 
-    A worker has the share of its processor that it had in the trials.
+    A worker has the share of its processor that it had in the greatest trial; all of it where that had several threads.
     """
-    slower = max(max(one.compute_s, _LEAST_S) / max(one.cpu_s, _LEAST_S) for one in trials)
+    greatest = max(trials, key=lambda one: one.input_bytes)
+    slower = max(greatest.compute_s / greatest.cpu_s, 1.0) if greatest.cpu_s > 0 else 1.0
     with making(2) as cluster:
         for nbytes in SAMPLES_BYTES:
             cluster.sample(nbytes)

@@ -48,8 +48,10 @@ class Ground:
         """
         if self.switch == NO_SWITCH:
             return ()
-        by = (None, *self.accelerators)
-        return tuple(switch_choice(works, self.machines, sums, self.switch, one) for one in by)
+        switch = switch_choice(works, self.machines, sums, self.switch)
+        # Where it can add up nothing it says why once, whatever would compute for it.
+        by = () if all(switch.refusals) else self.accelerators
+        return (switch, *(switch_choice(works, self.machines, sums, self.switch, one) for one in by))
 
 
 def ground_by_rate(hardware: Hardware, rate_bps: float, topology: Topology | None = None) -> Ground:

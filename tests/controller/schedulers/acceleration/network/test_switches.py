@@ -132,6 +132,8 @@ def test_machines_may_compute_on_accelerators_what_switches_add_up() -> None:
     assert times.bus_s == pytest.approx(0.1)
     assert (times.transfer_s, times.aggregation_s, times.compression_s) == (on_cpu.transfer_s, 0, 0)
     assert "gpu+switch: a filter adds up nothing" in third.reasons
+    (alone,) = ground.others(works, ["nothing"] * 3)
+    assert alone.label == SWITCH
 
 
 def test_what_an_accelerator_does_not_run_it_does_not_compute_for_switches_either() -> None:

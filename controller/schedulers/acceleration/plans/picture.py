@@ -15,6 +15,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Patch
 from controller.schedulers.acceleration.errors import AccelerationError
 from controller.schedulers.acceleration.plans.text import plain
 from controller.schedulers.acceleration.plans.values import Explained, ExplainedOperator
+from controller.schedulers.acceleration.values import CPU
 
 _BOX_IN: Final = (2.3, 0.8)
 _PITCH_IN: Final = (2.75, 1.45)
@@ -126,7 +127,9 @@ def _draw_operator(axes: Axes, one: ExplainedOperator, place: Point, fills: Mapp
     fill = fills[one.device] if one.decision.times else _UNKNOWN
     style = "round,pad=0,rounding_size=0.08"
     axes.add_patch(FancyBboxPatch(corner, *_BOX_IN, boxstyle=style, facecolor=fill, edgecolor="#555555", zorder=3))
-    times = "  ".join(f"{device} {plain(times.total_s)} s" for device, times in one.decision.times.items())
+    # Of several choices there is room for two: the CPU, and the one that was taken.
+    known = sorted(one.decision.times.items(), key=lambda some: (some[0] != CPU, some[0] != one.device))
+    times = "  ".join(f"{device} {plain(times.total_s)} s" for device, times in known)
     lines = (
         (-0.22, f"{one.decision.work.name} on {one.device}", 9.5, "bold"),
         (0.03, _cut(times or "its time is not known"), 7.5, "normal"),

@@ -65,6 +65,8 @@ class PoolControl(Strict, frozen=True):
     rule: ControlRule = ControlRule.TABLE
     dead_band: Share01 = 0.1
     """Within it nothing is asked for."""
+    asks_from_load: Share01 = 0.0
+    """More is asked for only where the cores are at least so busy; 0: whatever their load."""
     settle_s: Seconds = 0.0
     """A report counts that is so much younger than the last change of its holder's units: until then it shows both."""
 

@@ -20,6 +20,8 @@ from controller.balance.rules import TABLE, IntervalRule, Limits, PlatformRule, 
 from controller.balance.values import Change, Form, LeverKind, Precision, Sample, UnitState
 
 _NOMINAL_MHZ: Final = 1000.0
+_LEAST_MHZ: Final = 1e-3
+_MOST_MHZ: Final = 1e6
 _NS_PER_S: Final = 1_000_000_000
 
 
@@ -49,24 +51,24 @@ def look(pool: UnitPool, report: HolderStatus, before: Memory, *, full_load: flo
     if report.reported_ns is None or report.reported_ns <= before.reported_ns:
         return before
     share = next((one for one in pool.shares if one.holder == report.holder), None)
-    seen = replace(before, reported_ns=report.reported_ns, problem="")
+    error = None if report.bus is None or report.load is None else report.bus - report.load
+    seen = replace(before, reported_ns=report.reported_ns, problem="", error=error, output=None)
     units = 0 if share is None else share.units - share.leaving
     settled_ns = 0 if share is None else share.since_ns + round(pool.spec.control.settle_s * _NS_PER_S)
     if report.reported_ns <= settled_ns:
-        return replace(seen, wanted=None, change=Change())
+        return replace(seen, wanted=None, output=before.output, change=Change())
+    seen = replace(seen, busy=None if report.load is None else busy_units(units, report.load, full_load))
     if report.wants is not None:
-        wanted = max(units + report.wants, 0)
-        return replace(seen, wanted=wanted, busy=None, change=Change(sub_units=report.wants))
+        return replace(seen, wanted=max(units + report.wants, 0), change=Change(sub_units=report.wants))
     if report.bus is None or report.load is None:
-        return replace(seen, wanted=None, error=None, output=None, change=Change())
+        return replace(seen, wanted=None, change=Change())
     if share is None or not units:
         some = 1 if report.bus > 0 or report.load > 0 else 0
-        return replace(seen, wanted=some, error=None, output=None, change=Change(sub_units=some))
+        return replace(seen, wanted=some, busy=None, change=Change(sub_units=some))
     try:
-        busy = busy_units(units, report.load, full_load)
-        return _controlled(pool, report, share, replace(seen, busy=busy))
-    except BalanceError as error:
-        return replace(seen, wanted=None, change=Change(), problem=str(error))
+        return _controlled(pool, report, share, seen)
+    except BalanceError as problem:
+        return replace(seen, wanted=None, change=Change(), problem=str(problem))
 
 
 def advice(pool: UnitPool, report: HolderStatus, memory: Memory, *, low: int, high: int) -> Change:
@@ -78,10 +80,12 @@ def advice(pool: UnitPool, report: HolderStatus, memory: Memory, *, low: int, hi
     share = next((one for one in pool.shares if one.holder == report.holder), None)
     if share is None or memory.output is None or share.units <= share.leaving:
         return memory.change
-    state = _state(report, share.units - share.leaving)
     limits = Limits(sub_units_low=max(low, 1), sub_units_high=max(high, low, 1))
     try:
-        return hand_on(memory.change, state, limits, order=levers, most=TABLE.most).change
+        state, sample = _state(report, share.units - share.leaving), None
+        if report.bus is not None and report.load is not None:
+            sample = Sample(0.0, report.bus, report.load, report.holder)
+        return hand_on(memory.change, state, limits, order=levers, most=TABLE.most, sample=sample).change
     except BalanceError:
         return memory.change
 
@@ -98,8 +102,8 @@ def controller_of(control: PoolControl) -> Controller:
 def rule_of(control: PoolControl, levers: tuple[LeverKind, ...]) -> Rule:
     """Return the rule that a pool's control means, for these levers."""
     if control.rule is ControlRule.PLATFORM:
-        return PlatformRule(threshold=control.dead_band)
-    return IntervalRule(levers=levers)
+        return PlatformRule(threshold=control.dead_band, asks_from_load=control.asks_from_load)
+    return IntervalRule(levers=levers, asks_from_load=control.asks_from_load)
 
 
 def _controlled(pool: UnitPool, report: HolderStatus, share: UnitHolding, seen: Memory) -> Memory:
@@ -126,7 +130,7 @@ def _controlled(pool: UnitPool, report: HolderStatus, share: UnitHolding, seen: 
 
 def _levers(report: HolderStatus) -> tuple[LeverKind, ...]:
     """Return the levers of which a holder says where they stand, in the order in which they hand on."""
-    more = (LeverKind.FREQUENCY,) if report.frequency_mhz else ()
+    more = (LeverKind.FREQUENCY,) if _clock_mhz(report) is not None else ()
     return (LeverKind.SUB_UNITS, *more, *((LeverKind.PRECISION,) if report.precision else ()))
 
 
@@ -138,4 +142,10 @@ def _state(report: HolderStatus, units: int) -> UnitState:
         except ValueError:
             known = ", ".join(Precision)
             raise BalanceError(f"holder {report.holder}: precision {report.precision!r} is none of {known}") from None
-    return UnitState(precision, report.frequency_mhz or _NOMINAL_MHZ, units)
+    return UnitState(precision, _clock_mhz(report) or _NOMINAL_MHZ, units)
+
+
+def _clock_mhz(report: HolderStatus) -> float | None:
+    """Return where a holder's clock stands, None where it says no clock that a device could have."""
+    mhz = report.frequency_mhz
+    return mhz if mhz is not None and _LEAST_MHZ <= mhz <= _MOST_MHZ else None

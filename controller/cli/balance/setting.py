@@ -36,6 +36,9 @@ def set_pool(  # noqa: PLR0917 - a command line's options
     scheme: Annotated[str | None, typer.Option(help="Of the gains: fixed, expert or fuzzy.")] = None,
     rule: Annotated[str | None, typer.Option(help="table (a few units a step) or platform (n P_d / P_p).")] = None,
     dead_band: Annotated[float | None, typer.Option(min=0, max=1, help="Errors that nothing is done about.")] = None,
+    asks_from_load: Annotated[
+        float | None, typer.Option("--asks-from-load", min=0, max=1, help="More only where cores are so busy.")
+    ] = None,
     settle_s: Annotated[
         float | None, typer.Option("--settle-s", min=0, help="Reports count so long after moves.")
     ] = None,
@@ -46,7 +49,7 @@ def set_pool(  # noqa: PLR0917 - a command line's options
     """Set how a pool is shared out; what is not named stays. Takes the rights of an administrator or a service."""
     given = {"units": units, "hold_s": hold_s, "lease_s": lease_s, "paused": paused}
     control = {"form": form, "kp": kp, "ki": ki, "kd": kd, "scheme": scheme}
-    control |= {"rule": rule, "dead_band": dead_band, "settle_s": settle_s}
+    control |= {"rule": rule, "dead_band": dead_band, "settle_s": settle_s, "asks_from_load": asks_from_load}
     where = {"node": node, "unit_thousandths": thousandths}
     wanted_control = {key: value for key, value in control.items() if value is not None}
     with client_of(address) as client:

@@ -106,6 +106,20 @@ def test_a_silent_holder_has_stopped_after_the_lease(play: Play) -> None:
     play(act)
 
 
+def test_a_promise_is_never_of_more_than_a_holder_has(play: Play) -> None:
+    """Without a lease shares fall at once, and promises with them: the next report need not say one."""
+
+    async def act(served: Served) -> None:
+        await served.client.of(UnitPool).create(pool(claims=(Claim(holder="i"),)))
+        await share(served.client, holding("i", 50))
+        await served.client.report_units("gpus", HolderStatus(holder="i", holds=50))
+        await share(served.client, holding("i", 10))
+        found = await served.client.report_units("gpus", HolderStatus(holder="i", bus=0.5, load=0.5))
+        assert found.status.holders[0].holds == 10
+
+    play(act)
+
+
 def test_claims_say_who_may_have_how_many(play: Play) -> None:
     async def act(served: Served) -> None:
         await served.client.of(UnitPool).create(pool(claims=(Claim(holder="i", most=60),)))

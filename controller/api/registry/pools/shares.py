@@ -132,19 +132,17 @@ def _check_claims(pool: UnitPool, shares: Iterable[UnitHolding]) -> None:
 
 
 def _after_lowering(pool: UnitPool, shares: Iterable[UnitHolding], now_ns: int) -> UnitPoolStatus:
-    """Return the status in which silent holders promise no more than is left; raise StaleError for who is not yet."""
+    """Return the status in which no promise is of more than is left; raise StaleError for who was to promise first."""
     after = {one.holder: one.units for one in shares}
     reports = {one.holder: one for one in pool.status.holders}
     for share in pool.shares:
         left, known = after.get(share.holder, 0), reports.get(share.holder)
-        if left >= share.units or not pool.spec.lease_s:
+        holds = share.units if known is None or known.holds is None else known.holds
+        if left >= share.units or holds <= left:
             continue
-        if known is not None and known.holds is not None and known.holds <= left:
-            continue
-        if silent_s(pool, share, now_ns) < pool.spec.lease_s:
-            holds = share.units if known is None or known.holds is None else known.holds
+        if pool.spec.lease_s and silent_s(pool, share, now_ns) < pool.spec.lease_s:
             raise StaleError(f"UnitPool {pool.metadata.name}: {share.holder} uses {holds} units, it cannot have {left}")
-        if known is not None:
+        if known is not None and known.holds is not None:
             reports[share.holder] = replace(known, holds=left)
     return replace(pool.status, holders=tuple(reports.values()))
 

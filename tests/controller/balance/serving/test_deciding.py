@@ -1,0 +1,172 @@
+"""Rounds over any pool and any reports: the server takes what is decided, and nothing that is said breaks it."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from msgspec.structs import replace
+
+from controller.api.registry.pools import shares as server
+from controller.api.registry.pools.shares import UnitShares
+from controller.api.resources import Metadata, Node, UnitPool
+from controller.api.resources.hardware import Device, DeviceShare, Hardware
+from controller.api.resources.node import NodeSpec, Share
+from controller.api.resources.unit_pool import (
+    Claim,
+    ControlForm,
+    ControlRule,
+    ControlScheme,
+    HolderStatus,
+    PoolControl,
+    UnitHolding,
+    UnitPoolSpec,
+    UnitPoolStatus,
+)
+from controller.balance.serving.deciding import Round, decide
+from controller.balance.serving.wanting import Memory
+from controller.balance.settings import BalanceSettings, MovingSettings
+from dataplane.topology.values import DeviceKind
+
+SECOND_NS = 1_000_000_000
+HOLDERS = ("a", "b", "c", "d")
+SETTINGS = BalanceSettings()
+
+
+def pool_of(shares: dict[str, int], *, wants: dict[str, int] | None = None, **spec: object) -> UnitPool:
+    """Return a pool in which holders have reported what they want at 10 s, after their shares of 1 s."""
+    holders = tuple(
+        HolderStatus(holder=name, wants=some, reported_ns=10 * SECOND_NS) for name, some in (wants or {}).items()
+    )
+    return UnitPool(
+        metadata=Metadata(name="gpus"),
+        spec=UnitPoolSpec(**{"units": 100} | spec),  # type: ignore[arg-type]
+        status=UnitPoolStatus(holders=holders),
+        shares=tuple(UnitHolding(holder=name, units=some, since_ns=SECOND_NS) for name, some in shares.items() if some),
+    )
+
+
+def after(pool: UnitPool, now_s: float = 11.0, settings: BalanceSettings = SETTINGS, moves: int = 1000) -> Round:
+    return decide(pool, None, {}, round(now_s * SECOND_NS), settings, moves=moves)
+
+
+def units(found: Round) -> dict[str, tuple[int, int]] | None:
+    return None if found.shares is None else {one.holder: (one.units, one.leaving) for one in found.shares}
+
+
+def test_a_paused_pool_stays_as_it_is_and_says_so() -> None:
+    found = after(pool_of({"a": 50, "b": 50}, wants={"a": -10, "b": 10}, paused=True))
+    assert (found.shares, found.status.reason) == (None, "paused: nothing moves")
+
+
+def test_a_unit_that_moved_stays_for_a_while() -> None:
+    pool = pool_of({"a": 50, "b": 50}, wants={"a": -10, "b": 10}, hold_s=60.0)
+    held = replace(pool, shares=tuple(replace(one, grown_ns=SECOND_NS) for one in pool.shares))
+    assert after(held).shares is None
+    assert after(held).status.control[0].reason == "keeps what moved a short while ago"
+    old = replace(
+        held,
+        status=replace(
+            held.status, holders=tuple(replace(one, reported_ns=62 * SECOND_NS) for one in held.status.holders)
+        ),
+    )
+    assert units(after(old, 63.0)) == {"a": (40, 0), "b": (60, 0)}
+
+
+def test_silence_is_counted_from_when_holders_could_be_heard() -> None:
+    pool = pool_of({"a": 50}, wants={"a": 0}, lease_s=30.0)
+    now_ns = 100 * SECOND_NS
+    held = decide(pool, None, {}, now_ns, SETTINGS, moves=10, heard_ns=80 * SECOND_NS)
+    assert (held.shares, held.silent) == (None, ("a",))
+    gone = decide(pool, None, {}, now_ns, SETTINGS, moves=50, heard_ns=60 * SECOND_NS)
+    assert gone.shares == ()
+
+
+def test_a_stale_report_and_one_of_before_the_last_change_ask_for_nothing() -> None:
+    pool = pool_of({"a": 50}, wants={"a": 10})
+    assert units(after(pool, 15.0)) == {"a": (60, 0)}
+    assert after(pool, 25.0).shares is None
+    changed = replace(pool, shares=(replace(pool.shares[0], since_ns=10 * SECOND_NS),))
+    assert after(changed, 15.0).shares is None
+    settling = replace(pool, spec=replace(pool.spec, control=PoolControl(settle_s=9.5)))
+    assert after(settling, 15.0).shares is None
+
+
+def test_what_pods_hold_is_no_capacity() -> None:
+    devices = (Device(number=0, kind=DeviceKind.GPU), Device(number=1, kind=DeviceKind.GPU))
+    pod = Share(pod="p", uid="1", epoch=1, devices=(DeviceShare(number=0, thousandths=700),))
+    node = Node(metadata=Metadata(name="h1"), spec=NodeSpec(hardware=Hardware(devices=devices)), shares=(pod,))
+    pool = pool_of({}, wants={"a": 20}, node="h1", unit_thousandths=100, claims=(Claim(holder="a"),))
+    found = decide(pool, node, {}, 11 * SECOND_NS, SETTINGS, moves=100)
+    assert (found.capacity, units(found)) == (13, {"a": (13, 0)})
+    lost = decide(pool, None, {}, 11 * SECOND_NS, SETTINGS, moves=100)
+    assert (lost.shares, lost.status.reason) == (None, "there is no Node h1")
+
+
+def test_a_report_that_means_nothing_is_said_and_moves_nothing() -> None:
+    report = HolderStatus(holder="a", bus=1.0, load=0.5, precision="int9", reported_ns=10 * SECOND_NS)
+    pool = pool_of({"a": 50})
+    found = after(replace(pool, status=UnitPoolStatus(holders=(report,))))
+    assert found.shares is None
+    assert "precision 'int9' is none of int4" in found.status.control[0].reason
+
+
+def drawn_pool(rng: random.Random) -> UnitPool:
+    claims = tuple(
+        Claim(
+            holder=name,
+            least=(least := rng.randint(0, 5)),
+            most=rng.choice([None, least + rng.randint(0, 40)]),
+            priority=rng.randint(0, 1),
+            weight=rng.choice([0.5, 1.0, 3.0]),
+        )
+        for name in rng.sample(HOLDERS, rng.randint(1, 4))
+    )
+    control = PoolControl(
+        form=rng.choice(list(ControlForm)),
+        kp=rng.choice([0.0, 1.0, 1000.0]),
+        ki=rng.choice([0.0, 0.3]),
+        kd=rng.choice([0.0, 1.0]),
+        scheme=rng.choice(list(ControlScheme)),
+        rule=rng.choice(list(ControlRule)),
+    )
+    spec = UnitPoolSpec(
+        units=rng.randint(0, 60),
+        claims=claims,
+        control=control,
+        lease_s=rng.choice([0.0, 3.0]),
+        hold_s=rng.choice([0, 2]),
+    )
+    return UnitPool(metadata=Metadata(name="gpus"), spec=spec)
+
+
+def drawn_report(rng: random.Random, pool: UnitPool, holder: str) -> HolderStatus:
+    have = next((one.units for one in pool.shares if one.holder == holder), 0)
+    return HolderStatus(
+        holder=holder,
+        wants=rng.choice([None, None, rng.randint(-10, 10), 1_000_000, -1_000_000]),
+        holds=rng.choice([None, rng.randint(0, have)]),
+        bus=rng.choice([None, 0.0, 1.0, rng.random()]),
+        load=rng.choice([None, 0.0, 1.0, 5e-324, rng.random()]),
+        precision=rng.choice(["", "int8", "fp64", "x"]),
+        frequency_mhz=rng.choice([None, 0.0, 5e-324, 1e9, 1000.0]),
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_whatever_is_reported_the_server_takes_what_is_decided(seed: int) -> None:
+    rng = random.Random(seed)
+    pool, now_ns = drawn_pool(rng), SECOND_NS
+    memories: dict[str, Memory] = {}
+    settings = BalanceSettings(stale_s=2.0, moving=MovingSettings(margin=rng.choice([0.0, 0.2])))
+    for _ in range(40):
+        now_ns += rng.randint(1, SECOND_NS)
+        for holder in rng.sample(pool.holders, rng.randint(0, len(pool.holders))):
+            pool = server.report(pool, drawn_report(rng, pool, holder), now_ns)
+        found = decide(pool, None, memories, now_ns, settings, moves=rng.choice([0, 3, 1000]))
+        memories = dict(found.memories)
+        assert UnitPoolStatus(**{name: getattr(found.status, name) for name in found.status.__struct_fields__})
+        pool = replace(pool, status=replace(found.status, holders=pool.status.holders))
+        if found.shares is not None:
+            pool, _ = server.share(pool, None, UnitShares(shares=found.shares), now_ns)
+        assert pool.held <= pool.spec.units

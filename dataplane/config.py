@@ -251,7 +251,13 @@ def _did_you_mean(word: str, known: Sequence[str]) -> str:
 
 
 def _wrong_choice(problem: str, kind: msgspec.inspect.Type | None) -> str:
-    choices = [str(one.value) for one in kind.cls] if isinstance(kind, msgspec.inspect.EnumType) else []
+    choices: list[str] = []
+    if isinstance(kind, msgspec.inspect.EnumType):
+        choices = [str(one.value) for one in kind.cls]
+    elif isinstance(kind, msgspec.inspect.LiteralType):
+        choices = [str(value) for value in kind.values]
+    if "'" not in problem:
+        return f"{problem.removeprefix('Invalid enum value').strip()} is none of {', '.join(choices)}"
     word = problem.partition("'")[2].rstrip("'")
     near = difflib.get_close_matches(word, choices, 1, 0.6)
     return f"{word!r} is none of {', '.join(choices)}{_did_you_mean(word, choices) if near else ''}"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import pytest
@@ -103,3 +104,16 @@ def test_files_and_folders_are_paths() -> None:
     for wrong in ("3", "''"):
         with pytest.raises(ConfigError, match="expected the name of a file or folder"):
             loads(f"folders: [{wrong}]", Folders)
+
+
+class Versioned(Strict, frozen=True):
+    """A file of a known version."""
+
+    millrace: Literal[1, 2]
+
+
+@pytest.mark.parametrize(("version", "told"), [("3", "3 is none of 1, 2"), ("'1'", "expected `int`, got `str`")])
+def test_another_version_of_a_file_is_told_beside_those_that_there_are(version: str, told: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        loads(f"millrace: {version}\n", Versioned, file="f.yaml")
+    assert str(caught.value) == f"f.yaml:1: millrace: {told}"

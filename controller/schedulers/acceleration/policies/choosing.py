@@ -23,6 +23,8 @@ from dataplane.topology.values import DeviceKind
 
 _KEPT: Final = 4096
 """Answers that are kept: of so many kinds of tasks, accelerators and networks."""
+MOST_FLOWS: Final = 512
+"""Between operators, likewise: a graph of so many is placed within a tenth of a second, one of thousands is not."""
 _SHOWN: Final = 8
 """Operators named in a reason; the others are counted."""
 
@@ -102,6 +104,8 @@ class Chooser:
             return Placed(None, "nothing is known of what it computes")
         if len(operators) > MOST_OPERATORS:
             return Placed(None, f"{len(operators)} operators, no more than {MOST_OPERATORS} are placed")
+        if (flows := sum(len(one.feeds) for one in operators)) > MOST_FLOWS:
+            return Placed(None, f"{flows} flows between operators, no more than {MOST_FLOWS} are placed")
         return self._placed(known, accelerators, network, max(machines, 1))
 
     def _place(self, operators: bytes, accelerators: tuple[Accelerator, ...], network: Network, count: int) -> Placed:

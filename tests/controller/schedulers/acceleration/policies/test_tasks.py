@@ -177,6 +177,11 @@ def test_a_task_with_more_operators_than_can_be_placed_in_time_is_left_alone(pol
     question = asked(PendingTask("t", "vast", operators=many), WITH_GPU, PLAIN)
     assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
     assert made(policy).reason(question, 0) == "129 operators, no more than 128 are placed"
+    names = [one.name for one in many[:33]]
+    dense = tuple(replace(one, feeds=tuple(names[place + 1 :])) for place, one in enumerate(many[:33]))
+    question = asked(PendingTask("t", "dense", operators=dense), WITH_GPU, PLAIN)
+    assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
+    assert made(policy).reason(question, 0) == "528 flows between operators, no more than 512 are placed"
 
 
 def test_a_profile_with_the_policy_dispatches_by_it_and_keeps_the_reason(policy: PolicySettings) -> None:

@@ -16,7 +16,7 @@ from controller.schedulers.acceleration.running.comparing import (
     processed,
     processing_of,
 )
-from controller.schedulers.acceleration.running.values import Plan, Sample, Trial
+from controller.schedulers.acceleration.running.values import MOST_COPIES, Plan, Sample, Trial
 from controller.schedulers.acceleration.values import Machines
 
 PARTS: Final = (1, 4)
@@ -34,7 +34,7 @@ def trials_of(making: Making, plan: Plan, tables: Mapping[str, pa.Table], machin
         rows = max(tables[sharded].num_rows // machines.count // part, 1)
         with making(1) as cluster:
             cluster.load({**tables, sharded: tables[sharded].slice(0, rows)})
-            found.append(cluster.trial(machines.effective_fan_in))
+            found.append(cluster.trial(min(machines.effective_fan_in, MOST_COPIES)))
     return found
 
 

@@ -17,13 +17,12 @@ from controller.schedulers.acceleration.running.channels import Channel, Limits,
 from controller.schedulers.acceleration.running.engines import backend_of
 from controller.schedulers.acceleration.running.errors import RunError
 from controller.schedulers.acceleration.running.jobs import MOST_SAMPLE_BYTES, Job, Order, send_sample
-from controller.schedulers.acceleration.running.values import Backend, Plan, Trial
+from controller.schedulers.acceleration.running.values import MOST_COPIES, Backend, Plan, Trial
 
 _MOST_TRIAL_S: Final = 60.0
 _FEWEST: Final = 3
 _IDLE_S: Final = 600.0
 """How long a session may ask nothing."""
-_MOST_COPIES: Final = 64
 T = TypeVar("T")
 
 
@@ -168,9 +167,9 @@ class Session:
         """Time the shard's step, and a merge of copies of its result, alone."""
         backend = self._ready()
         copies, at_least_s = int(message.get("copies", 2)), float(message.get("at_least_s", 0.0))
-        if not (1 <= copies <= _MOST_COPIES and 0 <= at_least_s <= _MOST_TRIAL_S):
+        if not (1 <= copies <= MOST_COPIES and 0 <= at_least_s <= _MOST_TRIAL_S):
             raise RunError(
-                f"a trial of {copies} copies and {at_least_s} s: at most {_MOST_COPIES} and {_MOST_TRIAL_S} s"
+                f"a trial of {copies} copies and {at_least_s} s: at most {MOST_COPIES} and {_MOST_TRIAL_S} s"
             )
         partial, compute_s, cpu_s = _timed(backend.partial, at_least_s)
         _, merge_s, _ = _timed(lambda: backend.merge([partial] * copies), at_least_s)

@@ -13,6 +13,8 @@ from dataplane.config import Strict
 
 PARTS = "parts"
 """The table of partial results that a merge reads."""
+MOST_COPIES = 64
+"""Of a result, in a trial of merging."""
 
 
 class Engine(StrEnum):

@@ -14,6 +14,7 @@ import pytest
 from collectors.collector import Collector
 from collectors.feed.server import FeedServer, FeedSettings
 from collectors.values import Snapshot
+from controller.cli.accel.between import between_of
 from controller.cluster.cost_map import Basis as PathBasis
 from controller.cluster.cost_map import CostMap
 from controller.cluster.estimates import Basis, Estimate
@@ -140,8 +141,13 @@ def test_by_a_live_feed_of_a_fabric_that_carries_traffic(load_bps: int, device: 
         address = f"unix:{folder}/feed"
         with serving(collector_of(topology, load_bps), address):
             ground = load_ground(str(topology), HARDWARE, feed=address)
+            between = between_of(rate=None, topology=str(topology), hardware=None, feed=address, server=None)
     assert devices_on(ground) == dict.fromkeys(GPU_ALL, device)
     assert ground.tree is not None
     assert ground.tree.rounds[0].busiest_bps == pytest.approx(10_000_000 - load_bps, rel=0.1)
     assert ground.tree.rounds[0].basis is PathBasis.MEASURED
     assert ground.notes == ("paths are base routes: no path server was asked",)
+    # A run on these hosts is compared with the same rounds.
+    machines, notes = between.machines(("h1:7700", "h2:7700", "h3:7700", "h4:7700"), HARDWARE.fan_in)
+    assert machines.network.rounds == ground.machines.network.rounds
+    assert notes == ground.notes

@@ -5,6 +5,7 @@ They act inside the program that owns them: it opens `autocast()` around a step 
 
 from __future__ import annotations
 
+import math
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
@@ -15,6 +16,7 @@ from controller.balance.values import LeverKind, Precision
 _LEVELS: Final = (Precision.FP16, Precision.FP32)
 """Between which autocast chooses; the others are other weights, which no switch makes of a running program's."""
 _ORDER: Final = tuple(Precision)
+_GRAIN: Final = 1e-9
 
 
 class Autocast:
@@ -76,32 +78,37 @@ class Autocast:
 
 
 class BatchSize:
-    """How many items a program takes in at once; a step doubles or halves it.
+    """How many items a program takes in at once; `per_doubling` steps double it, or halve it.
 
     Up, as precision is: larger batches cost the bus less for each item and give the cores more to do at once.
     """
 
-    def __init__(self, size: int, *, low: int = 1, high: int) -> None:
+    def __init__(self, size: int, *, low: int = 1, high: int, per_doubling: int = 1) -> None:
         self.kind, self.name = LeverKind.PRECISION, "batch size"
         if not 1 <= low <= size <= high:
             raise LeverError(self.name, f"1 <= low <= size <= high is wanted: they are {low}, {size} and {high}")
-        self._found, self._steps, self._down, self._up = size, 0, 0, 0
-        while size >> (self._down + 1) >= low:
-            self._down += 1
-        while size << (self._up + 1) <= high:
-            self._up += 1
+        if per_doubling < 1:
+            raise LeverError(self.name, f"{per_doubling} steps double nothing")
+        self._found, self._steps, self._per_doubling = size, 0, per_doubling
+        self._down = math.floor(per_doubling * math.log2(size / low) + _GRAIN)
+        self._up = math.floor(per_doubling * math.log2(high / size) + _GRAIN)
+
+    @property
+    def ratio(self) -> float:
+        """By how much a step multiplies it."""
+        return float(2 ** (1 / self._per_doubling))
 
     @property
     def size(self) -> int:
         """Items of the next batch."""
-        return self._found << self._steps if self._steps >= 0 else self._found >> -self._steps
+        return round(self._found * self.ratio**self._steps)
 
     def read(self) -> Standing:
-        """Return how often it was doubled since the start."""
+        """Return by how many steps it is above what it was at the start."""
         return Standing(self._steps, -self._down, self._up)
 
     def move(self, by: float) -> Moved:
-        """Double it so many times (halve it)."""
+        """Take in more (less) by so many steps."""
         standing = self.read()
         self._steps = int(standing.place(self._steps + by))
         return moved(standing, by, self._steps)

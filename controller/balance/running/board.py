@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from controller.balance.errors import LeverError
-from controller.balance.levers.programs import Autocast
+from controller.balance.levers.programs import Autocast, BatchSize
 from controller.balance.levers.values import Lever, Moved, Standing
 from controller.balance.rules import ORDER, Limits, hand_on
+from controller.balance.rules.capacity import SPEEDS
+from controller.balance.rules.table import only
 from controller.balance.values import Change, LeverKind, Precision, Sample, UnitState
 from dataplane.clock import Clock
 
@@ -33,6 +35,9 @@ class Move:
 class Board:
     """A unit's levers, at most one of a kind. One that fails rests for `rest_s`: others do its part meanwhile.
 
+    What a change asks of a kind that the unit does not have is nobody's: only what a lever cannot do is handed on.
+    `guarded`: nothing is done that would put a sample's error past 0 and further off than it is, by what moves of
+    levers are worth.
     Raises LeverError for two of a kind.
     """
 
@@ -44,13 +49,16 @@ class Board:
         order: Sequence[LeverKind] = ORDER,
         most: Change | None = None,
         rest_s: float = 30.0,
+        guarded: bool = True,
     ) -> None:
         self.levers = {lever.kind: lever for lever in levers}
         twice = next((lever for lever in levers if self.levers[lever.kind] is not lever), None)
         if twice is not None:
             other = self.levers[twice.kind].name
             raise LeverError(twice.name, f"the unit has another lever of the kind {twice.kind}: {other}")
-        self._clock, self._order, self._most, self._rest_s = clock, tuple(order), most, rest_s
+        self._clock, self._most, self._rest_s = clock, most, rest_s
+        self._guarded = guarded
+        self._order = tuple(kind for kind in order if kind in self.levers)
         self._standings: dict[LeverKind, Standing] = {}
         self._resting: dict[LeverKind, tuple[int, str]] = {}
         self._carried: dict[LeverKind, float] = {}
@@ -72,23 +80,21 @@ class Board:
         """Where the levers stood when they were read; a kind that the unit does not have stands at 1."""
         clock, units = self._standing(LeverKind.FREQUENCY), self._standing(LeverKind.SUB_UNITS)
         place = self._standing(LeverKind.PRECISION)
-        steps = self._precisions()
-        at = steps[min(max(round(place.value - place.low), 0), len(steps) - 1)]
+        first, steps = self._precisions()
+        at = steps[min(max(round(place.value - first), 0), len(steps) - 1)]
         return UnitState(at, max(clock.value, 1e-9), max(round(units.value), 1))
 
     def apply(self, change: Change, sample: Sample | None = None) -> list[Move]:
-        """Move the levers; what one of them cannot do, as it is exhausted, refuses or fails, the next one is asked.
-
-        With a sample nothing is done that would put its error past 0 and further off than it is.
-        """
+        """Move the levers; what one of them cannot do, as it is exhausted, refuses or fails, the next one is asked."""
         moves: list[Move] = []
-        pending, state = change, self.state
+        seen = sample if self._guarded else None
+        pending, state = only(change, self._order), self.state
         for place, kind in enumerate(self._order):
             order = self._order[place:]
-            pending = hand_on(pending, state, self._limits(), order=order, most=self._most, sample=sample).change
-            sample = None  # it was of before: what one lever has done is not looked at again
+            pending = self._handed_on(pending, state, order, seen)
+            seen = None  # it was of before: what one lever has done is not looked at again
             asked = _part(pending, kind)
-            if kind not in self.levers or not asked:
+            if not asked:
                 pending = _with(pending, kind, 0)
                 continue
             move = self._move(kind, asked)
@@ -147,13 +153,20 @@ class Board:
     def _standing(self, kind: LeverKind) -> Standing:
         return self._standings.get(kind, _NONE)
 
-    def _precisions(self) -> tuple[Precision, ...]:
-        """Return the steps that the places of the lever of precision stand for, from its low end."""
-        lever = self.levers.get(LeverKind.PRECISION)
+    def _handed_on(self, change: Change, state: UnitState, order: Sequence[LeverKind], sample: Sample | None) -> Change:
+        lever, speeds = self.levers.get(LeverKind.PRECISION), SPEEDS
+        if isinstance(lever, BatchSize):
+            speeds = {step: lever.ratio**-place for place, step in enumerate(_STEPS)}
+        return hand_on(change, state, self._limits(), order=order, speeds=speeds, most=self._most, sample=sample).change
+
+    def _precisions(self) -> tuple[float, tuple[Precision, ...]]:
+        """Return which place the first step stands for, and the steps for the places from there up."""
+        lever, standing = self.levers.get(LeverKind.PRECISION), self._standing(LeverKind.PRECISION)
         if isinstance(lever, Autocast):
-            return lever.precisions
-        standing = self._standing(LeverKind.PRECISION)
-        return _STEPS[: min(round(standing.high - standing.low) + 1, len(_STEPS))]
+            return standing.low, lever.precisions
+        spare = max(round(standing.high - standing.low) + 1 - len(_STEPS), 0)
+        first = standing.low + min(max(round(standing.value - standing.low) - len(_STEPS) // 2, 0), spare)
+        return first, _STEPS[: min(round(standing.high - first) + 1, len(_STEPS))]
 
     def _limits(self) -> Limits:
         state = self.state
@@ -163,7 +176,7 @@ class Board:
         low, high = _ends(clock)
         fewest, most = (max(round(end), 1) for end in _ends(units))
         return Limits(
-            precisions=(state.precision,) if pinned else self._precisions(),
+            precisions=(state.precision,) if pinned else self._precisions()[1],
             frequency_low_mhz=max(low, 1e-9),
             frequency_high_mhz=max(high, 1e-9),
             sub_units_low=fewest,

@@ -50,3 +50,16 @@ def test_a_batch_doubles_and_halves_between_its_ends() -> None:
 def test_a_batch_beyond_its_ends_is_refused() -> None:
     with pytest.raises(LeverError, match="lever batch size: 1 <= low <= size <= high is wanted: they are 1, 9 and 8"):
         BatchSize(9, high=8)
+
+
+def test_steps_of_a_batch_may_be_finer_than_doubling() -> None:
+    lever = BatchSize(64, low=32, high=100, per_doubling=4)
+    sizes = []
+    for _ in range(4):
+        lever.move(+1)
+        sizes.append(lever.size)
+    assert sizes == [76, 91, 91, 91]
+    lever.move(-9)
+    assert lever.size == 32
+    with pytest.raises(LeverError, match="lever batch size: 0 steps double nothing"):
+        BatchSize(8, high=8, per_doubling=0)

@@ -95,6 +95,12 @@ def test_an_exhausted_lever_hands_on_to_the_next(machine: Machine) -> None:
     assert found[1].state.frequency_mhz < found[0].state.frequency_mhz
 
 
+def test_what_is_asked_of_a_lever_that_a_unit_does_not_have_is_not_handed_on(machine: Machine) -> None:
+    found = ticks(machine, [HALF], [machine.clocks()], IntervalRule())
+    assert found[0].change == Change(frequency_mhz=-100, sub_units=-2)
+    assert found[0].state.frequency_mhz == 900
+
+
 def test_a_lever_that_may_not_be_set_hands_on_to_the_next(machine: Machine) -> None:
     found = ticks(machine, [HALF], [machine.units(may_set=False), machine.clocks()])
     assert found[0].state.sub_units == 50

@@ -49,6 +49,8 @@ def show(
 
 
 def _show_status(pod: Pod) -> None:
+    from controller.api.resources.operator_devices import text_of as devices_text  # noqa: PLC0415
+
     status = pod.status
     devices = (f"{one.number}: {one.thousandths / 1000:g}" for one in status.devices)
     times = (("created", pod.metadata.created_ns), ("bound", status.bound_ns), ("started", status.started_ns))
@@ -57,6 +59,7 @@ def _show_status(pod: Pod) -> None:
         ("phase", phase_of(pod)),
         ("node", status.node),
         ("devices", ", ".join(devices) or None),
+        ("operators run on", devices_text(status.operator_devices) if status.operator_devices else None),
         *((name, None if at is None else utc(at)) for name, at in (*times, ("finished", status.finished_ns))),
         ("bindings", status.epoch or None),
         ("decision", status.decision),

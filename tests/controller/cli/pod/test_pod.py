@@ -21,6 +21,7 @@ from controller.api.resources import Decision, Metadata, Node, Pod
 from controller.api.resources.decision import DecisionSpec, Outcome, Refusal, Score
 from controller.api.resources.hardware import Device, Hardware, Load
 from controller.api.resources.node import DeviceLoad, NodeSpec, NodeStatus
+from controller.api.resources.operator_devices import OperatorDevice
 from dataplane.topology.values import DeviceKind
 from tests.controller.cli.conftest import Run
 
@@ -107,6 +108,17 @@ def test_waiting_has_an_end(run: Run, script: Path) -> None:
     out, err = run(f"pod apply -f {script} --wait --timeout 0.3")
     assert out == "pod a is created\npod b is created\n"
     assert err.splitlines()[-1] == "millrace: not running after 0.3 s: a is pending, b is pending"
+
+
+def test_where_a_pods_operators_run_is_shown(served: Place, run: Run, bound: None) -> None:
+    assert "operators run on" not in run("pod show a")[0]
+    computes = "pod: {name: c, image: x, operators: [{name: product, operator: gemm}]}\n"
+    assert run("pod apply -f -", computes)[0] == "pod c is created\n"
+    chosen = (OperatorDevice(operator="product", device=DeviceKind.CPU),)
+    with SyncApiClient(served) as client:
+        client.bind(BindingRequest(bindings=(Binding(pod="c", node="h1", operator_devices=chosen),)))
+    assert '{"product": "cpu"}' in run("pod show c")[0]
+    assert "name: product\n    operator: gemm\n" in run("pod show c -o script")[0]
 
 
 def test_pods_are_listed_shown_and_deleted(run: Run, bound: None) -> None:

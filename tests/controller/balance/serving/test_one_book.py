@@ -1,0 +1,119 @@
+"""Placement sees the same books: scheduler, main controller and the service of pools share the devices of one node."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from controller.api.client import ApiClient
+from controller.api.registry.placements import Release, ReleaseRequest
+from controller.api.resources import Metadata, Node, Pod, UnitPool
+from controller.api.resources.hardware import DeviceNeed, Hardware, Request
+from controller.api.resources.node import NodeSpec, NodeStatus
+from controller.api.resources.pod import Container, Phase, PodSpec
+from controller.api.resources.unit_pool import Claim, HolderStatus, UnitPoolSpec
+from controller.balance import process as balance
+from controller.balance.settings import BalanceSettings
+from controller.placement import process as placement
+from controller.placement.settings import PlacementSettings
+from controller.schedulers import process as scheduler
+from controller.schedulers.settings import QueueSettings, SchedulerSettings
+from dataplane.topology.values import DeviceKind
+from tests.controller.api.api_server import serving, settings_in
+from tests.controller.schedulers.framework.clusters import node
+
+WAIT_S = 60.0
+QUICK = QueueSettings(first_wait_ns=1_000_000, longest_wait_ns=60_000_000_000)
+
+
+@asynccontextmanager
+async def daemons(api: str) -> AsyncIterator[None]:
+    """Run the three that deal in the node's devices."""
+    stop = asyncio.Event()
+    running = [
+        asyncio.create_task(scheduler.serve(SchedulerSettings(api=api, queue=QUICK), stop)),
+        asyncio.create_task(placement.serve(PlacementSettings(api=api), stop)),
+        asyncio.create_task(balance.serve(BalanceSettings(api=api, interval_s=0.02), stop)),
+    ]
+    try:
+        yield
+    finally:
+        stop.set()
+        await asyncio.gather(*running)
+
+
+async def prepare(client: ApiClient) -> None:
+    """Make a node of two GPUs, and a pool of their tenths."""
+    hardware = Hardware.of(node("h1", cores=4, gpus=("A100", "A100")))
+    made = Node(metadata=Metadata(name="h1"), spec=NodeSpec(lease_s=1000.0), status=NodeStatus())
+    await client.of(Node).create(made)
+    reported = Node(metadata=Metadata(name="h1"), status=NodeStatus(ready=True, hardware=hardware))
+    await client.of(Node).replace_status(reported)
+    spec = UnitPoolSpec(units=20, node="h1", unit_thousandths=100, claims=(Claim(holder="i"),))
+    await client.of(UnitPool).create(UnitPool(metadata=Metadata(name="tenths"), spec=spec))
+
+
+async def pool_when(client: ApiClient, holds: Callable[[UnitPool], bool]) -> UnitPool:
+    async for told in client.of(UnitPool).follow():
+        found = told.items if hasattr(told, "items") else (told.resource,)
+        for one in found:
+            if one is not None and holds(one):
+                return one
+    raise AssertionError("the watch ended")
+
+
+async def pod_when(client: ApiClient, holds: Callable[[Pod], bool]) -> Pod:
+    async for told in client.of(Pod).follow(fields="name=p"):
+        found = told.items if hasattr(told, "items") else (told.resource,)
+        for one in found:
+            if one is not None and holds(one):
+                return one
+    raise AssertionError("the watch ended")
+
+
+async def ask(client: ApiClient, wants: int) -> None:
+    await client.report_units("tenths", HolderStatus(holder="i", wants=wants))
+
+
+def check(found: Node) -> None:
+    """Pods and pool together hold no more than each device is."""
+    assert found.value is not None
+    found.value.check(found.held)
+
+
+def test_what_a_pool_holds_no_pod_gets_and_the_other_way_round(tmp_path: Path) -> None:
+    async def act(client: ApiClient) -> None:
+        await ask(client, 15)
+        await pool_when(client, lambda pool: pool.held == 15)
+        need = DeviceNeed(kind=DeviceKind.GPU)
+        container = Container(name="main", image="image")
+        spec = PodSpec(containers=(container,), request=Request(cpu_milli=100, devices=(need,)))
+        await client.of(Pod).create(Pod(metadata=Metadata(name="p"), spec=spec))
+        waiting = await pod_when(client, lambda pod: bool(pod.status.reasons))
+        assert (waiting.status.node, waiting.status.phase) == (None, Phase.PENDING)
+        await ask(client, -10)
+        bound = await pod_when(client, lambda pod: pod.status.node == "h1")
+        (device,) = bound.status.devices
+        (share,) = (await client.of(UnitPool).get("tenths")).shares
+        assert (share.units, [one.number for one in share.devices], device.number) == (5, [0], 1)
+        await ask(client, 15)
+        await pool_when(client, lambda pool: pool.held == 10 and pool.status.control[0].reason == "short of 10")
+        check(await client.of(Node).get("h1"))
+        released = Release(pod="p", phase=Phase.SUCCEEDED)
+        await client.release(ReleaseRequest(releases=(released,)))
+        await ask(client, 10)
+        await pool_when(client, lambda pool: pool.held == 20)
+        found = await client.of(Node).get("h1")
+        check(found)
+        assert [(one.number, one.thousandths) for one in found.pools[0].devices] == [(0, 1000), (1, 1000)]
+        assert found.shares == ()
+
+    async def main() -> None:
+        async with asyncio.timeout(WAIT_S), serving(settings_in(tmp_path), tmp_path) as served:
+            await prepare(served.client)
+            async with daemons(served.socket):
+                await act(served.client)
+
+    asyncio.run(main())

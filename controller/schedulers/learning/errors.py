@@ -1,0 +1,20 @@
+"""Errors of learning.
+
+SchedulerError
+└── LearningError     a system, workload, setting, trace or checkpoint is not what it can be
+"""
+
+from __future__ import annotations
+
+from controller.schedulers.errors import SchedulerError
+
+
+class LearningError(SchedulerError):
+    """Something cannot be learned from or decided on; the text names file, line, node, task or setting, and the figure.
+
+    `at` is where in a file or an option that is (`nodes[0].engines[1].cores`), '' where nobody knows.
+    """
+
+    def __init__(self, problem: str, *, at: str = "") -> None:
+        self.problem, self.at = problem, at
+        super().__init__(problem)

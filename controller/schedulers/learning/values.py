@@ -1,0 +1,192 @@
+"""What deciders, environments and training share: what is seen at a decision, and what came of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol, Self, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.schedulers.learning.errors import LearningError
+
+Floats = npt.NDArray[np.float32]
+Bools = npt.NDArray[np.bool_]
+
+COMMON: Final = 4
+"""Features of an observation that are of the system and the task, not of an action; they come first."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Observation:
+    """What a decider sees at one decision among n actions: nodes, or places in a window of waiting jobs.
+
+    `row` holds utilisation, operations, size and is_write, then n figures each of free, similarity and, where features
+    of the network are on, delay and bandwidth: 4 + 2 n or 4 + 4 n numbers, all between 0 and 1. `candidates` are the
+    actions that are possible now. Nobody writes to either.
+    """
+
+    row: Floats
+    candidates: Bools
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        utilisation: float,
+        operations: float,
+        size: float,
+        is_write: float,
+        free: npt.ArrayLike,
+        similarity: npt.ArrayLike,
+        candidates: npt.ArrayLike,
+        delay: npt.ArrayLike | None = None,
+        bandwidth: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Return an observation of its features; raise LearningError where their lengths differ.
+
+        `delay` and `bandwidth` are None together: features of the network are off.
+        """
+        vectors = [free, similarity] if delay is None or bandwidth is None else [free, similarity, delay, bandwidth]
+        columns = [np.asarray(vector, np.float32) for vector in vectors]
+        possible = np.asarray(candidates, np.bool_)
+        if (delay is None) != (bandwidth is None) or any(column.shape != possible.shape for column in columns):
+            shapes = [column.shape for column in columns]
+            raise LearningError(f"features of shapes {shapes} and candidates of {possible.shape} are no observation")
+        common = np.array([utilisation, operations, size, is_write], np.float32)
+        return cls(np.concatenate([common, *columns]), possible)
+
+    @property
+    def actions(self) -> int:
+        """How many actions there are, possible or not."""
+        return len(self.candidates)
+
+    @property
+    def has_network(self) -> bool:
+        """Whether features of the network are on."""
+        return len(self.row) == COMMON + 4 * len(self.candidates)
+
+    @property
+    def utilisation(self) -> float:
+        """Feature 1: resource utilisation of the whole system."""
+        return float(self.row[0])
+
+    @property
+    def operations(self) -> float:
+        """Feature 2: operations of the task, on a logarithmic scale; ints counted by the chips' ratio of peak rates."""
+        return float(self.row[1])
+
+    @property
+    def size(self) -> float:
+        """Feature 3: size of the request in pages, on a logarithmic scale."""
+        return float(self.row[2])
+
+    @property
+    def is_write(self) -> float:
+        """Feature 4: which part of the request's bytes is written: 0 for a read, 1 for a write."""
+        return float(self.row[3])
+
+    @property
+    def free(self) -> Floats:
+        """Feature 5: which part of its fast local memory is free, for every action."""
+        return self._vector(0)
+
+    @property
+    def similarity(self) -> Floats:
+        """Feature 6: which part of the task's data is local, for every action."""
+        return self._vector(1)
+
+    @property
+    def delay(self) -> Floats:
+        """The network's delay to the task's data, for every action; zeros where features of the network are off."""
+        return self._vector(2) if self.has_network else np.zeros(self.actions, np.float32)
+
+    @property
+    def bandwidth(self) -> Floats:
+        """The network's bandwidth to the task's data, for every action; zeros where those features are off."""
+        return self._vector(3) if self.has_network else np.zeros(self.actions, np.float32)
+
+    def flat(self) -> Floats:
+        """Return the whole observation as one token: 4 + 4 n numbers, or 4 + 2 n without the network's."""
+        return self.row
+
+    def tokens(self) -> Floats:
+        """Return a token an action, [n, 8], or [n, 6] without the network's: the common features, then its own."""
+        count = self.actions
+        found = np.empty((count, COMMON + (len(self.row) - COMMON) // count), np.float32)
+        found[:, :COMMON] = self.row[:COMMON]
+        found[:, COMMON:] = self.row[COMMON:].reshape(-1, count).T
+        return found
+
+    def without_network(self) -> Observation:
+        """Return the observation with features of the network off."""
+        return Observation(self.row[: COMMON + 2 * self.actions], self.candidates)
+
+    def _vector(self, number: int) -> Floats:
+        start = COMMON + number * self.actions
+        return self.row[start : start + self.actions]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Experience:
+    """What was seen, chosen and gained, and what was seen next, `elapsed_ns` later; None at the end of an episode."""
+
+    observation: Observation
+    action: int
+    reward: float
+    following: Observation | None
+    elapsed_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What came of one decision: what is seen next (None: the end), the reward, and what the model foretells.
+
+    `task` is the number of the task that was decided on. `wait_ns` is from its submission to its start, `latency_ns`
+    to its data being served, `response_ns` to its end. `evicted_bytes` had to make room for its data, which takes
+    `eviction_ns`. `elapsed_ns` lie between this decision and the next.
+    """
+
+    observation: Observation | None
+    reward: float
+    task: int
+    wait_ns: int
+    latency_ns: int
+    response_ns: int
+    evicted_bytes: int = 0
+    eviction_ns: int = 0
+    elapsed_ns: int = 0
+
+
+View_co = TypeVar("View_co", covariant=True)
+Seen_contra = TypeVar("Seen_contra", contravariant=True)
+
+
+class Environment(Protocol[View_co]):
+    """Decisions one after another, in virtual time."""
+
+    @property
+    def actions(self) -> int:
+        """How many actions there are, possible or not."""
+        ...
+
+    @property
+    def view(self) -> View_co:
+        """What heuristics may read of the state, always that of now."""
+        ...
+
+    def start(self, seed: int) -> Observation:
+        """Begin anew and return what is seen at the first decision."""
+        ...
+
+    def step(self, action: int) -> Step:
+        """Act and return what came of it; raise LearningError for an action that is not a candidate."""
+        ...
+
+
+class Chooser(Protocol[Seen_contra]):
+    """Who decides: a heuristic, which may read the environment's view, or an agent, which looks at observations."""
+
+    def choose(self, observation: Observation, view: Seen_contra) -> int:
+        """Return one of the observation's candidates."""
+        ...

@@ -14,6 +14,7 @@ from controller.cli.balance.setting import report, set_pool
 from controller.cli.balance.status import status
 from controller.cli.balance.trying import try_controllers
 from controller.cli.balance.tune import tune
+from controller.cli.balance.whatif import whatif
 
 balance = typer.Typer(
     name="balance",
@@ -30,6 +31,7 @@ balance.command()(levers)
 balance.command()(serve)
 balance.command("try")(try_controllers)
 balance.command()(tune)
+balance.command()(whatif)
 balance.command()(status)
 balance.command("set")(set_pool)
 balance.command()(report)

@@ -1,0 +1,214 @@
+"""What-if: units, their loads, rules and controllers, and a pool, as settings; run, and held against the open loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import numpy as np
+
+from controller.balance.control.controller import Controller, ControlSettings
+from controller.balance.control.response import Figures, figures_of
+from controller.balance.plants.loads import Floats, noisy
+from controller.balance.plants.loop import Keep, Member, Pace, Trajectory, run
+from controller.balance.plants.plant import Plant
+from controller.balance.rules import IntervalRule, Limits, PlatformRule, Rule
+from controller.balance.values import Precision, UnitState
+from dataplane.config import Strict, load_document
+
+MOST_STEPS: Final = 1_000_000
+"""Of all units together: about 20 s."""
+_S_PER_MINUTE: Final = 60.0
+
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Number = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Load(Strict, frozen=True):
+    """Work that is offered over time."""
+
+    points: tuple[tuple[NotNegative, NotNegative], ...]
+    """Seconds from the start, and TOPS from then on."""
+    lines: bool = False
+    """Go from point to point in a line, instead of by steps."""
+    repeat_s: Positive | None = None
+    """Begin anew after so long."""
+    noise: NotNegative = 0.0
+    """Standard deviation of each step's load, as a share of it."""
+
+    def __post_init__(self) -> None:
+        times = [at_s for at_s, _ in self.points]
+        if not times or times[0] != 0:
+            raise ValueError("points: the first is at 0 s")
+        if any(not before < after for before, after in pairwise(times)):
+            raise ValueError("points: each is later than the one before it")
+        if not all(math.isfinite(part) for point in self.points for part in point):
+            raise ValueError("points: times and TOPS are finite")
+
+    def offered(self, steps: int, dt_s: float, rng: np.random.Generator) -> Floats:
+        """Return TOPS for each step."""
+        times_s = np.arange(steps) * dt_s
+        if self.repeat_s is not None:
+            times_s %= self.repeat_s
+        at_s, tops = (np.array(column, np.float64) for column in zip(*self.points, strict=True))
+        held = tops[np.searchsorted(at_s, times_s, side="right") - 1]
+        found = np.interp(times_s, at_s, tops) if self.lines else held
+        return noisy(found, self.noise, rng) if self.noise else found
+
+
+class Start(Strict, frozen=True):
+    """Where a unit's levers stand at the start."""
+
+    sub_units: Count
+    frequency_mhz: Positive = 1000.0
+    precision: Precision = Precision.INT8
+
+
+class PaceSettings(Strict, frozen=True):
+    """When a unit is heard and moved."""
+
+    every: Count = 1
+    """Steps in a sample."""
+    wait: Number = 0
+    """Steps after a move within which there is no other."""
+
+
+class UnitSettings(Strict, frozen=True):
+    """A unit: its model, its load, and what drives its levers: the interval table unless it says otherwise."""
+
+    name: str
+    start: Start
+    load: Load
+    plant: Plant = Plant()
+    limits: Limits = Limits()
+    table: IntervalRule | None = None
+    platform: PlatformRule | None = None
+    control: ControlSettings = ControlSettings()
+    pace: PaceSettings = PaceSettings()
+    missed: Share = 0.0
+    """Of its samples, that are lost."""
+
+    def __post_init__(self) -> None:
+        if self.table is not None and self.platform is not None:
+            raise ValueError(f"unit {self.name}: one rule moves its levers, table or platform")
+        for precision in (self.start.precision, *self.limits.precisions):
+            if precision not in self.plant.speeds:
+                raise ValueError(f"unit {self.name}: plant.speeds has none for {precision}")
+
+    @property
+    def rule(self) -> Rule:
+        """The rule that moves its levers."""
+        return self.platform or self.table or IntervalRule()
+
+    def member(self, steps: int, dt_s: float, rng: np.random.Generator) -> Member:
+        """Return it as a member of a loop; precisions are those that both application and limits allow."""
+        start, rule = self.start, self.rule
+        allowed = tuple(one for one in self.limits.precisions if one in self.plant.application.precisions)
+        return Member(
+            self.name,
+            self.plant,
+            UnitState(start.precision, start.frequency_mhz, start.sub_units),
+            self.load.offered(steps, dt_s, rng),
+            rule,
+            Controller(self.control),
+            msgspec.structs.replace(self.limits, precisions=allowed or (start.precision,)),
+            order=rule.levers if isinstance(rule, IntervalRule) else Member.order,
+            most=rule.table.most if isinstance(rule, IntervalRule) else None,
+            pace=Pace(self.pace.every, self.pace.wait),
+            missed=self.missed,
+        )
+
+
+class Scenario(Strict, frozen=True):
+    """Units that share a pool, for so many steps of virtual time."""
+
+    units: tuple[UnitSettings, ...]
+    steps: Count = 600
+    step_s: Positive = 1.0
+    free_units: Number | None = 0
+    """Sub-units in the pool at the start; null: there are always enough."""
+    seed: Number = 0
+    """Of noise and of what is lost."""
+
+    def __post_init__(self) -> None:
+        names = [unit.name for unit in self.units]
+        if not names:
+            raise ValueError("units: at least one")
+        if len(set(names)) < len(names):
+            raise ValueError("units: one name is there twice")
+        if self.steps * len(names) > MOST_STEPS:
+            raise ValueError(f"steps: of all units together there are at most {MOST_STEPS}")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a unit, or all of them, did: rates over all the time, figures of its error (None for several)."""
+
+    name: str
+    work_tops: float
+    watts: float
+    work_per_joule: float
+    moves_per_minute: float
+    refused_share: float
+    figures: Figures | None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a scenario came to: each unit's way and outcome, that of all, and of all in the open loop."""
+
+    trajectories: tuple[Trajectory, ...]
+    outcomes: tuple[Outcome, ...]
+    together: Outcome
+    open_loop: Outcome
+
+
+def read_scenario(path: Path) -> Scenario:
+    """Return a scenario's settings; raise ConfigError with file, line and key."""
+    return load_document(path, Scenario).value
+
+
+def answer(scenario: Scenario) -> Answer:
+    """Return what units do by their rules, and what they do by none, under the same loads and the same noise."""
+    rng = np.random.default_rng(scenario.seed)
+    members = [unit.member(scenario.steps, scenario.step_s, rng) for unit in scenario.units]
+    found = _run(scenario, members)
+    kept = _run(scenario, [replace(member, rule=Keep()) for member in members])
+    outcomes = tuple(_outcome(one.name, [one], [member], scenario) for one, member in zip(found, members, strict=True))
+    return Answer(
+        found,
+        outcomes,
+        _outcome("all", found, members, scenario),
+        _outcome("all, open loop", kept, members, scenario),
+    )
+
+
+def _run(scenario: Scenario, members: Sequence[Member]) -> tuple[Trajectory, ...]:
+    rng = np.random.default_rng(scenario.seed)
+    return run(members, dt_s=scenario.step_s, free=scenario.free_units, rng=rng)
+
+
+def _outcome(name: str, found: Sequence[Trajectory], members: Sequence[Member], scenario: Scenario) -> Outcome:
+    span_s = scenario.steps * scenario.step_s
+    work = sum(float(one.work_tera.sum()) for one in found)
+    energy_j = sum(float(one.energy_j.sum()) for one in found)
+    offered = sum(float(member.offered_tops.sum()) for member in members) * scenario.step_s
+    moves = sum(int(np.count_nonzero(one.moves)) for one in found)
+    alone = found[0] if len(found) == 1 and scenario.steps > 1 else None
+    return Outcome(
+        name,
+        work / span_s,
+        energy_j / span_s,
+        work / energy_j if energy_j else math.nan,
+        moves / len(found) * _S_PER_MINUTE / span_s,
+        sum(one.refused_tera for one in found) / offered if offered else 0.0,
+        None if alone is None else figures_of(alone.time_s.tolist(), alone.error.tolist()),
+    )

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from controller.balance.errors import PlantError
@@ -36,9 +36,10 @@ def after(plant: Plant, unit: UnitState, tops: float, steps: int = 400, dt_s: fl
 def test_it_comes_to_rest_where_the_slowest_says(
     ops_per_byte: float, tops: float, sub_units: int, mhz: float, precision: Precision
 ) -> None:
-    plant = Plant(application=Application(ops_per_byte=ops_per_byte), queue_gb=0.5)
+    plant = Plant(application=Application(ops_per_byte=ops_per_byte), queue_gb=1e-6)
     unit = UnitState(precision, mhz, sub_units)
     offered = tops * plant.bus_can_tops(precision) / 500
+    assume(abs(offered / plant.cores_can_tops(unit) - 1) > 1e-3)  # else its queue fills for hours
     sample, work = after(plant, unit, offered)
     rest = plant.rest(unit, offered)
     assert work == pytest.approx(rest.work_tops)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
+from controller.balance.rules import TABLE, IntervalTable
 from dataplane.config import Strict
 
 PositiveS = Annotated[float, Meta(gt=0, le=1e9)]
@@ -51,6 +52,8 @@ class BalanceSettings(Strict, frozen=True):
     """A holder that has not reported for so long keeps its units and gets none; after its pool's lease they go."""
     moving: MovingSettings = MovingSettings()
     """How units move."""
+    table: IntervalTable = TABLE
+    """What pools of the rule `table` go by; `millrace balance learn` writes one."""
     history: HistorySettings | None = None
     """Reports, outputs and moves on disk, and what controllers remember over a restart; null: nowhere."""
     metrics: MetricsSettings | None = None

@@ -282,6 +282,7 @@ class _Maker:
             interval_s=section.interval_s,
             stale_s=section.stale_s,
             moving=section.moving,
+            table=section.table,
             history=BalanceHistory(file=str(self.state.path / "balance.sqlite"), keep_s=section.keep_s),
             metrics=section.metrics,
         )

@@ -15,6 +15,7 @@ from controller.aggregation.settings import AggregationSettings
 from controller.api.resources.base import LabelName, LabelValue, Name, Names
 from controller.api.resources.hardware import DeviceNumber
 from controller.api.settings import ApiLimits, AuditSettings, Retention, StoragePlace, TlsSettings
+from controller.balance.rules import TABLE, IntervalTable
 from controller.balance.settings import MetricsSettings as BalanceMetrics
 from controller.balance.settings import MovingSettings
 from controller.centres.settings import LocalSettings, TrialSettings, UnitSettings
@@ -169,6 +170,8 @@ class BalanceSection(Strict, frozen=True):
     """A holder that has not reported for so long gets no units."""
     moving: MovingSettings = MovingSettings()
     """How units move."""
+    table: IntervalTable = TABLE
+    """What pools of the rule `table` go by."""
     keep_s: PositiveS = 7 * 86_400.0
     """How long the history in the state folder is kept."""
     metrics: BalanceMetrics = BalanceMetrics(port=0)

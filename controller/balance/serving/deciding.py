@@ -12,8 +12,9 @@ from controller.api.registry.pools.shares import room_of, silent_s
 from controller.api.resources import Node, UnitPool
 from controller.api.resources.unit_pool import Claim, HolderControl, HolderStatus, UnitHolding, UnitPoolStatus
 from controller.balance.allocation import Allocation, Claimant, Handover, Limits, Move, allocate, hand_over
-from controller.balance.serving.wanting import NOTHING, Memory, advice, look
+from controller.balance.serving.wanting import NOTHING, Memory, advice, blocked_by, look
 from controller.balance.settings import BalanceSettings
+from controller.balance.values import Change
 from controller.errors import StaleError
 
 _DIGITS: Final = 4
@@ -66,17 +67,17 @@ def decide(
     try:
         capacity = _capacity(pool, node)
     except StaleError as error:
-        return Round(_status(pool, holders, None, f"{error}"), after)
+        return Round(_status(look_at, holders, None, f"{error}"), after)
     if pool.spec.paused:
-        return Round(_status(pool, holders, None, "paused: nothing moves"), after, capacity=capacity)
+        return Round(_status(look_at, holders, None, "paused: nothing moves"), after, capacity=capacity)
     limits = Limits(moves=moves, margin=settings.moving.margin)
     allocation = allocate(capacity, [one.claimant for one in holders.values()], limits)
     holdings = hand_over(capacity, {name: one.handover for name, one in holders.items()}, allocation)
     shares = tuple(UnitHolding(holder=one.holder, units=one.units, leaving=one.leaving) for one in holdings)
     moved = _moved(pool, shares)
     return Round(
-        _status(pool, holders, allocation, ""),
-        after,
+        _status(look_at, holders, allocation, ""),
+        {name: _remembering(one, allocation) for name, one in holders.items()},
         shares if moved or _differs(pool, shares) else None,
         allocation.moves,
         moved,
@@ -117,8 +118,9 @@ def _holder(look_at: _Look, name: str, report: HolderStatus | None, memory: Memo
     """Return a holder as it is: one that is silent keeps what it has, and after the lease its minimum share."""
     pool, share = look_at.pool, next((one for one in look_at.pool.shares if one.holder == name), None)
     memory = memory or NOTHING
-    full_load = look_at.settings.moving.full_load
-    memory = memory if report is None else look(pool, report, memory, full_load=full_load)
+    if report is not None:
+        settings = look_at.settings
+        memory = look(pool, report, memory, full_load=settings.moving.full_load, table=settings.table)
     units = 0 if share is None else share.units
     claimant = _claimant(pool, name, share, memory)
     handover = Handover(name, units, _promised(pool, report, units))
@@ -167,15 +169,25 @@ def _moved(pool: UnitPool, shares: tuple[UnitHolding, ...]) -> int:
     return max(gained, sum(max(before.get(name, 0) - after.get(name, 0), 0) for name in names))
 
 
+def _remembering(holder: _Holder, allocation: Allocation) -> Memory:
+    """Return what is known of a holder, with what its units could not follow: its integral is not to grow by that."""
+    claimant, target = holder.claimant, allocation.units[holder.claimant.holder]
+    if claimant.is_fixed:
+        return holder.memory
+    blocked = blocked_by(holder.report, claimant.units, claimant.wanted, low=claimant.least, high=target)
+    return replace(holder.memory, blocked=blocked)
+
+
 def _status(
-    pool: UnitPool, holders: Mapping[str, _Holder], allocation: Allocation | None, reason: str
+    look_at: _Look, holders: Mapping[str, _Holder], allocation: Allocation | None, reason: str
 ) -> UnitPoolStatus:
-    control = tuple(_control(pool, one, allocation) for one in holders.values())
+    pool, most = look_at.pool, look_at.settings.table.most
+    control = tuple(_control(pool, one, allocation, most) for one in holders.values())
     price = None if allocation is None else round(allocation.shadow_price, _DIGITS)
     return changed(pool.status, control=control, shadow_price=price, reason=reason[:_LINE])
 
 
-def _control(pool: UnitPool, holder: _Holder, allocation: Allocation | None) -> HolderControl:
+def _control(pool: UnitPool, holder: _Holder, allocation: Allocation | None, most: Change) -> HolderControl:
     claimant, memory = holder.claimant, holder.memory
     name, wants = claimant.holder, claimant.wanted - claimant.units
     target = claimant.units if allocation is None else allocation.units[name]
@@ -183,7 +195,7 @@ def _control(pool: UnitPool, holder: _Holder, allocation: Allocation | None) -> 
         change = memory.change
     else:
         high = target if wants > 0 and target < claimant.wanted else claimant.ceiling + max(claimant.units, 1)
-        change = advice(pool, holder.report, memory, low=min(claimant.least, target), high=high)
+        change = advice(pool, holder.report, memory, low=min(claimant.least, target), high=high, most=most)
     return HolderControl(
         holder=name,
         error=_rounded(memory.error),

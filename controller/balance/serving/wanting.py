@@ -14,9 +14,9 @@ from controller.api.resources import UnitPool
 from controller.api.resources.unit_pool import ControlRule, HolderStatus, PoolControl, UnitHolding
 from controller.balance.allocation import busy_units
 from controller.balance.control.controller import Controller, ControllerState, ControlSettings, Scheme
-from controller.balance.control.pid import PidSettings
+from controller.balance.control.pid import Blocked, PidSettings
 from controller.balance.errors import BalanceError
-from controller.balance.rules import TABLE, IntervalRule, Limits, PlatformRule, Rule, hand_on
+from controller.balance.rules import TABLE, IntervalRule, IntervalTable, Limits, PlatformRule, Rule, hand_on
 from controller.balance.values import Change, Form, LeverKind, Precision, Sample, UnitState
 
 _NOMINAL_MHZ: Final = 1000.0
@@ -40,13 +40,17 @@ class Memory:
     error: float | None = None
     output: float | None = None
     change: Change = field(default_factory=Change)
+    blocked: Blocked = Blocked.NO
+    """Outputs that moved nothing: the pool had no more units, or it has no more to give."""
     problem: str = ""
 
 
 NOTHING: Final = Memory()
 
 
-def look(pool: UnitPool, report: HolderStatus, before: Memory, *, full_load: float) -> Memory:
+def look(
+    pool: UnitPool, report: HolderStatus, before: Memory, *, full_load: float, table: IntervalTable = TABLE
+) -> Memory:
     """Return what is known of a holder after its report; units of a load of `full_load` have all to do."""
     if report.reported_ns is None or report.reported_ns <= before.reported_ns:
         return before
@@ -66,15 +70,18 @@ def look(pool: UnitPool, report: HolderStatus, before: Memory, *, full_load: flo
         some = 1 if report.bus > 0 or report.load > 0 else 0
         return replace(seen, wanted=some, busy=None, change=Change(sub_units=some))
     try:
-        return _controlled(pool, report, share, seen)
+        return _controlled(pool, report, share, seen, table)
     except BalanceError as problem:
         return replace(seen, wanted=None, change=Change(), problem=str(problem))
 
 
-def advice(pool: UnitPool, report: HolderStatus, memory: Memory, *, low: int, high: int) -> Change:
+def advice(
+    pool: UnitPool, report: HolderStatus, memory: Memory, *, low: int, high: int, most: Change = TABLE.most
+) -> Change:
     """Return what a holder's levers are to do where its units may only be so few and so many.
 
-    What units cannot do goes on to the clock and then to the precision, as far as the holder says where these stand.
+    What units cannot do goes on to the clock and then to the precision, as far as the holder says where they stand, and
+    no further at once than `most`.
     """
     levers = _levers(report)
     share = next((one for one in pool.shares if one.holder == report.holder), None)
@@ -85,9 +92,18 @@ def advice(pool: UnitPool, report: HolderStatus, memory: Memory, *, low: int, hi
         state, sample = _state(report, share.units - share.leaving), None
         if report.bus is not None and report.load is not None:
             sample = Sample(0.0, report.bus, report.load, report.holder)
-        return hand_on(memory.change, state, limits, order=levers, most=TABLE.most, sample=sample).change
+        return hand_on(memory.change, state, limits, order=levers, most=most, sample=sample).change
     except BalanceError:
         return memory.change
+
+
+def blocked_by(report: HolderStatus, units: int, wanted: int, *, low: int, high: int) -> Blocked:
+    """Return which outputs units cannot follow; none where the holder has other levers, to which they are handed on."""
+    if len(_levers(report)) > 1:
+        return Blocked.NO
+    if wanted > units >= high:
+        return Blocked.DOWN
+    return Blocked.UP if wanted < units <= low else Blocked.NO
 
 
 @lru_cache(maxsize=1024)
@@ -99,14 +115,14 @@ def controller_of(control: PoolControl) -> Controller:
     return Controller(ControlSettings(pid=law, scheme=Scheme(control.scheme.value)))
 
 
-def rule_of(control: PoolControl, levers: tuple[LeverKind, ...]) -> Rule:
+def rule_of(control: PoolControl, levers: tuple[LeverKind, ...], table: IntervalTable = TABLE) -> Rule:
     """Return the rule that a pool's control means, for these levers."""
     if control.rule is ControlRule.PLATFORM:
         return PlatformRule(threshold=control.dead_band, asks_from_load=control.asks_from_load)
-    return IntervalRule(levers=levers, asks_from_load=control.asks_from_load)
+    return IntervalRule(table=table, levers=levers, asks_from_load=control.asks_from_load)
 
 
-def _controlled(pool: UnitPool, report: HolderStatus, share: UnitHolding, seen: Memory) -> Memory:
+def _controlled(pool: UnitPool, report: HolderStatus, share: UnitHolding, seen: Memory, table: IntervalTable) -> Memory:
     """Return what the controller makes of a report with bus and load; raise BalanceError for one that cannot be."""
     assert report.bus is not None
     assert report.load is not None
@@ -115,8 +131,8 @@ def _controlled(pool: UnitPool, report: HolderStatus, share: UnitHolding, seen: 
     if seen.control != control:
         controller, state = controller_of(seen.control).changed(state, controller.settings)
     sample = Sample(seen.reported_ns / _NS_PER_S, report.bus, report.load, report.holder)
-    state, output = controller.step(state, sample)
-    change = rule_of(control, _levers(report)).change(output.u, sample, _state(report, units))
+    state, output = controller.step(state, sample, seen.blocked)
+    change = rule_of(control, _levers(report), table).change(output.u, sample, _state(report, units))
     return replace(
         seen,
         controller=state,

@@ -23,6 +23,7 @@ from controller.api.resources.unit_pool import (
     UnitPoolSpec,
     UnitPoolStatus,
 )
+from controller.balance.rules import IntervalTable, Row
 from controller.balance.serving.deciding import Round, decide
 from controller.balance.serving.wanting import Memory
 from controller.balance.settings import BalanceSettings, MovingSettings
@@ -109,6 +110,42 @@ def test_a_report_that_means_nothing_is_said_and_moves_nothing() -> None:
     found = after(replace(pool, status=UnitPoolStatus(holders=(report,))))
     assert found.shares is None
     assert "precision 'int9' is none of int4" in found.status.control[0].reason
+
+
+def outputs(pool: UnitPool, errors: list[float], settings: BalanceSettings = SETTINGS) -> list[float | None]:
+    """Return what the controller of holder `a` says of reports with these errors, a second apart."""
+    memories: dict[str, Memory] = {}
+    found: list[float | None] = []
+    for number, error in enumerate(errors):
+        at_ns = (10 + number) * SECOND_NS
+        report = HolderStatus(holder="a", bus=0.5 + error / 2, load=0.5 - error / 2, reported_ns=at_ns)
+        seen = replace(pool, status=UnitPoolStatus(holders=(report,)))
+        made = decide(seen, None, memories, at_ns, settings, moves=1000)
+        memories = dict(made.memories)
+        found.append(made.status.control[0].output)
+    return found
+
+
+def test_no_integral_grows_by_units_that_are_not_to_be_had() -> None:
+    """With the pool given away the integral stays, and u turns as soon as the error does."""
+    control = PoolControl(form=ControlForm.PI, kp=0.5, ki=0.1)
+    short = pool_of({"a": 50, "b": 50}, control=control)
+    assert outputs(short, [-0.5, -0.5, -0.5, 0.5]) == [-0.3, -0.35, -0.35, 0.25]
+    free = pool_of({"a": 50}, control=control)
+    assert outputs(free, [-0.5, -0.5, -0.5]) == [-0.3, -0.35, -0.4]
+
+
+def test_the_table_is_configuration() -> None:
+    rows = (
+        Row(interval="[-1, -0.2)", sub_units=7),
+        Row(interval="[-0.2, 0.2]"),
+        Row(interval="(0.2, 1]", sub_units=-5),
+    )
+    settings = BalanceSettings(table=IntervalTable(rows=rows))
+    report = HolderStatus(holder="a", bus=1.0, load=0.5, reported_ns=10 * SECOND_NS)
+    pool = replace(pool_of({"a": 50}), status=UnitPoolStatus(holders=(report,)))
+    assert units(after(pool, settings=settings)) == {"a": (45, 0)}
+    assert units(after(pool)) == {"a": (48, 0)}
 
 
 def drawn_pool(rng: random.Random) -> UnitPool:

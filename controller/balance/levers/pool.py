@@ -125,16 +125,22 @@ class PoolUnits:
         self._pool = self._report(HolderStatus(holder=self._holder, wants=least - self.units, holds=least))
 
     def _follow(self, status: HolderStatus) -> None:
-        """Have the local lever stand where the books say; then promise it, where that is another number."""
+        """Have the local lever stand where the books say: fewer before they are promised, more once that is taken."""
         units = self.units
-        if self._local is not None:
-            standing = self._local.read()
-            result = self._local.move(units - standing.value)
-            if result.left < 0:
-                raise LeverError(self.name, f"{units} units are left to it, but {self._local.name}: {result.reason}")
+        local = None if self._local is None else self._local.read().value
+        if local is not None and units < local:
+            self._set_local(units)
         known = next((one for one in self._pool.status.holders if one.holder == self._holder), None)
         if known is None or known.holds != units:
             self._pool = self._report(_promising(status, units))
+        if local is not None and local < units == self.units:
+            self._set_local(units)
+
+    def _set_local(self, units: int) -> None:
+        assert self._local is not None
+        result = self._local.move(units - self._local.read().value)
+        if result.left:
+            raise LeverError(self.name, f"{units} units are its own, but {self._local.name}: {result.reason}")
 
     def _fence(self) -> None:
         lease_s, silent_ns = self._pool.spec.lease_s, self._clock.now_ns() - self._answered_ns

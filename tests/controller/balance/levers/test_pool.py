@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,9 +30,12 @@ class Books:
         shares = (UnitHolding(holder="gpu0", units=50), UnitHolding(holder="gpu1", units=50))
         self.clock, self.pool = clock, UnitPool(metadata=Metadata(name="p"), spec=spec, shares=shares)
         self.is_away = False
+        self.quota: Callable[[], str] = str
+        self.quotas: list[tuple[int | None, str]] = []
 
     def report_units(self, pool: str, status: HolderStatus) -> UnitPool:
-        """Take a report."""
+        """Take a report; note what the local quota is then."""
+        self.quotas.append((status.holds, self.quota()))
         if self.is_away:
             raise UnavailableError("API at unix:api.sock: it is away")
         self.pool = report(self.pool, status, self.clock.now_ns())
@@ -59,6 +63,8 @@ class Unit:
             self.books, "p", "gpu0", self.machine.clock, local=self.machine.units(low=1), patience_s=30, may_set=True
         )
 
+        self.books.quota = self.machine.quota
+
     def tell(self) -> None:
         self.lever.tell(SAMPLE, STATE)
 
@@ -83,7 +89,7 @@ def test_to_free_units_it_reports_and_promises_once_they_are_asked_back_and_not_
     unit.books.share(50, leaving=2)
     unit.tell()
     assert unit.machine.quota() == "48000"
-    assert unit.books.reported.holds == 48
+    assert unit.books.quotas[-1] == (48, "48000")  # not used before it was promised
     unit.books.share(48)
     assert unit.lever.units == 48
 
@@ -98,7 +104,7 @@ def test_more_units_are_used_only_once_the_books_have_them(unit: Unit) -> None:
     unit.books.share(53)
     unit.tell()
     assert unit.machine.quota() == "53000"
-    assert unit.books.reported.holds == 53
+    assert unit.books.quotas[-1] == (53, "50000")  # not used before the promise was taken
 
 
 def test_what_is_not_given_for_long_is_handed_on_and_asked_for_all_the_same(unit: Unit) -> None:
@@ -143,7 +149,7 @@ def test_what_still_runs_on_a_unit_is_not_promised_away(unit: Unit) -> None:
         unit.books, "p", "gpu0", unit.machine.clock, local=unit.machine.units(low=20, may_set=True), may_set=True
     )
     unit.books.share(5, leaving=2)
-    with pytest.raises(LeverError, match="3 units are left to it, but cpu quota of /unit: it stands at its end, 20"):
+    with pytest.raises(LeverError, match="3 units are its own, but cpu quota of /unit: it stands at its end, 20"):
         stuck.tell(SAMPLE, STATE)
     assert unit.books.reported.holds == 5
 

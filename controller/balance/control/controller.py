@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -15,8 +16,14 @@ from controller.balance.control.stability import Margin, radius_of, refuse_unsta
 from controller.balance.values import Gains, Sample
 from dataplane.config import Strict
 
-_PARTS: Final = 12
+_PARTS: Final = 8
 """Into so many parts each half of a range is divided where all gains that adaptation may reach are looked at."""
+
+
+_MOST_GROWTH: Final = 64.0
+"""Times that gains may grow; whoever is stable beyond has room enough."""
+_SAME_GROWTH: Final = 1.05
+"""Factors that differ by less are the same."""
 
 
 class Scheme(StrEnum):
@@ -116,9 +123,29 @@ def worst_margin(settings: ControlSettings) -> Margin | None:
     plant = settings.plant
     if plant is None:
         return None
-    reached = {gains.of(settings.pid.form) for gains in reachable(settings)}
-    worst = max(reached, key=lambda gains: radius_of(closed_loop(gains, plant)))
-    return refuse_unstable(worst, plant)
+    return refuse_unstable(least_stable(settings, plant), plant)
+
+
+def least_stable(settings: ControlSettings, plant: LinearPlant) -> Gains:
+    """Return the gains, of those that a controller may come to, that are unstable first if all of them grow.
+
+    Where some are unstable already, those with which errors grow most.
+    """
+    left = {gains.of(settings.pid.form) for gains in reachable(settings)}
+    low, high = 1.0, _MOST_GROWTH
+    while len(left) > 1 and high / low > _SAME_GROWTH:
+        factor = math.sqrt(low * high)
+        grown = {gains: radius_of(closed_loop(_times(gains, factor), plant)) for gains in left}
+        unstable = {gains for gains, radius in grown.items() if radius >= 1.0}
+        if unstable:
+            left, high = unstable, factor
+        else:
+            low = factor
+    return max(left, key=lambda gains: radius_of(closed_loop(_times(gains, high), plant)))
+
+
+def _times(gains: Gains, factor: float) -> Gains:
+    return Gains(gains.kp * factor, gains.ki * factor, gains.kd * factor)
 
 
 def reachable(settings: ControlSettings) -> Iterator[Gains]:

@@ -34,6 +34,11 @@ class StepResponse:
     errors: tuple[float, ...]
     file: str = "a step response"
 
+    @property
+    def period_s(self) -> float:
+        """Return the median time from sample to sample, 1 for less than two."""
+        return float(np.median(np.diff(self.times_s))) if len(self.times_s) > 1 else 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class Fit:
@@ -57,10 +62,13 @@ def read_response(path: Path) -> StepResponse:
     except (OSError, UnicodeDecodeError) as error:
         raise ResponseError(f"{path}: {getattr(error, 'strerror', None) or 'is not UTF-8 text'}") from error
     rows = csv.DictReader(text.splitlines())
-    missing = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
-    if missing:
-        raise ResponseError(f"{path}:1: there is no column {missing[0]}; wanted: {', '.join(COLUMNS)}")
-    found = [_numbers(path, rows.line_num, row) for row in rows]
+    try:
+        missing = [column for column in COLUMNS if column not in (rows.fieldnames or ())]
+        if missing:
+            raise ResponseError(f"{path}:1: there is no column {missing[0]}; wanted: {', '.join(COLUMNS)}")
+        found = [_numbers(path, rows.line_num, row) for row in rows]
+    except csv.Error as error:
+        raise ResponseError(f"{path}:{rows.line_num}: is not CSV: {error}") from error
     times_s, outputs, errors = zip(*found, strict=True) if found else ((), (), ())
     back = next((index for index in range(1, len(found)) if times_s[index] <= times_s[index - 1]), None)
     if back is not None:

@@ -18,8 +18,8 @@ from dataplane.config import Strict
 
 Coefficients = NDArray[np.floating[Any]]
 """Of a polynomial in z, the highest power first."""
-MOST_DELAY: Final = 200
-"""Samples of delay that are followed; roots of polynomials of higher degree are not worth believing."""
+MOST_DELAY: Final = 50
+"""Samples of delay that are followed: the polynomial's degree grows with them. Who sees so little samples too often."""
 
 
 class LinearPlant(Strict, frozen=True):

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -21,6 +21,10 @@ from dataplane.config import Strict
 
 NotNegative = Annotated[float, msgspec.Meta(ge=0.0)]
 Error = Annotated[float, msgspec.Meta(ge=-1.0, le=1.0)]
+
+
+_SHORTEST: Final = 0.1
+"""Periods: the slope of samples that come sooner is told as over these, as noise over no time is no slope."""
 
 
 class AntiWindup(StrEnum):
@@ -171,7 +175,7 @@ def _slope(settings: PidSettings, state: PidState, sample: Sample, elapsed: floa
     else:
         change = sample.error - settings.target - state.error
     kept = settings.derivative_filter
-    return kept * state.slope + (1.0 - kept) * change / elapsed
+    return kept * state.slope + (1.0 - kept) * change / max(elapsed, _SHORTEST)
 
 
 def _limited(

@@ -110,16 +110,29 @@ def _at(gains: Gains, plant: LinearPlant, frequency: float) -> complex:
 
 
 def _stable_factors(gains: Gains, plant: LinearPlant, *, is_stable: bool) -> tuple[float | None, float | None]:
-    """Return between which factors of all gains the loop is stable; around 1 where it is stable there.
+    """Return between which factors of all gains the loop is stable: those around 1, or the next below or else above.
 
-    Roots can leave or enter the unit circle only at factors -1 / L(frequency) with L real and below 0.
+    Roots can leave or enter the unit circle only at factors -1 / L(frequency) with L real and below 0; between two of
+    these the loop is stable throughout, or nowhere.
     """
     bounds = [0.0, *sorted(_crossing_factors(gains, plant)), math.inf]
-    spans = [(low, high) for low, high in pairwise(bounds) if _is_stable_between(gains, plant, low, high)]
-    spans = list(_joined(spans))
-    if is_stable:
-        return next(((low, high) for low, high in spans if low <= 1.0 <= high), (1.0, 1.0))
-    return min(spans, key=lambda span: min(abs(math.log(max(bound, 1e-300))) for bound in span), default=(None, None))
+    spans = [(low, high) for low, high in pairwise(bounds) if high - low > _ON_THE_CIRCLE * low]
+    here = next((place for place, (low, high) in enumerate(spans) if low <= 1.0 < high), 0)
+
+    def is_stable_in(place: int) -> bool:
+        return 0 <= place < len(spans) and _is_stable_between(gains, plant, *spans[place])
+
+    if not is_stable:
+        tried = (*range(here, -1, -1), *range(here + 1, len(spans)))
+        here = next((place for place in tried if is_stable_in(place)), -1)
+        if here < 0:
+            return None, None
+    first = last = here
+    while is_stable_in(first - 1):
+        first -= 1
+    while is_stable_in(last + 1):
+        last += 1
+    return spans[first][0], spans[last][1]
 
 
 def _crossing_factors(gains: Gains, plant: LinearPlant) -> Iterable[float]:
@@ -143,25 +156,9 @@ def _crossing_factors(gains: Gains, plant: LinearPlant) -> Iterable[float]:
 
 def _is_stable_between(gains: Gains, plant: LinearPlant, low: float, high: float) -> bool:
     """Return whether gains are stable at a factor that lies well inside a span of factors."""
-    if low == high:
-        return False
     inside = low + 1.0 if math.isinf(high) else 0.5 * (low + high)
     scaled = Gains(gains.kp * inside, gains.ki * inside, gains.kd * inside)
     return radius_of(closed_loop(scaled, plant)) < 1.0 - _ON_THE_CIRCLE
-
-
-def _joined(spans: Iterable[tuple[float, float]]) -> Iterable[tuple[float, float]]:
-    """Yield spans with those that touch as one."""
-    open_span: tuple[float, float] | None = None
-    for low, high in spans:
-        if open_span is not None and math.isclose(open_span[1], low, rel_tol=1e-9):
-            open_span = (open_span[0], high)
-            continue
-        if open_span is not None:
-            yield open_span
-        open_span = (low, high)
-    if open_span is not None:
-        yield open_span
 
 
 def _phase_and_delay(gains: Gains, plant: LinearPlant) -> tuple[float, float]:

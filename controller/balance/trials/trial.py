@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -12,11 +12,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from controller.balance.control.controller import Controller, ControlSettings, Scheme
+from controller.balance.control.controller import Controller, ControlSettings, Scheme, least_stable
 from controller.balance.control.pid import PidSettings
 from controller.balance.control.response import Figures, figures_of
+from controller.balance.control.stability import Margin, margin_of
 from controller.balance.errors import PlantError
 from controller.balance.plants import Member, Plant, Trajectory, loads, run
+from controller.balance.plants.linear import linearised
 from controller.balance.rules import IntervalRule, Limits
 from controller.balance.values import Form, Gains, LeverKind, Precision, UnitState
 
@@ -82,12 +84,21 @@ class Ground:
                 rng = np.random.default_rng(_SEED)
                 return loads.noisy(loads.step(self.samples, low, _NOISY_SHARE * most, _QUIET), _NOISE, rng)
 
+    def margin(self, settings: ControlSettings) -> Margin:
+        """Return the margin of a controller's least stable gains where bus and cores are in balance, fully loaded."""
+        most = self.plant.bus_can_tops(self.unit.precision)
+        one = self.plant.cores_can_tops(replace(self.unit, sub_units=1))
+        balanced = replace(self.unit, sub_units=max(round(most / one), 1))
+        plant = linearised(self.plant, balanced, 2.0 * most, IntervalRule(levers=self.levers))
+        return margin_of(least_stable(settings, plant), plant)
+
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """What a controller made of a load: its response from when the load came, and how often levers moved.
 
-    `late_moves` are those of the last quarter, when a steady load has been there for long.
+    `margin` is that of its least stable gains on the unit's model near the balance. `late_moves` are those of the last
+    quarter, when a steady load has been there for long.
     """
 
     load: LoadKind
@@ -96,6 +107,7 @@ class Trial:
     figures: Figures
     moves: int
     late_moves: int
+    margin: Margin
 
 
 def usual_controllers(gains: Gains = USUAL) -> dict[str, ControlSettings]:
@@ -133,4 +145,6 @@ def _trial(kind: LoadKind, name: str, settings: ControlSettings, ground: Ground)
     first = came + math.ceil(ground.plant.delay_s)  # before that nobody can know of it
     figures = figures_of(found.time_s[first:].tolist(), found.error[first:].tolist())
     late = ground.samples - ground.samples // 4
-    return Trial(kind, name, found, figures, int(found.moves.sum()), int(found.moves[late:].sum()))
+    return Trial(
+        kind, name, found, figures, int(found.moves.sum()), int(found.moves[late:].sum()), ground.margin(settings)
+    )

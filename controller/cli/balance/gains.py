@@ -15,6 +15,7 @@ from controller.cli.balance.loops import (
     PeriodOption,
     margin_cells,
     plant_of,
+    unit_of,
 )
 from controller.cli.output import Cells, Format, FormatOption, show
 
@@ -29,6 +30,10 @@ def gains(  # noqa: PLR0917 - a command line's options
     ki: Annotated[float, typer.Option(help="Output per error and sample; 0: the rule's usual share of kp.")] = 0.05,
     kd: Annotated[float, typer.Option(help="Output per change of the error; 0: the rule's usual share of kp.")] = 0.1,
     law: Annotated[str, typer.Option("--form", metavar="P|PI|PD|PID", help="Which terms act.")] = "PID",
+    units: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", min=1, max=100_000, help="The plant is a unit's model of so many sub-units."),
+    ] = None,
     gain: GainOption = None,
     lag: LagOption = 0.0,
     delay: DelayOption = 0.0,
@@ -38,20 +43,31 @@ def gains(  # noqa: PLR0917 - a command line's options
 ) -> None:
     """Show the start gains of the expert rule, by how large the error is and how quickly it changes.
 
-    With --gain, and --lag and --delay, they are held against that plant: how quickly errors die away (by which factor
-    each sample), how many times as large all gains may be, what phase (degrees) and delay (samples) may be added, and
-    how far the loop's curve stays from -1. Gains that are unstable there are refused.
+    With --gain, and --lag and --delay, or with --units and --delay, they are held against that plant: how quickly
+    errors die away (by which factor each sample), how many times as large all gains may be, what phase (degrees) and
+    delay (samples) may be added, and how far the loop's curve stays from -1. Gains that are unstable are refused.
     """
     from controller.balance.control.expert import around  # noqa: PLC0415
     from controller.balance.values import Gains  # noqa: PLC0415
 
     acting = form_of(law)
     rule = around(Gains(kp, ki, kd))
-    found = plant_of(gain, lag, delay, period)
-    plant = None if found is None else found.sampled(period, accumulates=not absolute)
+    plant = _plant(units, gain, lag, delay, period, absolute=absolute)
     columns = ("error", "change", "kp", "ki", "kd", *(MARGIN if plant is not None else ()))
     rows = [(*where, *_cells(rule.of_row(row).of(acting), plant, where)) for row, where in enumerate(_ranges(rule))]
     show(columns, rows, form)
+
+
+def _plant(
+    units: int | None, gain: float | None, lag_s: float, delay_s: float, period_s: float, *, absolute: bool
+) -> LinearPlant | None:
+    if units is None:
+        found = plant_of(gain, lag_s, delay_s, period_s)
+        return None if found is None else found.sampled(period_s, accumulates=not absolute)
+    if gain is not None or lag_s or absolute:
+        raise typer.BadParameter("--units is a model of a unit: --gain, --lag and --absolute are another plant's")
+    plant_of(1.0, 0.0, delay_s, period_s)  # for what it refuses
+    return unit_of(units, delay_s, period_s)
 
 
 def form_of(text: str) -> Form:

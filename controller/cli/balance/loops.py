@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 if TYPE_CHECKING:
+    from controller.balance.control.linear import LinearPlant
     from controller.balance.control.stability import Margin
     from controller.balance.control.tuning import FirstOrder
 
@@ -21,6 +22,8 @@ PeriodOption = Annotated[float, typer.Option("--period", metavar="SECONDS", help
 AbsoluteOption = Annotated[
     bool, typer.Option("--absolute", help="Levers stand where the output says, and do not add up.")
 ]
+_OVERLOAD_TOPS: Final = 1e9
+"""More than any unit can do: then its error answers most."""
 MARGIN: Final = ("dies away", "stable to", "phase", "delay", "to -1")
 """Columns of a margin: see `Margin`."""
 
@@ -39,6 +42,18 @@ def plant_of(gain: float | None, lag_s: float, delay_s: float, period_s: float) 
             raise typer.BadParameter("--lag and --delay are a plant's, which needs --gain, too")
         return None
     return FirstOrder(gain, lag_s, delay_s)
+
+
+def unit_of(units: int, delay_s: float, period_s: float) -> LinearPlant:
+    """Return how the model of a unit answers, all of its sub-units busy and moved by the interval table."""
+    from controller.balance.plants import Plant  # noqa: PLC0415
+    from controller.balance.plants.linear import linearised  # noqa: PLC0415
+    from controller.balance.rules import IntervalRule  # noqa: PLC0415
+    from controller.balance.values import LeverKind, Precision, UnitState  # noqa: PLC0415
+
+    model = Plant(delay_s=delay_s)
+    unit = UnitState(Precision.INT8, model.reference_mhz, units)
+    return linearised(model, unit, _OVERLOAD_TOPS, IntervalRule(levers=(LeverKind.SUB_UNITS,)), period_s)
 
 
 def margin_cells(margin: Margin) -> tuple[object, ...]:

@@ -7,13 +7,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.cli.balance.loops import margin_cells
 from controller.cli.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
     from controller.balance.control.controller import ControlSettings
     from controller.balance.trials.trial import LoadKind, Trial
 
-_COLUMNS = ("load", "controller", "settles s", "overshoot", "steady error", "mean |e|", "moves", "late moves")
+_COLUMNS = (
+    "load",
+    "controller",
+    "settles s",
+    "overshoot",
+    "steady error",
+    "mean |e|",
+    "moves",
+    "late moves",
+    "stable to",
+)
 
 
 def try_controllers(  # noqa: PLR0917 - a command line's options
@@ -80,4 +91,5 @@ def _cells(trial: Trial) -> Cells:
         round(figures.mean_error, 3),
         trial.moves,
         trial.late_moves,
+        margin_cells(trial.margin)[1] if trial.margin.is_stable else "no",
     )

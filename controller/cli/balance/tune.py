@@ -13,7 +13,6 @@ from controller.cli.balance.loops import (
     DelayOption,
     GainOption,
     LagOption,
-    PeriodOption,
     margin_cells,
     plant_of,
 )
@@ -34,7 +33,10 @@ def tune(  # noqa: PLR0917 - a command line's options
     gain: GainOption = None,
     lag: LagOption = 0.0,
     delay: DelayOption = 0.0,
-    period: PeriodOption = 1.0,
+    period: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Time from sample to sample; default: the recording's, else 1."),
+    ] = None,
     absolute: AbsoluteOption = False,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Draw the recording, its model and each loop (.png or .svg).")
@@ -51,17 +53,19 @@ def tune(  # noqa: PLR0917 - a command line's options
 
     if rule not in set(TuningRule):
         raise typer.BadParameter(f"--rule {rule}: it is {' or '.join(TuningRule)}")
-    given = plant_of(gain, lag, delay, period)
+    given = plant_of(gain, lag, delay, 1.0 if period is None else period)
     if (recording is None) == (given is None):
         raise typer.BadParameter("give a recording, or a plant by --gain, --lag and --delay")
     response = None if recording is None else read_response(recording)
     fit = None if response is None else fit_step(response)
     plant = fit.plant if fit is not None else given
     assert plant is not None
-    loops = tuned_loops(plant, period, TuningRule(rule), accumulates=not absolute, speed_s=speed)
+    period_s = period if period is not None else 1.0 if response is None else response.period_s
+    loops = tuned_loops(plant, period_s, TuningRule(rule), accumulates=not absolute, speed_s=speed)
     if fit is not None:
         typer.echo(
-            f"gain {plant.gain:.4g}, lag {plant.lag_s:.4g} s, delay {plant.delay_s:.4g} s; off by {fit.off:.2g} (rms)",
+            f"gain {plant.gain:.4g}, lag {plant.lag_s:.4g} s, delay {plant.delay_s:.4g} s; off by {fit.off:.2g} (rms); "
+            f"a sample each {period_s:.4g} s",
             err=form is not Format.TABLE,
         )
     show(("form", "kp", "ki", "kd", *MARGIN, "settles s", "overshoot"), (_cells(loop) for loop in loops), form)

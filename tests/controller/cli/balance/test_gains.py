@@ -59,16 +59,34 @@ def test_unstable_gains_are_refused_with_what_would_be_stable(capsys: pytest.Cap
     )
 
 
+def test_the_margin_is_reported_for_the_model_of_a_unit(capsys: pytest.CaptureFixture[str]) -> None:
+    """Few sub-units are coarse: one of 4 moves the error more than one of 100."""
+
+    def stable_to(units: int, *options: str) -> float:
+        arguments = ("--form", "P", "--units", str(units), *options)
+        return float(json.loads(balance(capsys, "gains", *arguments, "-f", "json")[1])[0]["stable to"])
+
+    assert stable_to(100) > 4 * stable_to(8)
+    assert stable_to(100, "--delay", "3") < 0.3 * stable_to(100)
+    done, _, err = balance(capsys, "gains", "--form", "P", "--units", "4", "--delay", "3")
+    assert not done
+    assert "are unstable on a plant of gain" in err
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (
+            ("--units", "4", "--gain", "1"),
+            "--units is a model of a unit: --gain, --lag and --absolute are another plant's",
+        ),
         (("--kp", "-1"), "kp is -1, not a finite number from 0 up"),
         (("--form", "PX"), "it is one of P, PI, PD, PID"),
         (("--lag", "3"), "--lag and --delay are a plant's, which needs --gain"),
         (("--gain", "1", "--period", "0"), "--period 0: it is a finite number of seconds"),
         (("--gain", "1", "--lag", "inf"), "--lag inf: it is a finite number of seconds"),
         (("--gain", "-1"), "the plant's gain is -1, not a finite number above 0"),
-        (("--gain", "1", "--delay", "1000"), "is 1000 samples of 1 s: at most 200"),
+        (("--gain", "1", "--delay", "1000"), "is 1000 samples of 1 s: at most 50"),
     ],
 )
 def test_gains_and_plants_that_cannot_be_are_refused(
@@ -85,7 +103,9 @@ def test_a_recorded_step_gives_gains_of_each_form(capsys: pytest.CaptureFixture[
     done, out, err = balance(capsys, "tune", str(STEP), "--picture", str(picture), "-f", "json")
     rows = {row["form"]: row for row in json.loads(out)}
     assert done
-    assert err == f"gain 0.5979, lag 4.694 s, delay 2.195 s; off by 0.0099 (rms)\nwrote {picture}\n"
+    assert (
+        err == f"gain 0.5979, lag 4.694 s, delay 2.195 s; off by 0.0099 (rms); a sample each 0.5 s\nwrote {picture}\n"
+    )
     assert list(rows) == ["P", "PI", "PD", "PID"]
     assert all(row["dies away"] < 1 and row["stable to"] > 2 and row["settles s"] < 60 for row in rows.values())
     assert rows["PD"]["settles s"] < rows["P"]["settles s"] < rows["PI"]["settles s"]

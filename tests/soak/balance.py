@@ -35,7 +35,7 @@ from controller.errors import ApiError, StaleError
 from dataplane.topology.values import DeviceKind
 from tests.soak.centres import Daemon
 
-LEASE_S = 3.0
+LEASE_S = 4.0
 FENCE_S = LEASE_S / 2
 HOLDERS = ("a", "b", "c")
 POOLS = {"cloud": 40, "tenths": 20}
@@ -162,7 +162,7 @@ class Soak:
 
     def _service(self, name: str) -> Daemon:
         history = HistorySettings(file=f"{self.folder}/{name}.sqlite")
-        settings = BalanceSettings(api=self.socket, interval_s=0.1, stale_s=1.0, history=history)
+        settings = BalanceSettings(api=self.socket, interval_s=0.1, stale_s=2.0, history=history)
         return Daemon(self.folder, name, ("balance", "serve"), settings)
 
     def prepare(self) -> None:
@@ -194,13 +194,26 @@ class Soak:
         spec = PodSpec(containers=(Container(name="c", image="image"),), request=request)
         client.of(Pod).create(Pod(metadata=Metadata(name=name), spec=spec))
         share = DeviceShare(number=device, thousandths=tenths * TENTH)
-        client.bind(BindingRequest(bindings=(Binding(pod=name, node="h1", devices=(share,)),)))
+        released = ReleaseRequest(releases=(Release(pod=name, phase=Phase.SUCCEEDED),))
+        try:
+            client.bind(BindingRequest(bindings=(Binding(pod=name, node="h1", devices=(share,)),)))
+        except StaleError:
+            return
+        except ApiError:
+            # Whether it was bound nobody says: then it is not to stay so.
+            self._until(lambda: self._is_released(client, released), _SETTLE_S)
+            return
         self.ledger.set("tenths", name, tenths)
         self.report.bound += 1
         time.sleep(rng.uniform(0.0, 1.0))
         self.ledger.set("tenths", name, 0)
-        released = ReleaseRequest(releases=(Release(pod=name, phase=Phase.SUCCEEDED),))
-        self._until(lambda: client.release(released) is not None, _SETTLE_S)
+        self._until(lambda: self._is_released(client, released), _SETTLE_S)
+
+    def _is_released(self, client: SyncApiClient, released: ReleaseRequest) -> bool:
+        """Release a pod; it may have been already, by a request whose answer was lost."""
+        with suppress(StaleError):
+            client.release(released)
+        return client.of(Pod).get(released.releases[0].pod).status.node is None
 
     def look_for_ever(self) -> None:
         """Look at the books again and again: they are right at each revision."""

@@ -113,8 +113,9 @@ def device_cells(node: Node) -> list[Cells]:
         return []
     loads = {one.number: one.load for one in node.status.devices}
     held: dict[int, int] = {}
-    for share in node.shares:
-        for part in share.devices:
+    # What pools hold is no pod's, and nobody else's either.
+    for devices in (*(share.devices for share in node.shares), *(pool.devices for pool in node.pools)):
+        for part in devices:
             held[part.number] = held.get(part.number, 0) + part.thousandths
     found: list[Cells] = []
     for device in node.hardware.devices:

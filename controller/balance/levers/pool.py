@@ -51,7 +51,7 @@ class PoolUnits:
         self.kind, self.name = LeverKind.SUB_UNITS, f"units of pool {pool}"
         self._reporter, self._pool_name, self._holder, self._clock = reporter, pool, holder, clock
         self._local, self._patience_s, self._may_set = local, patience_s, may_set
-        self._wants = 0
+        self._target: int | None = None
         self._asking_since_ns: int | None = None
         self._is_fenced = False
         self._answered_ns = clock.now_ns()
@@ -75,14 +75,14 @@ class PoolUnits:
     def move(self, by: float) -> Moved:
         """Ask for so many units more (give back so many) with the next report."""
         standing = self.read()
-        self._wants = 0
+        self._target = None
         if (nothing := refused(standing, by)) is not None:
-            self._asking_since_ns = None if not by else self._asking_since_ns
+            self._asking_since_ns = None
             return nothing
         target = standing.place(standing.value + by)
         # In vain or not, more is asked for: units may become free.
-        self._wants = round(by if by > 0 else target - standing.value)
-        if self._wants <= 0:
+        self._target = round(standing.value + by if by > 0 else target)
+        if by < 0:
             self._asking_since_ns = None
         elif self._asking_since_ns is None:
             self._asking_since_ns = self._clock.now_ns()
@@ -104,7 +104,7 @@ class PoolUnits:
             precision=state.precision.value,
             frequency_mhz=state.frequency_mhz,
         )
-        before = self.units
+        before, wanted = self.units, self._wants
         try:
             self._pool = self._report(status)
         except LeverError:
@@ -113,7 +113,12 @@ class PoolUnits:
         self._is_fenced = False
         if self.units > before:
             self._asking_since_ns = None
-        self._follow(status)
+        self._follow(status, is_outdated=self._wants != wanted)
+
+    @property
+    def _wants(self) -> int:
+        """What is missing to what was asked for last; units that came meanwhile are not asked for again."""
+        return 0 if self._target is None else self._target - self.units
 
     def release(self) -> None:
         """Give back all but the claim's least, as nobody controls the unit any more."""
@@ -124,15 +129,15 @@ class PoolUnits:
         self._lower_local(least)
         self._pool = self._report(HolderStatus(holder=self._holder, wants=least - self.units, holds=least))
 
-    def _follow(self, status: HolderStatus) -> None:
+    def _follow(self, status: HolderStatus, *, is_outdated: bool) -> None:
         """Have the local lever stand where the books say: fewer before they are promised, more once that is taken."""
         units = self.units
         local = None if self._local is None else self._local.read().value
         if local is not None and units < local:
             self._set_local(units)
         known = next((one for one in self._pool.status.holders if one.holder == self._holder), None)
-        if known is None or known.holds != units:
-            self._pool = self._report(_promising(status, units))
+        if known is None or known.holds != units or is_outdated:
+            self._pool = self._report(_promising(status, units, self._wants))
         if local is not None and local < units == self.units:
             self._set_local(units)
 
@@ -167,10 +172,10 @@ class PoolUnits:
         return found
 
 
-def _promising(status: HolderStatus, units: int) -> HolderStatus:
+def _promising(status: HolderStatus, units: int, wants: int) -> HolderStatus:
     return HolderStatus(
         holder=status.holder,
-        wants=status.wants,
+        wants=wants,
         holds=units,
         bus=status.bus,
         load=status.load,

@@ -20,8 +20,8 @@ from controller.balance.errors import SampleError
 from controller.cluster.cost_map import CostMap
 from controller.errors import CostMapError
 
-MOST_SHARE: Final = 1.25
-"""Counters are read a moment apart and token buckets let bursts through; more than this is a wrong rate."""
+MOST_SHARE: Final = 1.5
+"""Counters are read a moment apart, and token buckets and quotas let bursts through; more than this is a wrong rate."""
 
 
 class Direction(StrEnum):

@@ -107,6 +107,15 @@ def test_more_units_are_used_only_once_the_books_have_them(unit: Unit) -> None:
     assert unit.books.quotas[-1] == (53, "50000")  # not used before the promise was taken
 
 
+def test_what_was_asked_for_and_came_meanwhile_is_not_asked_for_again(unit: Unit) -> None:
+    unit.lever.move(-20)
+    unit.tell()
+    unit.lever.move(-20)  # the loop does not know yet what becomes of the first
+    unit.books.share(50, leaving=20)
+    unit.tell()
+    assert (unit.books.reported.wants, unit.books.reported.holds) == (0, 30)
+
+
 def test_what_is_not_given_for_long_is_handed_on_and_asked_for_all_the_same(unit: Unit) -> None:
     assert unit.lever.move(+3).left == 0
     unit.tell()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
@@ -22,8 +22,11 @@ from controller.balance.rules.capacity import BITS, SPEEDS
 from controller.balance.values import Precision, Sample, UnitState
 from dataplane.config import Strict
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+MOST_LATE: Final = 1000
+"""Steps by which reports may come late; all that are on their way are kept."""
+
+Positive = Annotated[float, msgspec.Meta(ge=1e-9, le=1e12)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e6)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 
@@ -38,6 +41,10 @@ class Application(Strict, frozen=True):
     precision moves bus and cores alike, and is no lever."""
     precisions: tuple[Precision, ...] = tuple(Precision)
     """What it allows."""
+
+    def __post_init__(self) -> None:
+        if not self.precisions:
+            raise ValueError(f"precisions: the application {self.name} allows at least one")
 
     def bytes_ratio(self, precision: Precision) -> float:
         """Return the bytes of a piece of work over those at int8."""
@@ -81,7 +88,7 @@ class Plant(Strict, frozen=True):
     backlog_gb: Positive = 100.0
     """Data that wait upstream; what comes beyond is refused."""
     delay_s: NotNegative = 0.0
-    noise: NotNegative = 0.0
+    noise: Share = 0.0
 
     def __post_init__(self) -> None:
         missing = [str(one) for one in self.application.precisions if one not in self.speeds]
@@ -159,6 +166,8 @@ class Plant(Strict, frozen=True):
     def _report(self, state: PlantState, now: Sample, dt_s: float) -> tuple[Sample, tuple[Sample, ...]]:
         """Return the report that has come by now, and those on their way."""
         late = round(self.delay_s / dt_s)
+        if late > MOST_LATE:
+            raise PlantError(f"reports that are {self.delay_s:g} s late are {late} steps late, at most {MOST_LATE}")
         if not late:
             return now, ()
         reports = (*state.reports, now)

@@ -11,8 +11,8 @@ import msgspec
 from dataplane.config import Strict
 
 Number = TypeVar("Number", float, Fraction)
-Watts = Annotated[float, msgspec.Meta(ge=0)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
+Watts = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
+Positive = Annotated[float, msgspec.Meta(ge=1e-9, le=1e9)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 
 

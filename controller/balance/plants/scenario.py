@@ -25,8 +25,8 @@ MOST_STEPS: Final = 1_000_000
 """Of all units together: about 20 s."""
 _S_PER_MINUTE: Final = 60.0
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-NotNegative = Annotated[float, msgspec.Meta(ge=0)]
+Positive = Annotated[float, msgspec.Meta(ge=1e-6, le=1e9)]
+NotNegative = Annotated[float, msgspec.Meta(ge=0, le=1e12)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Number = Annotated[int, msgspec.Meta(ge=0)]
@@ -41,7 +41,7 @@ class Load(Strict, frozen=True):
     """Go from point to point in a line, instead of by steps."""
     repeat_s: Positive | None = None
     """Begin anew after so long."""
-    noise: NotNegative = 0.0
+    noise: Annotated[float, msgspec.Meta(ge=0, le=10)] = 0.0
     """Standard deviation of each step's load, as a share of it."""
 
     def __post_init__(self) -> None:
@@ -50,8 +50,6 @@ class Load(Strict, frozen=True):
             raise ValueError("points: the first is at 0 s")
         if any(not before < after for before, after in pairwise(times)):
             raise ValueError("points: each is later than the one before it")
-        if not all(math.isfinite(part) for point in self.points for part in point):
-            raise ValueError("points: times and TOPS are finite")
 
     def offered(self, steps: int, dt_s: float, rng: np.random.Generator) -> Floats:
         """Return TOPS for each step."""
@@ -88,7 +86,8 @@ class UnitSettings(Strict, frozen=True):
     start: Start
     load: Load
     plant: Plant = Plant()
-    limits: Limits = Limits()
+    limits: Limits | None = None
+    """How far its levers go; without them sub-units go as far as the pool has any, clock and precision stay."""
     table: IntervalRule | None = None
     platform: PlatformRule | None = None
     control: ControlSettings = ControlSettings()
@@ -99,9 +98,26 @@ class UnitSettings(Strict, frozen=True):
     def __post_init__(self) -> None:
         if self.table is not None and self.platform is not None:
             raise ValueError(f"unit {self.name}: one rule moves its levers, table or platform")
-        for precision in (self.start.precision, *self.limits.precisions):
-            if precision not in self.plant.speeds:
-                raise ValueError(f"unit {self.name}: plant.speeds has none for {precision}")
+        if self.limits is not None and math.isinf(self.limits.frequency_high_mhz):
+            raise ValueError(f"unit {self.name}: limits say how far the clock goes, frequency_high_mhz")
+        reach, start = self.reach, self.start
+        if start.precision not in self.plant.speeds:
+            raise ValueError(f"unit {self.name}: plant.speeds has none for {start.precision}, at which it starts")
+        if not reach.frequency_low_mhz <= start.frequency_mhz <= reach.frequency_high_mhz:
+            raise ValueError(f"unit {self.name}: it starts at {start.frequency_mhz:g} MHz, beyond its limits")
+        if not reach.sub_units_low <= start.sub_units <= reach.sub_units_high:
+            raise ValueError(f"unit {self.name}: it starts with {start.sub_units} sub-units, beyond its limits")
+
+    @property
+    def reach(self) -> Limits:
+        """How far its levers go; precisions are those that both limits and application allow."""
+        start = self.start
+        clock_mhz = start.frequency_mhz
+        given = self.limits or Limits(
+            precisions=(start.precision,), frequency_low_mhz=clock_mhz, frequency_high_mhz=clock_mhz
+        )
+        allowed = tuple(one for one in given.precisions if one in self.plant.application.precisions)
+        return msgspec.structs.replace(given, precisions=allowed or (start.precision,))
 
     @property
     def rule(self) -> Rule:
@@ -109,9 +125,8 @@ class UnitSettings(Strict, frozen=True):
         return self.platform or self.table or IntervalRule()
 
     def member(self, steps: int, dt_s: float, rng: np.random.Generator) -> Member:
-        """Return it as a member of a loop; precisions are those that both application and limits allow."""
+        """Return it as a member of a loop."""
         start, rule = self.start, self.rule
-        allowed = tuple(one for one in self.limits.precisions if one in self.plant.application.precisions)
         return Member(
             self.name,
             self.plant,
@@ -119,7 +134,7 @@ class UnitSettings(Strict, frozen=True):
             self.load.offered(steps, dt_s, rng),
             rule,
             Controller(self.control),
-            msgspec.structs.replace(self.limits, precisions=allowed or (start.precision,)),
+            self.reach,
             order=rule.levers if isinstance(rule, IntervalRule) else Member.order,
             most=rule.table.most if isinstance(rule, IntervalRule) else None,
             pace=Pace(self.pace.every, self.pace.wait),

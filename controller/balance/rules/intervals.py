@@ -7,13 +7,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
-from typing import Final
+from typing import Annotated, Final
+
+import msgspec
 
 from controller.balance.errors import RuleError
 from controller.balance.values import Change
 from dataplane.config import Strict
 
 _INTERVAL: Final = re.compile(r"\s*([\[(])\s*([-+]?[\d./]+)\s*,\s*([-+]?[\d./]+)\s*([\])])\s*")
+_FURTHEST: Final = 1000
 _DIGITS: Final = 12
 """Behind the point of u, that count: 1 - 0.7 is 0.3, whatever a binary fraction makes of it."""
 
@@ -38,6 +41,8 @@ class Interval:
         except (ValueError, ZeroDivisionError):
             raise ValueError(f"{text!r} is no interval: its ends are no numbers") from None
         has_low, has_high = found[1] == "[", found[4] == "]"
+        if max(abs(low), abs(high)) > _FURTHEST:
+            raise ValueError(f"{text[:40]!r} goes beyond {_FURTHEST}, where no output lies")
         if low > high or (low == high and not (has_low and has_high)):
             raise ValueError(f"{text!r} holds nothing")
         return cls(low, high, has_low, has_high)
@@ -52,10 +57,10 @@ class Row(Strict, frozen=True):
 
     interval: str
     """As in `[-0.9, -0.7)`."""
-    precision_steps: int = 0
+    precision_steps: Annotated[int, msgspec.Meta(ge=-6, le=6)] = 0
     """Up the steps of precision; below 0: down."""
-    frequency_mhz: float = 0.0
-    sub_units: int = 0
+    frequency_mhz: Annotated[float, msgspec.Meta(ge=-1e6, le=1e6)] = 0.0
+    sub_units: Annotated[int, msgspec.Meta(ge=-1_000_000, le=1_000_000)] = 0
 
     def __post_init__(self) -> None:
         interval = Interval.parse(self.interval)

@@ -20,7 +20,7 @@ _LEAST_RATIO: Final = 0.1
 """A change that would leave a lever less of what it stands at asks for this much."""
 _SLACK: Final = 1e-9
 
-Positive = Annotated[float, msgspec.Meta(gt=0)]
+Clock = Annotated[float, msgspec.Meta(gt=0, le=1e9)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
 
@@ -29,9 +29,9 @@ class Limits(Strict, frozen=True):
 
     precisions: tuple[Precision, ...] = tuple(Precision)
     """What the application allows."""
-    frequency_low_mhz: Positive = 1.0
-    frequency_high_mhz: Positive = math.inf
-    frequency_step_mhz: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    frequency_low_mhz: Clock = 1.0
+    frequency_high_mhz: Annotated[float, msgspec.Meta(gt=0)] = math.inf
+    frequency_step_mhz: Annotated[float, msgspec.Meta(ge=0, le=1e9)] = 0.0
     """Clocks stand at whole steps of so much from the low end; 0: anywhere."""
     sub_units_low: Count = 1
     """The minimum share, which is never given away."""

@@ -119,6 +119,11 @@ def test_reports_come_late_by_the_delay() -> None:
     assert seen == [(-2, False), (-1, False), (0, False), (1, True), (2, True), (3, True)]
 
 
+def test_reports_that_never_come_are_an_error() -> None:
+    with pytest.raises(PlantError, match="reports that are 2000 s late are 2000 steps late, at most 1000"):
+        Plant(delay_s=2000).step(PlantState(), UNIT, 1000.0, 1.0)
+
+
 def test_noise_is_of_its_spread_and_reports_stay_occupancies() -> None:
     plant, rng, state = Plant(noise=0.05), np.random.default_rng(1), PlantState()
     seen = []
@@ -127,7 +132,7 @@ def test_noise_is_of_its_spread_and_reports_stay_occupancies() -> None:
         seen.append(sample.bus)
     assert np.mean(seen) == pytest.approx(0.5, abs=0.01)
     assert np.std(seen) == pytest.approx(0.05, rel=0.1)
-    noisy = Plant(noise=3)
+    noisy = Plant(noise=1)
     assert all(0 <= noisy.step(PlantState(), UNIT, 1e4, 1.0, rng)[1].bus <= 1 for _ in range(50))
     quiet = [plant.step(PlantState(), UNIT, 2500.0, 1.0)[1] for _ in range(2)]
     assert quiet[0] == quiet[1]
@@ -151,11 +156,16 @@ def test_what_cannot_be_is_an_error(unit: UnitState, tops: float, dt_s: float, p
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("bus_gb_per_s: 0", "> 0"),
+        ("bus_gb_per_s: 0", ">= 1e-09"),
         ("speeds: {int8: 1}", "there is none for int4, int16"),
         ("power: {low_mhz: 1000, high_mhz: 900}", "low_mhz is not below high_mhz"),
         ("power: {low_v: 2}", "low_v is above high_v"),
         ("application: {sent_in_precision: 2}", "<= 1"),
+        ("application: {precisions: []}", "the application heavy allows at least one"),
+        ("bus_gb_per_s: .inf", "<= 1000000000000"),
+        ("unit_tops: 1.0e-320", ">= 1e-09"),
+        ("delay_s: .inf", "<= 1000000"),
+        ("noise: 2", "<= 1"),
         ("buss: 1", "unknown key"),
     ],
 )

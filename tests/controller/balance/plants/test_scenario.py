@@ -80,15 +80,17 @@ def test_precisions_are_those_that_application_and_limits_allow() -> None:
         (CLUSTERS.replace("steps: 120", "steps: 600000"), "at most 1000000"),
         (CLUSTERS.replace("[[0, 20000]]", "[[1, 20000]]"), "the first is at 0 s"),
         (CLUSTERS.replace("[[0, 20000]]", "[[0, 1], [5, 2], [5, 3]]"), "each is later"),
-        (CLUSTERS.replace("[[0, 20000]]", "[[0, .inf]]"), "times and TOPS are finite"),
+        (CLUSTERS.replace("[[0, 20000]]", "[[0, .inf]]"), "<= 1000000000000"),
         (CLUSTERS.replace("platform: {}", "platform: {}\n  table: {}"), "one rule moves its levers"),
         (CLUSTERS.replace("platform: {}", "plattform: {}"), "did you mean `platform`"),
         (CLUSTERS.replace("sub_units: 100", "sub_units: 0"), ">= 1"),
+        (CLUSTERS.replace("frequency_high_mhz: 1100, ", ""), "limits say how far the clock goes"),
+        (CLUSTERS.replace("frequency_high_mhz: 1100", "frequency_high_mhz: 900"), "starts at 1000 MHz, beyond"),
+        (CLUSTERS.replace("precisions: [int8]", "sub_units_low: 101"), "100 sub-units, beyond its limits"),
+        (CLUSTERS.replace("steps: 120", "steps: 120\nstep_s: .nan"), ">= 1e-06"),
         (
-            CLUSTERS.replace(
-                "{ops_per_byte: 200000}", "{ops_per_byte: 200000, precisions: [int8]}, speeds: {int8: 1}"
-            ).replace("precisions: [int8]}\n", "precisions: [int4]}\n"),
-            "plant.speeds has none for int4",
+            CLUSTERS.replace("{ops_per_byte: 200000}", "{precisions: [fp16]}, speeds: {fp16: 1}"),
+            "plant.speeds has none for int8, at which it starts",
         ),
     ],
 )

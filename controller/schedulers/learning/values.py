@@ -142,8 +142,9 @@ class Experience:
 class Step:
     """What came of one decision: what is seen next (None: the end), the reward, and what the model foretells.
 
-    `task` is the number of the task that was decided on. `wait_ns` is from its submission to its start, `latency_ns`
-    to its data being served, `response_ns` to its end. `evicted_bytes` had to make room for its data, which takes
+    `task` is the number of the task that was decided on, which came in at `submitted_ns`; for a task of a graph that is
+    when the last one before it ended. From then on `wait_ns` lie to its start, `latency_ns` to its data being served
+    and `response_ns` to its end. `evicted_bytes` had to make room for its data, which takes
     `eviction_ns`. `elapsed_ns` lie between this decision and the next.
     """
 
@@ -156,6 +157,7 @@ class Step:
     evicted_bytes: int = 0
     eviction_ns: int = 0
     elapsed_ns: int = 0
+    submitted_ns: int = 0
 
 
 View_co = TypeVar("View_co", covariant=True)

@@ -1,4 +1,4 @@
 """The multi-engine system on a hybrid memory pool, decision by decision in virtual time, in whole ns and bytes.
 
-`values` say what the system and its workload are. The plain twin is `plain.PlainPool`.
+`values` say what the system and its workload are, `plain.PlainPool` what happens.
 """

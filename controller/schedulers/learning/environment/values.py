@@ -275,17 +275,13 @@ def _check_nodes(nodes: Sequence[Node]) -> None:
             raise LearningError(f"node {node.name} has no memory", at=at)
         for place, engine in enumerate(node.engines):
             rates = (engine.cores, engine.tasks_per_core, engine.float_ops_per_s, engine.int_ops_per_s)
-            if not all(0 < rate <= MOST for rate in rates) or engine.slots > 1 << 16:
+            if not all(0 < rate <= MOST for rate in rates) or engine.slots > 1 << 16 or engine.tasks_per_core > 256:
                 raise LearningError(f"{engine} of node {node.name} cannot be", at=f"{at}.engines[{place}]")
         for place, memory in enumerate(node.memories):
-            figures = (
-                memory.capacity_bytes,
-                memory.read_bps,
-                memory.write_bps,
-                memory.read_ns + 1,
-                memory.write_ns + 1,
-            )
-            if not all(0 < figure <= MOST for figure in figures[1:]) or not 0 < figures[0] <= 1 << 60:
+            waits = (memory.read_ns, memory.write_ns)
+            is_right = all(0 < rate <= MOST for rate in (memory.read_bps, memory.write_bps))
+            is_right = is_right and all(0 <= wait <= MOST_LATENCY_NS for wait in waits)
+            if not is_right or not 0 < memory.capacity_bytes <= MOST_BYTES:
                 raise LearningError(f"{memory} of node {node.name} cannot be", at=f"{at}.memories[{place}]")
 
 

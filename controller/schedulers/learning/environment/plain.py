@@ -1,0 +1,400 @@
+"""The plain twin of the pool: what happens, one sentence after another, over lists and dictionaries."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+import numpy as np
+
+from controller.schedulers.learning.environment.model import LAST_NS, NOWHERE, Model
+from controller.schedulers.learning.environment.rewarding import reward
+from controller.schedulers.learning.environment.settings import PoolSettings
+from controller.schedulers.learning.environment.values import Engine, Memory, System, Workload
+from controller.schedulers.learning.environment.view import Forecast, Refusal, no_time, nothing_runs, wrong_action
+from controller.schedulers.learning.values import Observation, Step
+
+_NS_PER_S = 1_000_000_000
+_SHARE_BITS = 16
+"""Shares that are seen are counted in whole parts of 1 / 65536."""
+
+
+@dataclass(slots=True)
+class _Engine:
+    engine: Engine
+    free_ns: list[int]
+    assigned: int = 0
+
+
+@dataclass(slots=True)
+class _Node:
+    """A node: what its fast memory keeps, least recently used first, and until when its ports are taken."""
+
+    engines: list[_Engine]
+    free_bytes: int
+    kept: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    in_free_ns: int = 0
+    out_free_ns: int = 0
+    is_there: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """How a task would run on a node."""
+
+    forecast: Forecast
+    engine: int
+    slot: int
+    in_free_ns: int
+    out_free_ns: dict[int, int]
+
+
+def transfer_ns(amount: int, per_s: int) -> int:
+    """Return how long so many bits or operations take at so many a second, in ns rounded up."""
+    return -(-amount * _NS_PER_S // per_s)
+
+
+class PlainPool:
+    """See `Pool`, of which this is the twin."""
+
+    def __init__(self, system: System, workload: Workload, settings: PoolSettings | None = None) -> None:
+        self.model = Model.of(system, workload, settings or PoolSettings())
+        self._begin(0)
+
+    @property
+    def actions(self) -> int:
+        """How many nodes have engines."""
+        return self.model.system.actions
+
+    @property
+    def view(self) -> PlainPool:
+        """What heuristics may read: the pool itself."""
+        return self
+
+    def start(self, seed: int) -> Observation:
+        """Begin anew with the homes that the seed draws; raise LearningError where no task can run at all."""
+        self._begin(seed)
+        if not self._advance():
+            raise nothing_runs(self.refusals)
+        return self._observed()
+
+    def step(self, action: int) -> Step:
+        """Let the task run on a node; raise LearningError for one that is no candidate, or after the end."""
+        if self.task < 0 or not 0 <= action < self.actions or self._obstacle(action, self.task) is not None:
+            raise wrong_action(action, self.task)
+        task, ready_ns, forecast = self.task, self.now_ns, self.foretell(action)
+        evicted_bytes, eviction_ns = self._act(action)
+        running = sum(min(e.assigned, e.engine.slots) for node in self._nodes for e in node.engines)
+        penalty_ns = eviction_ns if evicted_bytes else None
+        gained = reward(self.model.settings, running / self.model.cores, forecast.served_ns - ready_ns, penalty_ns)
+        following = self._observed() if self._advance() else None
+        return Step(
+            observation=following,
+            reward=gained,
+            task=task,
+            submitted_ns=ready_ns,
+            wait_ns=forecast.start_ns - ready_ns,
+            latency_ns=forecast.served_ns - ready_ns,
+            response_ns=forecast.end_ns - ready_ns,
+            evicted_bytes=evicted_bytes,
+            eviction_ns=eviction_ns,
+            elapsed_ns=self.now_ns - ready_ns,
+        )
+
+    def foretell(self, action: int) -> Forecast:
+        """Return how the task would run on a node."""
+        return self._plan(action, self.task).forecast
+
+    def local_bytes(self, action: int) -> int:
+        """Return how much of the task's data is local to a node."""
+        stores = self.model.stores
+        return sum(
+            self._bytes(number)
+            for number, _ in self._accesses(self.task)
+            if self._place[number] != NOWHERE and stores[self._place[number]].node == action
+        )
+
+    def queued(self, action: int) -> int:
+        """Return how many tasks are assigned to a node and have not ended."""
+        return sum(engine.assigned for engine in self._nodes[action].engines)
+
+    def _begin(self, seed: int) -> None:
+        model = self.model
+        self._nodes = [
+            _Node(
+                [_Engine(engine, [0] * engine.slots) for engine in node.engines],
+                node.memories[0].capacity_bytes if node.engines else 0,
+            )
+            for node in model.system.nodes
+        ]
+        self._home: list[int] = model.homes(seed).tolist()
+        created = model.workload.created.tolist()
+        self._place = [NOWHERE if new else home for new, home in zip(created, self._home, strict=True)]
+        self._missing: list[int] = model.workload.predecessors.tolist()
+        self._ready = [(ns, n) for n, ns in enumerate(model.workload.submitted_ns.tolist()) if not self._missing[n]]
+        self._ends: list[tuple[int, int]] = []
+        self._engine_of: dict[int, _Engine] = {}
+        self._changes = list(model.system.changes)
+        self._numbers = {node.name: number for number, node in enumerate(model.system.nodes)}
+        self.refusals: dict[int, Refusal] = {}
+        self.now_ns, self.task = 0, -1
+
+    # Time
+
+    def _advance(self) -> bool:
+        """Go on to the next decision; return False at the end of all tasks."""
+        while True:
+            self.task = -1
+            while self._ends and (not self._ready or self._ends[0][0] <= self._ready[0][0]):
+                self._end(*heappop(self._ends))
+            if not self._ready:
+                return False
+            self.now_ns, self.task = heappop(self._ready)
+            self._change()
+            obstacles = [self._obstacle(node, self.task) for node in range(self.actions)]
+            if None in obstacles:
+                return True
+            self._refuse(self.task, max(found for found in obstacles if found is not None))
+
+    def _end(self, end_ns: int, task: int) -> None:
+        self._engine_of.pop(task).assigned -= 1
+        for follower in self._followers(task):
+            self._missing[follower] -= 1
+            if self._missing[follower] == 0 and follower not in self.refusals:
+                heappush(self._ready, (max(end_ns, int(self.model.workload.submitted_ns[follower])), follower))
+
+    def _refuse(self, task: int, why: Refusal) -> None:
+        self.refusals[task] = why
+        waiting = [task]
+        while waiting:
+            for follower in self._followers(waiting.pop()):
+                if follower not in self.refusals:
+                    self.refusals[follower] = Refusal.AFTER_REFUSED
+                    waiting.append(follower)
+
+    def _change(self) -> None:
+        """Let nodes vanish and join.
+
+        What a vanished node's fast memory kept is at its home, as it was there; what a task created is nobody's again.
+        """
+        while self._changes and self._changes[0].time_ns <= self.now_ns:
+            change = self._changes.pop(0)
+            node = self._nodes[self._numbers[change.node]]
+            node.is_there = change.is_there
+            for number in [] if change.is_there else list(node.kept):
+                self._drop(number)
+                self._place[number] = NOWHERE if self.model.workload.created[number] else self._home[number]
+
+    # Who can
+
+    def _obstacle(self, action: int, task: int) -> Refusal | None:
+        """Return what keeps a task from running on a node."""
+        node, model = self._nodes[action], self.model
+        if not node.is_there or not model.kinds(action) & int(model.workload.kinds[task]):
+            return Refusal.NO_ENGINE
+        accesses = self._accesses(task)
+        if not all(is_write or self._is_in_reach(number, action) for number, is_write in accesses):
+            return Refusal.NO_DATA
+        own = {number for number, _ in accesses}
+        needed = sum(self._bytes(number) for number in own if number not in node.kept)
+        room = node.free_bytes
+        if room < needed:
+            room += sum(self._bytes(n) for n in node.kept if n not in own and self._can_go(n, action))
+        return None if room >= needed else Refusal.NO_ROOM
+
+    def _is_in_reach(self, number: int, action: int) -> bool:
+        place = self._place[number]
+        return place != NOWHERE and self._is_way(self.model.stores[place].node, action)
+
+    def _can_go(self, number: int, action: int) -> bool:
+        return self._is_way(action, self.model.stores[self._home[number]].node)
+
+    def _is_way(self, src: int, dst: int) -> bool:
+        if not (self._nodes[src].is_there and self._nodes[dst].is_there):
+            return False
+        return src == dst or self.model.network.delay_ns[self._epoch, src, dst] >= 0
+
+    # How long
+
+    def _plan(self, action: int, task: int) -> _Plan:
+        """Return how a task would run: its data begins to move at once, while it waits for a slot of an engine.
+
+        Of what a node's ports let in, and of what it gives out, one transfer is served after another.
+        """
+        node, fast = self._nodes[action], self._fast(action)
+        in_free_ns, fetched_ns, access_ns = node.in_free_ns, self.now_ns, 0
+        out_free_ns: dict[int, int] = {}
+        for number, is_write in self._accesses(task):
+            bits = 8 * self._bytes(number)
+            access_ns += _access_ns(fast, bits, is_write=is_write)
+            if is_write or number in node.kept:
+                continue
+            store = self.model.stores[self._place[number]]
+            begin_ns = max(self.now_ns, out_free_ns.get(store.node, self._nodes[store.node].out_free_ns))
+            rate_bps, delay_ns = min(store.memory.read_bps, fast.write_bps), store.memory.read_ns
+            if store.node != action:
+                begin_ns = max(begin_ns, in_free_ns)
+                rate_bps = min(rate_bps, int(self.model.network.rate_bps[self._epoch, store.node, action]))
+                delay_ns += int(self.model.network.delay_ns[self._epoch, store.node, action])
+            sent_ns = begin_ns + transfer_ns(bits, rate_bps)
+            out_free_ns[store.node] = sent_ns
+            if store.node != action:
+                in_free_ns = sent_ns
+            fetched_ns = max(fetched_ns, sent_ns + delay_ns)
+        forecast, engine, slot = self._soonest(action, task, fetched_ns, access_ns)
+        return _Plan(forecast, engine, slot, in_free_ns, out_free_ns)
+
+    def _soonest(self, action: int, task: int, fetched_ns: int, access_ns: int) -> tuple[Forecast, int, int]:
+        """Return how the task runs on that engine of a node on which it ends first, with engine and slot."""
+        workload = self.model.workload
+        found: list[tuple[int, int, int, Forecast]] = []
+        for number, state in enumerate(self._nodes[action].engines):
+            engine = state.engine
+            if not engine.kind.bit & int(workload.kinds[task]):
+                continue
+            slot = state.free_ns.index(min(state.free_ns))
+            start_ns = max(self.now_ns, state.free_ns[slot])
+            # As many tasks as share a core when this one comes share it for all of its run.
+            sharing = -(-min(state.assigned + 1, engine.slots) // engine.cores)
+            compute_ns = transfer_ns(int(workload.float_operations[task]), engine.float_ops_per_s)
+            compute_ns += transfer_ns(int(workload.int_operations[task]), engine.int_ops_per_s)
+            served_ns = max(start_ns, fetched_ns) + access_ns
+            end_ns = served_ns + compute_ns * sharing
+            found.append((end_ns, number, slot, Forecast(start_ns, served_ns, end_ns)))
+        _, number, slot, forecast = min(found, key=lambda one: one[:2])
+        return forecast, number, slot
+
+    # What it changes
+
+    def _act(self, action: int) -> tuple[int, int]:
+        """Run the task on a node; return how many bytes were evicted, and how long their eviction takes."""
+        plan, node, task = self._plan(action, self.task), self._nodes[action], self.task
+        end_ns = plan.forecast.end_ns
+        node.in_free_ns = plan.in_free_ns
+        for number, free_ns in plan.out_free_ns.items():
+            self._nodes[number].out_free_ns = free_ns
+        engine = node.engines[plan.engine]
+        engine.free_ns[plan.slot] = end_ns
+        engine.assigned += 1
+        self._engine_of[task] = engine
+        heappush(self._ends, (end_ns, task))
+        evicted = self._keep(action, [number for number, _ in self._accesses(task)])
+        if max(end_ns, node.out_free_ns) > LAST_NS:
+            raise no_time(task)
+        return evicted
+
+    def _keep(self, action: int, accessed: list[int]) -> tuple[int, int]:
+        """Have all that a task uses in a node's fast memory, and evict what was not used for longest until it fits."""
+        node = self._nodes[action]
+        for number in accessed:
+            if number in node.kept:
+                node.kept.move_to_end(number)
+        evicted_bytes = eviction_ns = 0
+        for number in accessed:
+            if number in node.kept:
+                continue
+            while node.free_bytes < self._bytes(number):
+                victim = next(n for n in node.kept if n not in accessed and self._can_go(n, action))
+                evicted_bytes += self._bytes(victim)
+                eviction_ns += self._evict(victim, action)
+            self._drop(number)
+            node.kept[number] = None
+            node.free_bytes -= self._bytes(number)
+            self._place[number] = self.model.fast[action]
+        return evicted_bytes, eviction_ns
+
+    def _evict(self, number: int, action: int) -> int:
+        """Send an object home, behind the data that the task waits for; return how long that takes."""
+        node, home = self._nodes[action], self.model.stores[self._home[number]]
+        self._drop(number)
+        self._place[number] = self._home[number]
+        rate_bps = min(self._fast(action).read_bps, home.memory.write_bps)
+        begin_ns = max(self.now_ns, node.out_free_ns)
+        if home.node != action:
+            rate_bps = min(rate_bps, int(self.model.network.rate_bps[self._epoch, action, home.node]))
+            begin_ns = max(begin_ns, self._nodes[home.node].in_free_ns)
+        takes_ns = transfer_ns(8 * self._bytes(number), rate_bps)
+        node.out_free_ns = begin_ns + takes_ns
+        if home.node != action:
+            self._nodes[home.node].in_free_ns = begin_ns + takes_ns
+        return takes_ns
+
+    def _drop(self, number: int) -> None:
+        """Take an object out of the fast memory that it is in, if it is in one."""
+        place = self._place[number]
+        if place != NOWHERE and self.model.stores[place].is_fast:
+            node = self._nodes[self.model.stores[place].node]
+            del node.kept[number]
+            node.free_bytes += self._bytes(number)
+
+    # What is seen
+
+    def _observed(self) -> Observation:
+        actions, model, total = range(self.actions), self.model, int(self.model.data_bytes[self.task])
+        busy = sum(min(e.assigned, e.engine.slots) for node in self._nodes for e in node.engines)
+        operations, size, is_write = model.task_features[self.task].tolist()
+        ways = [self._way_features(node) for node in actions] if model.settings.network_features else None
+        return Observation.of(
+            utilisation=_share(busy, model.slots),
+            operations=operations,
+            size=size,
+            is_write=is_write,
+            free=[_share(self._nodes[node].free_bytes, self._fast(node).capacity_bytes) for node in actions],
+            similarity=[_share(self.local_bytes(node), max(total, 1)) for node in actions],
+            delay=None if ways is None else [delay for delay, _ in ways],
+            bandwidth=None if ways is None else [bandwidth for _, bandwidth in ways],
+            candidates=self.candidates,
+        )
+
+    @property
+    def candidates(self) -> tuple[bool, ...]:
+        """Which nodes can run the task."""
+        return tuple(self._obstacle(node, self.task) is None for node in range(self.actions))
+
+    def _way_features(self, action: int) -> tuple[float, float]:
+        """Return the longest delay and the least bandwidth to what the task reads and other nodes have."""
+        delay, bandwidth = 0.0, 1.0
+        for number, is_write in self._accesses(self.task):
+            place = self._place[number]
+            if is_write or (place != NOWHERE and self.model.stores[place].node == action):
+                continue
+            if not self._is_in_reach(number, action):
+                return 1.0, 0.0
+            src = self.model.stores[place].node
+            delay = max(delay, float(self.model.delay_features[self._epoch, src, action]))
+            bandwidth = min(bandwidth, float(self.model.bandwidth_features[self._epoch, src, action]))
+        return delay, bandwidth
+
+    # What is known
+
+    @property
+    def _epoch(self) -> int:
+        return int(np.searchsorted(self.model.network.times_ns, self.now_ns, side="right")) - 1
+
+    def _fast(self, node: int) -> Memory:
+        return self.model.system.nodes[node].memories[0]
+
+    def _bytes(self, number: int) -> int:
+        return int(self.model.workload.object_bytes[number])
+
+    def _accesses(self, task: int) -> list[tuple[int, bool]]:
+        workload = self.model.workload
+        start, end = workload.access_start[task : task + 2].tolist()
+        numbers, writes = workload.access_object[start:end].tolist(), workload.access_is_write[start:end].tolist()
+        return [(number, bool(written)) for number, written in zip(numbers, writes, strict=True)]
+
+    def _followers(self, task: int) -> list[int]:
+        start, end = self.model.workload.follower_start[task : task + 2].tolist()
+        found: list[int] = self.model.workload.follower[start:end].tolist()
+        return found
+
+
+def _access_ns(memory: Memory, bits: int, *, is_write: bool) -> int:
+    if is_write:
+        return memory.write_ns + transfer_ns(bits, memory.write_bps)
+    return memory.read_ns + transfer_ns(bits, memory.read_bps)
+
+
+def _share(part: int, whole: int) -> float:
+    return ((part << _SHARE_BITS) // whole) / (1 << _SHARE_BITS)

@@ -49,6 +49,8 @@ class ControlSettings(Strict, frozen=True):
     """What the unit answers like near its balance; without it nobody looks whether gains are stable."""
 
     def __post_init__(self) -> None:
+        if self.scheme is not Scheme.FIXED:
+            _ = self.rule  # for what it refuses
         worst_margin(self)
 
     @property

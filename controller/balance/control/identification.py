@@ -68,7 +68,7 @@ def read_response(path: Path) -> StepResponse:
             raise ResponseError(f"{path}:1: there is no column {missing[0]}; wanted: {', '.join(COLUMNS)}")
         found = [_numbers(path, rows.line_num, row) for row in rows]
     except csv.Error as error:
-        raise ResponseError(f"{path}:{rows.line_num}: is not CSV: {error}") from error
+        raise ResponseError(f"{path}:{rows.line_num + 1}: is not CSV: {error}") from error
     times_s, outputs, errors = zip(*found, strict=True) if found else ((), (), ())
     back = next((index for index in range(1, len(found)) if times_s[index] <= times_s[index - 1]), None)
     if back is not None:
@@ -110,6 +110,8 @@ def _numbers(path: Path, line: int, row: dict[str, str]) -> tuple[float, float, 
         if not math.isfinite(value):
             raise ResponseError(f"{path}:{line}: {column}: {row[column]!r} is not a finite number")
         found.append(value)
+    if not -1.0 <= found[2] <= 1.0:
+        raise ResponseError(f"{path}:{line}: error: {found[2]:g} is not from -1 to 1")
     return found[0], found[1], found[2]
 
 

@@ -21,6 +21,9 @@ Coefficients = NDArray[np.floating[Any]]
 MOST_DELAY: Final = 50
 """Samples of delay that are followed: the polynomial's degree grows with them. Who sees so little samples too often."""
 
+MOST_LAG: Final = 10_000.0
+"""Samples of lag that are followed: beyond, rounding decides what is stable."""
+
 
 class LinearPlant(Strict, frozen=True):
     """How the error answers the output, near where it is to be kept; raises GainsError where that cannot be.
@@ -43,6 +46,10 @@ class LinearPlant(Strict, frozen=True):
             raise GainsError(f"the plant's gain is {self.gain:g}, not a finite number above 0")
         if not (self.lag_samples >= 0.0 and math.isfinite(self.lag_samples)):
             raise GainsError(f"the plant's lag is {self.lag_samples:g} samples, not a finite number from 0 up")
+        if self.lag_samples > MOST_LAG:
+            raise GainsError(
+                f"the plant's lag is {self.lag_samples:g} samples: at most {MOST_LAG:g}, sample less often"
+            )
 
     @property
     def pole(self) -> float:

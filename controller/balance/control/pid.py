@@ -68,6 +68,9 @@ class PidSettings(Strict, frozen=True):
     derivative_filter: Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)] = 0.0
     """Share of the last derivative that is kept; against noise."""
 
+    def __post_init__(self) -> None:
+        Gains(self.kp, self.ki, self.kd)  # for what it refuses
+
     @property
     def gains(self) -> Gains:
         """Return the gains of the terms that act."""

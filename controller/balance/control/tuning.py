@@ -18,6 +18,8 @@ from controller.balance.control.linear import MOST_DELAY, LinearPlant
 from controller.balance.errors import GainsError
 from controller.balance.values import Form, Gains
 
+_NEARLY_ALL: Final = 0.95
+
 
 @dataclass(frozen=True, slots=True)
 class FirstOrder:
@@ -28,7 +30,11 @@ class FirstOrder:
     delay_s: float
 
     def sampled(self, period_s: float, *, accumulates: bool = True) -> LinearPlant:
-        """Return it as a loop of this period sees it: a delay that ends between two samples ends at the later one."""
+        """Return it as a loop of this period sees it; raise GainsError where that cannot be followed.
+
+        A delay that ends between two samples ends at the earlier one where nearly all of the answer is there by the
+        later, and else at the later one.
+        """
         delay = self._delay_samples(period_s)
         if delay > MOST_DELAY:
             raise GainsError(
@@ -39,11 +45,15 @@ class FirstOrder:
         )
 
     def delay_seen_s(self, period_s: float) -> float:
-        """Return its delay up to the sample that sees its end."""
+        """Return its delay as samples see it, as in `sampled`."""
         return self._delay_samples(period_s) * period_s
 
     def _delay_samples(self, period_s: float) -> int:
-        return math.ceil(round(self.delay_s / period_s, 6))
+        periods = round(self.delay_s / period_s, 6)
+        whole = math.floor(periods)
+        left_s = (whole + 1.0 - periods) * period_s
+        answered = 1.0 - math.exp(-left_s / self.lag_s) if self.lag_s > 0.0 else 1.0
+        return whole if periods == whole or answered >= _NEARLY_ALL else whole + 1
 
 
 class TuningRule(StrEnum):
@@ -87,6 +97,7 @@ def tuned(
     """
     if not (period_s > 0.0 and math.isfinite(period_s)):
         raise GainsError(f"the period is {period_s:g} s, not a finite number above 0")
+    plant.sampled(period_s, accumulates=accumulates)  # for what it refuses
     seen_s = plant.delay_seen_s(period_s)
     if rule is TuningRule.ZIEGLER_NICHOLS:
         delay_s = seen_s + _SAMPLING * period_s

@@ -12,6 +12,7 @@ from controller.balance.control.controller import (
     ControlSettings,
     Output,
     Scheme,
+    least_stable,
     reachable,
     worst_margin,
 )
@@ -20,6 +21,7 @@ from controller.balance.control.fuzzy.adaptation import FuzzySettings
 from controller.balance.control.fuzzy.inference import Method
 from controller.balance.control.linear import LinearPlant
 from controller.balance.control.pid import PidSettings
+from controller.balance.control.stability import margin_of
 from controller.balance.errors import GainsError
 from controller.balance.values import Form, Gains, Sample
 from dataplane.config import loads
@@ -100,6 +102,23 @@ def test_a_form_without_an_integral_steps_to_its_new_gains() -> None:
     assert other.step(state, sample(5.0, 0.3))[1].u == pytest.approx(0.3)
 
 
+@pytest.mark.parametrize("form", [Form.PI, Form.PID])
+def test_an_integral_that_is_new_takes_the_output_over(form: Form) -> None:
+    controller = Controller(ControlSettings(pid=PidSettings(form=Form.P, kp=0.5)))
+    state, outputs = run(controller, [0.3] * 5)
+    other, state = controller.changed(state, ControlSettings(pid=PidSettings(form=form, kp=0.1, ki=0.01, kd=0.1)))
+    assert other.step(state, sample(5.0, 0.3))[1].u - outputs[-1].u == pytest.approx(0.01 * 0.3)
+
+
+def test_other_limits_are_kept_at_once() -> None:
+    controller = Controller(ControlSettings(pid=PidSettings(form=Form.PI, kp=1.0, ki=0.1)))
+    state, outputs = run(controller, [0.6] * 20)
+    assert outputs[-1].u == 1.0
+    narrow = PidSettings(form=Form.PI, kp=1.0, ki=0.1, high=0.4)
+    other, state = controller.changed(state, ControlSettings(pid=narrow))
+    assert other.step(state, sample(20.0, 0.6))[1].u == 0.4
+
+
 def test_a_controller_that_has_seen_nothing_takes_other_settings_as_they_are() -> None:
     controller = Controller(ControlSettings(pid=PID))
     other, state = controller.changed(controller.start(), ControlSettings())
@@ -140,6 +159,30 @@ def test_unstable_gains_in_a_file_are_refused_by_the_file() -> None:
     text = "pid: {kp: 3}\nplant: {gain: 1}\n"
     with pytest.raises(ConfigError, match=r"^x\.yaml:1: kp 3, ki 0, kd 0 are unstable on a plant of gain 1, "):
         loads(text, ControlSettings, file="x.yaml")
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("pid: {kp: .inf}\n", r"x\.yaml:1: pid: kp is inf, not a finite number from 0 up"),
+        ("scheme: fuzzy\npid: {kp: 0}\n", r"x\.yaml:1: expert rule: kp2 is to be below kp1 and kp3, it is 0"),
+        ("expert:\n  near: 0.7\n", r"x\.yaml:1: expert: expert rule: e1 > e2 > 0 is wanted, they are 0\.5 and 0\.7"),
+        ("plant: {gain: 0}\n", r"x\.yaml:1: plant: the plant's gain is 0, not a finite number above 0"),
+    ],
+)
+def test_gains_and_plants_that_cannot_be_are_refused_by_file_and_line(text: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=f"^{says}$"):
+        loads(text, ControlSettings, file="x.yaml")
+
+
+@pytest.mark.parametrize("delay", [0, 3])
+def test_the_least_stable_gains_have_the_least_room_of_all_that_are_reached(delay: int) -> None:
+    plant = LinearPlant(gain=0.2, delay_samples=delay)
+    settings = ControlSettings(pid=PidSettings(form=Form.PID, kp=1.0, ki=0.05, kd=0.5), scheme=Scheme.FUZZY)
+    rooms = [margin_of(gains, plant).stable_to for gains in set(reachable(settings))]
+    least = margin_of(least_stable(settings, plant), plant).stable_to
+    assert least is not None
+    assert least <= 1.05 * min(room for room in rooms if room is not None)
 
 
 def test_an_unknown_key_is_an_error() -> None:

@@ -158,6 +158,13 @@ def test_what_lies_in_a_long_gap_is_not_made_up() -> None:
     assert output == pytest.approx(after.integral)
 
 
+def test_two_samples_at_nearly_the_same_time_give_no_kick() -> None:
+    """Their noise over no time is no slope: it is told as over a tenth of a period."""
+    settings = PidSettings(form=Form.PD, kp=0.0, kd=1.0, period_s=1.0)
+    state, _ = run(settings, [(0.0, 0.10), (1.0, 0.10)])
+    assert step(settings, state, sample(1.0 + 1e-6, 0.11))[0].slope == pytest.approx(0.1)
+
+
 def test_it_acts_until_the_error_is_under_the_threshold() -> None:
     settings = PidSettings(form=Form.PI, kp=1.0, ki=0.1, threshold=0.1)
     state, found = run(settings, [(0.0, 0.3), (1.0, 0.1), (2.0, 0.09)])

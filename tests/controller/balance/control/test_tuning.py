@@ -79,6 +79,35 @@ def test_simc_by_hand() -> None:
     assert gains.ki == pytest.approx(gains.kp / 20.0)
 
 
+@pytest.mark.parametrize(
+    ("plant", "samples"),
+    [
+        (FirstOrder(1.0, 0.0, 0.9), 0),  # all of it is there at the next sample
+        (FirstOrder(1.0, 0.0, 1.0), 1),
+        (FirstOrder(1.0, 0.01, 0.9), 0),
+        (FirstOrder(1.0, 5.0, 0.9), 1),
+        (FirstOrder(1.0, 5.0, 2.0), 2),
+        (FirstOrder(1.0, 5.0, 2.1), 3),
+    ],
+)
+def test_a_delay_between_two_samples_is_seen_at_one_of_them(plant: FirstOrder, samples: int) -> None:
+    assert plant.sampled(1.0).delay_samples == samples
+
+
+@pytest.mark.parametrize(
+    ("plant", "period_s", "says"),
+    [
+        (FirstOrder(float("nan"), 1.0, 0.0), 1.0, "the plant's gain is nan, not a finite number above 0"),
+        (FirstOrder(1.0, 1.0, 60.0), 1.0, "a delay of 60 s is 60 samples of 1 s: at most 50"),
+        (FirstOrder(1.0, 5.0, 0.0), 1e-9, r"the plant's lag is 5e\+09 samples: at most 10000, sample less often"),
+        (FirstOrder(1.0, 5.0, 0.0), 0.0, "the period is 0 s, not a finite number above 0"),
+    ],
+)
+def test_plants_that_no_loop_can_follow_are_refused(plant: FirstOrder, period_s: float, says: str) -> None:
+    with pytest.raises(GainsError, match=f"^{says}$"):
+        tuned(plant, period_s, Form.PI)
+
+
 def test_a_slower_loop_has_smaller_gains() -> None:
     plant = FirstOrder(1.0, 5.0, 2.0)
     assert tuned(plant, 1.0, Form.PI, speed_s=20.0).kp < tuned(plant, 1.0, Form.PI).kp
@@ -104,6 +133,8 @@ def test_a_csv_of_a_step_is_read(tmp_path: Path) -> None:
         ("time_s,output,error\n0,0,x\n", "step.csv:2: error: 'x' is not a finite number"),
         ("time_s,output,error\n0,0,0.4\n1,nan,0\n", "step.csv:3: output: 'nan' is not a finite number"),
         ("time_s,output,error\n0,0,0.4\n1\n", "step.csv:3: output: None is not a finite number"),
+        ("time_s,output,error\n0,0,1.4\n", "step.csv:2: error: 1.4 is not from -1 to 1"),
+        ("time_s,output,error\n0,0," + "9" * 200_000, "step.csv:2: is not CSV: field larger than field limit (131072)"),
         ("time_s,output,error\n1,0,0.4\n1,0,0.4\n", "step.csv:3: time_s: 1 is not later than 1"),
     ],
 )

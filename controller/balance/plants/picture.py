@@ -38,7 +38,8 @@ def draw_run(path: Path, found: Sequence[Trajectory], dead_band: tuple[float, fl
         axes.grid(visible=True, color="#dddddd", linewidth=0.6)
         axes.margins(x=0.01)
     all_axes[-1].set_ylim(bottom=0)
-    all_axes[0].legend(fontsize=8, loc="upper right", ncols=min(len(found) + 1, 4))
+    handles, labels = all_axes[0].get_legend_handles_labels()
+    canvas.legend(handles, labels, fontsize=8, loc="outside upper center", ncols=min(len(found) + 1, 5))
     all_axes[-1].set_xlabel("time (s)", fontsize=9)
     save(canvas, path)
 

@@ -5,8 +5,8 @@ y = log(P_p / P_d) is fitted by levers, over windows of some samples:
 
     y' - y = a_n log(n' / n) + a_f log(f' / f) + a_p (p - p'),  p: place of the precision, lower is faster
 
-by least squares, for each delay of the samples that may be, of which the one that fits best is taken. Cores that keep
-up with their clock and share out their work have a_n = a_f = 1.
+by least squares, for each delay of the samples that may be, of which the least that fits as well as any is taken. Cores
+that keep up with their clock and share out their work have a_n = a_f = 1.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ from dataplane.config import Strict
 
 Floats = npt.NDArray[np.float64]
 _CONFIDENT: Final = 1.96
+_ALIKE: Final = 4.0
+"""Twice the difference of log-likelihoods up to which two fits are as good."""
 _LEAST_SHARE: Final = 0.02
 """Of occupancy and of load; below it their ratio is noise."""
 _PLACES: Final = {precision: place for place, precision in enumerate(Precision)}
@@ -133,7 +135,7 @@ def learn(records: Sequence[Record], settings: Learning | None = None) -> Learne
     if not fits:
         names = " and ".join(asked.levers)
         raise RuleError(f"a history of {len(records)} samples: {names} moved too little to say what they do")
-    delay = min(fits, key=lambda one: fits[one].spread)
+    delay = _least_delay(fits)
     best = fits[delay]
     effects = {kind: effect for kind, effect in best.effects.items() if effect.is_sure}
     unknown = {
@@ -151,6 +153,12 @@ class _Fit:
     still: Mapping[LeverKind, int]
     windows: int
     spread: float
+
+
+def _least_delay(fits: Mapping[int, _Fit]) -> int:
+    """Return the least delay that fits as well as any: levers that crept tell delays hardly apart."""
+    least = min(fit.spread for fit in fits.values())
+    return min(delay for delay, fit in fits.items() if fit.spread <= least * math.exp(_ALIKE / fit.windows))
 
 
 def _columns(records: Sequence[Record]) -> tuple[dict[LeverKind, Floats], Floats]:

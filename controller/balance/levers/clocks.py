@@ -56,9 +56,9 @@ class CpuClocks:
             self._write({name: round(target * _KHZ_PER_MHZ) for name in self._policies})
         return moved(standing, by, self.read().value)
 
-    def release(self) -> None:
+    def release(self, *, always: bool = False) -> None:
         """Put back the caps that were found, if this lever ever moved them."""
-        if self._has_moved:
+        if self._has_moved or (always and self._may_set):
             self._write(self._found_khz)
             self._has_moved = False
 

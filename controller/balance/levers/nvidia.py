@@ -72,9 +72,9 @@ class GpuClocks:
             self._locked_mhz = target
         return moved(standing, by, target)
 
-    def release(self) -> None:
+    def release(self, *, always: bool = False) -> None:
         """Let the driver choose the clock, if this lever ever set it."""
-        if self._locked_mhz is not None:
+        if self._locked_mhz is not None or (always and self._may_set):
             self._device.ask(self._device.api.nvmlDeviceResetGpuLockedClocks, self._device.handle)
             self._locked_mhz = None
 
@@ -137,9 +137,9 @@ class GpuInstances:
         done = moved(standing, by, len(self._instances()))
         return Moved(done.done, done.left, reason) if reason else done
 
-    def release(self) -> None:
+    def release(self, *, always: bool = False) -> None:
         """Have as many as were found, if this lever ever changed that; what is in use stays."""
-        if self._has_moved:
+        if self._has_moved or (always and self._may_set):
             self.move(self._found - len(self._instances()))
 
     def _reach(self, wanted: int) -> None:

@@ -18,7 +18,7 @@ from controller.errors import ApiError
 from dataplane.clock import Clock
 
 _NS_PER_S: Final = 1_000_000_000
-_LEASE_SHARE: Final = 0.5
+LEASE_SHARE: Final = 0.5
 """After so much of the lease without an answer the units are let go: the rest is for what still runs on them."""
 
 
@@ -56,6 +56,11 @@ class PoolUnits:
         self._is_fenced = False
         self._answered_ns = clock.now_ns()
         self._pool = self._report(HolderStatus(holder=holder))
+
+    @property
+    def lease_s(self) -> float:
+        """After so long without a report the pool's service gives the units away; 0: it does not."""
+        return self._pool.spec.lease_s
 
     @property
     def units(self) -> int:
@@ -120,7 +125,7 @@ class PoolUnits:
         """What is missing to what was asked for last; units that came meanwhile are not asked for again."""
         return 0 if self._target is None else self._target - self.units
 
-    def release(self) -> None:
+    def release(self, *, always: bool = False) -> None:  # noqa: ARG002 - no other process moves it
         """Give back all but the claim's least, as nobody controls the unit any more."""
         standing = self.read()
         least = min(round(standing.low), self.units)
@@ -149,7 +154,7 @@ class PoolUnits:
 
     def _fence(self) -> None:
         lease_s, silent_ns = self._pool.spec.lease_s, self._clock.now_ns() - self._answered_ns
-        if lease_s and not self._is_fenced and silent_ns >= _LEASE_SHARE * lease_s * _NS_PER_S:
+        if lease_s and not self._is_fenced and silent_ns >= LEASE_SHARE * lease_s * _NS_PER_S:
             self._lower_local(0)
             self._is_fenced = True
 

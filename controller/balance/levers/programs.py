@@ -72,7 +72,7 @@ class Autocast:
         self._place = int(standing.place(self._place + by))
         return moved(standing, by, self._place)
 
-    def release(self) -> None:
+    def release(self, *, always: bool = False) -> None:  # noqa: ARG002 - no other process moves it
         """Compute as at the start."""
         self._place = self._start
 
@@ -113,6 +113,6 @@ class BatchSize:
         self._steps = int(standing.place(self._steps + by))
         return moved(standing, by, self._steps)
 
-    def release(self) -> None:
+    def release(self, *, always: bool = False) -> None:  # noqa: ARG002 - no other process moves it
         """Take in as many as at the start."""
         self._steps = 0

@@ -72,9 +72,9 @@ class CpuQuota:
             self._has_moved = True
         return moved(standing, by, target)
 
-    def release(self) -> None:
+    def release(self, *, always: bool = False) -> None:
         """Put back the quota that was found, or none, if this lever ever moved it."""
-        if self._has_moved:
+        if self._has_moved or (always and self._may_set):
             self._quotas()  # a group that is gone is not made again
             self._write(self._found_milli)
             self._has_moved = False

@@ -89,8 +89,11 @@ class Lever(Protocol):
         """
         ...
 
-    def release(self) -> None:
-        """Have it stand where it was found, as nobody controls it any more; raise LeverError if that fails."""
+    def release(self, *, always: bool = False) -> None:
+        """Have it stand where it was found, as nobody controls it any more; raise LeverError if that fails.
+
+        Nothing is done where this lever has moved nothing, unless `always`: then another process has.
+        """
         ...
 
 

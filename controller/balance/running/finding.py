@@ -12,10 +12,9 @@ from collectors.devices.sampling import Sampler
 from collectors.devices.shapers import shaped_rate_bps
 from controller.agents.access import namespace_of
 from controller.balance.errors import LeverError
-from controller.balance.levers.clocks import CpuClocks
-from controller.balance.levers.nvidia import GpuClocks, GpuInstances
+from controller.balance.levers.making import local_levers
 from controller.balance.levers.pool import PoolUnits, Reporter
-from controller.balance.levers.quota import CpuQuota
+from controller.balance.levers.settings import LeverSettings, PoolLever
 from controller.balance.levers.values import Lever
 from controller.balance.running.loop import Metered, Source
 from controller.balance.running.meters import (
@@ -27,7 +26,7 @@ from controller.balance.running.meters import (
     Meter,
     ReceivedByTelemetry,
 )
-from controller.balance.running.settings import InterfaceBus, LeverSettings, PoolLever, RunSettings
+from controller.balance.running.settings import InterfaceBus, RunSettings
 from controller.balance.values import LeverKind
 from controller.cluster.cost_map import CostMap
 from dataplane.clock import Clock
@@ -50,12 +49,7 @@ def levers_of(
     settings: LeverSettings, host: Host, reporter: Callable[[PoolLever], Reporter]
 ) -> tuple[list[Lever], list[str]]:
     """Return the levers that are there, and a line for each that is not."""
-    found, absent = list[Lever](), list[str]()
-    for make in _makers(settings, host):
-        try:
-            found.append(make())
-        except LeverError as error:
-            absent.append(str(error))
+    found, absent = local_levers(settings, host.root, host.nvml)
     if settings.pool is not None:
         local = next((lever for lever in found if lever.kind is LeverKind.SUB_UNITS), None)
         others = [lever for lever in found if lever is not local]
@@ -74,43 +68,6 @@ def levers_of(
             return found, [*absent, str(error)]
         return [units, *others], absent
     return found, absent
-
-
-def _makers(settings: LeverSettings, host: Host) -> list[Callable[[], Lever]]:
-    made: list[Callable[[], Lever]] = []
-    if (quota := settings.cpu_quota) is not None:
-        made.append(
-            partial(
-                CpuQuota,
-                quota.group,
-                quota.milli,
-                kind=quota.kind,
-                low=quota.low,
-                high=quota.high,
-                may_set=quota.set,
-                period_us=quota.period_us,
-                root=host.root,
-            )
-        )
-    if (clock := settings.cpu_clock) is not None:
-        made.append(partial(CpuClocks, clock.policies, may_set=clock.set, root=host.root))
-    if (gpu := settings.gpu_clock) is not None:
-        made.append(partial(_gpu_clocks, host, gpu.device, may_set=gpu.set))
-    if (parts := settings.gpu_instances) is not None:
-        made.append(partial(_gpu_instances, host, parts.device, parts.slices, low=parts.low, may_set=parts.set))
-    return made
-
-
-def _gpu_clocks(host: Host, device: str, *, may_set: bool) -> GpuClocks:
-    if isinstance(host.nvml, str):
-        raise LeverError(f"clock of {device}", host.nvml)
-    return GpuClocks(host.nvml, device, may_set=may_set)
-
-
-def _gpu_instances(host: Host, device: str, slices: int, *, low: int, may_set: bool) -> GpuInstances:
-    if isinstance(host.nvml, str):
-        raise LeverError(f"instances of {device}", host.nvml)
-    return GpuInstances(host.nvml, device, slices, low=low, may_set=may_set)
 
 
 def source_of(settings: RunSettings, host: Host, costs: Costs | None) -> Source:

@@ -15,12 +15,14 @@ from controller.agents.access import api_place
 from controller.api.client import SyncApiClient
 from controller.balance.control.controller import Controller
 from controller.balance.errors import LeverError
-from controller.balance.levers.pool import Reporter
+from controller.balance.levers.pool import LEASE_SHARE, PoolUnits, Reporter
+from controller.balance.levers.settings import PoolLever
 from controller.balance.levers.values import Lever
 from controller.balance.running.board import Board
 from controller.balance.running.finding import Costs, Host, levers_of, source_of
+from controller.balance.running.guard import Guard, GuardOrder
 from controller.balance.running.loop import Loop, Tick
-from controller.balance.running.settings import BusSettings, PoolLever, RunSettings
+from controller.balance.running.settings import BusSettings, RunSettings
 from controller.cluster.cost_map import CostModel
 from controller.network_state.follower import follow
 from dataplane.clock import MonotonicClock
@@ -76,12 +78,15 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
             silence=settings.silence,
             clock=host.clock,
         )
+        guard = await asyncio.to_thread(_guard, stack, settings, levers)
         on_ready("; ".join([f"unit {settings.unit}", *(_told(lever) for lever in levers), *absent]))
         try:
             turn = 0
             while turns is None or turn < turns:
                 await asyncio.sleep(settings.interval_s)
                 tick = await _whole(loop.tick)
+                if guard is not None:
+                    guard.beat()
                 if record is not None:
                     record.write(tick)
                 on_tick(tick)
@@ -90,6 +95,25 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
             failed = loop.release()
         if failed:
             raise LeverError(failed[0].lever, failed[0].moved.reason)
+
+
+def _guard(stack: AsyncExitStack, settings: RunSettings, levers: list[Lever]) -> Guard | None:
+    """Return what releases the levers of this machine if this process is killed or hangs; None where none may be set.
+
+    Raises LeverError where a pool's lease is too short for the turns.
+    """
+    if not settings.levers.moves_here:
+        return None
+    hold_s = settings.silence.release_s
+    pool = next((lever for lever in levers if isinstance(lever, PoolUnits)), None)
+    if pool is not None and pool.lease_s:
+        hold_s = pool.lease_s * LEASE_SHARE
+        if hold_s < 2 * settings.interval_s:
+            need_s = 2 * settings.interval_s / LEASE_SHARE
+            raise LeverError(pool.name, f"its lease is {pool.lease_s:g} s: turns of this length need {need_s:g} s")
+    guard = stack.enter_context(Guard(GuardOrder(levers=settings.levers, hold_s=hold_s)))
+    guard.beat()
+    return guard
 
 
 def _told(lever: Lever) -> str:

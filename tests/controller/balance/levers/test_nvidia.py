@@ -32,12 +32,17 @@ print(json.dumps(said))
 """
 
 
-def said(folder: Path, code: str, **more: str) -> Any:
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    return environment_with_library(tmp_path_factory.mktemp("nvml"))
+
+
+def said(library: dict[str, str], code: str, **more: str) -> Any:
     """Return what a process with such a device says of levers."""
     lines = "".join(f"        {line.strip()}\n" for line in code.strip().splitlines())
     done = subprocess.run(
         [sys.executable, "-c", BEFORE + lines + AFTER],
-        env=environment_with_library(folder) | more,
+        env=library | more,
         capture_output=True,
         text=True,
         check=True,
@@ -45,7 +50,7 @@ def said(folder: Path, code: str, **more: str) -> Any:
     return json.loads(done.stdout)
 
 
-def test_a_clock_is_read_only_unless_settings_say_otherwise(tmp_path: Path) -> None:
+def test_a_clock_is_read_only_unless_settings_say_otherwise(library: dict[str, str], tmp_path: Path) -> None:
     code = """
     lever = GpuClocks(nvml, "0000:c1:00.0")
     say(lever.read())
@@ -53,14 +58,16 @@ def test_a_clock_is_read_only_unless_settings_say_otherwise(tmp_path: Path) -> N
     lever.release()
     """
     lock = tmp_path / "lock"
-    standing, nothing = said(tmp_path, code, FAKE_NVML_LOCK=str(lock))
+    standing, nothing = said(library, code, FAKE_NVML_LOCK=str(lock))
     why_not = "its settings do not allow to set it (set: true)"
     assert standing == [1500, 345, 1500, 1, False, why_not, [345, 1000, 1200, 1400, 1500]]
     assert nothing == [0, -300, why_not, False]
     assert not lock.exists()
 
 
-def test_a_clock_moves_among_those_that_the_device_supports_and_is_let_go(tmp_path: Path) -> None:
+def test_a_clock_moves_among_those_that_the_device_supports_and_is_let_go(
+    library: dict[str, str], tmp_path: Path
+) -> None:
     code = """
     lever = GpuClocks(nvml, "0000:c1:00.0", may_set=True)
     say(lever.move(-300))
@@ -70,7 +77,7 @@ def test_a_clock_moves_among_those_that_the_device_supports_and_is_let_go(tmp_pa
     say(lever.read())
     """
     lock = tmp_path / "lock"
-    down, between, up, after = said(tmp_path, code, FAKE_NVML_LOCK=str(lock))
+    down, between, up, after = said(library, code, FAKE_NVML_LOCK=str(lock))
     assert down == [-300, 0, "", False]
     assert between == [0, -100, "it has no step in between", True]
     assert up == [300, 700, "it stands at its end, 1500", False]
@@ -78,18 +85,18 @@ def test_a_clock_moves_among_those_that_the_device_supports_and_is_let_go(tmp_pa
     assert lock.read_text().splitlines() == ["lock 345 1200", "lock 345 1500", "reset 0 0"]
 
 
-def test_a_clock_that_only_root_may_set_says_so_and_is_not_asked_again(tmp_path: Path) -> None:
+def test_a_clock_that_only_root_may_set_says_so_and_is_not_asked_again(library: dict[str, str]) -> None:
     code = """
     lever = GpuClocks(nvml, "0000:c1:00.0", may_set=True)
     say(lever.move(-300))
     say(lever.read())
     """
-    nothing, standing = said(tmp_path, code)
+    nothing, standing = said(library, code)
     assert nothing == [0, -300, "NVML: Insufficient Permissions: clocks are root's to set", False]
     assert standing[4] is False
 
 
-def test_instances_are_made_and_removed_but_not_those_in_use(tmp_path: Path) -> None:
+def test_instances_are_made_and_removed_but_not_those_in_use(library: dict[str, str]) -> None:
     code = """
     lever = GpuInstances(nvml, "0000:c2:00.0", 2, may_set=True)
     say(lever.read())
@@ -99,7 +106,7 @@ def test_instances_are_made_and_removed_but_not_those_in_use(tmp_path: Path) -> 
     say(lever.read())
     say(lever.move(-1))
     """
-    first, more, less, after, in_use = said(tmp_path, code)
+    first, more, less, after, in_use = said(library, code)
     assert first[:3] == [1, 0, 3]
     assert more == [2, 3, "it stands at its end, 3", False]
     assert less == [-1, 0, "", False]
@@ -116,5 +123,5 @@ def test_instances_are_made_and_removed_but_not_those_in_use(tmp_path: Path) -> 
         ('GpuClocks(nvml, "0000:ff:00.0")', "lever clock of 0000:ff:00.0: NVML: GPU is lost"),
     ],
 )
-def test_a_device_without_the_lever_says_so_in_a_line(tmp_path: Path, code: str, problem: str) -> None:
-    assert said(tmp_path, code) == [problem]
+def test_a_device_without_the_lever_says_so_in_a_line(library: dict[str, str], code: str, problem: str) -> None:
+    assert said(library, code) == [problem]

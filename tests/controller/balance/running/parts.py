@@ -57,8 +57,8 @@ class Machine:
         return CpuQuota("/other", 1, kind=kind, low=500, high=2000, may_set=True, root=self.root)
 
     def quota(self, group: str = "unit") -> str:
-        """Return what stands in a group's file."""
-        return (self.folder / GROUPS / group / "cpu.max").read_text().split()[0]
+        """Return what stands in a group's file, '' while it is being written."""
+        return next(iter((self.folder / GROUPS / group / "cpu.max").read_text().split()), "")
 
     def break_group(self, group: str) -> None:
         """Have a group's quota be no file any more that anybody could read."""

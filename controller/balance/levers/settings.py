@@ -1,0 +1,97 @@
+"""Settings of a unit's levers; each is only read unless it says `set: true`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from controller.api.resources.base import Name
+from controller.balance.values import LeverKind
+from dataplane.cgroup_limits import PERIOD_US
+from dataplane.config import Strict
+
+Positive = Annotated[float, Meta(gt=0, le=1e9)]
+Seconds = Annotated[float, Meta(gt=0, le=1e6)]
+GroupPath = Annotated[str, Meta(pattern=r"^/[^\n]{1,1000}$(?!\n)")]
+PciAddress = Annotated[str, Meta(pattern=r"^[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$(?!\n)")]
+PolicyName = Annotated[str, Meta(pattern=r"^policy\d{1,5}$(?!\n)")]
+
+
+class QuotaLever(Strict, frozen=True):
+    """The CPU time of a control group that is there."""
+
+    group: GroupPath
+    milli: Positive = 10.0
+    """Thousandths of a CPU that are one sub-unit, or one MHz."""
+    kind: LeverKind = LeverKind.SUB_UNITS
+    """sub-units or frequency."""
+    low: Annotated[float, Meta(ge=0)] = 1.0
+    high: Positive | None = None
+    period_us: Annotated[int, Meta(ge=1000, le=1_000_000)] = PERIOD_US
+    set: bool = False
+
+    def __post_init__(self) -> None:
+        if self.kind is LeverKind.PRECISION:
+            raise ValueError("kind: a quota is sub-units or frequency")
+
+
+class ClockLever(Strict, frozen=True):
+    """The highest clock of CPUs."""
+
+    policies: tuple[PolicyName, ...] = ()
+    """Of cpufreq, such as policy0; none: all."""
+    set: bool = False
+
+
+class GpuClockLever(Strict, frozen=True):
+    """The highest clock of an NVIDIA device."""
+
+    device: PciAddress
+    set: bool = False
+
+
+class GpuInstancesLever(Strict, frozen=True):
+    """Instances of an NVIDIA device that is divided (MIG)."""
+
+    device: PciAddress
+    slices: Annotated[int, Meta(ge=1, le=8)] = 1
+    low: Annotated[int, Meta(ge=0, le=7)] = 0
+    set: bool = False
+
+
+class PoolLever(Strict, frozen=True):
+    """Units of a pool; a quota or instances beside it follow what the pool's books say."""
+
+    pool: Name
+    holder: Name
+    api: str | None = None
+    """The service access point; null: the environment's, else the user's own socket."""
+    token_file: str | None = None
+    patience_s: Seconds = 30.0
+    """What was asked for and did not come for so long, the next lever is asked for."""
+    set: bool = False
+
+
+class LeverSettings(Strict, frozen=True):
+    """The unit's levers; each is only read unless it says `set: true`."""
+
+    cpu_quota: QuotaLever | None = None
+    cpu_clock: ClockLever | None = None
+    gpu_clock: GpuClockLever | None = None
+    gpu_instances: GpuInstancesLever | None = None
+    pool: PoolLever | None = None
+
+    def __post_init__(self) -> None:
+        quota_kind = None if self.cpu_quota is None else self.cpu_quota.kind
+        clocks = [self.cpu_clock, self.gpu_clock, quota_kind if quota_kind is LeverKind.FREQUENCY else None]
+        units = [self.gpu_instances, quota_kind if quota_kind is LeverKind.SUB_UNITS else None]
+        for kind, found in (("frequency", clocks), ("sub-units", units)):
+            if sum(one is not None for one in found) > 1:
+                raise ValueError(f"a unit has one lever of the kind {kind}, here are several")
+
+    @property
+    def moves_here(self) -> bool:
+        """Whether any lever of this machine may be set."""
+        here = (self.cpu_quota, self.cpu_clock, self.gpu_clock, self.gpu_instances)
+        return any(one is not None and one.set for one in here)

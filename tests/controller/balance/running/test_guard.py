@@ -1,0 +1,97 @@
+"""The guard of a unit's levers: what it does once the loop is killed, hangs or ends; quotas on a tree of files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from controller.balance.errors import LeverError
+from controller.balance.levers.settings import LeverSettings, PoolLever, QuotaLever
+from controller.balance.running.guard import Guard, GuardOrder
+from tests.controller.balance.running.parts import Machine
+
+QUOTA = QuotaLever(group="/unit", low=5, set=True)
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def guard(machine: Machine, levers: LeverSettings, hold_s: float) -> Guard:
+    return Guard(GuardOrder(levers=levers, hold_s=hold_s, root=str(machine.folder)))
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait until something is so, for a minute at most."""
+    end_s = time.monotonic() + 60
+    while not is_so():
+        assert time.monotonic() < end_s
+        time.sleep(0.02)
+
+
+LOOP = """
+import sys, msgspec
+from controller.balance.running.guard import Guard, GuardOrder
+with Guard(msgspec.json.decode(sys.argv[1], type=GuardOrder)) as guard:
+    guard.beat()
+    print("turn", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_killed_loops_levers_are_held_and_then_stand_where_they_were_found(machine: Machine) -> None:
+    order = GuardOrder(levers=LeverSettings(cpu_quota=QUOTA), hold_s=0.5, root=str(machine.folder))
+    command = [sys.executable, "-c", LOOP, msgspec.json.encode(order).decode()]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as loop:
+        assert loop.stdout is not None
+        assert loop.stdout.readline() == b"turn\n"
+        machine.units().move(-20)
+        loop.kill()
+    until(lambda: machine.quota() == "50000")
+
+
+def test_a_guard_that_a_service_manager_ends_releases_at_once(machine: Machine) -> None:
+    with guard(machine, LeverSettings(cpu_quota=QUOTA), 600) as found:
+        found.beat()
+        machine.units().move(-20)
+        found._process.terminate()
+        found._process.wait(60)
+        assert machine.quota() == "50000"
+
+
+def test_a_hanging_loops_levers_are_released_and_it_is_watched_over_again_once_it_goes_on(machine: Machine) -> None:
+    with guard(machine, LeverSettings(cpu_quota=QUOTA), 0.2) as found:
+        for _ in range(2):
+            machine.units().move(-20)
+            found.beat()
+            until(lambda: machine.quota() == "50000")
+
+
+def test_what_follows_a_pools_books_goes_to_its_low_end(machine: Machine) -> None:
+    levers = LeverSettings(cpu_quota=QUOTA, pool=PoolLever(pool="p", holder="u"))
+    with guard(machine, levers, 0.2) as found:
+        found.beat()
+        until(lambda: machine.quota() == "5000")
+
+
+def test_a_loop_that_ends_has_released_its_levers_itself(machine: Machine) -> None:
+    with guard(machine, LeverSettings(cpu_quota=QUOTA), 0.0) as found:
+        machine.units().move(-20)
+        process = found._process
+    assert process.returncode == 0
+    assert machine.quota() == "30000"
+
+
+def test_a_guard_that_has_ended_is_an_error(machine: Machine) -> None:
+    with guard(machine, LeverSettings(cpu_quota=QUOTA), 60) as found:
+        found._process.kill()
+        found._process.wait()
+        with pytest.raises(LeverError, match="lever guard: the process that releases levers has ended: Broken pipe"):
+            found.beat()

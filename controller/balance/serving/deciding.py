@@ -76,13 +76,25 @@ def decide(
     shares = tuple(UnitHolding(holder=one.holder, units=one.units, leaving=one.leaving) for one in holdings)
     moved = _moved(pool, shares)
     return Round(
-        _status(look_at, holders, allocation, ""),
+        _status(look_at, {name: _after(one, shares) for name, one in holders.items()}, allocation, ""),
         {name: _remembering(one, allocation) for name, one in holders.items()},
         shares if moved or _differs(pool, shares) else None,
         allocation.moves,
         moved,
         capacity,
         tuple(name for name, one in holders.items() if one.is_silent),
+    )
+
+
+def _after(holder: _Holder, shares: tuple[UnitHolding, ...]) -> _Holder:
+    """Return a holder with the units that it has once the shares are written."""
+    name = holder.claimant.holder
+    share = next((one for one in shares if one.holder == name), None)
+    units, leaving = (0, 0) if share is None else (share.units, share.leaving)
+    return replace(
+        holder,
+        claimant=replace(holder.claimant, units=units - leaving),
+        handover=replace(holder.handover, units=units),
     )
 
 
@@ -182,20 +194,21 @@ def _status(
     look_at: _Look, holders: Mapping[str, _Holder], allocation: Allocation | None, reason: str
 ) -> UnitPoolStatus:
     pool, most = look_at.pool, look_at.settings.table.most
-    control = tuple(_control(pool, one, allocation, most) for one in holders.values())
+    control = tuple(_control(one, allocation, most) for one in holders.values())
     price = None if allocation is None else round(allocation.shadow_price, _DIGITS)
     return changed(pool.status, control=control, shadow_price=price, reason=reason[:_LINE])
 
 
-def _control(pool: UnitPool, holder: _Holder, allocation: Allocation | None, most: Change) -> HolderControl:
+def _control(holder: _Holder, allocation: Allocation | None, most: Change) -> HolderControl:
     claimant, memory = holder.claimant, holder.memory
     name, wants = claimant.holder, claimant.wanted - claimant.units
     target = claimant.units if allocation is None else allocation.units[name]
     if claimant.is_fixed:
         change = memory.change
     else:
-        high = target if wants > 0 and target < claimant.wanted else claimant.ceiling + max(claimant.units, 1)
-        change = advice(pool, holder.report, memory, low=min(claimant.least, target), high=high, most=most)
+        high = target if target < claimant.wanted else claimant.ceiling + max(claimant.units, 1)
+        low = min(claimant.least, target)
+        change = advice(holder.report, memory, claimant.units, low=low, high=high, most=most)
     return HolderControl(
         holder=name,
         error=_rounded(memory.error),
@@ -210,10 +223,10 @@ def _control(pool: UnitPool, holder: _Holder, allocation: Allocation | None, mos
 
 def _reason(claimant: Claimant, target: int, handover: Handover) -> str:
     """Return why a holder has what it has, where it wants something else."""
-    if target < claimant.units or handover.units > claimant.units:
-        return f"is to give back {handover.units - target}"
-    if target > handover.units:
-        return f"gets {target - handover.units} as soon as they are free"
+    if handover.units > claimant.units:
+        return f"is to give back {handover.units - claimant.units}"
+    if target > claimant.units:
+        return f"gets {target - claimant.units} as soon as they are free"
     if claimant.ceiling > target:
         return f"short of {claimant.ceiling - target}"
     if claimant.most is not None and claimant.wanted > claimant.most:

@@ -19,6 +19,8 @@ _DPI: Final = 110
 _MOST_HOLDERS: Final = 10
 """As many as there are colours."""
 _DEAD_BAND: Final = 0.1
+_ERROR: Final = "error e"
+_OUTPUT: Final = "output u"
 _PRECISION: Final = "precision"
 _STEPS: Final = {precision.value: number for number, precision in enumerate(Precision)}
 
@@ -43,12 +45,12 @@ def draw_history(pool: str, rows: Sequence[ReportRow], file: Path, *, dead_band:
         for number, holder in enumerate(shown):
             _draw(axes, [row for row in rows if row.holder == holder], figure, f"C{number}", is_step=is_step)
         axes.set_ylabel(label)
+        if label in {_ERROR, _OUTPUT}:
+            axes.axhspan(-dead_band, dead_band, color="0.9", zorder=0)
+            axes.set_ylim(-1.05, 1.05)
         if label == _PRECISION:
             axes.set_yticks(list(_STEPS.values()), list(_STEPS))
         axes.grid(alpha=0.3)
-    for axes in column[:2]:
-        axes.axhspan(-dead_band, dead_band, color="0.9", zorder=0)
-        axes.set_ylim(-1.05, 1.05)
     _legend(column[0], shown, len(holders))
     locator: Any = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]
     column[-1].xaxis.set_major_locator(locator)
@@ -64,10 +66,11 @@ def draw_history(pool: str, rows: Sequence[ReportRow], file: Path, *, dead_band:
 def _parts(rows: Sequence[ReportRow]) -> list[tuple[str, _Figure, bool]]:
     """Return what is drawn: levers that nobody reports are left out."""
     parts: list[tuple[str, _Figure, bool]] = [
-        ("error e", lambda row: row.error, False),
-        ("output u", lambda row: row.output, False),
+        (_ERROR, lambda row: row.error, False),
         ("sub-units", lambda row: row.units, True),
     ]
+    if any(row.output is not None for row in rows):
+        parts.insert(1, (_OUTPUT, lambda row: row.output, False))
     if any(row.frequency_mhz is not None for row in rows):
         parts.append(("clock, MHz", lambda row: row.frequency_mhz, True))
     if any(row.precision in _STEPS for row in rows):

@@ -76,23 +76,22 @@ def look(
 
 
 def advice(
-    pool: UnitPool, report: HolderStatus, memory: Memory, *, low: int, high: int, most: Change = TABLE.most
+    report: HolderStatus, memory: Memory, units: int, *, low: int, high: int, most: Change = TABLE.most
 ) -> Change:
     """Return what a holder's levers are to do where its units may only be so few and so many.
 
     What units cannot do goes on to the clock and then to the precision, as far as the holder says where they stand, and
     no further at once than `most`.
     """
-    levers = _levers(report)
-    share = next((one for one in pool.shares if one.holder == report.holder), None)
-    if share is None or memory.output is None or share.units <= share.leaving:
+    if memory.output is None or memory.wanted is None or units < 1:
         return memory.change
+    change = replace(memory.change, sub_units=memory.wanted - units)
     limits = Limits(sub_units_low=max(low, 1), sub_units_high=max(high, low, 1))
     try:
-        state, sample = _state(report, share.units - share.leaving), None
+        state, sample = _state(report, units), None
         if report.bus is not None and report.load is not None:
             sample = Sample(0.0, report.bus, report.load, report.holder)
-        return hand_on(memory.change, state, limits, order=levers, most=most, sample=sample).change
+        return hand_on(change, state, limits, order=_levers(report), most=most, sample=sample).change
     except BalanceError:
         return memory.change
 

@@ -2,8 +2,8 @@
 
 The loop sends it a byte each turn. Without one for `hold_s` nobody controls the unit: until then its levers are held,
 then they stand where they were found, and what follows a pool's books goes to its low end, before the units are
-somebody else's. A word at the end says that the loop has released them itself. SIGTERM, which a service manager sends to
-what a killed daemon leaves, has them released at once.
+somebody else's. A word at the end says that the loop has released them itself. SIGTERM, which a service manager sends
+to what a killed daemon leaves, has them released at once.
 """
 
 from __future__ import annotations

@@ -17,6 +17,8 @@ COLUMNS: Final = ("time_s", "bus", "load", "precision", "frequency_mhz", "sub_un
 _NAMES: Final = {"time": "time_s", "holder": "unit", "units": "sub_units"}
 """What the service's history calls our columns."""
 _ANY_MHZ: Final = 1000.0
+_MOST_UNITS: Final = 100_000
+_MOST_MHZ: Final = 100_000.0
 MOST_ROWS: Final = 1_000_000
 
 
@@ -72,8 +74,8 @@ def _record(where: str, line: Mapping[str, str], unit: str) -> Record:
         state = UnitState(precision, float(line["frequency_mhz"] or _ANY_MHZ), int(line["sub_units"]))
     except (ValueError, SampleError) as error:
         raise RuleError(f"{where}: {error}") from error
-    if state.sub_units < 1 or not 0 < state.frequency_mhz < float("inf"):
-        raise RuleError(f"{where}: {state.sub_units} sub-units at {state.frequency_mhz:g} MHz compute nothing")
+    if not 1 <= state.sub_units <= _MOST_UNITS or not 0 < state.frequency_mhz <= _MOST_MHZ:
+        raise RuleError(f"{where}: a unit has 1 to {_MOST_UNITS} sub-units at more than 0 to {_MOST_MHZ:g} MHz")
     return Record(sample, state)
 
 

@@ -17,9 +17,10 @@ from controller.balance.plants import Application, Member, Plant, PlantState, ru
 from controller.balance.plants.loads import constant, noisy
 from controller.balance.rules import TABLE, IntervalRule
 from controller.balance.rules.history import COLUMNS, Record, read_history
-from controller.balance.rules.learned import Learning, learn
+from controller.balance.rules.learned import Effect, Learned, Learning, learn
+from controller.balance.running.process import RECORDED
 from controller.balance.serving.history import ReportRow
-from controller.balance.values import LeverKind, Precision, Sample, UnitState
+from controller.balance.values import Change, LeverKind, Precision, Sample, UnitState
 from controller.cli.app import app
 from controller.cli.output import Format, show, utc
 from dataplane.config import load
@@ -104,6 +105,14 @@ def test_a_learned_table_settles_sooner_than_the_given_one_and_does_not_swing() 
         assert learned[1] <= 0.1
 
 
+def test_no_learned_step_is_worth_more_than_four_times_the_speed() -> None:
+    """However little a lever was seen to do."""
+    little = Learned({kind: Effect(1e-3, 1e-5, 99) for kind in LeverKind}, {}, 0, UNIT, 99)
+    table = little.table()
+    assert table.most == Change(6, 3000.0, 300)
+    assert table.change_at(0.8) == Change(6, -750.0, -75)
+
+
 def test_it_learns_from_what_a_loop_did() -> None:
     """The table's own steps, from too many sub-units to enough, are moves enough."""
     rng = np.random.default_rng(8)
@@ -162,7 +171,13 @@ def test_a_history_is_read_from_csv(tmp_path: Path) -> None:
         ([(1.0, 1.5, 0.25, "int8", 1000.0, 100, "gpu0")], "", "history.csv:2: unit gpu0: its bus occupancy is 1.5"),
         ([(1.0, "x", 0.25, "int8", 1000.0, 100, "gpu0")], "", "history.csv:2: could not convert string to float: 'x'"),
         ([(1.0, 0.5, 0.25, "int7", 1000.0, 100, "gpu0")], "", "history.csv:2: 'int7' is not a valid Precision"),
-        ([(1.0, 0.5, 0.25, "int8", 1000.0, 0, "gpu0")], "", "0 sub-units at 1000 MHz compute nothing"),
+        (
+            [(1.0, 0.5, 0.25, "int8", 1000.0, 0, "gpu0")],
+            "",
+            "history.csv:2: a unit has 1 to 100000 sub-units at more than 0 to 100000 MHz",
+        ),
+        ([(1.0, 0.5, 0.25, "int8", 1000.0, 10**40, "gpu0")], "", "a unit has 1 to 100000 sub-units"),
+        ([(1.0, 0.5, 0.25, "int8", "1e400", 100, "gpu0")], "", "a unit has 1 to 100000 sub-units"),
         ([(1.0, 0.5)], "", "history.csv:2: could not convert string to float: ''"),
         ([("noon", *ROW[1:])], "", "history.csv:2: Invalid isoformat string: 'noon'"),
     ],
@@ -195,6 +210,10 @@ def test_what_the_service_kept_is_read_as_it_is_shown(tmp_path: Path, capsys: py
         Record(Sample(1.0, 0.5, 0.25, "gpu0"), unit),
         Record(Sample(3.0, 0.25, 0.5, "gpu0"), unit),
     )
+
+
+def test_what_a_unit_recorded_of_its_loop_has_all_that_is_read() -> None:
+    assert {*COLUMNS, "unit"} <= set(RECORDED)
 
 
 def told(path: Path, records: Sequence[Record]) -> Path:

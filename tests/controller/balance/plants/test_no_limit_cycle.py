@@ -70,6 +70,33 @@ def test_no_limit_cycle_from_the_table_whatever_the_plant(
     assert not swings(found)
 
 
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.floats(0.05, 2), st.floats(0.1, 2), st.integers(1, 40), st.booleans()), min_size=2, max_size=4
+    ),
+    st.integers(0, 30),
+)
+def test_units_that_share_a_pool_come_to_rest_and_no_sub_unit_is_in_two_places(
+    units: list[tuple[float, float, int, bool]], free: int
+) -> None:
+    """Some free what others ask for, by either rule; what a unit holds stays between its limits."""
+    members = []
+    for place, (ratio, load, count, platform) in enumerate(units):
+        plant = Plant(application=Application(ops_per_byte=ratio * count * 4000), queue_gb=0.01, backlog_gb=1)
+        unit = UnitState(Precision.INT8, 1000.0, count)
+        rule: Rule = PlatformRule() if platform else IntervalRule()
+        limits = Limits(precisions=(Precision.INT8,), frequency_low_mhz=800, frequency_high_mhz=1100, sub_units_high=60)
+        offered = constant(STEPS, load * count * 100)
+        members.append(Member(f"unit {place}", plant, unit, offered, rule, limits=limits))
+    found = run(members, free=free)
+    held = np.array([one.sub_units for one in found])
+    assert held.min() >= 1
+    assert held.max() <= 60
+    assert held.sum(axis=0).max() <= held[:, 0].sum() + free
+    assert not any(swings(one) for one in found)
+
+
 @pytest.mark.parametrize("ratio", [0.05, 0.3, 0.5, 0.9, 1.0, 1.5, 3.0])
 def test_with_enough_sub_units_it_rests_inside_the_dead_band(ratio: float) -> None:
     plant = Plant(application=Application(ops_per_byte=ratio * 400_000))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from copy import deepcopy
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
@@ -48,6 +49,13 @@ class _Plan:
     slot: int
     in_free_ns: int
     out_free_ns: dict[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PlainSaved:
+    """A moment of a pool."""
+
+    attributes: dict[str, object]
 
 
 def transfer_ns(amount: int, per_s: int) -> int:
@@ -103,7 +111,9 @@ class PlainPool:
         )
 
     def foretell(self, action: int) -> Forecast:
-        """Return how the task would run on a node."""
+        """Return how the task would run on a candidate."""
+        if self.task < 0 or not 0 <= action < self.actions or self._obstacle(action, self.task) is not None:
+            raise wrong_action(action, self.task)
         return self._plan(action, self.task).forecast
 
     def local_bytes(self, action: int) -> int:
@@ -118,6 +128,15 @@ class PlainPool:
     def queued(self, action: int) -> int:
         """Return how many tasks are assigned to a node and have not ended."""
         return sum(engine.assigned for engine in self._nodes[action].engines)
+
+    def save(self) -> PlainSaved:
+        """Return this moment, to go back to."""
+        return PlainSaved(deepcopy({name: value for name, value in vars(self).items() if name != "model"}))
+
+    def restore(self, saved: PlainSaved) -> Observation | None:
+        """Go back to a moment that was saved, and return what is seen there; None at the end."""
+        vars(self).update(deepcopy(saved.attributes))
+        return None if self.task < 0 else self._observed()
 
     def _begin(self, seed: int) -> None:
         model = self.model

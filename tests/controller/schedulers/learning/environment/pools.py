@@ -8,6 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from controller.schedulers.learning.environment.plain import PlainPool
+from controller.schedulers.learning.environment.pool import Pool
 from controller.schedulers.learning.environment.settings import Placing, PoolSettings
 from controller.schedulers.learning.environment.values import (
     Change,
@@ -41,7 +42,7 @@ class AnyPool(Protocol):
 
 
 Maker = Callable[[System, Workload, PoolSettings], AnyPool]
-MAKERS: dict[str, Maker] = {"plain": PlainPool}
+MAKERS: dict[str, Maker] = {"plain": PlainPool, "native": Pool}
 
 
 def cpu(cores: int = 1, tasks_per_core: int = 1) -> Engine:

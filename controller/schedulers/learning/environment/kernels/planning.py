@@ -1,0 +1,97 @@
+"""How long a task would take on a node; nothing is changed but scratch memory."""
+
+from __future__ import annotations
+
+from controller.schedulers.learning.environment.kernels.keeping import way
+from controller.schedulers.learning.environment.kernels.structures import (
+    END,
+    ENGINE,
+    IN_FREE,
+    NONE,
+    SERVED,
+    SLOT,
+    START,
+    PoolState,
+)
+from controller.schedulers.simulation.kernels.sharing import sending_ns
+from dataplane.native import i64, kernel
+
+
+@kernel
+def plan(pool: PoolState, action: i64) -> None:
+    """Write how the task would run on a node into `plan`, and into `planned_ns` until when data is given out then."""
+    nodes = pool.nodes
+    for node in range(nodes.count):
+        nodes.planned_ns[node] = nodes.out_free_ns[node]
+    pool.plan[IN_FREE] = nodes.in_free_ns[action]
+    fetched_ns: i64 = pool.now_ns
+    access_ns: i64 = 0
+    for access in range(pool.tasks.access_start[pool.task], pool.tasks.access_start[pool.task + 1]):
+        number: i64 = pool.tasks.access_object[access]
+        is_write: bool = pool.tasks.access_is_write[access] != 0
+        access_ns += local_ns(pool, nodes.fast[action], number, is_write)
+        if not is_write and pool.objects.place[number] != nodes.fast[action]:
+            fetched_ns = max(fetched_ns, fetch(pool, action, number))
+    soonest(pool, action, fetched_ns, access_ns)
+
+
+@kernel(inline=True)
+def local_ns(pool: PoolState, store: i64, number: i64, is_write: bool) -> i64:
+    """Return how long an access to a memory takes."""
+    bits: i64 = 8 * pool.objects.nbytes[number]
+    if is_write:
+        return pool.stores.write_ns[store] + sending_ns(bits, pool.stores.write_bps[store])
+    return pool.stores.read_ns[store] + sending_ns(bits, pool.stores.read_bps[store])
+
+
+@kernel(inline=True)
+def fetch(pool: PoolState, action: i64, number: i64) -> i64:
+    """Plan the transfer of an object, and return when its last byte is there."""
+    stores = pool.stores
+    store: i64 = pool.objects.place[number]
+    src: i64 = stores.node[store]
+    begin_ns: i64 = max(pool.now_ns, pool.nodes.planned_ns[src])
+    rate_bps: i64 = min(stores.read_bps[store], stores.write_bps[pool.nodes.fast[action]])
+    delay_ns: i64 = stores.read_ns[store]
+    if src != action:
+        begin_ns = max(begin_ns, pool.plan[IN_FREE])
+        rate_bps = min(rate_bps, pool.ways.rate_bps[way(pool, src, action)])
+        delay_ns += pool.ways.delay_ns[way(pool, src, action)]
+    sent_ns: i64 = begin_ns + sending_ns(8 * pool.objects.nbytes[number], rate_bps)
+    pool.nodes.planned_ns[src] = sent_ns
+    if src != action:
+        pool.plan[IN_FREE] = sent_ns
+    return sent_ns + delay_ns
+
+
+@kernel(inline=True)
+def soonest(pool: PoolState, action: i64, fetched_ns: i64, access_ns: i64) -> None:
+    """Choose that engine of a node on which the task ends first, of equals the first one."""
+    engines = pool.engines
+    pool.plan[ENGINE] = NONE
+    for engine in range(pool.nodes.engine_start[action], pool.nodes.engine_start[action + 1]):
+        if engines.kind[engine] & pool.tasks.kinds[pool.task] != 0:
+            slot: i64 = first_free(pool, engine)
+            start_ns: i64 = max(pool.now_ns, engines.free_ns[slot])
+            sharing: i64 = min(engines.assigned[engine] + 1, engines.slots[engine]) + engines.cores[engine] - 1
+            compute_ns: i64 = sending_ns(pool.tasks.float_operations[pool.task], engines.float_ops_per_s[engine])
+            compute_ns += sending_ns(pool.tasks.int_operations[pool.task], engines.int_ops_per_s[engine])
+            served_ns: i64 = max(start_ns, fetched_ns) + access_ns
+            end_ns: i64 = served_ns + compute_ns * (sharing // engines.cores[engine])
+            if pool.plan[ENGINE] == NONE or end_ns < pool.plan[END]:
+                pool.plan[START] = start_ns
+                pool.plan[SERVED] = served_ns
+                pool.plan[END] = end_ns
+                pool.plan[ENGINE] = engine
+                pool.plan[SLOT] = slot
+
+
+@kernel(inline=True)
+def first_free(pool: PoolState, engine: i64) -> i64:
+    """Return the slot of an engine that is free first."""
+    start: i64 = pool.engines.slot_start[engine]
+    best: i64 = start
+    for slot in range(start + 1, start + pool.engines.slots[engine]):
+        if pool.engines.free_ns[slot] < pool.engines.free_ns[best]:
+            best = slot
+    return best

@@ -1,0 +1,171 @@
+"""What the kernels of the pool work on, in memory that Python shares; `NONE` ends lists and stands for no one."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dataplane.native import Array, Struct, i64, u8, u32
+
+NONE: Final = -1
+
+
+class Nodes(Struct):
+    """Nodes, the first `actions` of them with engines: node n's are those from `engine_start[n]` on.
+
+    `oldest` and `newest` end the list of what a node's fast memory keeps; of it `held[n * count + home]` bytes have
+    their home at a node. `planned_ns` is scratch memory: `out_free_ns` as a plan would leave it.
+    """
+
+    count: i64
+    actions: i64
+    kinds: Array[i64]
+    engine_start: Array[i64]
+    fast: Array[i64]
+    capacity_bytes: Array[i64]
+    free_bytes: Array[i64]
+    oldest: Array[i64]
+    newest: Array[i64]
+    held: Array[i64]
+    in_free_ns: Array[i64]
+    out_free_ns: Array[i64]
+    planned_ns: Array[i64]
+    is_there: Array[i64]
+
+
+class Engines(Struct):
+    """Engines, node by node; `free_ns` says from `slot_start` on when each slot's last task ends."""
+
+    kind: Array[i64]
+    cores: Array[i64]
+    slots: Array[i64]
+    slot_start: Array[i64]
+    float_ops_per_s: Array[i64]
+    int_ops_per_s: Array[i64]
+    assigned: Array[i64]
+    free_ns: Array[i64]
+
+
+class Stores(Struct):
+    """The memories of the pool."""
+
+    node: Array[i64]
+    is_fast: Array[i64]
+    read_ns: Array[i64]
+    write_ns: Array[i64]
+    read_bps: Array[i64]
+    write_bps: Array[i64]
+
+
+class Ways(Struct):
+    """The network: figures are [epoch, source, destination]; features are bits of float32, ordered as their values."""
+
+    epochs: i64
+    times_ns: Array[i64]
+    delay_ns: Array[i64]
+    rate_bps: Array[i64]
+    delay_feature: Array[u32]
+    bandwidth_feature: Array[u32]
+
+
+class Objects(Struct):
+    """Objects: the store that each is in and its home, its neighbours by age in the fast memory that keeps it.
+
+    `used` is the number of the last decision on a task that uses it.
+    """
+
+    nbytes: Array[i64]
+    home: Array[i64]
+    place: Array[i64]
+    created: Array[i64]
+    older: Array[i64]
+    newer: Array[i64]
+    used: Array[i64]
+
+
+class Tasks(Struct):
+    """Tasks as a workload has them; `missing` are how many before each have not ended, `refusal` is 0 if not refused.
+
+    `first` are the `firsts` tasks that come after none, in their order. `features` are three float32 each, as bits.
+    `listed` is scratch memory.
+    """
+
+    firsts: i64
+    submitted_ns: Array[i64]
+    float_operations: Array[i64]
+    int_operations: Array[i64]
+    kinds: Array[i64]
+    access_start: Array[i64]
+    access_object: Array[i64]
+    access_is_write: Array[i64]
+    first: Array[i64]
+    follower_start: Array[i64]
+    follower: Array[i64]
+    data_bytes: Array[i64]
+    features: Array[u32]
+    missing: Array[i64]
+    engine: Array[i64]
+    refusal: Array[i64]
+    listed: Array[i64]
+
+
+class Changes(Struct):
+    """Nodes that vanish or join."""
+
+    count: i64
+    time_ns: Array[i64]
+    node: Array[i64]
+    is_there: Array[i64]
+
+
+class Queue(Struct):
+    """A binary heap of tasks by time, then by number."""
+
+    size: i64
+    time_ns: Array[i64]
+    task: Array[i64]
+
+
+class PoolState(Struct):
+    """All of it, and the decision that is to be made; `slots` and `running` are of the whole system.
+
+    `first` is how many of `tasks.first`, those that come after none, have been decided on. `row` and `candidates` are
+    the observation, `plan` is what a task would meet on a node, `result` what came of the last decision.
+    """
+
+    now_ns: i64
+    task: i64
+    epoch: i64
+    first: i64
+    change: i64
+    decisions: i64
+    running: i64
+    slots: i64
+    has_network: i64
+    nodes: Nodes
+    engines: Engines
+    stores: Stores
+    ways: Ways
+    objects: Objects
+    tasks: Tasks
+    changes: Changes
+    ready: Queue
+    ends: Queue
+    row: Array[u32]
+    candidates: Array[u8]
+    plan: Array[i64]
+    result: Array[i64]
+
+
+# Places in `plan` ...
+START: Final = 0
+SERVED: Final = 1
+END: Final = 2
+ENGINE: Final = 3
+SLOT: Final = 4
+IN_FREE: Final = 5
+PLAN_PLACES: Final = 6
+# ... and in `result`.
+EVICTED_BYTES: Final = 0
+EVICTION_NS: Final = 1
+RUNNING: Final = 2
+RESULT_PLACES: Final = 3

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from fractions import Fraction
 from typing import Annotated, TypeVar
 
@@ -65,8 +64,3 @@ class Power(Strict, frozen=True):
 
 UNITS_BY_FREQUENCY = Power(dynamic_w=1.0, static_w=0.0, idle_activity=1.0, low_v=1.0, high_v=1.0)
 """The worked example's power as a setting: one for each sub-unit at the reference clock, busy or not."""
-
-
-def efficiency(work_tera: float, energy_j: float) -> float:
-    """Return work for each joule; not a number where none was drawn."""
-    return work_tera / energy_j if energy_j else math.nan

@@ -1,0 +1,27 @@
+"""Loads over time, step by step."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.balance.plants import loads
+
+
+def test_a_step_a_ramp_and_bursts() -> None:
+    assert loads.constant(3, 5).tolist() == [5, 5, 5]
+    assert loads.step(4, 1, 9, at=2).tolist() == [1, 1, 9, 9]
+    assert loads.ramp(6, 0, 8, first=1, last=5).tolist() == [0, 0, 2, 4, 6, 8]
+    assert loads.ramp(3, 0, 8, first=1, last=1).tolist() == [0, 0, 8]
+    assert loads.burst(7, 1, 9, every=3, length=1).tolist() == [1, 1, 9, 1, 1, 9, 1]
+
+
+def test_noise_is_of_its_spread_and_never_below_nothing() -> None:
+    found = loads.noisy(loads.constant(4000, 100), 0.5, np.random.default_rng(2))
+    assert abs(np.mean(found) - 100) < 3
+    assert abs(np.std(found) - 50) < 3
+    assert found.min() >= 0
+
+
+def test_a_duty_cycle_is_a_share_of_a_peak_for_so_many_steps_each() -> None:
+    found = loads.duty_cycle(np.array([0.5, 1.2, -0.1]), 200, steps_each=2)
+    assert found.tolist() == [100, 100, 200, 200, 0, 0]

@@ -69,9 +69,9 @@ def hand_on(
     What goes on is a ratio of speeds: 50 units more of 150 that are not to be had are 4/3 of the clock, and what the
     clock cannot do goes to precision, which takes the allowed one whose speed is nearest to that, or none where each
     would be further off than staying. Only the limits exhaust a lever, never its grain. `most` bounds what a lever does
-    at once after it was handed something (what it was asked itself is never cut by it). With a
-    `sample`, levers keep, the last in `order` first, until what is done no longer puts the error past 0 and further off
-    than it is. Levers that are not in `order` keep. Raises RuleError for a lever that stands at 0 or below.
+    at once after it was handed something (what it was asked itself is never cut by it). With a `sample`, levers keep,
+    the last in `order` first, until what is done no longer puts the error past 0 and further off than it is. Levers
+    that are not in `order` keep. Raises RuleError for a lever that stands at 0 or below.
     """
     if state.sub_units < 1 or not state.frequency_mhz > 0:
         raise RuleError(f"a unit of {state.sub_units} sub-units at {state.frequency_mhz:g} MHz has nothing to move")

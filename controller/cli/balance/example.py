@@ -45,6 +45,7 @@ def example(
         show(_CLUSTERS, [_cluster_cells(stage, one) for stage in made for one in stage.clusters], form)
         typer.echo("Both clusters at full load; power is vGPUs times GHz:")
         show(_CENTRE, [_centre_cells(made[0], stage) for stage in made], form)
+        typer.echo(_summary(made[0], made[-1]))
 
 
 def _cluster_cells(stage: Stage, cluster: Cluster) -> Cells:
@@ -67,6 +68,12 @@ def _centre_cells(start: Stage, stage: Stage) -> Cells:
     work, efficiency = _ratios(start, stage)
     each = f"{float(stage.efficiency):.4g}"
     return stage.name, _short(stage.work_tops), f"{work:.3f}", _short(stage.power), each, f"{efficiency:.3f}"
+
+
+def _summary(start: Stage, end: Stage) -> str:
+    work, efficiency = _ratios(start, end)
+    tops = f"{_short(start.work_tops)} -> {_short(end.work_tops)} TOPS ({100 * (work - 1):+.0f} %)"
+    return f"{tops} for a power of {_short(start.power)} -> {_short(end.power)}: efficiency x{efficiency:.3f}"
 
 
 def _all_cells(rule: str, stages: tuple[Stage, ...]) -> list[Cells]:

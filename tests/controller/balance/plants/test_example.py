@@ -104,6 +104,7 @@ def test_the_plant_comes_to_rest_where_the_example_says(stage: Stage) -> None:
 def test_the_command_prints_both_tables_of_both_rules() -> None:
     found = CliRunner().invoke(app, ["balance", "example"], env={"COLUMNS": "140"})
     assert found.exit_code == 0
+    assert "15000 -> 21500 TOPS (+43 %) for a power of 200 -> 215: efficiency x1.333" in found.output
     for text in ("21500", "1.433", "215", "1.333", "82.5 / 100", "-0.175", "n' = n P_d / P_p", "100 / 90.91", "+0.091"):
         assert text in found.output
 

@@ -1,0 +1,71 @@
+"""An input, ready to be learned from: what becomes an environment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.schedulers.learning.environment.settings import PoolSettings
+from controller.schedulers.learning.environment.values import System, Workload
+from controller.schedulers.learning.errors import LearningError
+
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoolInput:
+    """A system and its workload: an action is a node. `has_graph` says that tasks come after one another."""
+
+    name: str
+    system: System
+    workload: Workload
+    settings: PoolSettings = field(default_factory=PoolSettings)
+
+    @property
+    def has_graph(self) -> bool:
+        """Whether tasks wait for others, so that HEFT has something to rank."""
+        return bool(self.workload.predecessors.any())
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Jobs:
+    """Jobs of a batch system in the order of submission, and its processors: an action is a place among those waiting.
+
+    `estimate_ns` is what a scheduler may know of `run_ns`, never less.
+    """
+
+    name: str
+    total: int
+    submitted_ns: Longs
+    run_ns: Longs
+    estimate_ns: Longs
+    processors: Longs
+
+    def __post_init__(self) -> None:
+        columns = (self.submitted_ns, self.run_ns, self.estimate_ns, self.processors)
+        if not len(self) or any(len(column) != len(self) for column in columns):
+            raise LearningError(f"{self.name}: columns of {[len(column) for column in columns]} jobs")
+        self._refuse(
+            np.diff(self.submitted_ns, prepend=0) < 0, "is submitted before time 0 or before the one before it"
+        )
+        self._refuse((self.processors < 1) | (self.processors > self.total), f"needs more than 0, at most {self.total}")
+        self._refuse(self.run_ns < 1, "runs for no time")
+        self._refuse(self.estimate_ns < self.run_ns, "is estimated to run for less than it does")
+
+    def __len__(self) -> int:
+        return len(self.submitted_ns)
+
+    def window(self, first: int, count: int) -> Jobs:
+        """Return `count` of the jobs from the `first` on, times from the first of them."""
+        part = slice(first, first + count)
+        begun = self.submitted_ns[part]
+        if not len(begun):
+            raise LearningError(f"{self.name}: no job from {first} on, of {len(self)}")
+        columns = (self.run_ns[part], self.estimate_ns[part], self.processors[part])
+        return Jobs(self.name, self.total, begun - begun[0], *columns)
+
+    def _refuse(self, wrong: npt.NDArray[np.bool_], why: str) -> None:
+        if wrong.any():
+            raise LearningError(f"{self.name}: job {int(np.argmax(wrong))} {why}")

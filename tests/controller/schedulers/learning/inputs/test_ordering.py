@@ -1,0 +1,187 @@
+"""Batch logs: a window of waiting jobs is put into order on processors."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from controller.schedulers.learning.errors import LearningError
+from controller.schedulers.learning.inputs.ordering import Gain, Ordering, OrderingSettings
+from controller.schedulers.learning.inputs.values import Jobs
+
+S = 1_000_000_000
+
+
+def jobs_of(*rows: tuple[int, int, int, int] | tuple[int, int, int], total: int = 4) -> Jobs:
+    """Return jobs of (submitted, run, processors[, estimate]) in seconds."""
+    full = [(*row, row[1]) if len(row) == 3 else row for row in rows]
+    submitted, run, processors, estimate = (np.array(column, np.int64) for column in zip(*full, strict=True))
+    return Jobs("made", total, submitted * S, run * S, estimate * S, processors)
+
+
+def drawn(seed: int, count: int = 60) -> Jobs:
+    rng, now, rows = random.Random(seed), 0, []
+    for _ in range(count):
+        now += rng.randrange(0, 20)
+        run = rng.randrange(1, 60)
+        rows.append((now, run, rng.randrange(1, 9), run * rng.randrange(1, 4)))
+    return jobs_of(*rows, total=8)
+
+
+def finished(made: Ordering, pick: random.Random | None = None) -> Ordering:
+    seen, count = made.start(0), 0
+    while True:
+        assert seen.row.min() >= 0
+        assert seen.row.max() <= 1
+        assert np.flatnonzero(seen.candidates).tolist() == list(made.places)
+        step = made.step(pick.choice(made.places) if pick else made.places[0])
+        count += 1
+        if step.observation is None:
+            assert count == len(made.jobs)
+            return made
+        seen = step.observation
+
+
+def started_s(made: Ordering) -> list[float]:
+    return [ns / S for ns in made.started_ns]
+
+
+def test_a_job_that_fits_starts_at_once_and_one_that_does_not_is_reserved_for() -> None:
+    made = Ordering(jobs_of((0, 10, 4), (1, 5, 2), (2, 5, 2)))
+    made.start(0)
+    first = made.step(0)
+    assert (first.wait_ns, first.response_ns, first.elapsed_ns) == (0, 10 * S, S)
+    second = made.step(0)
+    assert second.wait_ns == 9 * S
+    # The third is submitted while the second waits; no processor is free, so that nothing can be backfilled.
+    assert made.now_ns == 10 * S
+    assert made.step(0).wait_ns == 8 * S
+    assert started_s(made) == [0, 10, 10]
+
+
+def test_easy_backfills_only_what_does_not_delay_the_reserved_job() -> None:
+    # 3 of 4 processors are held until 10; the second job needs all. Of those after it one ends in time, one does not.
+    rows = (0, 10, 3), (1, 10, 4), (2, 20, 1), (2, 5, 1)
+    made = finished(Ordering(jobs_of(*rows)))
+    assert started_s(made) == [0, 10, 20, 2]
+    off = finished(Ordering(jobs_of(*rows), OrderingSettings(backfilling=False)))
+    assert started_s(off) == [0, 10, 20, 20]
+
+
+def test_what_is_left_beside_the_reserved_job_is_backfilled_for_any_time() -> None:
+    # The reserved job leaves one processor when it starts.
+    made = finished(Ordering(jobs_of((0, 10, 3), (1, 10, 3), (2, 100, 1))))
+    assert started_s(made) == [0, 10, 2]
+
+
+def test_backfilling_believes_estimates_and_the_reserved_job_starts_as_soon_as_it_can() -> None:
+    # The first is thought to run until 50 but ends at 10; the third, thought to end at 42, goes before and ends at 12.
+    made = finished(Ordering(jobs_of((0, 10, 3, 50), (1, 10, 4), (2, 10, 1, 40))))
+    assert started_s(made) == [0, 12, 2]
+
+
+def test_only_the_oldest_of_a_window_can_be_chosen() -> None:
+    made = Ordering(jobs_of((0, 10, 4), *[(1, 1, 1)] * 5), OrderingSettings(window=2))
+    made.start(0)
+    seen = made.step(0).observation
+    assert seen is not None
+    assert made.actions == len(seen.candidates) == 2
+    assert list(made.window) == [1, 2]
+
+
+def test_the_six_features_of_a_window_of_jobs_and_two_more() -> None:
+    made = Ordering(jobs_of((0, 10, 2), (1, 1, 4), (1, 7, 1)), OrderingSettings(window=3))
+    made.start(0)
+    seen = made.step(0).observation
+    assert seen is not None
+    assert seen.utilisation == 0.5
+    assert (seen.size, seen.is_write) == (0, 0)
+    np.testing.assert_allclose(seen.free, [(1 - 2 / 4) / 2, (1 + 1 / 4) / 2, 0])
+    np.testing.assert_allclose(seen.similarity, [1 - 1 / 24, 1 - 3 / 24, 0], rtol=1e-6)
+    np.testing.assert_allclose(seen.bandwidth, [1, 0.25, 0])
+    np.testing.assert_allclose(seen.delay, 0)
+    np.testing.assert_allclose(seen.operations, np.log2(1 + (4 * 1 + 7) / 4) / 24, rtol=1e-6)
+    following = made.step(0).observation
+    assert following is not None
+    # Reserved for: now it is backfilling that is decided on.
+    assert (following.size, following.is_write) == (1, 1)
+    assert following.candidates.tolist() == [True, False, False]
+
+
+def test_features_of_waits_and_sizes_can_be_switched_off() -> None:
+    seen = Ordering(jobs_of((0, 1, 1)), OrderingSettings(waits_and_sizes=False)).start(0)
+    assert not seen.has_network
+    assert len(seen.row) == 4 + 2 * 128
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_every_job_starts_once_after_its_submission_and_processors_never_run_out(seed: int) -> None:
+    made = finished(Ordering(drawn(seed), OrderingSettings(window=16)), random.Random(seed))
+    started, jobs = np.array(made.started_ns), made.jobs
+    assert (started >= jobs.submitted_ns).all()
+    for moment in started:
+        runs = (started <= moment) & (moment < started + jobs.run_ns)
+        assert jobs.processors[runs].sum() <= jobs.total
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_reserved_job_never_starts_later_than_it_was_promised(seed: int) -> None:
+    made, rng = Ordering(drawn(seed)), random.Random(seed)
+    made.start(0)
+    promised = {}
+    while made.places:
+        step = made.step(rng.choice(made.places))
+        promised[step.task] = step.submitted_ns + step.wait_ns
+    assert all(made.started_ns[job] <= latest_ns for job, latest_ns in promised.items())
+
+
+def test_outcome_is_means_and_used_over_all_processor_time() -> None:
+    made = finished(Ordering(jobs_of((0, 10, 4), (1, 5, 2))))
+    found = made.outcome()
+    assert found.mean_wait_ns == 4.5 * S
+    assert found.mean_response_ns == 12 * S
+    assert found.utilisation == (40 + 10) / (4 * 15)
+    with pytest.raises(LearningError, match="2 jobs have not begun"):
+        Ordering(made.jobs).outcome()
+
+
+def test_the_reward_is_the_specifications_with_slowdown_as_latency() -> None:
+    made = Ordering(jobs_of((0, 20, 4), (10, 20, 1)), OrderingSettings(utilisation_weight=0.5))
+    made.start(0)
+    assert made.step(0).reward == 0.5 + 1
+    # The first still holds all processors.
+    assert made.step(0).reward == pytest.approx(0.5 + 1 / ((10 + 20) / 20))
+
+
+def test_the_other_reward_sums_up_to_all_response_time() -> None:
+    made = Ordering(drawn(3), OrderingSettings(gain=Gain.RESPONSE))
+    made.start(0)
+    total = 0.0
+    while made.places:
+        total += made.step(made.places[-1]).reward
+    responses_ns = made.outcome().mean_response_ns * len(made.jobs)
+    assert -total * 3600 == pytest.approx(responses_ns / S)
+
+
+def test_a_copy_goes_its_own_way() -> None:
+    made = Ordering(drawn(1))
+    made.start(0)
+    for _ in range(20):
+        made.step(made.places[0])
+    other = made.copy()
+    before = (made.now_ns, list(made.window), list(made.started_ns))
+    while other.places:
+        other.step(other.places[-1])
+    assert before == (made.now_ns, list(made.window), list(made.started_ns))
+
+
+def test_a_place_that_cannot_be_chosen_is_refused() -> None:
+    made = Ordering(jobs_of((0, 1, 1)))
+    made.start(0)
+    with pytest.raises(LearningError, match="place 1 of the window is none of 1"):
+        made.step(1)
+    made.step(0)
+    with pytest.raises(LearningError, match="place 0 of the window is none of 0"):
+        made.step(0)

@@ -29,6 +29,7 @@ from controller.api.registry.encoding import prefix_of
 from controller.api.registry.events import EventType, Happening, WatchEvent, line_of
 from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest, State
+from controller.api.registry.pools.reports import PoolReports
 from controller.api.registry.pools.shares import UnitShares, check_spec
 from controller.api.registry.registry import Listing, Registry, away
 from controller.api.registry.selection import Selection
@@ -99,6 +100,7 @@ class Service:
     def __init__(self, registry: Registry, cache: ResourceCache, limits: WatchLimits | None = None) -> None:
         self.registry, self.cache, self.health = registry, cache, Health()
         self.watches = WatchCounters()
+        self._reports = PoolReports(registry)
         self._limits = limits or WatchLimits()
         self.stopping = asyncio.Event()
 
@@ -241,7 +243,7 @@ class Service:
         def check(pool: UnitPool) -> None:
             access.check_report(principal, pool, status.holder)
 
-        return await actions.report_units(self.registry, name, status, check)
+        return await self._reports.report(name, status, check)
 
     async def watch(
         self, principal: Principal, kind: Kind[Any], selection: Selection, after: int | None

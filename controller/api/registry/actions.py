@@ -26,7 +26,7 @@ from controller.api.resources.decision import DECISION
 from controller.api.resources.node import NODE
 from controller.api.resources.pod import POD
 from controller.api.resources.pod_group import POD_GROUP
-from controller.api.resources.unit_pool import UNIT_POOL, HolderStatus
+from controller.api.resources.unit_pool import UNIT_POOL
 from controller.errors import ConflictError, StaleError
 from controller.storage import Expected
 from controller.storage.values import ABSENT
@@ -97,18 +97,6 @@ async def share_units(registry: Registry, name: str, request: UnitShares, *, exp
         return of_revision(made, await write_together(registry, written, request.decision))
 
     return await retried(once, f"UnitPool {name}")
-
-
-async def report_units(
-    registry: Registry, name: str, status: HolderStatus, check: Callable[[UnitPool], None]
-) -> UnitPool:
-    """Take what a holder reports of its units of a pool; `check` may refuse it."""
-
-    def reported(pool: UnitPool) -> UnitPool:
-        check(pool)
-        return pool_shares.report(pool, status, registry.now_ns())
-
-    return await registry.change(UNIT_POOL, name, reported)
 
 
 async def _state(registry: Registry, pods: dict[str, Pod | None], nodes: set[str]) -> State:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
@@ -234,5 +236,30 @@ def test_who_balances_shares_out_and_changes_nothing_else(play: Play) -> None:
                 await user.of(UnitPool).replace(pool())
             with pytest.raises(ForbiddenError):
                 await user.report_units("gpus", HolderStatus(holder="i"))
+
+    play(act)
+
+
+def test_many_holders_report_at_once(play: Play) -> None:
+    """None is too late for another, each refusal is its holder's own, and all are in one pool."""
+
+    async def act(served: Served) -> None:
+        names = [f"h{number}" for number in range(60)]
+        await served.client.of(UnitPool).create(pool(claims=tuple(Claim(holder=name) for name in names)))
+
+        async def told(name: str) -> str:
+            try:
+                after = await served.client.report_units("gpus", HolderStatus(holder=name, wants=int(name[1:])))
+            except NotFoundError as error:
+                return str(error)
+            return str(next(one.wants for one in after.status.holders if one.holder == name))
+
+        found = await asyncio.gather(*(told(name) for name in (*names, "h99")))
+        assert found[:-1] == [str(number) for number in range(60)]
+        assert found[-1] == "UnitPool gpus: h99 has neither a claim nor units"
+        after = await served.client.of(UnitPool).get("gpus")
+        assert sorted(one.holder for one in after.status.holders) == sorted(names)
+        with pytest.raises(NotFoundError, match="there is no UnitPool none"):
+            await served.client.report_units("none", HolderStatus(holder="h1"))
 
     play(act)

@@ -82,11 +82,12 @@ def unlimit_cpu(group: str, root: Path = Path("/")) -> None:
 
 
 def _set_quota(folder: Path, quota_us: int, period_us: int) -> None:
-    """Write a quota of version 1: another period with the old quota might be more than the level above it has."""
-    if (folder / "cpu.cfs_period_us").read_text().strip() != str(period_us):
-        (folder / "cpu.cfs_quota_us").write_text("-1")
-        (folder / "cpu.cfs_period_us").write_text(str(period_us))
-    (folder / "cpu.cfs_quota_us").write_text(str(quota_us))
+    """Write a quota of version 1: a shorter period with the old quota might be more than the level above it has."""
+    period, quota = folder / "cpu.cfs_period_us", folder / "cpu.cfs_quota_us"
+    if period.is_file() and period.read_text().strip() != str(period_us):
+        quota.write_text("-1")
+    period.write_text(str(period_us))
+    quota.write_text(str(quota_us))
 
 
 def _made(top: Group, controller: str, group: str) -> Path:

@@ -13,7 +13,7 @@ from controller.api.resources import UnitPool
 from controller.api.resources.unit_pool import HolderStatus
 from controller.balance.errors import LeverError
 from controller.balance.levers.values import Lever, Moved, Standing, moved, refused
-from controller.balance.values import LeverKind, Sample, UnitState
+from controller.balance.values import LeverKind, Sample
 from controller.errors import ApiError
 from dataplane.clock import Clock
 
@@ -95,7 +95,7 @@ class PoolUnits:
             return Moved(0.0, by, f"none came for {self._patience_s:g} s")
         return moved(standing, by, target)
 
-    def tell(self, sample: Sample | None, state: UnitState) -> None:
+    def tell(self, sample: Sample | None, precision: str = "", frequency_mhz: float | None = None) -> None:
         """Report what was measured and is wanted, have the local lever follow the share, promise no more than that.
 
         Without an answer for half of the lease the local lever goes to its low end; raises LeverError then, and
@@ -106,8 +106,8 @@ class PoolUnits:
             wants=self._wants,
             bus=None if sample is None else sample.bus,
             load=None if sample is None else sample.load,
-            precision=state.precision.value,
-            frequency_mhz=state.frequency_mhz,
+            precision=precision,
+            frequency_mhz=frequency_mhz,
         )
         before, wanted = self.units, self._wants
         try:

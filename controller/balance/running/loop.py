@@ -160,7 +160,9 @@ class Loop:
         try:
             if all(move.kind is not LeverKind.SUB_UNITS for move in moves):
                 lever.move(0.0)
-            lever.tell(sample, self._board.state)
+            state, others = self._board.state, self._board.levers
+            precision = state.precision.value if LeverKind.PRECISION in others else ""
+            lever.tell(sample, precision, state.frequency_mhz if LeverKind.FREQUENCY in others else None)
         except LeverError as error:
             return [Move(lever.name, lever.kind, 0.0, Moved(0.0, 0.0, str(error)), failed=True)]
         return []

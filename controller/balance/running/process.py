@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Set
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final, TypeVar
@@ -23,6 +23,7 @@ from controller.balance.running.finding import Costs, Host, levers_of, source_of
 from controller.balance.running.guard import Guard, GuardOrder
 from controller.balance.running.loop import Loop, Tick
 from controller.balance.running.settings import BusSettings, RunSettings
+from controller.balance.values import LeverKind
 from controller.cluster.cost_map import CostModel
 from controller.network_state.follower import follow
 from dataplane.clock import MonotonicClock
@@ -65,11 +66,11 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
     async with AsyncExitStack() as stack:
         host = Host(Root(), MonotonicClock(), stack.enter_context(open_nvml()))
         costs = await stack.enter_async_context(_costs(settings.bus))
-        record = None if settings.record is None else _Record(stack, settings.record, settings.unit)
         levers, absent = await asyncio.to_thread(levers_of, settings.levers, host, _reporter(stack))
         if absent and not levers:
             raise LeverError(f"of unit {settings.unit}", f"none is there: {'; '.join(absent)}")
         board = Board(levers, host.clock, rest_s=settings.rest_s)
+        record = None if settings.record is None else _Record(stack, settings.record, settings.unit, set(board.levers))
         loop = Loop(
             source_of(settings, host, costs),
             Controller(settings.control),
@@ -136,10 +137,13 @@ async def _costs(settings: BusSettings) -> AsyncIterator[Costs | None]:
 
 
 class _Record:
-    """A file of turns, in the columns that `millrace balance learn` reads; it is added to."""
+    """A file of turns, in the columns that `millrace balance learn` reads; it is added to.
 
-    def __init__(self, stack: AsyncExitStack, name: str, unit: str) -> None:
-        self._name, self._unit = name, unit
+    Where levers stand of kinds that the unit does not have is left empty.
+    """
+
+    def __init__(self, stack: AsyncExitStack, name: str, unit: str, kinds: Set[LeverKind]) -> None:
+        self._name, self._unit, self._kinds = name, unit, kinds
         try:
             text = Path(name).open("a", encoding="utf-8", buffering=1, newline="")  # noqa: SIM115 - the stack's to close
             stack.enter_context(text)
@@ -153,8 +157,13 @@ class _Record:
         """Add a turn that has a sample; raise ConfigError where it cannot be written."""
         if (sample := tick.sample) is None:
             return
-        stood = tick.before
-        levers = stood.precision.value, stood.frequency_mhz, stood.sub_units
+        stood = {
+            LeverKind.PRECISION: tick.before.precision.value,
+            LeverKind.FREQUENCY: tick.before.frequency_mhz,
+            LeverKind.SUB_UNITS: tick.before.sub_units,
+        }
+        needed = {*self._kinds, LeverKind.SUB_UNITS}  # of which there is at least the unit itself
+        levers = (stood[kind] if kind in needed else "" for kind in stood)
         row = (f"{tick.time_s:.3f}", self._unit, sample.bus, sample.load, *levers, tick.output)
         try:
             self._rows.writerow(row)

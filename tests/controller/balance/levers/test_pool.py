@@ -12,12 +12,11 @@ from controller.api.resources import Metadata, UnitPool
 from controller.api.resources.unit_pool import Claim, HolderStatus, UnitHolding, UnitPoolSpec
 from controller.balance.errors import LeverError
 from controller.balance.levers.pool import PoolUnits
-from controller.balance.values import Precision, Sample, UnitState
+from controller.balance.values import Sample
 from controller.errors import ApiError, StaleError, UnavailableError
 from dataplane.clock import VirtualClock
 from tests.controller.balance.running.parts import Machine
 
-STATE = UnitState(Precision.INT8, 1000.0, 50)
 SAMPLE = Sample(1.0, 0.75, 0.25, "u")
 
 
@@ -66,7 +65,7 @@ class Unit:
         self.books.quota = self.machine.quota
 
     def tell(self) -> None:
-        self.lever.tell(SAMPLE, STATE)
+        self.lever.tell(SAMPLE, "int8", 1000.0)
 
 
 @pytest.fixture
@@ -152,14 +151,14 @@ def test_released_it_keeps_its_least_share_and_promises_that(unit: Unit) -> None
 def test_what_still_runs_on_a_unit_is_not_promised_away(unit: Unit) -> None:
     unit.tell()
     unit.books.share(50, leaving=45)
-    unit.lever.tell(SAMPLE, STATE)
+    unit.lever.tell(SAMPLE, "int8", 1000.0)
     assert unit.books.reported.holds == 5
     stuck = PoolUnits(
         unit.books, "p", "gpu0", unit.machine.clock, local=unit.machine.units(low=20, may_set=True), may_set=True
     )
     unit.books.share(5, leaving=2)
     with pytest.raises(LeverError, match="3 units are its own, but cpu quota of /unit: it stands at its end, 20"):
-        stuck.tell(SAMPLE, STATE)
+        stuck.tell(SAMPLE, "int8", 1000.0)
     assert unit.books.reported.holds == 5
 
 
@@ -179,5 +178,5 @@ def test_it_only_looks_unless_settings_say_otherwise(tmp_path: Path) -> None:
     books = Books(machine.clock)
     lever = PoolUnits(books, "p", "gpu0", machine.clock)
     assert lever.move(-2).reason == "its settings do not allow to ask for units (set: true)"
-    lever.tell(SAMPLE, STATE)
+    lever.tell(SAMPLE, "int8", 1000.0)
     assert books.reported.wants == 0

@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from collectors.devices.root import Root
 from collectors.devices.sampling import Sampler
+from collectors.values import Snapshot
 from controller.balance.errors import SampleError
-from controller.balance.running.meters import DeviceBus, DeviceLoad, DeviceUse, Direction, GroupLoad, InterfaceUse
+from controller.balance.running.meters import (
+    DeviceBus,
+    DeviceLoad,
+    DeviceUse,
+    Direction,
+    GroupLoad,
+    InterfaceUse,
+    ReceivedByTelemetry,
+)
+from controller.cluster.cost_map import CostMap
+from controller.errors import CostMapError
 from dataplane.clock import VirtualClock
+from dataplane.topology.values import LinkKey
 from tests.collectors.devices.machines import SERVER, SERVER_LINKS
 from tests.controller.balance.running.parts import GROUPS, MACHINE, SECOND
+from tests.controller.cluster.cost_map.fabrics import fabric, link_state
 from tests.recorded import write_tree
 
 
@@ -91,3 +106,20 @@ def test_a_devices_load_is_what_its_driver_says_and_what_is_missing_has_its_reas
         DeviceBus(use).share(0)
     with pytest.raises(SampleError, match=r"unit u: device 0000:ff:00.0 is not there"):
         DeviceLoad(DeviceUse("u", "0000:ff:00.0", sampler)).begin(0)
+
+
+def test_what_a_host_receives_is_told_by_telemetry_or_is_no_sample() -> None:
+    topology = fabric("ring:switches=3,hosts=1")
+    key = LinkKey("s1", "h1")
+    rate_bps = topology.directed_links[key].rate_bps
+    state = replace(link_state(topology, key, Random(1)), available_bps=rate_bps // 4, age_ns=2)
+    costs = CostMap.of(topology, Snapshot(7, {key: state}, {}, {}))
+    assert ReceivedByTelemetry("u", "h1", lambda: costs).share(0) == 0.75
+    with pytest.raises(SampleError, match="unit u: no telemetry says what the link towards host h2 carries"):
+        ReceivedByTelemetry("u", "h2", lambda: costs).share(0)
+
+    def refuse() -> CostMap:
+        raise CostMapError("the network's state is 12.0 s old")
+
+    with pytest.raises(SampleError, match=r"unit u: the network's state is 12.0 s old"):
+        ReceivedByTelemetry("u", "h1", refuse).share(0)

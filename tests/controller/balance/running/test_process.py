@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from controller.balance.errors import LeverError
+from controller.balance.rules.history import read_history
 from controller.balance.running.loop import Tick
 from controller.balance.running.process import drive, load_settings
 from controller.errors import PathError
@@ -42,7 +43,8 @@ def test_it_drives_a_unit_in_another_namespace_records_each_turn_and_lets_it_go_
         written = list(csv.DictReader(file))
     stood = [(tick.before.sub_units, tick.sample.bus) for tick in ticks if tick.sample is not None]
     assert [(int(row["sub_units"]), float(row["bus"])) for row in written] == stood
-    assert {row["unit"] for row in written} == {"u0"}
+    assert {(row["unit"], row["precision"], row["frequency_mhz"]) for row in written} == {("u0", "", "")}
+    assert len(read_history(record, "u0")) > 0
 
 
 def test_a_machine_without_any_of_the_levers_says_so_at_the_start(tmp_path: Path) -> None:

@@ -201,6 +201,20 @@ def test_a_host_that_measures_its_own_link_limits_what_it_sends() -> None:
     assert gone.available_bps == costs.cost("h1", "h2").available_bps
 
 
+def test_what_a_host_receives_is_what_its_switch_measures_of_the_link_towards_it() -> None:
+    topology = fabric("ring:switches=3,hosts=1")
+    key = LinkKey("s1", "h1")
+    rate_bps = topology.directed_links[key].rate_bps
+    state = replace(link_state(topology, key, random.Random(1)), available_bps=rate_bps // 4, age_ns=2)
+    costs = CostMap.of(topology, replace(IDLE, links={key: state}))
+    found = costs.received("h1")
+    assert (found.rate_bps, found.load_bps, found.age_ns, found.share) == (rate_bps, 3 * rate_bps // 4, 2, 0.75)
+    sending = HostLinkState("h2", available_bps=0, age_ns=0)
+    assert costs.with_host_links([sending]).received("h2").share is None
+    with pytest.raises(PathError, match="has no host 'h9'"):
+        costs.received("h9")
+
+
 def test_what_no_host_can_have_measured_is_refused() -> None:
     costs = CostMap.of(fabric("ring:switches=3,hosts=1"), IDLE)
     with pytest.raises(PathError, match="has no host 'h9'"):

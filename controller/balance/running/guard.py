@@ -95,23 +95,29 @@ class Guard:
                 stream.close()
 
 
-def watch_over(order: GuardOrder, levers: list[Lever], beats: int) -> None:
-    """Release the levers whenever `beats`, a file's number, says nothing for `hold_s`; return at its end."""
-    last_s, is_held, is_open = time.monotonic(), False, True
-    while is_open or is_held:
-        left_s = last_s + order.hold_s - time.monotonic()
-        if is_held and left_s <= 0:
+def watch_over(order: GuardOrder, levers: list[Lever], beats: int, told: int) -> None:
+    """Release the levers whenever `beats`, a file's number, says nothing for `hold_s`; return at its end.
+
+    At once, and for good, where `told` can be read.
+    """
+    last_s, is_held, heard = time.monotonic(), False, [beats]
+    while heard or is_held:
+        left_s = max(last_s + order.hold_s - time.monotonic(), 0.0)
+        ready, _, _ = select.select([*heard, told], [], [], left_s if is_held else None)
+        if told in ready:
+            release(order, levers)
+            return
+        if not ready:
             release(order, levers)
             is_held = False
-        elif not is_open:
-            time.sleep(max(left_s, 0.0))
-        elif select.select([beats], [], [], max(left_s, 0.0) if is_held else None)[0]:
-            words = os.read(beats, 1 << 16)
-            if _END in words:
-                return
-            is_open = bool(words)
-            if words:
-                last_s, is_held = time.monotonic(), True
+            continue
+        words = os.read(beats, 1 << 16)
+        if _END in words:
+            return
+        if words:
+            last_s, is_held = time.monotonic(), True
+        else:
+            heard = []  # it was killed: what it had is held until its time is over
 
 
 def release(order: GuardOrder, levers: list[Lever]) -> None:
@@ -129,27 +135,18 @@ def release(order: GuardOrder, levers: list[Lever]) -> None:
             sys.stderr.write(f"millrace balance guard: nobody controls the unit: {lever.name} is released\n")
 
 
-class _ToldToEnd(Exception):  # noqa: N818 - no error
-    """SIGTERM has come."""
-
-
-def _told_to_end(_number: int, _frame: object) -> None:
-    raise _ToldToEnd
-
-
 def main() -> None:
     """Watch over the levers of the order that stands on the command line, by what comes on stdin."""
     order = msgspec.json.decode(sys.argv[1], type=GuardOrder)
-    signal.signal(signal.SIGTERM, _told_to_end)
+    told, tell = os.pipe2(os.O_NONBLOCK)
+    signal.set_wakeup_fd(tell)
+    signal.signal(signal.SIGTERM, lambda *_: None)  # the wake-up tells it
     needs_nvml = order.levers.gpu_clock is not None or order.levers.gpu_instances is not None
     with open_nvml() if needs_nvml else nullcontext("NVML is not asked") as nvml:
         levers, _ = local_levers(order.levers, Root(Path(order.root)), nvml)
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        try:
-            watch_over(order, levers, sys.stdin.fileno())
-        except _ToldToEnd:
-            release(order, levers)
+        watch_over(order, levers, sys.stdin.fileno(), told)
 
 
 if __name__ == "__main__":

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
 
 from controller.balance.control.expert import ExpertRule, around
 from controller.balance.control.fuzzy.adaptation import FuzzySettings, adapted
 from controller.balance.control.linear import LinearPlant, closed_loop
 from controller.balance.control.pid import Blocked, PidSettings, PidState, retuned, slope_of, step
-from controller.balance.control.stability import Margin, radius_of, refuse_unstable
+from controller.balance.control.stability import Margin, radii_of, refuse_unstable
 from controller.balance.values import Gains, Sample
 from dataplane.config import Strict
 
@@ -133,17 +136,21 @@ def least_stable(settings: ControlSettings, plant: LinearPlant) -> Gains:
 
     Where some are unstable already, those with which errors grow most.
     """
-    left = {gains.of(settings.pid.form) for gains in reachable(settings)}
+    left = list({gains.of(settings.pid.form) for gains in reachable(settings)})
     low, high = 1.0, _MOST_GROWTH
     while len(left) > 1 and high / low > _SAME_GROWTH:
         factor = math.sqrt(low * high)
-        grown = {gains: radius_of(closed_loop(_times(gains, factor), plant)) for gains in left}
-        unstable = {gains for gains, radius in grown.items() if radius >= 1.0}
+        radii = _radii(left, factor, plant)
+        unstable = [gains for gains, radius in zip(left, radii, strict=True) if radius >= 1.0]
         if unstable:
             left, high = unstable, factor
         else:
             low = factor
-    return max(left, key=lambda gains: radius_of(closed_loop(_times(gains, high), plant)))
+    return left[int(np.argmax(_radii(left, high, plant)))]
+
+
+def _radii(many: Sequence[Gains], factor: float, plant: LinearPlant) -> NDArray[np.float64]:
+    return radii_of([closed_loop(_times(gains, factor), plant) for gains in many])
 
 
 def _times(gains: Gains, factor: float) -> Gains:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import cmath
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
@@ -67,6 +67,16 @@ def radius_of(polynomial: Coefficients) -> float:
     """Return the largest root's absolute value, 0 for a constant."""
     roots = np.roots(polynomial)
     return float(np.max(np.abs(roots))) if len(roots) else 0.0
+
+
+def radii_of(polynomials: Sequence[Coefficients]) -> NDArray[np.float64]:
+    """Return `radius_of` each of many monic polynomials, all at once; a shorter one gets roots at 0."""
+    degree = max(len(one) for one in polynomials) - 1
+    companions = np.zeros((len(polynomials), degree, degree))
+    companions[:, 1:, :-1] = np.eye(degree - 1)
+    for companion, one in zip(companions, polynomials, strict=True):
+        companion[0, : len(one) - 1] = -one[1:]
+    return np.asarray(np.max(np.abs(np.linalg.eigvals(companions)), axis=1), dtype=np.float64)
 
 
 def margin_of(gains: Gains, plant: LinearPlant) -> Margin:

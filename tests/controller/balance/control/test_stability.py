@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from controller.balance.control.linear import LinearPlant, closed_loop, errors_in_loop
 from controller.balance.control.pid import AntiWindup, PidSettings
-from controller.balance.control.stability import is_stable_by_jury, margin_of, radius_of, refuse_unstable
+from controller.balance.control.stability import is_stable_by_jury, margin_of, radii_of, radius_of, refuse_unstable
 from controller.balance.errors import GainsError
 from controller.balance.values import Form, Gains
 
@@ -56,6 +56,12 @@ def test_jury_says_what_the_roots_say(gains: Gains, plant: LinearPlant) -> None:
     radius = radius_of(polynomial)
     if abs(radius - 1.0) > 1e-3:  # on the circle itself rounding decides
         assert is_stable_by_jury(polynomial) == (radius < 1.0)
+
+
+@given(st.lists(GAINS, min_size=1, max_size=8), PLANTS)
+def test_radii_of_many_are_those_of_each(many: list[Gains], plant: LinearPlant) -> None:
+    polynomials = [closed_loop(gains, plant) for gains in many]
+    assert radii_of(polynomials) == pytest.approx([radius_of(one) for one in polynomials], abs=1e-5)
 
 
 @given(GAINS, PLANTS)

@@ -6,6 +6,7 @@ import asyncio
 import csv
 from collections.abc import AsyncIterator, Callable, Set
 from contextlib import AsyncExitStack, asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -80,26 +81,22 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
             clock=host.clock,
         )
         guard = await asyncio.to_thread(_guard, stack, settings, levers)
+        told = [each for each in (guard, None if record is None else record.write, on_tick) if each is not None]
         on_ready("; ".join([f"unit {settings.unit}", *(_told(lever) for lever in levers), *absent]))
         try:
-            turn = 0
-            while turns is None or turn < turns:
+            for _ in range(turns) if turns is not None else count():
                 await asyncio.sleep(settings.interval_s)
                 tick = await _whole(loop.tick)
-                if guard is not None:
-                    guard.beat()
-                if record is not None:
-                    record.write(tick)
-                on_tick(tick)
-                turn += 1
+                for each in told:
+                    each(tick)
         finally:
             failed = loop.release()
         if failed:
             raise LeverError(failed[0].lever, failed[0].moved.reason)
 
 
-def _guard(stack: AsyncExitStack, settings: RunSettings, levers: list[Lever]) -> Guard | None:
-    """Return what releases the levers of this machine if this process is killed or hangs; None where none may be set.
+def _guard(stack: AsyncExitStack, settings: RunSettings, levers: list[Lever]) -> OnTick | None:
+    """Return what tells each turn to the guard of this machine's levers; None where none of them may be set.
 
     Raises LeverError where a pool's lease is too short for the turns.
     """
@@ -114,7 +111,7 @@ def _guard(stack: AsyncExitStack, settings: RunSettings, levers: list[Lever]) ->
             raise LeverError(pool.name, f"its lease is {pool.lease_s:g} s: turns of this length need {need_s:g} s")
     guard = stack.enter_context(Guard(GuardOrder(levers=settings.levers, hold_s=hold_s)))
     guard.beat()
-    return guard
+    return lambda _: guard.beat()
 
 
 def _told(lever: Lever) -> str:

@@ -35,6 +35,8 @@ NOMINAL_MHZ, LOW_MHZ, HIGH_MHZ, STEP_MHZ = 1000.0, 600.0, 1100.0, 25.0
 BUS_GB_PER_S: Final = 25.0
 BACKLOG_S: Final = 60.0
 QUEUE_S: Final = 0.2
+SENT: Final = 0.5
+"""Share of an application's bytes that take less room at a lower precision, as plants have it."""
 NOISE: Final = 0.01
 """Standard deviation of what is reported of bus and load."""
 DELAY_S: Final = 5.0
@@ -99,14 +101,17 @@ class Cluster:
         return UNITS * len(self.devices)
 
 
-def job(minute: int, bus_over_cores: float, precisions: Sequence[Precision], start: Precision) -> Job:
+def job(
+    minute: int, bus_over_cores: float, precisions: Sequence[Precision], start: Precision, sent: float = SENT
+) -> Job:
     """Return a job whose bus carries so much of what the cores compute at its start, on a device's own share."""
-    plain = Plant(application=Application(), bus_gb_per_s=BUS_GB_PER_S, unit_tops=UNIT_TOPS)
+    plain = Plant(application=Application(sent_in_precision=sent), bus_gb_per_s=BUS_GB_PER_S, unit_tops=UNIT_TOPS)
     at_start = UnitState(start, NOMINAL_MHZ, UNITS)
     ratio = plain.bus_can_tops(start) / plain.cores_can_tops(at_start)
     application = Application(
         name=f"{bus_over_cores:.2f} {start}",
         ops_per_byte=plain.application.ops_per_byte * bus_over_cores / ratio,
+        sent_in_precision=sent,
         precisions=tuple(precisions),
     )
     plant = Plant(
@@ -129,12 +134,12 @@ def job(minute: int, bus_over_cores: float, precisions: Sequence[Precision], sta
     return Job(minute, plant, start, limits)
 
 
-def cluster(kind: ClusterKind, pattern: Pattern, seed: int, minutes: int) -> Cluster:
-    """Return a cluster, the same for the same seed."""
+def cluster(kind: ClusterKind, pattern: Pattern, seed: int, minutes: int, sent: float = SENT) -> Cluster:
+    """Return a cluster, the same for the same seed; `sent` is the share of bytes whose size the precision changes."""
     devices = []
     for place in range(DEVICES):
         rng = np.random.default_rng((seed, 99, place))
-        jobs = example_jobs(place) if kind is ClusterKind.EXAMPLE else mixed_jobs(minutes, rng)
+        jobs = example_jobs(place) if kind is ClusterKind.EXAMPLE else mixed_jobs(minutes, rng, sent)
         found = Device(f"{'I' if place % 2 == 0 else 'II'}-{place // 2 + 1}", jobs, np.empty(0))
         limits = np.array([one.limit_tops for one in found.job_of(minutes)])
         devices.append(Device(found.name, jobs, _levels(pattern, minutes, seed, place) * limits))
@@ -151,15 +156,15 @@ def example_jobs(place: int) -> tuple[Job, ...]:
     return (job(0, 0.5 if place % 2 == 0 else 2.0, (Precision.INT8,), Precision.INT8),)
 
 
-def mixed_jobs(minutes: int, rng: np.random.Generator) -> tuple[Job, ...]:
+def mixed_jobs(minutes: int, rng: np.random.Generator, sent: float = SENT) -> tuple[Job, ...]:
     """Return jobs of a median of 20 minutes, each of another application."""
     jobs: list[Job] = []
     minute = 0
     while minute < minutes:
         ratio = float(np.exp(rng.uniform(np.log(0.4), np.log(2.5))))
         if rng.random() < 0.5:
-            jobs.append(job(minute, ratio, (Precision.INT8, Precision.FP16), Precision.FP16))
+            jobs.append(job(minute, ratio, (Precision.INT8, Precision.FP16), Precision.FP16, sent))
         else:
-            jobs.append(job(minute, ratio, (Precision.INT8,), Precision.INT8))
+            jobs.append(job(minute, ratio, (Precision.INT8,), Precision.INT8, sent))
         minute += int(np.clip(rng.lognormal(np.log(20.0), 0.7), 5, 120))
     return tuple(jobs)

@@ -2,22 +2,31 @@
 
 Settings of each were found by `tests.benchmarks.balancing.tuning` on seeds that no figure is reported of, by the same
 search for the same objective. Both kinds ask for units through the same allocator, within the same limits, and what the
-pool does not give is handed on to clock and precision.
+pool does not give is handed on to clock and precision. Gains that are unstable on the linearised plant are refused, by
+ControlSettings itself, and the search leaves them out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
+import msgspec
+
 from controller.balance.control.controller import Controller, ControlSettings, Scheme
+from controller.balance.control.expert import ExpertRule
 from controller.balance.control.fuzzy.adaptation import FuzzySettings
+from controller.balance.control.linear import LinearPlant
 from controller.balance.control.pid import PidSettings
+from controller.balance.plants.linear import linearised
 from controller.balance.rules import IntervalRule, PlatformRule, Rule
-from controller.balance.values import Form
+from controller.balance.values import Form, UnitState
+from tests.benchmarks.balancing.clusters import NOMINAL_MHZ, UNITS, example_jobs
+from tests.benchmarks.balancing.family import FULL
 from tests.benchmarks.balancing.opponents import ThresholdRule
-from tests.benchmarks.balancing.running import Driver
+from tests.benchmarks.balancing.running import STEP_S, Driver
 
 Values = Mapping[str, float]
 """Settings by name, all numbers; yes is 1."""
@@ -38,6 +47,18 @@ class Compared:
     def driver(self) -> Driver:
         """The driver with the settings that were found."""
         return self.build(self.name, self.values)
+
+
+@cache
+def plant_near_balance() -> LinearPlant:
+    """Return what gains must be stable on: a device of kind I as it rests under full load, all levers moved.
+
+    Reports are late by no more than levers wait after a move, so there is no delay from one move to the next.
+    """
+    (at_rest,) = example_jobs(0)
+    unit = UnitState(at_rest.precision, NOMINAL_MHZ, UNITS // 2)
+    prompt = msgspec.structs.replace(at_rest.plant, delay_s=0.0)
+    return linearised(prompt, unit, FULL * at_rest.limit_tops, IntervalRule(), STEP_S)
 
 
 def open_loop(name: str, values: Values) -> Driver:
@@ -66,7 +87,11 @@ def controlled(form: Form, scheme: Scheme) -> Callable[[str, Values], Driver]:
             threshold=values.get("threshold", 0.0),
         )
         fuzzy = FuzzySettings(kp_share=values.get("kp_share", 0.3))
-        control = Controller(ControlSettings(pid=pid, scheme=scheme, fuzzy=fuzzy))
+        control = Controller(
+            ControlSettings(
+                pid=pid, scheme=scheme, expert=_expert(pid, values), fuzzy=fuzzy, plant=plant_near_balance()
+            )
+        )
         asks_from = values.get("asks_from", BUSY)
         rule: Rule = (
             PlatformRule(asks_from_load=asks_from) if values.get("platform") else IntervalRule(asks_from_load=asks_from)
@@ -82,25 +107,31 @@ def controlled(form: Form, scheme: Scheme) -> Callable[[str, Values], Driver]:
     return build
 
 
+def _expert(pid: PidSettings, values: Values) -> ExpertRule | None:
+    """Return the start gains around a law's own, kp2 being so much (`middle`) of kp1; None where nothing is said."""
+    if "middle" not in values:
+        return None
+    kp, ki, kd = pid.kp, pid.ki, pid.kd
+    return ExpertRule(kp=(kp, values["middle"] * kp, kp), ki=(0.0, 0.4 * ki, ki), kd=(kd, kd, 2.0 * kd, kd))
+
+
 _GAINS: Final[Mapping[str, tuple[float, ...]]] = {
-    "kp": (1.0, 1.5, 2.0, 2.5, 3.0, 4.0),
+    "kp": (0.75, 1.0, 1.25, 1.5, 1.6, 1.75, 2.0),
+    "threshold": (0.0, 0.05, 0.1),
     "wait": (1, 2, 3),
     "margin": (0.02, 0.1, 0.3),
 }
 _PID: Final[Mapping[str, tuple[float, ...]]] = {
     **_GAINS,
-    "ki": (0.01, 0.02, 0.05, 0.1),
-    "kd": (0.05, 0.1, 0.3),
-    "threshold": (0.0, 0.1),
+    "ki": (0.01, 0.03, 0.1),
+    "kd": (0.02, 0.05, 0.2),
 }
-_P: Final = {"kp": 2.0, "wait": 2, "margin": 0.1}
-_START: Final = {**_P, "ki": 0.02, "kd": 0.1, "threshold": 0.1}
 
 OPEN: Final = Compared("open loop", open_loop, {}, {})
 AUTOSCALER: Final = Compared(
     "threshold autoscaler",
     threshold,
-    {"high": 0.95, "low": 0.6, "step": 2, "target": 0.8, "wait": 2, "reclaims": 0},
+    {"high": 0.95, "low": 0.7, "step": 2, "target": 0.0, "wait": 1, "reclaims": 0},
     {
         "high": (0.8, 0.9, 0.95, 0.98),
         "low": (0.4, 0.5, 0.6, 0.7, 0.8),
@@ -110,15 +141,28 @@ AUTOSCALER: Final = Compared(
         "reclaims": (0, 1),
     },
 )
-P_ONLY: Final = Compared("P", controlled(Form.P, Scheme.FIXED), _P, _GAINS)
-PLATFORM: Final = Compared(
-    "P, platform's rule", controlled(Form.P, Scheme.FIXED), {**_P, "platform": 1}, {**_GAINS, "kp": (1.0, 2.0)}
+P_ONLY: Final = Compared(
+    "P",
+    controlled(Form.P, Scheme.FIXED),
+    {"kp": 1.75, "threshold": 0.0, "wait": 1, "margin": 0.1},
+    _GAINS,
 )
-PID_FIXED: Final = Compared("PID, fixed gains", controlled(Form.PID, Scheme.FIXED), _START, _PID)
+PLATFORM: Final = Compared(
+    "P, platform's rule",
+    controlled(Form.P, Scheme.FIXED),
+    {"kp": 1.5, "threshold": 0.0, "wait": 1, "margin": 0.3, "platform": 1},
+    {**_GAINS, "kp": (1.0, 1.5)},
+)
+PID_FIXED: Final = Compared(
+    "PID, fixed gains",
+    controlled(Form.PID, Scheme.FIXED),
+    {"kp": 1.6, "ki": 0.1, "kd": 0.02, "threshold": 0.05, "wait": 1, "margin": 0.3},
+    _PID,
+)
 PID_FUZZY: Final = Compared(
     "PID, fuzzy gains",
     controlled(Form.PID, Scheme.FUZZY),
-    {**_START, "kp_share": 0.3},
-    {**_PID, "kp_share": (0.1, 0.3, 0.5)},
+    {"kp": 1.6, "ki": 0.1, "kd": 0.02, "kp_share": 0.1, "middle": 0.95, "threshold": 0.05, "wait": 1, "margin": 0.3},
+    {**_PID, "kp_share": (0.1, 0.3), "middle": (0.8, 0.95)},
 )
 COMPARED: Final = (OPEN, AUTOSCALER, P_ONLY, PLATFORM, PID_FIXED, PID_FUZZY)

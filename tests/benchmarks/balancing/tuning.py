@@ -14,6 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from controller.balance.errors import GainsError
 from tests.benchmarks.balancing.clusters import Cluster, ClusterKind, cluster
 from tests.benchmarks.balancing.family import STEADY, SYNTHETIC
 from tests.benchmarks.balancing.forms import AUTOSCALER, COMPARED, OPEN, Compared, Values
@@ -47,7 +48,7 @@ class Training:
         steady = [
             outcome.most_changes_per_minute
             for outcome, one in zip(found, self.clusters, strict=True)
-            if one.pattern in STEADY
+            if one.pattern in STEADY and one.kind is ClusterKind.EXAMPLE
         ]
         share = work / sum(one.work_tera for one in self.best)
         return (
@@ -66,7 +67,10 @@ class Training:
                     candidate = {**values, name: value}
                     if candidate == values or _is_senseless(compared, candidate):
                         continue
-                    score = self.score(compared, candidate)
+                    try:
+                        score = self.score(compared, candidate)
+                    except GainsError:  # unstable: refused, so no choice
+                        continue
                     if score > best:
                         values, best = candidate, score
             if values == before:

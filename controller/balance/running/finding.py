@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 from collectors.devices.nvml import Nvml
 from collectors.devices.root import Root
 from collectors.devices.sampling import Sampler
 from collectors.devices.shapers import shaped_rate_bps
 from controller.agents.access import namespace_of
-from controller.balance.errors import LeverError
+from controller.balance.errors import LeverError, SampleError
 from controller.balance.levers.making import local_levers
 from controller.balance.levers.pool import PoolUnits, Reporter
 from controller.balance.levers.settings import LeverSettings, PoolLever
@@ -30,9 +31,11 @@ from controller.balance.running.settings import InterfaceBus, RunSettings
 from controller.balance.values import LeverKind
 from controller.cluster.cost_map import CostMap
 from dataplane.clock import Clock
+from dataplane.errors import FabricError
 from dataplane.fabric.kernel import namespaces
 from dataplane.topology.units import parse_rate_bps
 
+T = TypeVar("T")
 Costs = Callable[[], CostMap]
 
 
@@ -99,17 +102,23 @@ def _interface(unit: str, settings: InterfaceBus, root: Root) -> Meter:
         return InterfaceUse(unit, name, settings.direction, rate_bps, root)
     # A thread that has entered the namespace sees its devices; the process stays where it is.
     meter = InterfaceUse(unit, name, settings.direction, rate_bps, root, "thread-self")
-    return _InNamespace(meter, str(namespace))
+    return _InNamespace(unit, meter, str(namespace))
 
 
 class _InNamespace:
     """A meter that reads in another network namespace."""
 
-    def __init__(self, meter: Meter, namespace: str) -> None:
-        self._meter, self._namespace = meter, namespace
+    def __init__(self, unit: str, meter: Meter, namespace: str) -> None:
+        self._unit, self._meter, self._namespace = unit, meter, namespace
 
     def begin(self, now_ns: int) -> None:
-        namespaces.call(self._namespace, lambda: self._meter.begin(now_ns))
+        self._call(lambda: self._meter.begin(now_ns))
 
     def share(self, now_ns: int) -> float:
-        return namespaces.call(self._namespace, lambda: self._meter.share(now_ns))
+        return self._call(lambda: self._meter.share(now_ns))
+
+    def _call(self, function: Callable[[], T]) -> T:
+        try:
+            return namespaces.call(self._namespace, function)
+        except FabricError as error:
+            raise SampleError(self._unit, str(error)) from error

@@ -86,6 +86,11 @@ class Loop:
         self._is_released = False
         self._problem = self._begin()
 
+    @property
+    def problem(self) -> str:
+        """What keeps the present interval from being measured, '' for nothing."""
+        return self._problem
+
     def tick(self) -> Tick:
         """Measure the interval that ends now, decide and move; never raises for what a sensor or lever does."""
         now_ns = self._clock.now_ns()

@@ -82,7 +82,8 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
         )
         guard = await asyncio.to_thread(_guard, stack, settings, levers)
         told = [each for each in (guard, None if record is None else record.write, on_tick) if each is not None]
-        on_ready("; ".join([f"unit {settings.unit}", *(_told(lever) for lever in levers), *absent]))
+        lines = [f"unit {settings.unit}", *(_told(lever) for lever in levers), *absent, loop.problem]
+        on_ready("; ".join(filter(None, lines)))
         try:
             for _ in range(turns) if turns is not None else count():
                 await asyncio.sleep(settings.interval_s)

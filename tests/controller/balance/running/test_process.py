@@ -47,6 +47,20 @@ def test_it_drives_a_unit_in_another_namespace_records_each_turn_and_lets_it_go_
     assert len(read_history(record, "u0")) > 0
 
 
+def test_sensors_that_a_machine_does_not_have_are_said_at_the_start_and_each_turn(tmp_path: Path) -> None:
+    settings, ready, ticks = tmp_path / "unit.yaml", list[str](), list[Tick]()
+    bus = "{interface: {interface: e0, namespace: nowhere}}"
+    for text, problem in (
+        (bus, "unit u0: network namespace /run/netns/nowhere: No such file or directory"),
+        ('{pcie: "0000:ff:1f.7"}', "unit u0: device 0000:ff:1f.7 is not there"),
+    ):
+        settings.write_text(
+            f"unit: u0\nbus: {text}\nload: {{group: /nobody}}\ninterval_s: 0.01\nsilence: {{stale_s: 1}}\n"
+        )
+        asyncio.run(drive(load_settings(settings), ready.append, ticks.append, turns=1))
+        assert (ready[-1], ticks[-1].problem) == (f"unit u0; {problem}", problem)
+
+
 def test_a_machine_without_any_of_the_levers_says_so_at_the_start(tmp_path: Path) -> None:
     settings = tmp_path / "unit.yaml"
     settings.write_text(

@@ -1,0 +1,171 @@
+"""An agent: a decider over weights that training publishes, made new or from a checkpoint.
+
+Without PyTorch an agent of a checkpoint decides, but does not learn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, Generic, Literal, TypeVar
+
+import numpy as np
+
+from controller.schedulers.learning.agent.deciding import Decider, Decision
+from controller.schedulers.learning.agent.inference.base import Inference
+from controller.schedulers.learning.agent.inference.making import inference_of
+from controller.schedulers.learning.agent.records import (
+    Checkpoint,
+    DeciderRecord,
+    LearnerRecord,
+    generator_from_bytes,
+    generator_to_bytes,
+    save_checkpoint,
+)
+from controller.schedulers.learning.agent.settings import AgentSettings
+from controller.schedulers.learning.agent.training.base import Published, Status, Training
+from controller.schedulers.learning.agent.weights import Shape, WeightSet, gaussian_start
+from controller.schedulers.learning.errors import LearningError
+from controller.schedulers.learning.values import Chooser, Experience, Observation
+
+View = TypeVar("View")
+Where = Literal["none", "inline", "thread", "process"]
+"""Where an agent trains: not at all, while it decides, beside it in a thread, or in a process."""
+
+_SAVE_WITHIN_S: Final = 60.0
+
+
+class Agent(Generic[View]):
+    """Decides, learns of what came of it, and can be saved."""
+
+    def __init__(self, checkpoint: Checkpoint, training: Training, decider: Decider[View]) -> None:
+        self._checkpoint = checkpoint
+        self.training = training
+        self.decider = decider
+
+    @property
+    def settings(self) -> AgentSettings:
+        """What it was made by."""
+        return self._checkpoint.settings
+
+    @property
+    def published(self) -> Published:
+        """The weights that decide now."""
+        return self.training.published
+
+    @property
+    def status(self) -> Status:
+        """How training stands."""
+        return self.training.status
+
+    def decide(self, observation: Observation, view: View) -> Decision:
+        """Return what is chosen and by whom; raise LearningError where nothing is possible."""
+        return self.decider.decide(self.training.published.inference, observation, view)
+
+    def choose(self, observation: Observation, view: View) -> int:
+        """Return one of the observation's candidates."""
+        return self.decide(observation, view).action
+
+    def learn(self, experience: Experience) -> None:
+        """Leave an experience to training."""
+        self.training.give(experience)
+
+    def save(self, path: Path, timeout_s: float = _SAVE_WITHIN_S) -> None:
+        """Write a checkpoint that goes on exactly; raise LearningError where training tells no state in time."""
+        weights, learner = self.training.record(timeout_s)
+        decider = DeciderRecord(generator_to_bytes(self.decider.generator), dict(self.decider.counts))
+        save_checkpoint(
+            path,
+            Checkpoint(self.settings, self._checkpoint.shape, weights.version, weights.to_bytes(), learner, decider),
+        )
+
+    def close(self) -> None:
+        """End training."""
+        self.training.close()
+
+
+class NoTraining:
+    """Weights that stay as they are; experience is not kept."""
+
+    def __init__(self, published: Published) -> None:
+        self.published = published
+        self.status = Status()
+
+    def give(self, experience: Experience) -> None:
+        """Do nothing with an experience."""
+
+    def record(self, timeout_s: float) -> tuple[WeightSet, LearnerRecord]:  # noqa: ARG002 - a protocol's
+        """Raise LearningError: nothing is learned."""
+        raise LearningError("an agent that does not train has nothing new to save")
+
+    def close(self) -> None:
+        """Do nothing: nothing runs."""
+
+
+def new_checkpoint(settings: AgentSettings, observation: Observation) -> Checkpoint:
+    """Return an agent that has learned nothing, for observations like this one; LearningError for bad settings."""
+    settings.check()
+    shape = Shape.of(settings.network, observation)
+    start = gaussian_start(shape, settings.network.deviation, np.random.default_rng([settings.seed, 0]))
+    return Checkpoint(settings, shape, start.version, start.to_bytes())
+
+
+def agent_of(
+    checkpoint: Checkpoint,
+    fallback: Chooser[View],
+    where: Where = "inline",
+    clock_ns: Callable[[], int] | None = None,
+) -> Agent[View]:
+    """Return the agent of a checkpoint, which trains where it is told; LearningError where PyTorch is needed.
+
+    Without a clock, real time counts, but for an agent that trains in line: it is never late, so that the same seed
+    gives the same decisions.
+    """
+    settings = checkpoint.settings
+    if clock_ns is None:
+        clock_ns = _stopped if where == "inline" else time.monotonic_ns
+    generator = np.random.default_rng([settings.seed, 2])
+    if checkpoint.decider is not None:
+        generator = generator_from_bytes(checkpoint.decider.generator)
+    decider = Decider(settings.decisions, fallback, generator, clock_ns)
+    if checkpoint.decider is not None:
+        decider.counts.update(checkpoint.decider.counts)
+    return Agent(checkpoint, _training(checkpoint, where), decider)
+
+
+def _stopped() -> int:
+    return 0
+
+
+def _use_one_thread() -> None:
+    """Have PyTorch compute in the thread that calls it: handing a decision's small products to others takes longer."""
+    import torch  # noqa: PLC0415 - deciding works without it
+
+    torch.set_num_threads(1)
+
+
+def _training(checkpoint: Checkpoint, where: Where) -> Training:
+    def prepare(weights: WeightSet) -> Inference:
+        return inference_of(weights, checkpoint.settings.decisions)
+
+    has_torch = find_spec("torch") is not None
+    if has_torch and (checkpoint.shape.form == "tokens" or where in {"inline", "thread"}):
+        _use_one_thread()
+    if where == "none":
+        weights = checkpoint.weights()
+        return NoTraining(Published(weights, prepare(weights)))
+    if not has_torch:
+        raise LearningError("training needs PyTorch, which is not installed: pip install 'millrace-net[torch]'")
+    if where == "process":
+        from controller.schedulers.learning.agent.training.process import ProcessTraining  # noqa: PLC0415 - few need it
+
+        return ProcessTraining(checkpoint, prepare)
+    # Seconds to load, and not there on every machine that decides.
+    from controller.schedulers.learning.agent.resuming import learner_of  # noqa: PLC0415
+    from controller.schedulers.learning.agent.training.inline import InlineTraining  # noqa: PLC0415
+    from controller.schedulers.learning.agent.training.thread import ThreadTraining  # noqa: PLC0415
+
+    learner = learner_of(checkpoint)
+    return InlineTraining(learner, prepare) if where == "inline" else ThreadTraining(learner, prepare)

@@ -1,0 +1,145 @@
+"""Inference by numpy: of `flat` and `dense` the fastest there is here, of `tokens` where there is no PyTorch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.schedulers.learning.agent.inference import folding
+from controller.schedulers.learning.agent.inference.base import Late, never, normalised, softmax
+from controller.schedulers.learning.agent.weights import WeightSet
+from controller.schedulers.learning.values import Floats, Observation
+
+
+def _product(layer: folding.Affine, rows: Floats) -> Floats:
+    found: Floats = layer.weight @ rows if rows.ndim == 1 else rows @ layer.weight.T
+    found += layer.bias
+    return found
+
+
+def _fed_forward(part: folding.FeedForward, rows: Floats) -> Floats:
+    """Return what a layer makes of what its attention added up."""
+    seen = normalised(rows, part.before.gain, part.before.bias)
+    wide = _product(part.wide, seen)
+    np.maximum(wide, 0, out=wide)
+    seen += _product(part.narrow, wide)
+    return normalised(seen, part.after.gain, part.after.bias)
+
+
+def with_one(rows: Floats) -> Floats:
+    """Return rows with a 1 behind their last figure."""
+    found = np.ones((*rows.shape[:-1], rows.shape[-1] + 1), np.float32)
+    found[..., :-1] = rows
+    return found
+
+
+class FlatInference:
+    """The form `flat`: products of a matrix and a vector, as there is one token."""
+
+    def __init__(self, weights: WeightSet) -> None:
+        layers = range(weights.shape.layers)
+        start = folding.first(weights).mixing
+        self.version = weights.version
+        self._shape = weights.shape
+        # All heads see the one token: their parts add up with its own.
+        self._start = np.ascontiguousarray(start.reshape(-1, weights.shape.inputs + 1, start.shape[1]).sum(axis=0).T)
+        self._attention = [folding.single_token_attention(weights, layer) for layer in layers if layer]
+        self._parts = [folding.feed_forward(weights, layer) for layer in layers]
+        self._head = folding.head(weights)
+
+    def values(self, observation: Observation, late: Late = never) -> Floats | None:
+        """Return the value of every action; None where it became too late before the end."""
+        self._shape.check(observation)
+        seen = _fed_forward(self._parts[0], self._start @ with_one(observation.flat()))
+        for attention, part in zip(self._attention, self._parts[1:], strict=True):
+            if late():
+                return None
+            seen = _fed_forward(part, seen + _product(attention, seen))
+        return _product(self._head, seen)
+
+
+class DenseInference:
+    """The form `dense`."""
+
+    def __init__(self, weights: WeightSet) -> None:
+        self.version = weights.version
+        self._shape = weights.shape
+        self._hidden = [folding.affine(weights, f"hidden.{layer}") for layer in range(weights.shape.layers)]
+        self._head = folding.dense_head(weights)
+
+    def values(self, observation: Observation, late: Late = never) -> Floats | None:
+        """Return the value of every action; None where it became too late before the end."""
+        self._shape.check(observation)
+        seen = observation.flat()
+        for layer in self._hidden:
+            if late():
+                return None
+            seen = _product(layer, seen)
+            np.maximum(seen, 0, out=seen)
+        return _product(self._head, seen)
+
+
+class TokensInference:
+    """The form `tokens`, for any number of them."""
+
+    def __init__(self, weights: WeightSet) -> None:
+        layers = range(weights.shape.layers)
+        self.version = weights.version
+        self._shape = weights.shape
+        self._first = folding.first(weights)
+        self._attention = [
+            (
+                folding.Affine(
+                    weights.arrays[f"encoder.layers.{layer}.self_attn.in_proj_weight"],
+                    weights.arrays[f"encoder.layers.{layer}.self_attn.in_proj_bias"],
+                ),
+                folding.affine(weights, f"encoder.layers.{layer}.self_attn.out_proj"),
+            )
+            for layer in layers
+            if layer
+        ]
+        self._parts = [folding.feed_forward(weights, layer) for layer in layers]
+        self._head = folding.head(weights)
+
+    def values(self, observation: Observation, late: Late = never) -> Floats | None:
+        """Return the value of every action; None where it became too late before the end."""
+        return self._run(observation, late, [])
+
+    def attention(self, observation: Observation) -> Floats:
+        """Return what each token looks at, [layers, heads, tokens, tokens]; each row sums to 1."""
+        found: list[Floats] = []
+        self._run(observation, never, found)
+        return np.stack(found)
+
+    def _run(self, observation: Observation, late: Late, looked: list[Floats]) -> Floats | None:
+        self._shape.check(observation)
+        features = with_one(observation.tokens())
+        looked.append(first_attention(self._first, features))
+        seen = _fed_forward(self._parts[0], mixed(features, looked[-1]) @ self._first.mixing)
+        for (projection, out), part in zip(self._attention, self._parts[1:], strict=True):
+            if late():
+                return None
+            added = _product(out, self._attended(_product(projection, seen), looked))
+            if late():
+                return None
+            seen = _fed_forward(part, seen + added)
+        return _product(self._head, seen)[:, 0]
+
+    def _attended(self, projected: Floats, looked: list[Floats]) -> Floats:
+        """Return the means of values under the attention, heads side by side."""
+        count, heads = len(projected), self._shape.heads
+        queries, keys, values = projected.reshape(count, 3, heads, -1).transpose(1, 2, 0, 3)
+        scores: Floats = queries @ keys.transpose(0, 2, 1)
+        looked.append(softmax(scores / np.float32(queries.shape[-1] ** 0.5)))
+        return (looked[-1] @ values).transpose(1, 0, 2).reshape(count, -1)
+
+
+def first_attention(first: folding.First, features: Floats) -> Floats:
+    """Return what each token looks at in the first layer, [heads, tokens, tokens]."""
+    scores: Floats = np.matmul(features @ first.scores, features.T)
+    return softmax(scores)
+
+
+def mixed(features: Floats, looked: Floats) -> Floats:
+    """Return a token's features and their means under each head's attention, side by side: [tokens, k + heads * k]."""
+    means = (looked @ features).transpose(1, 0, 2).reshape(len(features), -1)
+    return np.concatenate([features, means], axis=1)

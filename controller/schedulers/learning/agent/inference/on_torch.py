@@ -1,0 +1,96 @@
+"""Inference of `tokens` by PyTorch: products of matrices in bfloat16 where the processor has them, the rest float32."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional
+
+from controller.schedulers.learning.agent.inference import folding
+from controller.schedulers.learning.agent.inference.base import Late, never
+from controller.schedulers.learning.agent.inference.on_numpy import first_attention, mixed, with_one
+from controller.schedulers.learning.agent.weights import WeightSet
+from controller.schedulers.learning.values import Floats, Observation
+
+Tensor = Any
+"""A tensor: torch's own types are not followed."""
+
+
+def has_fast_bfloat16() -> bool:
+    """Whether this processor multiplies bfloat16 by instructions of its own."""
+    return bool(torch.backends.mkldnn.is_available() and torch.ops.mkldnn._is_mkldnn_bf16_supported())  # noqa: SLF001
+
+
+class TorchTokensInference:
+    """The form `tokens`, for any number of them, in float32 or with products in bfloat16."""
+
+    def __init__(self, weights: WeightSet, precision: Any) -> None:  # noqa: ANN401 - a torch.dtype
+        layers = range(weights.shape.layers)
+        self.version = weights.version
+        self._shape = weights.shape
+        self._type = precision
+        self._first = folding.first(weights)
+        self._mixing = self._tensor(self._first.mixing, torch.float32)
+        self._attention = [
+            (
+                self._affine(
+                    folding.Affine(
+                        weights.arrays[f"encoder.layers.{layer}.self_attn.in_proj_weight"],
+                        weights.arrays[f"encoder.layers.{layer}.self_attn.in_proj_bias"],
+                    )
+                ),
+                self._affine(folding.affine(weights, f"encoder.layers.{layer}.self_attn.out_proj")),
+            )
+            for layer in layers
+            if layer
+        ]
+        self._parts = [self._part(folding.feed_forward(weights, layer)) for layer in layers]
+        head = folding.head(weights)
+        self._head = (self._tensor(head.weight, torch.float32), self._tensor(head.bias, torch.float32))
+
+    def values(self, observation: Observation, late: Late = never) -> Floats | None:
+        """Return the value of every action; None where it became too late before the end."""
+        self._shape.check(observation)
+        features = with_one(observation.tokens())
+        looked = first_attention(self._first, features)
+        with torch.inference_mode():
+            seen = self._fed_forward(0, torch.from_numpy(mixed(features, looked)) @ self._mixing)
+            for layer, (projection, out) in enumerate(self._attention, start=1):
+                if late():
+                    return None
+                attended = self._attended(functional.linear(seen.to(self._type), *projection))
+                added = functional.linear(attended, *out)
+                if late():
+                    return None
+                seen = self._fed_forward(layer, seen + added)
+            found: Floats = functional.linear(seen, *self._head)[:, 0].numpy()
+        return found
+
+    def _attended(self, projected: Tensor) -> Tensor:
+        count, heads = projected.shape[0], self._shape.heads
+        queries, keys, values = projected.view(count, 3, heads, -1).permute(1, 2, 0, 3)
+        found = functional.scaled_dot_product_attention(queries[None], keys[None], values[None])
+        return found[0].transpose(0, 1).reshape(count, -1)
+
+    def _fed_forward(self, layer: int, rows: Tensor) -> Tensor:
+        before, wide, narrow, after = self._parts[layer]
+        hidden = (self._shape.hidden,)
+        seen = functional.layer_norm(rows, hidden, *before)
+        inside = functional.linear(seen.to(self._type), *wide).relu_()
+        return functional.layer_norm(seen + functional.linear(inside, *narrow), hidden, *after)
+
+    def _part(self, part: folding.FeedForward) -> tuple[Any, Any, Any, Any]:
+        norms = [
+            (self._tensor(one.gain, torch.float32), self._tensor(one.bias, torch.float32))
+            for one in (part.before, part.after)
+        ]
+        return norms[0], self._affine(part.wide), self._affine(part.narrow), norms[1]
+
+    def _affine(self, layer: folding.Affine) -> tuple[Tensor, Tensor]:
+        return self._tensor(layer.weight, self._type), self._tensor(layer.bias, self._type)
+
+    @staticmethod
+    def _tensor(array: Floats, kind: Any) -> Tensor:  # noqa: ANN401 - a torch.dtype
+        return torch.from_numpy(np.array(array)).to(kind)

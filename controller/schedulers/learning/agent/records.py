@@ -1,0 +1,203 @@
+"""Experience and checkpoints as bytes: MessagePack of declared fields, so that reading runs no code.
+
+A checkpoint is a line that says what it is, a digest of the rest, and the rest. Numbers are little-endian.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from controller.schedulers.learning.agent.settings import AgentSettings
+from controller.schedulers.learning.agent.weights import Shape, WeightSet
+from controller.schedulers.learning.errors import LearningError
+from controller.schedulers.learning.values import Experience, Observation
+
+_FIRST_LINE: Final = b"millrace agent checkpoint 1\n"
+_DIGEST_BYTES: Final = 32
+
+
+class _Seen(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    row: bytes
+    candidates: bytes
+
+
+class _Lived(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    observation: _Seen
+    action: int
+    reward: float
+    following: _Seen | None
+    elapsed_ns: int
+
+
+class HeldRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An experience in the buffer: its number, itself, and its last error."""
+
+    number: int
+    experience: bytes
+    error: float | None
+
+
+class LearnerRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a learner goes on from."""
+
+    decisions: int
+    steps: int
+    refused: int
+    trained: bytes
+    optimiser: tuple[bytes, ...]
+    generator: bytes
+    torch_state: bytes
+    held: tuple[HeldRecord, ...]
+    next_number: int
+    duplicates: int
+
+
+class DeciderRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a decider goes on from."""
+
+    generator: bytes
+    counts: dict[str, int]
+
+
+class Checkpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """An agent: its settings, the published weights, and, where it is to go on learning, all that it goes on from."""
+
+    settings: AgentSettings
+    shape: Shape
+    version: int
+    published: bytes
+    learner: LearnerRecord | None = None
+    decider: DeciderRecord | None = None
+
+    def weights(self) -> WeightSet:
+        """Return the published weights; raise LearningError where they do not fit the shape or are not finite."""
+        found = WeightSet.from_buffer(self.shape, self.published, self.version)
+        if not found.is_finite:
+            raise LearningError(f"version {self.version} has weights that are not finite")
+        return found
+
+
+def experience_to_bytes(experience: Experience) -> bytes:
+    """Return an experience as bytes."""
+    following = experience.following
+    return _ENCODER.encode(
+        _Lived(
+            _seen(experience.observation),
+            int(experience.action),
+            float(experience.reward),
+            None if following is None else _seen(following),
+            int(experience.elapsed_ns),
+        )
+    )
+
+
+def experience_from_bytes(data: bytes) -> Experience:
+    """Return an experience; raise LearningError for bytes that are none."""
+    try:
+        found = _LIVED.decode(data)
+    except msgspec.DecodeError as error:
+        raise LearningError(f"an experience of {len(data)} bytes cannot be read: {error}") from error
+    following = None if found.following is None else _observation(found.following)
+    return Experience(_observation(found.observation), found.action, found.reward, following, found.elapsed_ns)
+
+
+def checkpoint_to_bytes(checkpoint: Checkpoint) -> bytes:
+    """Return a checkpoint as bytes."""
+    content = _ENCODER.encode(checkpoint)
+    return _FIRST_LINE + hashlib.sha256(content).digest() + content
+
+
+def checkpoint_from_bytes(data: bytes | memoryview, name: str) -> Checkpoint:
+    """Return a checkpoint; raise LearningError, with its name, for one that is damaged or of another kind."""
+    data = bytes(data)
+    if not data.startswith(_FIRST_LINE):
+        raise LearningError(f"{name}: is no checkpoint of an agent, or one of another release")
+    start = len(_FIRST_LINE)
+    digest, content = data[start : start + _DIGEST_BYTES], data[start + _DIGEST_BYTES :]
+    if hashlib.sha256(content).digest() != digest:
+        raise LearningError(f"{name}: is damaged: its digest is another one")
+    try:
+        found = _CHECKPOINT.decode(content)
+        found.settings.check()
+        found.weights()
+    except (msgspec.DecodeError, LearningError) as error:
+        raise LearningError(f"{name}: {error}") from error
+    return found
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint in one step: whoever reads finds the old or the new one."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
+            try:
+                file.write(checkpoint_to_bytes(checkpoint))
+                file.flush()
+                os.fsync(file.fileno())
+                Path(file.name).replace(path)
+            except BaseException:
+                Path(file.name).unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise LearningError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Return the checkpoint in a file; raise LearningError with the file for one that cannot be read."""
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise LearningError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return checkpoint_from_bytes(data, str(path))
+
+
+def generator_to_bytes(generator: np.random.Generator) -> bytes:
+    """Return the state of a generator (PCG64), whose numbers have more bits than MessagePack's."""
+    state = generator.bit_generator.state
+    inner = state["state"]
+    fields = (inner["state"], inner["inc"], state["has_uint32"], state["uinteger"])
+    return b"".join(int(field).to_bytes(16, "little") for field in fields)
+
+
+def generator_from_bytes(data: bytes) -> np.random.Generator:
+    """Return a generator (PCG64) in a state; raise LearningError for bytes that are none."""
+    if len(data) != 64:
+        raise LearningError(f"a generator's state of {len(data)} bytes where it has 64")
+    state, inc, has, number = (int.from_bytes(data[start : start + 16], "little") for start in range(0, 64, 16))
+    found = np.random.Generator(np.random.PCG64())
+    try:
+        found.bit_generator.state = {
+            "bit_generator": "PCG64",
+            "state": {"state": state, "inc": inc},
+            "has_uint32": has,
+            "uinteger": number,
+        }
+    except (OverflowError, ValueError) as error:
+        raise LearningError(f"a generator's state cannot be read: {error}") from error
+    return found
+
+
+def _seen(observation: Observation) -> _Seen:
+    return _Seen(observation.row.astype("<f4", copy=False).tobytes(), observation.candidates.tobytes())
+
+
+def _observation(seen: _Seen) -> Observation:
+    actions = len(seen.candidates)
+    if (
+        len(seen.row) % 4
+        or len(seen.row) // 4 not in {4 + 2 * actions, 4 + 4 * actions}
+        or max(seen.candidates, default=0) > 1
+    ):
+        raise LearningError(f"{len(seen.row)} bytes of figures and {actions} candidates are no observation")
+    return Observation(np.frombuffer(seen.row, "<f4"), np.frombuffer(seen.candidates, np.bool_))
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+_LIVED: Final = msgspec.msgpack.Decoder(_Lived)
+_CHECKPOINT: Final = msgspec.msgpack.Decoder(Checkpoint)

@@ -1,0 +1,52 @@
+"""The loop of whoever trains beside decisions: experience from a bounded queue, weights and records handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from controller.schedulers.learning.agent.learner import Learner
+from controller.schedulers.learning.agent.weights import WeightSet
+from controller.schedulers.learning.values import Experience
+
+Ask = Callable[[Learner], None]
+"""Something to be done with the learner between two experiences."""
+
+
+class Backlog:
+    """What waits for training; whoever adds never waits."""
+
+    def __init__(self, most: int) -> None:
+        self.dropped = 0
+        self._most = most
+        self._waiting: SimpleQueue[Experience | Ask | None] = SimpleQueue()
+
+    def add(self, experience: Experience) -> None:
+        """Leave an experience, or count it as dropped where too many wait."""
+        if self._waiting.qsize() >= self._most:
+            self.dropped += 1
+        else:
+            self._waiting.put(experience)
+
+    def ask(self, question: Ask) -> None:
+        """Have something done after all that waits."""
+        self._waiting.put(question)
+
+    def end(self) -> None:
+        """End the loop after all that waits."""
+        self._waiting.put(None)
+
+    def next(self) -> Experience | Ask | None:
+        """Return what is next, None at the end; waits for it."""
+        return self._waiting.get()
+
+
+def train(learner: Learner, backlog: Backlog, publish: Callable[[WeightSet], None]) -> None:
+    """Learn until the backlog ends."""
+    while (found := backlog.next()) is not None:
+        if isinstance(found, Experience):
+            weights = learner.take(found)
+            if weights is not None:
+                publish(weights)
+        else:
+            found(learner)

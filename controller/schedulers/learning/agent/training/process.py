@@ -1,0 +1,193 @@
+"""Training in a process of its own, so that the interpreter's lock is not shared; started again where it ends.
+
+`give` sends without waiting; what the socket does not take at once is dropped and counted. A thread takes what the
+process tells, makes published weights ready, and only then puts them in the place of those before.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from threading import Event, Lock, Thread
+from typing import Final
+
+import msgspec
+
+from controller.schedulers.learning.agent.records import (
+    Checkpoint,
+    LearnerRecord,
+    checkpoint_from_bytes,
+    checkpoint_to_bytes,
+    experience_to_bytes,
+)
+from controller.schedulers.learning.agent.training.base import Prepare, Published, Status
+from controller.schedulers.learning.agent.training.channel import ASK, EXPERIENCE, Told, hear, pair, tell
+from controller.schedulers.learning.agent.weights import WeightSet
+from controller.schedulers.learning.errors import LearningError
+from controller.schedulers.learning.values import Experience
+
+_MODULE: Final = "controller.schedulers.learning.agent.training.worker"
+_END_WITHIN_S: Final = 1.0
+_LONGEST_WAIT_S: Final = 60.0
+_SEND_BUFFER_BYTES: Final = 1 << 22
+
+
+@dataclass(slots=True)
+class _Child:
+    process: subprocess.Popen[bytes]
+    end: socket.socket
+
+
+class ProcessTraining:
+    """Trains in a process; a process that ends is started again with the weights that were published last.
+
+    What waited in its buffer is lost then, as is the state of its optimiser; decisions go on meanwhile.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, prepare: Prepare, *, first_wait_s: float = 1.0) -> None:
+        weights = checkpoint.weights()
+        self._checkpoint = checkpoint
+        self._prepare = prepare
+        self._first_wait_s = first_wait_s
+        self._published = Published(weights, prepare(weights))
+        self._told = Status()
+        self._dropped = self._restarts = self._questions = 0
+        self._problem = ""
+        self._answers: dict[int, SimpleQueue[Checkpoint]] = {}
+        self._closing = Event()
+        self._lock = Lock()
+        self._child = self._start(checkpoint)
+        self._thread = Thread(target=self._listen, name="published weights", daemon=True)
+        self._thread.start()
+
+    @property
+    def published(self) -> Published:
+        """The newest weights that are ready."""
+        return self._published
+
+    @property
+    def process_id(self) -> int:
+        """The process that trains now."""
+        return self._child.process.pid
+
+    @property
+    def status(self) -> Status:
+        """How training stands, as it said when it last published."""
+        return msgspec.structs.replace(
+            self._told,
+            dropped=self._told.dropped + self._dropped,
+            restarts=self._restarts,
+            problem=self._problem,
+        )
+
+    def give(self, experience: Experience) -> None:
+        """Send an experience, or count it as dropped where that would have to wait."""
+        message = EXPERIENCE + experience_to_bytes(experience)
+        try:
+            self._child.end.send(message, socket.MSG_DONTWAIT)
+        except OSError:
+            # Its queue is full, or it ended: either way the experience is lost.
+            self._dropped += 1
+
+    def record(self, timeout_s: float) -> tuple[WeightSet, LearnerRecord]:
+        """Return the published weights and what learning goes on from, after all that was given."""
+        answer: SimpleQueue[Checkpoint] = SimpleQueue()
+        self._questions += 1
+        number = self._questions
+        self._answers[number] = answer
+        try:
+            select.select([], [self._child.end], [], timeout_s)
+            self._child.end.send(ASK + number.to_bytes(8, "little"), socket.MSG_DONTWAIT)
+            found = answer.get(timeout=timeout_s)
+        except (OSError, ValueError, Empty):
+            because = f": {self._problem}" if self._problem else ""
+            raise LearningError(f"training told no state within {timeout_s:g} s{because}") from None
+        finally:
+            del self._answers[number]
+        if found.learner is None:
+            raise LearningError("training told a state without what it learned")
+        return found.weights(), found.learner
+
+    def close(self) -> None:
+        """End the process, by force after a second."""
+        with self._lock:
+            self._closing.set()
+            child = self._child
+        _end(child)
+        self._thread.join(_END_WITHIN_S)
+
+    def _start(self, checkpoint: Checkpoint) -> _Child:
+        ours, theirs = pair()
+        with theirs:
+            ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter
+                [sys.executable, "-m", _MODULE, str(theirs.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+            )
+        tell(ours, Told("ready"), checkpoint_to_bytes(checkpoint))
+        return _Child(process, ours)
+
+    def _listen(self) -> None:
+        """Take what the process tells, and start another where it ended, later each time until one publishes."""
+        wait_s = self._first_wait_s
+        while not self._closing.is_set():
+            version = self._published.weights.version
+            self._hear_all(self._child)
+            if self._closing.is_set():
+                return
+            self._problem = f"the process that trains ended with status {_end(self._child)}"
+            if self._published.weights.version > version:
+                wait_s = self._first_wait_s
+            if self._closing.wait(wait_s):
+                return
+            wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+            self._start_again()
+
+    def _start_again(self) -> None:
+        weights = self._published.weights
+        start = msgspec.structs.replace(
+            self._checkpoint, version=weights.version, published=weights.to_bytes(), learner=None
+        )
+        with self._lock:
+            if not self._closing.is_set():
+                self._child = self._start(start)
+                self._restarts += 1
+
+    def _hear_all(self, child: _Child) -> None:
+        while True:
+            try:
+                found = hear(child.end)
+            except (OSError, msgspec.DecodeError):
+                return
+            if found is None:
+                return
+            self._take(*found)
+
+    def _take(self, told: Told, data: bytes) -> None:
+        self._told = told.status
+        if told.kind == "weights":
+            weights = WeightSet.from_buffer(self._checkpoint.shape, data, told.version)
+            self._published = Published(weights, self._prepare(weights))
+        elif told.kind == "state":
+            answer = self._answers.get(told.question)
+            if answer is not None:
+                answer.put(checkpoint_from_bytes(data, "the state that training told"))
+
+
+def _end(child: _Child) -> int:
+    """Close a process's socket, which ends it; by force after a second. Return its status."""
+    with suppress(OSError):  # It may have ended first.
+        child.end.shutdown(socket.SHUT_RDWR)
+    try:
+        found = child.process.wait(_END_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        child.process.kill()
+        found = child.process.wait(_END_WITHIN_S)
+    child.end.close()
+    return found

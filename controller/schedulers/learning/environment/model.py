@@ -168,11 +168,15 @@ def _passable(network: Network, most_bits: int) -> Network:
 
 
 def _network_features(network: Network) -> tuple[Floats, Floats]:
-    """Return delay and bandwidth as features: the first is 1 and the second 0 where nothing gets through."""
+    """Return delay and bandwidth as features: the first is 1 and the second 0 where nothing gets through.
+
+    Bandwidth is a part of the fastest between two nodes at any time; what stands for a node and itself says nothing.
+    """
     closed = network.delay_ns < 0
-    fastest = max(int(network.rate_bps.max()), 1)
+    between = ~np.eye(network.rate_bps.shape[1], dtype=np.bool_)
+    fastest = max(int(network.rate_bps[:, between].max(initial=1)), 1)
     delay = np.where(closed, 1.0, _logarithmic(np.maximum(network.delay_ns, 0)))
-    bandwidth = np.where(closed, 0.0, network.rate_bps / fastest)
+    bandwidth = np.where(closed, 0.0, np.minimum(network.rate_bps / fastest, 1.0))
     return delay.astype(np.float32), bandwidth.astype(np.float32)
 
 

@@ -78,9 +78,9 @@ def test_fast_path_and_readable_reference_are_twins(seed: int) -> None:
 
 
 def test_what_the_twins_run_on_has_everything_in_it() -> None:
-    counts: Counter[str] = sum((_run(seed) for seed in range(60)), Counter())
+    counts: Counter[str] = sum((_run(seed) for seed in range(40)), Counter())
     assert min(counts[name] for name in ("evictions", "waits", "choices", "gaps", *Refusal.__members__)) > 5
-    assert counts["steps"] > 1000
+    assert counts["steps"] > 700
 
 
 def test_a_moment_that_was_saved_can_be_gone_back_to() -> None:

@@ -20,6 +20,8 @@ COLOURS: Final = {"P": "#777777", "PI": "#3060a8", "PD": "#b36a00", "PID": "#1b7
 """Of the forms, in all pictures."""
 _DPI: Final = 110
 _SIDE_IN: Final = (6.2, 3.8)
+_WIDE: Final = 3.4
+_NARROW: Final = 1.1
 
 
 def draw_tuning(path: Path, loops: Sequence[TunedLoop], recorded: tuple[StepResponse, Fit] | None = None) -> None:
@@ -51,6 +53,11 @@ def shade_settled(axes: Axes, settled: float = SETTLED) -> None:
     axes.axhline(0.0, color="#999999", linewidth=0.8)
 
 
+def width_of(order: int, curves: int) -> float:
+    """Return the width of a curve: later ones are narrower, so that those that lie on one another are all seen."""
+    return _WIDE + (_NARROW - _WIDE) * order / max(curves - 1, 1)
+
+
 def _draw_recording(axes: Axes, response: StepResponse, fit: Fit) -> None:
     times = np.asarray(response.times_s)
     axes.plot(times, response.errors, ".", color="#777777", markersize=3, label="recorded")
@@ -68,9 +75,10 @@ def _draw_recording(axes: Axes, response: StepResponse, fit: Fit) -> None:
 
 def _draw_loops(axes: Axes, loops: Sequence[TunedLoop]) -> None:
     shade_settled(axes)
-    for loop in loops:
+    for order, loop in enumerate(loops):
         if loop.errors:
-            axes.step(loop.times_s, loop.errors, where="post", color=COLOURS[loop.form], linewidth=1.5, label=loop.form)
+            width, colour = width_of(order, len(loops)), COLOURS[loop.form]
+            axes.step(loop.times_s, loop.errors, where="post", color=colour, linewidth=width, label=loop.form)
     settled = [
         loop.figures.settle_s for loop in loops if loop.figures is not None and loop.figures.settle_s is not None
     ]

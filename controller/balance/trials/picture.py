@@ -9,14 +9,11 @@ from typing import Final
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from controller.balance.control.picture import COLOURS, save, shade_settled
+from controller.balance.control.picture import COLOURS, save, shade_settled, width_of
 from controller.balance.trials.trial import LoadKind, Trial
 
 _SIDE_IN: Final = (4.2, 2.3)
 _FUZZY: Final = "#8e3a9d"
-_WIDE: Final = 3.4
-_NARROW: Final = 1.1
-"""Later curves are narrower, so that those that lie on one another are all seen."""
 
 
 def draw_trials(path: Path, trials: Sequence[Trial]) -> None:
@@ -39,7 +36,7 @@ def _draw(axes: Sequence[Axes], trials: Sequence[Trial]) -> None:
     shade_settled(axes[0])
     shade_settled(axes[1])
     for order, trial in enumerate(trials):
-        width = _WIDE + (_NARROW - _WIDE) * order / max(len(trials) - 1, 1)
+        width = width_of(order, len(trials))
         found, colour = trial.trajectory, COLOURS.get(trial.controller, _FUZZY)
         for place, values in zip(axes, (found.error, found.output, found.sub_units), strict=True):
             place.step(found.time_s, values, where="post", color=colour, linewidth=width, label=trial.controller)

@@ -28,7 +28,7 @@ class BlockSettings(Strict, frozen=True):
     are taken from number `first` on, all that follow where it is 0.
     """
 
-    time_compression: int = 1000
+    time_compression: int = 100
     extent_bytes: int = 65536
     operations_per_byte: int = 8
     first: int = 0

@@ -44,14 +44,14 @@ class GraphSettings(Strict, frozen=True):
     edge_bytes: int = 409_600
     edge_spread: float = 0.0
     copies: int = 1
-    interval_ns: int = 40_000_000
+    interval_ns: int = 80_000_000
     seed: int = 0
     nodes: int = 16
     cores: int = 2
     gpu_every: int = 4
     fast_bytes: int = 64 * MIB
     home_bytes: int = 4 * GIB
-    racks: Racks = Racks()
+    racks: Racks = Racks(near_bps=100_000_000_000, far_bps=40_000_000_000)
 
     def __post_init__(self) -> None:
         for name in ("time_compression", "edge_bytes", "copies", "interval_ns", "nodes", "cores", "gpu_every"):

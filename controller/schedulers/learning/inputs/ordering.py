@@ -134,12 +134,16 @@ class Ordering:
             submitted_ns=submitted_ns,
         )
 
-    def copy(self) -> Ordering:
-        """Return a copy that goes its own way from here."""
-        found = copy(self)
-        for name in ("_waiting", "_ends", "_foreseen", "started_ns", "_places"):
-            setattr(found, name, getattr(self, name).copy())
-        return found
+    def save(self) -> Ordering:
+        """Return this moment, to go back to."""
+        return self._copy_to(copy(self))
+
+    def restore(self, saved: Ordering) -> Observation | None:
+        """Go back to a moment that was saved, and return what is seen there; None at the end."""
+        for name, value in vars(saved).items():
+            setattr(self, name, value)
+        self._copy_to(self)
+        return self._observed() if self._places else None
 
     def outcome(self) -> Outcome:
         """Return what became of the jobs; raise LearningError before all have begun."""
@@ -162,6 +166,11 @@ class Ordering:
     def estimate_of(self, job: int) -> int:
         """Return how long a job is thought to run, in ns."""
         return self._estimate[job]
+
+    def _copy_to(self, other: Ordering) -> Ordering:
+        for name in ("_waiting", "_ends", "_foreseen", "started_ns", "_places"):
+            setattr(other, name, getattr(self, name).copy())
+        return other
 
     def _begin(self) -> None:
         self.now_ns = 0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from controller.schedulers.learning.environment.settings import PoolSettings
-from controller.schedulers.learning.environment.values import System, Workload
+from controller.schedulers.learning.environment.values import System, Task, Workload
 from controller.schedulers.learning.errors import LearningError
 
 Longs = npt.NDArray[np.int64]
@@ -27,6 +27,48 @@ class PoolInput:
     def has_graph(self) -> bool:
         """Whether tasks wait for others, so that HEFT has something to rank."""
         return bool(self.workload.predecessors.any())
+
+    def window(self, first: int, count: int) -> PoolInput:
+        """Return `count` of the tasks from the `first` on, times from the first of them, with the data that they use.
+
+        What tasks before them would have made is in the pool from the beginning.
+        """
+        whole, numbers = self.workload, range(first, min(first + count, len(self.workload)))
+        if not numbers:
+            raise LearningError(f"{self.name}: no task from {first} on, of {len(whole)}")
+        objects: dict[int, int] = {}
+        made, tasks = set(), []
+        after = _predecessors(whole, numbers)
+        for number in numbers:
+            begin, end = whole.access_start[number : number + 2].tolist()
+            used = [objects.setdefault(one, len(objects)) for one in whole.access_object[begin:end].tolist()]
+            written = whole.access_is_write[begin:end].tolist()
+            made |= {one for one, is_write in zip(used, written, strict=True) if is_write}
+            tasks.append(
+                Task(
+                    int(whole.submitted_ns[number] - whole.submitted_ns[first]),
+                    tuple(one for one, is_write in zip(used, written, strict=True) if not is_write),
+                    tuple(one for one, is_write in zip(used, written, strict=True) if is_write),
+                    int(whole.float_operations[number]),
+                    int(whole.int_operations[number]),
+                    int(whole.kinds[number]),
+                    tuple(after[number - first]),
+                )
+            )
+        sizes = [int(whole.object_bytes[one]) for one in objects]
+        created = [number for one, number in objects.items() if whole.created[one] and number in made]
+        return replace(self, workload=Workload.of(tasks, sizes, created))
+
+
+def _predecessors(workload: Workload, numbers: range) -> list[list[int]]:
+    """Return the tasks of a range that each of them comes after, counted from its beginning."""
+    found: list[list[int]] = [[] for _ in numbers]
+    for number in numbers:
+        begin, end = workload.follower_start[number : number + 2].tolist()
+        for follower in workload.follower[begin:end].tolist():
+            if follower in numbers:
+                found[follower - numbers.start].append(number - numbers.start)
+    return found
 
 
 @dataclass(frozen=True, slots=True, eq=False)

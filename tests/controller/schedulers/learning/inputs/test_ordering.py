@@ -165,16 +165,22 @@ def test_the_other_reward_sums_up_to_all_response_time() -> None:
     assert -total * 3600 == pytest.approx(responses_ns / S)
 
 
-def test_a_copy_goes_its_own_way() -> None:
+def test_a_moment_that_was_saved_can_be_gone_back_to_more_than_once() -> None:
     made = Ordering(drawn(1))
     made.start(0)
     for _ in range(20):
         made.step(made.places[0])
-    other = made.copy()
-    before = (made.now_ns, list(made.window), list(made.started_ns))
-    while other.places:
-        other.step(other.places[-1])
-    assert before == (made.now_ns, list(made.window), list(made.started_ns))
+    saved, now_ns, window = made.save(), made.now_ns, list(made.window)
+    ends = []
+    for place in (0, -1, 0):
+        seen = made.restore(saved)
+        assert seen is not None
+        assert (made.now_ns, list(made.window)) == (now_ns, window)
+        while made.places:
+            made.step(made.places[place])
+        ends.append(list(made.started_ns))
+    assert ends[0] == ends[2] != ends[1]
+    assert made.restore(made.save()) is None
 
 
 def test_a_place_that_cannot_be_chosen_is_refused() -> None:

@@ -239,7 +239,7 @@ def test_cloud_physics_has_as_many_requests_and_kinds_as_its_notes_say() -> None
     assert len(made.workload) == 113_872
     starts = made.workload.access_start[:-1]
     assert int(made.workload.access_is_write[starts].sum()) == 66_898
-    assert made.workload.submitted_ns[-1] <= 7201 * S // 1000
+    assert made.workload.submitted_ns[-1] <= 7201 * S // 100
 
 
 def test_hetero_spotri_is_decided_on_task_by_task() -> None:

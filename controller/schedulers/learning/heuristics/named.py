@@ -1,0 +1,40 @@
+"""Rules by name, for each kind of input."""
+
+from __future__ import annotations
+
+from controller.schedulers.learning.environment.view import PoolView
+from controller.schedulers.learning.heuristics.heft import Heft
+from controller.schedulers.learning.heuristics.jobs import OldestFirst, ShortestFirst
+from controller.schedulers.learning.heuristics.pool import (
+    DataLocal,
+    EarliestFinish,
+    FastOnly,
+    LeastLoaded,
+    Random,
+    RoundRobin,
+)
+from controller.schedulers.learning.inputs.ordering import Ordering, OrderingSettings
+from controller.schedulers.learning.inputs.values import PoolInput
+from controller.schedulers.learning.values import Chooser
+
+
+def pool_rules(made: PoolInput, seed: int) -> dict[str, Chooser[PoolView]]:
+    """Return the rules that choose a node, each as at the beginning; HEFT where there is a graph.
+
+    `earliest-finish` foretells by the environment itself, which no scheduler of a real system can.
+    """
+    rules: dict[str, Chooser[PoolView]] = {
+        "random": Random(seed),
+        "round-robin": RoundRobin(),
+        "least-loaded": LeastLoaded(),
+        "data-local": DataLocal(),
+        "fast-only": FastOnly(),
+        "earliest-finish": EarliestFinish(),
+    }
+    return rules | {"heft": Heft()} if made.has_graph else rules
+
+
+def job_rules(settings: OrderingSettings, seed: int) -> dict[str, Chooser[Ordering]]:
+    """Return the rules that order jobs; what takes the oldest is EASY where the environment backfills."""
+    oldest = "easy" if settings.backfilling else "first-come-first-served"
+    return {"random": Random(seed), oldest: OldestFirst(), "shortest-first": ShortestFirst()}

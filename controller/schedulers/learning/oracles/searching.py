@@ -1,0 +1,207 @@
+"""The best decisions of a small window: all that there are are tried, or the most promising of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Generic, Protocol, TypeVar
+
+import numpy as np
+
+from controller.schedulers.learning.environment.model import Model
+from controller.schedulers.learning.errors import LearningError
+from controller.schedulers.learning.inputs.values import Jobs
+from controller.schedulers.learning.values import Observation, Step
+
+SavedT = TypeVar("SavedT")
+
+MOST_STEPS: Final = 2_000_000
+"""A search that needs more decisions than these is given up."""
+MOST_TASKS: Final = 64
+_NS_PER_S: Final = 1_000_000_000
+_NEVER_NS: Final = 1 << 63
+
+
+class Rewindable(Protocol[SavedT]):
+    """An environment that can go back: the pool, and the ordering of jobs."""
+
+    def start(self, seed: int) -> Observation:
+        """Begin anew."""
+        ...
+
+    def step(self, action: int) -> Step:
+        """Act."""
+        ...
+
+    def save(self) -> SavedT:
+        """Return this moment."""
+        ...
+
+    def restore(self, saved: SavedT) -> Observation | None:
+        """Go back to a moment."""
+        ...
+
+
+class Objective(Enum):
+    """What is to be least: all response times together, or the end of the last task."""
+
+    RESPONSE = "response"
+    MAKESPAN = "makespan"
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """The best decisions found: what they cost in ns, in how many steps that was found, and whether it is proven."""
+
+    actions: tuple[int, ...]
+    cost_ns: int
+    steps: int
+    is_exact: bool
+
+
+def pool_floors_ns(model: Model) -> list[int]:
+    """Return what each task's response cannot be less than: its operations on the quickest engine that is there."""
+    workload = model.workload
+    least = np.full(len(workload), np.inf)
+    for engine in (engine for node in model.system.nodes for engine in node.engines):
+        seconds = workload.float_operations / engine.float_ops_per_s + workload.int_operations / engine.int_ops_per_s
+        can = (workload.kinds & engine.kind.bit) != 0
+        least = np.where(can, np.minimum(least, seconds * _NS_PER_S), least)
+    return [int(ns) if np.isfinite(ns) else 0 for ns in least]
+
+
+def job_floors_ns(jobs: Jobs) -> list[int]:
+    """Return what each job's response cannot be less than: its run time; raise LearningError for inexact estimates.
+
+    With those, what a decision costs is not known at that decision.
+    """
+    if (jobs.estimate_ns != jobs.run_ns).any():
+        raise LearningError(f"{jobs.name}: an oracle needs estimates that are exact")
+    floors_ns: list[int] = jobs.run_ns.tolist()
+    return floors_ns
+
+
+def exact(
+    environment: Rewindable[SavedT],
+    floors_ns: Sequence[int],
+    seed: int,
+    objective: Objective = Objective.RESPONSE,
+    most_steps: int = MOST_STEPS,
+) -> Best:
+    """Return the best decisions there are, by branch and bound; raise LearningError where that takes too many steps.
+
+    `floors_ns` has for each task what its response is at least. Ways on which a task can run nowhere do not count.
+    """
+    if len(floors_ns) > MOST_TASKS:
+        raise LearningError(f"no exact search of {len(floors_ns)} tasks: take a window of {MOST_TASKS} at most")
+    search = _Search(environment, floors_ns, objective, most_steps)
+    seen = environment.start(seed)
+    search.visit(seen, 0, sum(floors_ns), [])
+    if not search.best:
+        raise nowhere()
+    return Best(tuple(search.best), search.cost_ns, search.steps, is_exact=True)
+
+
+class _Search(Generic[SavedT]):
+    def __init__(
+        self, environment: Rewindable[SavedT], floors_ns: Sequence[int], objective: Objective, most_steps: int
+    ) -> None:
+        self.environment, self.floors_ns = environment, floors_ns
+        self.objective, self.most_steps = objective, most_steps
+        self.steps, self.cost_ns = 0, _NEVER_NS
+        self.best: list[int] = []
+
+    def visit(self, seen: Observation, cost_ns: int, floor_ns: int, taken: list[int]) -> None:
+        """Try all that is possible here, the cheapest first; `floor_ns` is what the rest costs at least."""
+        saved = self.environment.save()
+        for cost, action, task, is_end in sorted(self._tried(seen, saved, cost_ns)):
+            left_ns = floor_ns - self.floors_ns[task] if self.objective is Objective.RESPONSE else 0
+            if cost + left_ns >= self.cost_ns:
+                continue
+            if is_end:
+                if len(taken) + 1 == len(self.floors_ns):
+                    self.cost_ns, self.best = cost, [*taken, action]
+                continue
+            self.environment.restore(saved)
+            following = self.environment.step(action).observation
+            if following is not None:
+                self.visit(following, cost, left_ns, [*taken, action])
+
+    def _tried(self, seen: Observation, saved: SavedT, cost_ns: int) -> list[tuple[int, int, int, bool]]:
+        """Return cost so far, action, task and whether that was the end, of each possible action."""
+        found = []
+        for action in np.flatnonzero(seen.candidates).tolist():
+            self.steps += 1
+            if self.steps > self.most_steps:
+                raise LearningError(f"no exact search within {self.most_steps} steps: take a smaller window")
+            self.environment.restore(saved)
+            step = self.environment.step(action)
+            found.append((added_ns(self.objective, cost_ns, step), action, step.task, step.observation is None))
+        return found
+
+
+def added_ns(objective: Objective, cost_ns: int, step: Step) -> int:
+    """Return the cost after a step."""
+    if objective is Objective.MAKESPAN:
+        return max(cost_ns, step.submitted_ns + step.response_ns)
+    return cost_ns + step.response_ns
+
+
+def beam(
+    environment: Rewindable[SavedT], tasks: int, seed: int, width: int, objective: Objective = Objective.RESPONSE
+) -> Best:
+    """Return the best decisions found when after each of so many only the `width` cheapest ways are followed.
+
+    For larger windows: there may be better ones. Raise LearningError where on all of these ways a task can run nowhere.
+    """
+    if width < 1:
+        raise LearningError(f"a beam of {width} ways")
+    seen = environment.start(seed)
+    ways: list[_Way[SavedT]] = [_Way(0, (), environment.save(), seen)]
+    steps = 0
+    for _ in range(tasks):
+        found = [
+            (added_ns(objective, way.cost_ns, _stepped(environment, way, action)), number, action)
+            for number, way in enumerate(ways)
+            for action in ([] if way.seen is None else np.flatnonzero(way.seen.candidates).tolist())
+        ]
+        steps += len(found)
+        followed = []
+        for cost, number, action in sorted(found)[:width]:
+            following = _stepped(environment, ways[number], action).observation
+            followed.append(_Way(cost, (*ways[number].actions, action), environment.save(), following))
+        ways = followed
+    if not ways:
+        raise nowhere()
+    return Best(ways[0].actions, ways[0].cost_ns, steps, is_exact=False)
+
+
+def nowhere() -> LearningError:
+    """Return the error of a window of which not all can run."""
+    return LearningError("no way was found on which every task can run: an oracle needs a window of which all can")
+
+
+@dataclass(frozen=True, slots=True)
+class _Way(Generic[SavedT]):
+    cost_ns: int
+    actions: tuple[int, ...]
+    saved: SavedT
+    seen: Observation | None
+
+
+def _stepped(environment: Rewindable[SavedT], way: _Way[SavedT], action: int) -> Step:
+    environment.restore(way.saved)
+    return environment.step(action)
+
+
+def replay(environment: Rewindable[SavedT], seed: int, choose: Callable[[Observation], int]) -> tuple[int, int]:
+    """Return what a rule costs by both objectives, to compare: all responses in ns, and the last end in ns."""
+    seen: Observation | None = environment.start(seed)
+    responses_ns = end_ns = 0
+    while seen is not None:
+        step = environment.step(choose(seen))
+        responses_ns = added_ns(Objective.RESPONSE, responses_ns, step)
+        end_ns = added_ns(Objective.MAKESPAN, end_ns, step)
+        seen = step.observation
+    return responses_ns, end_ns

@@ -1,0 +1,212 @@
+"""Rules: what each of them chooses, and that all of them choose what is possible."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from controller.cluster.hardware import Request
+from controller.cluster.workloads.values import Edge, TaskGraph
+from controller.cluster.workloads.values import Task as GraphTask
+from controller.schedulers.learning.environment.model import Model
+from controller.schedulers.learning.environment.plain import PlainPool
+from controller.schedulers.learning.environment.pool import Pool
+from controller.schedulers.learning.environment.settings import PoolSettings
+from controller.schedulers.learning.environment.values import (
+    Change,
+    Engine,
+    EngineKind,
+    Medium,
+    Memory,
+    Network,
+    Node,
+    System,
+    Task,
+    Workload,
+)
+from controller.schedulers.learning.environment.view import PoolView
+from controller.schedulers.learning.heuristics.heft import Heft, plan
+from controller.schedulers.learning.heuristics.jobs import OldestFirst, ShortestFirst
+from controller.schedulers.learning.heuristics.named import job_rules, pool_rules
+from controller.schedulers.learning.heuristics.pool import DataLocal, EarliestFinish, FastOnly, LeastLoaded, RoundRobin
+from controller.schedulers.learning.inputs.bursty import BurstySettings, bursty_input
+from controller.schedulers.learning.inputs.graphs import GraphSettings, graph_input, input_of
+from controller.schedulers.learning.inputs.ordering import Ordering, OrderingSettings
+from controller.schedulers.learning.inputs.systems import PoolSystem
+from controller.schedulers.learning.inputs.values import Jobs, PoolInput
+from controller.schedulers.learning.values import Chooser
+from dataplane.topology.values import DeviceKind
+
+DATA = Path(__file__).parents[6] / "shared" / "data"
+S = 1_000_000_000
+CPU = Engine(EngineKind.CPU, 1, S, S)
+
+
+def system(nodes: int = 3, fast_bytes: int = 1000, changes: tuple[Change, ...] = ()) -> System:
+    """Return equal nodes and one more that only holds data."""
+    fast = Memory.of(Medium.DRAM, fast_bytes)
+    computing = tuple(Node(f"n{number}", (CPU,), (fast,)) for number in range(nodes))
+    held = Node("data", (), (Memory.of(Medium.NVM, 1 << 30),))
+    return System((*computing, held), Network.uniform(nodes + 1, delay_ns=100, rate_bps=8 * S), changes)
+
+
+def taken(pool: PlainPool | Pool, rule: Chooser[PoolView]) -> list[int]:
+    seen, actions = pool.start(0), []
+    while True:
+        actions.append(rule.choose(seen, pool))
+        assert seen.candidates[actions[-1]]
+        following = pool.step(actions[-1]).observation
+        if following is None:
+            return actions
+        seen = following
+
+
+def same_time(*uses: tuple[int, ...], size: int = 100, objects: int = 4) -> Workload:
+    return Workload.of([Task(0, reads=used, int_operations=1000) for used in uses], [size] * objects)
+
+
+def test_round_robin_takes_one_node_after_another_and_leaves_those_out_that_cannot() -> None:
+    assert taken(PlainPool(system(), same_time((0,), (1,), (2,), (3,))), RoundRobin()) == [0, 1, 2, 0]
+    gone = system(changes=(Change(0, "n1", is_there=False),))
+    assert taken(PlainPool(gone, same_time((0,), (1,), (2,), (3,))), RoundRobin()) == [0, 2, 0, 2]
+
+
+def test_least_loaded_takes_the_node_with_the_fewest_tasks_for_what_it_can_run() -> None:
+    made = system()
+    big = Node("n1", (replace(CPU, cores=4),), made.nodes[1].memories)
+    made = replace(made, nodes=(made.nodes[0], big, *made.nodes[2:]))
+    # All are idle at first; then the one with four cores has the least for each of them.
+    assert taken(PlainPool(made, same_time(*[(0,)] * 6)), LeastLoaded()) == [0, 1, 2, 1, 1, 1]
+
+
+def test_least_loaded_takes_equals_in_turn() -> None:
+    spaced = Workload.of([Task(number * S) for number in range(4)], [1])
+    assert taken(PlainPool(system(), spaced), LeastLoaded()) == [0, 1, 2, 0]
+
+
+def test_data_local_takes_the_node_that_has_most_of_the_data() -> None:
+    pool = PlainPool(system(), same_time((0, 1), (2,), (0, 1, 2), (2, 3)))
+    assert taken(pool, DataLocal()) == [0, 1, 0, 0]
+
+
+def test_fast_only_takes_a_node_where_nothing_has_to_be_evicted() -> None:
+    pool = PlainPool(system(fast_bytes=250), same_time((0, 1), (2, 3), (0, 1), (2,)))
+    # The two that are full now cannot take 200 bytes more.
+    assert taken(pool, FastOnly())[:3] == [0, 1, 2]
+    assert pool.start(0).free.tolist() == [1, 1, 1]
+
+
+def test_earliest_finish_takes_the_node_on_which_the_task_ends_first() -> None:
+    made = system()
+    quick = Node("n2", (replace(CPU, int_ops_per_s=2 * S),), made.nodes[2].memories)
+    made = replace(made, nodes=(*made.nodes[:2], quick, made.nodes[3]))
+    workload = Workload.of([Task(0, int_operations=S)] * 4, [1])
+    # Two run on the quick one before it takes longer than an idle one; then either is as good as the next.
+    assert taken(PlainPool(made, workload), EarliestFinish())[:2] == [2, 0]
+
+
+@pytest.mark.parametrize(
+    "name", ["random", "round-robin", "least-loaded", "data-local", "fast-only", "earliest-finish"]
+)
+def test_every_rule_chooses_what_is_possible_on_the_bursty_family(name: str) -> None:
+    made = bursty_input(0, BurstySettings(tasks=80, system=PoolSystem(nodes=5)))
+    rule = pool_rules(made, 0)[name]
+    actions = taken(PlainPool(made.system, made.workload), rule)
+    assert len(actions) == 80
+    assert len(set(actions)) > 1
+
+
+def test_random_is_the_same_for_a_seed() -> None:
+    made = bursty_input(0, BurstySettings(tasks=30, system=PoolSystem(nodes=5)))
+    first, again, other = (
+        taken(PlainPool(made.system, made.workload), pool_rules(made, seed)["random"]) for seed in (0, 0, 1)
+    )
+    assert first == again != other
+
+
+def graph(*tasks: tuple[float, float], edges: tuple[tuple[int, int], ...] = ()) -> TaskGraph:
+    """Return tasks of seconds on a CPU and on a GPU, and what waits for what."""
+    return TaskGraph(
+        "graph",
+        tuple(
+            GraphTask(str(n), 0, Request(), {DeviceKind.CPU: round(cpu * S), DeviceKind.GPU: round(gpu * S)})
+            for n, (cpu, gpu) in enumerate(tasks)
+        ),
+        tuple(Edge(str(src), str(dst)) for src, dst in edges),
+    )
+
+
+def planned(made: PoolInput) -> list[int]:
+    return plan(Model.of(made.system, made.workload, made.settings))
+
+
+def settings(edge_bytes: int, nodes: int = 2) -> GraphSettings:
+    return GraphSettings(
+        edge_bytes=edge_bytes, nodes=nodes, gpu_every=nodes, cores=1, time_compression=1, home_bytes=1 << 42
+    )
+
+
+def test_heft_gives_the_quick_engine_to_what_the_end_depends_on() -> None:
+    # A chain of three and a task beside it: only node 0 has a GPU.
+    chain = graph((8, 2), (8, 2), (8, 2), (5, 5), edges=((0, 1), (1, 2)))
+    assert planned(input_of(chain, settings(edge_bytes=1)))[:3] == [0, 0, 0]
+
+
+def test_heft_sees_what_edges_carry() -> None:
+    # Three tasks after one: in parallel if what they read is little, on the same node if it takes longer than they do.
+    fork = graph((4, 4), (4, 4), (4, 4), (4, 4), edges=((0, 1), (0, 2), (0, 3)))
+    # CPU and GPU of node 0, equally quick here, and the CPU of node 1 run them at the same time.
+    assert sorted(planned(input_of(fork, settings(edge_bytes=1000, nodes=3)))[1:]) == [0, 0, 1]
+    far = planned(input_of(fork, settings(edge_bytes=200_000_000_000, nodes=3)))
+    assert set(far) == {far[0]}
+
+
+def test_heft_follows_its_plan_and_takes_another_node_where_that_one_is_gone() -> None:
+    made = input_of(graph((4, 1), (4, 1), edges=((0, 1),)), settings(edge_bytes=1000))
+    assert taken(PlainPool(made.system, made.workload), Heft()) == planned(made) == [0, 0]
+    gone = replace(made.system, changes=(Change(1, "n0", is_there=False),))
+    refused = PlainPool(gone, made.workload, PoolSettings())
+    first = refused.start(0)
+    assert Heft().choose(first, refused) == 0
+
+
+def test_heft_is_listed_for_graphs_only() -> None:
+    assert "heft" in pool_rules(input_of(graph((1, 1), (1, 1), edges=((0, 1),)), GraphSettings()), 0)
+    assert "heft" not in pool_rules(bursty_input(0, BurstySettings(tasks=5)), 0)
+
+
+def log() -> Jobs:
+    rows = ([0, 1, 2, 3], [10, 30, 20, 5], [10, 30, 20, 5], [4, 4, 4, 4])
+    submitted, run, estimate, processors = (np.array(column, np.int64) for column in rows)
+    return Jobs("log", 4, submitted * S, run * S, estimate * S, processors)
+
+
+@pytest.mark.parametrize(("rule", "begun"), [(OldestFirst(), [0, 10, 40, 60]), (ShortestFirst(), [0, 10, 45, 40])])
+def test_jobs_go_by_age_or_by_length(rule: Chooser[Ordering], begun: list[int]) -> None:
+    made = Ordering(log())
+    seen = made.start(0)
+    while made.places:
+        following = made.step(rule.choose(seen, made)).observation
+        seen = following or seen
+    # The second job is the only one that waits when the first has begun: it is reserved for by either rule.
+    assert [ns // S for ns in made.started_ns] == begun
+
+
+def test_what_takes_the_oldest_job_is_called_easy_where_jobs_are_backfilled() -> None:
+    assert set(job_rules(OrderingSettings(), 0)) == {"random", "easy", "shortest-first"}
+    assert "first-come-first-served" in job_rules(OrderingSettings(backfilling=False), 0)
+
+
+def test_heft_ends_hetero_spotri_sooner_than_rules_that_see_one_task_at_a_time() -> None:
+    if not (path := DATA / "hetero_spotri_spotri-320-10.txt").exists():
+        pytest.skip(f"{path.name} is not there")
+    made = graph_input(path, GraphSettings(edge_bytes=1000))
+    ends = {}
+    for name in ("heft", "round-robin", "least-loaded", "data-local"):
+        pool = Pool(made.system, made.workload)
+        taken(pool, pool_rules(made, 0)[name])
+        ends[name] = pool.now_ns
+    assert min(ends, key=ends.__getitem__) == "heft"

@@ -67,8 +67,15 @@ class PoolControl(Strict, frozen=True):
     """Within it nothing is asked for."""
     asks_from_load: Share01 = 0.0
     """More is asked for only where the cores are at least so busy; 0: whatever their load."""
+    frees_to_load: Share01 = 0.0
+    """Where cores idle, units are freed until those left are so busy, though nobody asks for them; 0: only as the error
+    says. Below `asks_from_load`, lest what is freed is asked for again."""
     settle_s: Seconds = 0.0
     """A report counts that is so much younger than the last change of its holder's units: until then it shows both."""
+
+    def __post_init__(self) -> None:
+        if self.frees_to_load and self.frees_to_load >= self.asks_from_load:
+            raise ValueError("frees_to_load is not below asks_from_load: what is freed would be asked for again")
 
 
 class UnitPoolSpec(Strict, frozen=True):

@@ -39,6 +39,17 @@ def busy_units(units: int, load: float, full: float = 0.9) -> int | None:
     return None if load >= full else math.ceil(units * load / full)
 
 
+def within_load(wanted: int, units: int, load: float, frees_to_load: float) -> int:
+    """Return how many units to want where idle ones are given back: no more than do at a load of `frees_to_load`.
+
+    Who asks for more than it has, goes on asking. 0: idle units are kept.
+    """
+    if not frees_to_load or wanted > units:
+        return wanted
+    needed = busy_units(units, load, frees_to_load)
+    return wanted if needed is None else min(wanted, needed)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """How quickly units move, and for how little.

@@ -12,7 +12,7 @@ from typing import Final
 
 from controller.api.resources import UnitPool
 from controller.api.resources.unit_pool import ControlRule, HolderStatus, PoolControl, UnitHolding
-from controller.balance.allocation import busy_units
+from controller.balance.allocation import busy_units, within_load
 from controller.balance.control.controller import Controller, ControllerState, ControlSettings, Scheme
 from controller.balance.control.pid import Blocked, PidSettings
 from controller.balance.errors import BalanceError
@@ -136,7 +136,7 @@ def _controlled(pool: UnitPool, report: HolderStatus, share: UnitHolding, seen: 
         seen,
         controller=state,
         control=control,
-        wanted=max(units + change.sub_units, 0),
+        wanted=within_load(max(units + change.sub_units, 0), units, report.load, control.frees_to_load),
         error=sample.error,
         output=output.u,
         change=change,

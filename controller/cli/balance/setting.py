@@ -39,6 +39,9 @@ def set_pool(  # noqa: PLR0917 - a command line's options
     asks_from_load: Annotated[
         float | None, typer.Option("--asks-from-load", min=0, max=1, help="More only where cores are so busy.")
     ] = None,
+    frees_to_load: Annotated[
+        float | None, typer.Option("--frees-to-load", min=0, max=1, help="Idle units are freed up to this load.")
+    ] = None,
     settle_s: Annotated[
         float | None, typer.Option("--settle-s", min=0, help="Reports count so long after moves.")
     ] = None,
@@ -50,6 +53,7 @@ def set_pool(  # noqa: PLR0917 - a command line's options
     given = {"units": units, "hold_s": hold_s, "lease_s": lease_s, "paused": paused}
     control = {"form": form, "kp": kp, "ki": ki, "kd": kd, "scheme": scheme}
     control |= {"rule": rule, "dead_band": dead_band, "settle_s": settle_s, "asks_from_load": asks_from_load}
+    control |= {"frees_to_load": frees_to_load}
     where = {"node": node, "unit_thousandths": thousandths}
     wanted_control = {key: value for key, value in control.items() if value is not None}
     with client_of(address) as client:

@@ -21,7 +21,7 @@ from rich.table import Table
 
 from tests.benchmarks.balancing.clusters import SENT, Cluster, ClusterKind, cluster
 from tests.benchmarks.balancing.family import STEADY, SYNTHETIC, Pattern
-from tests.benchmarks.balancing.forms import COMPARED, OPEN, P_ONLY, PID_FUZZY
+from tests.benchmarks.balancing.forms import COMPARED, FREEING, OPEN, P_ONLY
 from tests.benchmarks.balancing.optimum import Optimum, optimum
 from tests.benchmarks.balancing.recorded import duty_cycles
 from tests.benchmarks.balancing.running import Driver, Outcome, run
@@ -29,7 +29,7 @@ from tests.benchmarks.balancing.running import Driver, Outcome, run
 SEEDS: Final = (1, 2, 3, 4, 5)
 MINUTES: Final = 240
 QUICK_MINUTES: Final = 60
-HEADLINE: Final = PID_FUZZY
+HEADLINE: Final = FREEING
 """Whose figures the benchmark's JSON has."""
 
 Which = Callable[[Cluster], bool]

@@ -102,6 +102,7 @@ def controlled(form: Form, scheme: Scheme) -> Callable[[str, Values], Driver]:
             rule=rule,
             wait=int(values["wait"]),
             margin=values.get("margin", 0.1),
+            frees_to_load=values.get("frees_to", 0.0),
         )
 
     return build
@@ -165,4 +166,10 @@ PID_FUZZY: Final = Compared(
     {"kp": 1.6, "ki": 0.1, "kd": 0.02, "kp_share": 0.1, "middle": 0.95, "threshold": 0.05, "wait": 1, "margin": 0.3},
     {**_PID, "kp_share": (0.1, 0.3), "middle": (0.8, 0.95)},
 )
-COMPARED: Final = (OPEN, AUTOSCALER, P_ONLY, PLATFORM, PID_FIXED, PID_FUZZY)
+FREEING: Final = Compared(
+    "PID, fuzzy gains, frees to 0.8",
+    controlled(Form.PID, Scheme.FUZZY),
+    {**PID_FUZZY.values, "frees_to": 0.8},
+    {"frees_to": (0.6, 0.7, 0.8)},
+)
+COMPARED: Final = (OPEN, AUTOSCALER, P_ONLY, PLATFORM, PID_FIXED, PID_FUZZY, FREEING)

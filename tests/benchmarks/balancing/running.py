@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from controller.balance.allocation import Claimant, Handover, Limits, allocate, busy_units, hand_over
+from controller.balance.allocation import Claimant, Handover, Limits, allocate, busy_units, hand_over, within_load
 from controller.balance.control.controller import Controller, ControlSettings
 from controller.balance.control.pid import Blocked
 from controller.balance.plants import Keep, PlantState
@@ -46,6 +46,8 @@ class Driver:
     """A device asks again so many steps after its levers moved: before that reports show it as it was."""
     reclaims: bool = True
     """Units without work may be asked back for who has work for them."""
+    frees_to_load: float = 0.0
+    """Idle units are freed until those that are left are so busy; 0: only as the rule says."""
     guarded: bool = True
     """Levers keep where their move would put the error past 0 and further off: for who looks at the error."""
     margin: float = 0.1
@@ -121,11 +123,14 @@ class _Seat:
         done = hand_on(change, self.unit, limits, order=driver.order, speeds=speeds, most=driver.most, sample=seen)
         return done.change
 
-    def claimant(self, change: Change) -> Claimant:
+    def claimant(self, change: Change, step: int) -> Claimant:
         """Return what the allocator is told."""
-        units = self.unit.sub_units
-        busy = busy_units(units, self.sample.load) if self.driver.reclaims else None
-        return Claimant(self.name, units, units + change.sub_units, LEAST_UNITS, busy=busy)
+        units, load = self.unit.sub_units, self.sample.load
+        busy = busy_units(units, load) if self.driver.reclaims else None
+        wanted = units + change.sub_units
+        if not self.waits(step):
+            wanted = within_load(wanted, units, load, self.driver.frees_to_load)
+        return Claimant(self.name, units, max(wanted, LEAST_UNITS), LEAST_UNITS, busy=busy)
 
     def move(self, change: Change, target: int, usable: int, step: int) -> None:
         """Move clock and precision, with what the pool does not give handed on; take the units that it gives now."""
@@ -171,11 +176,13 @@ def run(cluster: Cluster, driver: Driver) -> Outcome:
 def _round(cluster: Cluster, driver: Driver, seats: Mapping[str, _Seat], step: int) -> None:
     """Ask, share out and hand over."""
     changes = {name: seat.asked(step) for name, seat in seats.items()}
-    if all(change.keeps for change in changes.values()) and all(
-        seat.books == seat.unit.sub_units for seat in seats.values()
+    claimants = [seat.claimant(changes[name], step) for name, seat in seats.items()]
+    if (
+        all(change.keeps for change in changes.values())
+        and all(seat.books == seat.unit.sub_units for seat in seats.values())
+        and all(one.wanted == one.units for one in claimants)
     ):
         return
-    claimants = [seat.claimant(changes[name]) for name, seat in seats.items()]
     shares = allocate(cluster.units, claimants, Limits(margin=driver.margin))
     now = {name: Handover(name, seat.books, seat.unit.sub_units) for name, seat in seats.items()}
     for holding in hand_over(cluster.units, now, shares):

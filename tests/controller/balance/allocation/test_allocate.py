@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from controller.balance.allocation import Claimant, Handover, Limits, Move, allocate, busy_units, hand_over
+from controller.balance.allocation import Claimant, Handover, Limits, Move, allocate, busy_units, hand_over, within_load
 from controller.balance.allocation.allocate import worth
 from controller.balance.allocation.handover import Holding
 
@@ -81,6 +81,14 @@ def test_units_without_work_go_to_who_starves_though_nobody_frees_them() -> None
     assert dict(found.units) == {"starves": 60, "idle": 40}
     more = allocate(100, [idle, one("starves", 20, 200, busy=busy_units(20, 1.0))], Limits())
     assert dict(more.units) == {"starves": 77, "idle": 23}
+
+
+def test_idle_units_are_not_wanted_where_they_are_to_be_given_back() -> None:
+    assert within_load(80, 80, 0.25, 0.8) == 25
+    assert within_load(80, 80, 0.85, 0.8) == 80
+    assert within_load(20, 80, 0.25, 0.8) == 20
+    assert within_load(90, 80, 0.25, 0.8) == 90
+    assert within_load(80, 80, 0.25, 0.0) == 80
 
 
 def test_a_minimum_share_is_kept_and_restored_though_it_is_not_wanted() -> None:

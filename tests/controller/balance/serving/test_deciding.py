@@ -104,6 +104,24 @@ def test_what_pods_hold_is_no_capacity() -> None:
     assert (lost.shares, lost.status.reason) == (None, "there is no Node h1")
 
 
+def test_idle_units_are_freed_to_a_load_where_the_pool_says_so_though_the_error_is_none() -> None:
+    def found(load: float, control: PoolControl) -> dict[str, tuple[int, int]] | None:
+        report = HolderStatus(holder="a", bus=load, load=load, reported_ns=10 * SECOND_NS)
+        pool = pool_of({"a": 80}, control=control)
+        return units(after(replace(pool, status=UnitPoolStatus(holders=(report,)))))
+
+    frees = PoolControl(asks_from_load=0.9, frees_to_load=0.8)
+    assert found(0.25, frees) == {"a": (25, 0)}
+    assert found(0.8, frees) is None
+    assert found(0.25, PoolControl()) is None
+
+
+def test_what_is_freed_is_not_asked_for_again() -> None:
+    for asks in (0.0, 0.8):
+        with pytest.raises(ValueError, match="frees_to_load is not below asks_from_load"):
+            PoolControl(asks_from_load=asks, frees_to_load=0.8)
+
+
 def test_a_report_that_means_nothing_is_said_and_moves_nothing() -> None:
     report = HolderStatus(holder="a", bus=1.0, load=0.5, precision="int9", reported_ns=10 * SECOND_NS)
     pool = pool_of({"a": 50})

@@ -228,15 +228,15 @@ class Workload:
         """Raise LearningError for columns that no stepper may run on, naming the first task or object that is wrong."""
         if len(self) == 0:
             raise LearningError("a workload without a task")
+        self._check_shapes()
         _first(
-            np.diff(self.submitted_ns, prepend=0) < 0, "task {} is submitted before time 0 or before the task before it"
+            _outside(self.submitted_ns, 0, MOST_TIME_NS), f"the time of task {{}} is not between 0 and {MOST_TIME_NS}"
         )
+        _first(np.diff(self.submitted_ns, prepend=0) < 0, "task {} is submitted before the task before it")
         for name in ("float_operations", "int_operations"):
             _first(_outside(getattr(self, name), 0), f"{name} of task {{}} are not between 0 and {MOST}")
         _first((self.kinds & ANY_ENGINE) == 0, "task {} can run on no kind of engine")
         _first(_outside(self.object_bytes, 1, MOST_BYTES), f"the size of object {{}} is not between 1 and {MOST_BYTES}")
-        if len(self.created) != len(self.object_bytes):
-            raise LearningError(f"{len(self.created)} marks of created objects for {len(self.object_bytes)} objects")
         accesses = np.repeat(np.arange(len(self)), np.diff(self.access_start))
         wrong = self.access_object >= len(self.object_bytes)
         if wrong.any():
@@ -249,6 +249,28 @@ class Workload:
             raise LearningError(
                 f"task {twice // len(self.object_bytes)} uses object {twice % len(self.object_bytes)} twice"
             )
+
+    def _check_shapes(self) -> None:
+        """Raise LearningError for columns that do not fit together: kernels look up what they say."""
+        tasks, objects = len(self), len(self.object_bytes)
+        for name in ("float_operations", "int_operations", "kinds", "predecessors"):
+            _check_length(name, getattr(self, name), tasks)
+        _check_length("created", self.created, objects)
+        _check_length("access_is_write", self.access_is_write, len(self.access_object))
+        for name, listed in (("access_start", self.access_object), ("follower_start", self.follower)):
+            starts = getattr(self, name).astype(np.int64)
+            _check_length(name, starts, tasks + 1)
+            if starts[0] != 0 or starts[-1] != len(listed) or (np.diff(starts) < 0).any():
+                raise LearningError(f"{name} does not rise from 0 to the {len(listed)} that it is of")
+        before = np.repeat(np.arange(tasks), np.diff(self.follower_start))
+        _first(np.bincount(before[self.follower <= before], minlength=1) > 0, "task {} has a follower before it")
+        if (self.follower >= tasks).any() or (np.bincount(self.follower, minlength=tasks) != self.predecessors).any():
+            raise LearningError("predecessors are not how many tasks each one follows")
+
+
+def _check_length(name: str, column: npt.NDArray[np.generic], length: int) -> None:
+    if column.shape != (length,):
+        raise LearningError(f"{name} of a workload has shape {column.shape}, not ({length},)")
 
 
 def _starts(counts: Sequence[int]) -> Numbers:

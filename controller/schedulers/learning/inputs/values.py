@@ -99,14 +99,14 @@ class Jobs:
     def __len__(self) -> int:
         return len(self.submitted_ns)
 
-    def window(self, first: int, count: int) -> Jobs:
-        """Return `count` of the jobs from the `first` on, times from the first of them."""
+    def window(self, first: int, count: int, *, at_once: bool = False) -> Jobs:
+        """Return `count` of the jobs from the `first` on, times from the first of them; or all submitted at time 0."""
         part = slice(first, first + count)
         begun = self.submitted_ns[part]
         if not len(begun):
             raise LearningError(f"{self.name}: no job from {first} on, of {len(self)}")
         columns = (self.run_ns[part], self.estimate_ns[part], self.processors[part])
-        return Jobs(self.name, self.total, begun - begun[0], *columns)
+        return Jobs(self.name, self.total, begun * 0 if at_once else begun - begun[0], *columns)
 
     def _refuse(self, wrong: npt.NDArray[np.bool_], why: str) -> None:
         if wrong.any():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, Generic, Protocol, TypeVar
@@ -25,10 +25,6 @@ _NEVER_NS: Final = 1 << 63
 
 class Rewindable(Protocol[SavedT]):
     """An environment that can go back: the pool, and the ordering of jobs."""
-
-    def start(self, seed: int) -> Observation:
-        """Begin anew."""
-        ...
 
     def step(self, action: int) -> Step:
         """Act."""
@@ -60,44 +56,47 @@ class Best:
     is_exact: bool
 
 
-def pool_floors_ns(model: Model) -> list[int]:
-    """Return what each task's response cannot be less than: its operations on the quickest engine that is there."""
+def pool_floors_ns(model: Model, first: int = 0, count: int | None = None) -> dict[int, int]:
+    """Return what the response of `count` tasks from the `first` on cannot be less than, all of them by default.
+
+    That is their operations on the quickest engine that there is.
+    """
     workload = model.workload
     least = np.full(len(workload), np.inf)
     for engine in (engine for node in model.system.nodes for engine in node.engines):
         seconds = workload.float_operations / engine.float_ops_per_s + workload.int_operations / engine.int_ops_per_s
         can = (workload.kinds & engine.kind.bit) != 0
         least = np.where(can, np.minimum(least, seconds * _NS_PER_S), least)
-    return [int(ns) if np.isfinite(ns) else 0 for ns in least]
+    numbers = range(first, len(workload) if count is None else min(first + count, len(workload)))
+    return {task: int(least[task]) if np.isfinite(least[task]) else 0 for task in numbers}
 
 
-def job_floors_ns(jobs: Jobs) -> list[int]:
+def job_floors_ns(jobs: Jobs) -> dict[int, int]:
     """Return what each job's response cannot be less than: its run time; raise LearningError for inexact estimates.
 
     With those, what a decision costs is not known at that decision.
     """
     if (jobs.estimate_ns != jobs.run_ns).any():
         raise LearningError(f"{jobs.name}: an oracle needs estimates that are exact")
-    floors_ns: list[int] = jobs.run_ns.tolist()
-    return floors_ns
+    return dict(enumerate(jobs.run_ns.tolist()))
 
 
 def exact(
     environment: Rewindable[SavedT],
-    floors_ns: Sequence[int],
-    seed: int,
+    seen: Observation,
+    floors_ns: Mapping[int, int],
     objective: Objective = Objective.RESPONSE,
     most_steps: int = MOST_STEPS,
 ) -> Best:
-    """Return the best decisions there are, by branch and bound; raise LearningError where that takes too many steps.
+    """Return the best decisions there are from here on, where `seen` is seen, by branch and bound.
 
-    `floors_ns` has for each task what its response is at least. Ways on which a task can run nowhere do not count.
+    `floors_ns` has the tasks of the window, which are those decided on next whatever is decided, and what the response
+    of each is at least. Raise LearningError where that takes too many steps, or a task of them can run nowhere.
     """
-    if len(floors_ns) > MOST_TASKS:
-        raise LearningError(f"no exact search of {len(floors_ns)} tasks: take a window of {MOST_TASKS} at most")
+    if not 0 < len(floors_ns) <= MOST_TASKS:
+        raise LearningError(f"no exact search of {len(floors_ns)} tasks: take a window of 1 to {MOST_TASKS}")
     search = _Search(environment, floors_ns, objective, most_steps)
-    seen = environment.start(seed)
-    search.visit(seen, 0, sum(floors_ns), [])
+    search.visit(seen, 0, sum(floors_ns.values()), [])
     if not search.best:
         raise nowhere()
     return Best(tuple(search.best), search.cost_ns, search.steps, is_exact=True)
@@ -105,7 +104,7 @@ def exact(
 
 class _Search(Generic[SavedT]):
     def __init__(
-        self, environment: Rewindable[SavedT], floors_ns: Sequence[int], objective: Objective, most_steps: int
+        self, environment: Rewindable[SavedT], floors_ns: Mapping[int, int], objective: Objective, most_steps: int
     ) -> None:
         self.environment, self.floors_ns = environment, floors_ns
         self.objective, self.most_steps = objective, most_steps
@@ -115,21 +114,21 @@ class _Search(Generic[SavedT]):
     def visit(self, seen: Observation, cost_ns: int, floor_ns: int, taken: list[int]) -> None:
         """Try all that is possible here, the cheapest first; `floor_ns` is what the rest costs at least."""
         saved = self.environment.save()
-        for cost, action, task, is_end in sorted(self._tried(seen, saved, cost_ns)):
+        is_last = len(taken) + 1 == len(self.floors_ns)
+        for cost, action, task in sorted(self._tried(seen, saved, cost_ns)):
             left_ns = floor_ns - self.floors_ns[task] if self.objective is Objective.RESPONSE else 0
             if cost + left_ns >= self.cost_ns:
                 continue
-            if is_end:
-                if len(taken) + 1 == len(self.floors_ns):
-                    self.cost_ns, self.best = cost, [*taken, action]
+            if is_last:
+                self.cost_ns, self.best = cost, [*taken, action]
                 continue
             self.environment.restore(saved)
             following = self.environment.step(action).observation
             if following is not None:
                 self.visit(following, cost, left_ns, [*taken, action])
 
-    def _tried(self, seen: Observation, saved: SavedT, cost_ns: int) -> list[tuple[int, int, int, bool]]:
-        """Return cost so far, action, task and whether that was the end, of each possible action."""
+    def _tried(self, seen: Observation, saved: SavedT, cost_ns: int) -> list[tuple[int, int, int]]:
+        """Return cost so far, action and task of each possible action."""
         found = []
         for action in np.flatnonzero(seen.candidates).tolist():
             self.steps += 1
@@ -137,7 +136,9 @@ class _Search(Generic[SavedT]):
                 raise LearningError(f"no exact search within {self.most_steps} steps: take a smaller window")
             self.environment.restore(saved)
             step = self.environment.step(action)
-            found.append((added_ns(self.objective, cost_ns, step), action, step.task, step.observation is None))
+            if step.task not in self.floors_ns:
+                raise LearningError(f"task {step.task} is decided on, which is not of the window")
+            found.append((added_ns(self.objective, cost_ns, step), action, step.task))
         return found
 
 
@@ -149,15 +150,18 @@ def added_ns(objective: Objective, cost_ns: int, step: Step) -> int:
 
 
 def beam(
-    environment: Rewindable[SavedT], tasks: int, seed: int, width: int, objective: Objective = Objective.RESPONSE
+    environment: Rewindable[SavedT],
+    seen: Observation,
+    tasks: int,
+    width: int,
+    objective: Objective = Objective.RESPONSE,
 ) -> Best:
-    """Return the best decisions found when after each of so many only the `width` cheapest ways are followed.
+    """Return the best decisions found from here on when after each one only the `width` cheapest ways are followed.
 
     For larger windows: there may be better ones. Raise LearningError where on all of these ways a task can run nowhere.
     """
     if width < 1:
         raise LearningError(f"a beam of {width} ways")
-    seen = environment.start(seed)
     ways: list[_Way[SavedT]] = [_Way(0, (), environment.save(), seen)]
     steps = 0
     for _ in range(tasks):
@@ -195,13 +199,17 @@ def _stepped(environment: Rewindable[SavedT], way: _Way[SavedT], action: int) ->
     return environment.step(action)
 
 
-def replay(environment: Rewindable[SavedT], seed: int, choose: Callable[[Observation], int]) -> tuple[int, int]:
-    """Return what a rule costs by both objectives, to compare: all responses in ns, and the last end in ns."""
-    seen: Observation | None = environment.start(seed)
+def replay(
+    environment: Rewindable[SavedT], seen: Observation, tasks: int, choose: Callable[[Observation], int]
+) -> tuple[int, int]:
+    """Return what a rule costs for so many tasks from here on: all responses together, and the last end, in ns."""
     responses_ns = end_ns = 0
-    while seen is not None:
-        step = environment.step(choose(seen))
+    following: Observation | None = seen
+    for _ in range(tasks):
+        if following is None:
+            raise nowhere()
+        step = environment.step(choose(following))
         responses_ns = added_ns(Objective.RESPONSE, responses_ns, step)
         end_ns = added_ns(Objective.MAKESPAN, end_ns, step)
-        seen = step.observation
+        following = step.observation
     return responses_ns, end_ns

@@ -193,6 +193,7 @@ def test_a_window_of_jobs_begins_at_time_0() -> None:
     part = jobs.window(1, 2)
     assert part.submitted_ns.tolist() == [0, 4]
     assert part.run_ns.tolist() == [2, 3]
+    assert jobs.window(1, 2, at_once=True).submitted_ns.tolist() == [0, 0]
     with pytest.raises(LearningError, match="no job from 3 on"):
         jobs.window(3, 1)
 

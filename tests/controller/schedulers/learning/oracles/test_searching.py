@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from itertools import permutations, product
 
@@ -14,6 +15,7 @@ from controller.schedulers.learning.environment.values import EngineKind, Task, 
 from controller.schedulers.learning.environment.view import PoolView
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.heuristics.named import pool_rules
+from controller.schedulers.learning.heuristics.pool import RoundRobin
 from controller.schedulers.learning.inputs.bursty import BurstySettings, bursty_input
 from controller.schedulers.learning.inputs.ordering import Ordering, OrderingSettings
 from controller.schedulers.learning.inputs.systems import PoolSystem
@@ -45,7 +47,7 @@ def pool_of(made: PoolInput) -> Pool:
 def cost(pool: Pool, actions: tuple[int, ...], objective: Objective) -> int | None:
     left = list(actions)
     try:
-        found = replay(pool, 0, lambda _: left.pop(0))
+        found = replay(pool, pool.start(0), len(actions), lambda _: left.pop(0))
     except LearningError:
         return None
     return found[objective is Objective.MAKESPAN]
@@ -64,7 +66,7 @@ def first_of(made: Ordering, order: tuple[int, ...], _: Observation) -> int:
 @pytest.mark.parametrize("seed", range(3))
 def test_the_exact_search_finds_what_trying_everything_finds(seed: int, objective: Objective) -> None:
     pool = pool_of(window(seed))
-    found = exact(pool, pool_floors_ns(pool.model), 0, objective)
+    found = exact(pool, pool.start(0), pool_floors_ns(pool.model), objective)
     everything = [cost(pool, actions, objective) for actions in product(range(3), repeat=5)]
     assert found.cost_ns == min(one for one in everything if one is not None)
     assert cost(pool, found.actions, objective) == found.cost_ns
@@ -75,12 +77,12 @@ def test_the_exact_search_finds_what_trying_everything_finds(seed: int, objectiv
 def test_no_rule_is_better_than_the_exact_search_and_a_wide_beam_is_as_good(seed: int) -> None:
     made = window(seed, 7)
     pool = pool_of(made)
-    found = exact(pool, pool_floors_ns(pool.model), 0)
+    found = exact(pool, pool.start(0), pool_floors_ns(pool.model))
     for rule in pool_rules(made, 0).values():
-        responses_ns, _ = replay(pool, 0, partial(chosen, rule, pool))
+        responses_ns, _ = replay(pool, pool.start(0), 7, partial(chosen, rule, pool))
         assert responses_ns >= found.cost_ns
-    assert beam(pool, 7, 0, width=3**6).cost_ns == found.cost_ns
-    assert beam(pool, 7, 0, width=4).cost_ns >= found.cost_ns
+    assert beam(pool, pool.start(0), 7, width=3**6).cost_ns == found.cost_ns
+    assert beam(pool, pool.start(0), 7, width=4).cost_ns >= found.cost_ns
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -89,12 +91,33 @@ def test_the_best_order_of_jobs_is_that_of_trying_all_orders(seed: int) -> None:
     run = rng.integers(1, 50, 5) * S
     jobs = Jobs("drawn", 4, np.sort(rng.integers(0, 10, 5)) * S, run, run, rng.integers(1, 5, 5))
     made = Ordering(jobs, OrderingSettings(window=5))
-    found = exact(made, job_floors_ns(jobs), 0)
+    found = exact(made, made.start(0), job_floors_ns(jobs))
     everything = []
     for order in permutations(range(5)):
-        replay(made, 0, partial(first_of, made, order))
+        replay(made, made.start(0), 5, partial(first_of, made, order))
         everything.append(made.outcome().mean_response_ns * 5)
     assert found.cost_ns == min(everything)
+
+
+def test_a_search_in_the_midst_of_a_run_finds_the_best_from_there_on() -> None:
+    made = bursty_input(0, SMALL).window(0, 60)
+    pool, rule = pool_of(made), RoundRobin()
+    seen = pool.start(0)
+    replay(pool, seen, 50, partial(chosen, rule, pool))
+    saved = pool.save()
+    here = pool.restore(saved)
+    assert here is not None
+    found = exact(pool, here, pool_floors_ns(pool.model, pool.task, 4))
+    costs = []
+    for actions in product(range(3), repeat=4):
+        pool.restore(saved)
+        left = list(actions)
+        with suppress(LearningError):
+            costs.append(replay(pool, here, 4, lambda _, left=left: left.pop(0))[0])  # type: ignore[misc]
+    assert found.cost_ns == min(costs)
+    pool.restore(saved)
+    with pytest.raises(LearningError, match="is not of the window"):
+        exact(pool, here, {0: 0})
 
 
 def test_what_a_decision_on_jobs_costs_is_not_known_with_inexact_estimates() -> None:
@@ -106,9 +129,9 @@ def test_what_a_decision_on_jobs_costs_is_not_known_with_inexact_estimates() -> 
 def test_a_search_is_given_up_after_so_many_steps() -> None:
     pool = pool_of(window(0, 7))
     with pytest.raises(LearningError, match="take a smaller window"):
-        exact(pool, pool_floors_ns(pool.model), 0, most_steps=10)
+        exact(pool, pool.start(0), pool_floors_ns(pool.model), most_steps=10)
     with pytest.raises(LearningError, match="no exact search of 65 tasks"):
-        exact(pool, [0] * 65, 0)
+        exact(pool, pool.start(0), dict.fromkeys(range(65), 0))
 
 
 def test_there_is_no_oracle_where_a_task_can_run_nowhere() -> None:
@@ -116,9 +139,9 @@ def test_there_is_no_oracle_where_a_task_can_run_nowhere() -> None:
     tasks = [Task(0, int_operations=10), Task(1, int_operations=10, kinds=EngineKind.XPU.bit)]
     pool = Pool(PoolSystem(nodes=2).made(), Workload.of(tasks, [1]), PoolSettings())
     with pytest.raises(LearningError, match="every task can run"):
-        exact(pool, pool_floors_ns(pool.model), 0)
+        exact(pool, pool.start(0), pool_floors_ns(pool.model))
     with pytest.raises(LearningError, match="every task can run"):
-        beam(pool, 2, 0, width=4)
+        beam(pool, pool.start(0), 2, width=4)
 
 
 def test_a_window_of_tasks_has_what_it_uses_and_begins_at_time_0() -> None:

@@ -105,8 +105,13 @@ def _energy(found: Sequence[Outcome | Optimum]) -> float:
 
 
 def patterns() -> tuple[Pattern, ...]:
-    """Return what loads are like: recorded, where there is a file, else the synthetic family."""
+    """Return what loads are like: recorded, where there is a file, beside steady ones; else the synthetic family."""
     return SYNTHETIC if duty_cycles() is None else (*STEADY, Pattern.RECORDED)
+
+
+def counted(found: Compared) -> Compared:
+    """Return the part that work and energy are summed over: recorded loads alone, where there are any."""
+    return found if duty_cycles() is None else found.where(lambda one: one.pattern is Pattern.RECORDED)
 
 
 def compare(seeds: Sequence[int], minutes: int, drivers: Sequence[Driver], sent: float = SENT) -> dict[str, Compared]:
@@ -139,14 +144,14 @@ def summary_table(found: Mapping[str, Compared]) -> Table:
     for name, one in found.items():
         table.add_row(
             name,
-            _spread(one.seeds(lambda part: part.gain), "+.1%"),
-            _spread(one.seeds(lambda part: part.share), ".1%"),
-            _spread(one.seeds(lambda part: part.energy_ratio), ".3f"),
+            _spread(counted(one).seeds(lambda part: part.gain), "+.1%"),
+            _spread(counted(one).seeds(lambda part: part.share), ".1%"),
+            _spread(counted(one).seeds(lambda part: part.energy_ratio), ".3f"),
             f"{one.changes:.2f}",
             f"{one.most_steady_changes:.2f}",
             f"{fmean(outcome.errors for outcome in one.outcomes):.3f}",
         )
-    last = next(iter(found.values()))
+    last = counted(next(iter(found.values())))
     best_gain = _spread(last.seeds(lambda part: part.best_gain), "+.1%")
     best_energy = _spread(last.seeds(lambda part: part.best_energy_ratio), ".3f")
     table.add_row("optimum, computed offline", best_gain, "100 %", best_energy, "", "", "")
@@ -179,9 +184,9 @@ def measure(*, quick: bool, sent: float = SENT, console: Console | None = None) 
     shown.print(summary_table(found), pattern_table(found))
     headline = found[HEADLINE.name]
     return {
-        "gain_over_open_loop": fmean(headline.seeds(lambda part: part.gain)),
-        "share_of_optimum": fmean(headline.seeds(lambda part: part.share)),
-        "energy_ratio": fmean(headline.seeds(lambda part: part.energy_ratio)),
+        "gain_over_open_loop": fmean(counted(headline).seeds(lambda part: part.gain)),
+        "share_of_optimum": fmean(counted(headline).seeds(lambda part: part.share)),
+        "energy_ratio": fmean(counted(headline).seeds(lambda part: part.energy_ratio)),
         "changes_per_minute": headline.most_steady_changes,
     }
 

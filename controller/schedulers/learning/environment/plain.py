@@ -180,7 +180,8 @@ class PlainPool:
         self._engine_of.pop(task).assigned -= 1
         for follower in self._followers(task):
             self._missing[follower] -= 1
-            if self._missing[follower] == 0 and follower not in self.refusals:
+            # One of which a task before it is refused is never ready: that task does not end.
+            if self._missing[follower] == 0:
                 heappush(self._ready, (max(end_ns, int(self.model.workload.submitted_ns[follower])), follower))
 
     def _refuse(self, task: int, why: Refusal) -> None:

@@ -155,7 +155,7 @@ def end_all(pool: PoolState) -> None:
         for place in range(pool.tasks.follower_start[task], pool.tasks.follower_start[task + 1]):
             follower: i64 = pool.tasks.follower[place]
             pool.tasks.missing[follower] -= 1
-            if pool.tasks.missing[follower] == 0 and pool.tasks.refusal[follower] == 0:
+            if pool.tasks.missing[follower] == 0:
                 put(pool.ready, max(end_ns, pool.tasks.submitted_ns[follower]), follower)
 
 

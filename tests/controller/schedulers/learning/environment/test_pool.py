@@ -280,3 +280,48 @@ def test_a_home_of_its_own_slow_memory_is_no_way_over_the_network(make: Maker) -
     assert seen.similarity.tolist() == [1.0, 0.0]
     assert (seen.delay[0], seen.bandwidth[0]) == (0.0, 1.0)
     assert pool.step(0).latency_ns == 100 + 2000 + ACCESS_NS
+
+
+def test_a_network_and_a_change_hold_from_their_very_time_on(make: Maker) -> None:
+    base = closed(two_and_pool(), 2, 0, from_ns=50_000)
+    pool = make(
+        System(base.nodes, base.network, (Change(60_000, "b", is_there=False),)), reads(0, 50_000, 59_999), PLAIN
+    )
+    pool.start(0)
+    seen = pool.step(0).observation
+    assert seen is not None
+    assert seen.candidates.tolist() == [False, True]
+    changed = System(base.nodes, two_and_pool().network, (Change(60_000, "b", is_there=False),))
+    pool = make(changed, reads(0, 59_999, 60_000), PLAIN)
+    pool.start(0)
+    found = [
+        step.observation.candidates.tolist() for step in (pool.step(0), pool.step(0)) if step.observation is not None
+    ]
+    assert found == [[True, True], [True, False]]
+
+
+def test_what_a_task_created_is_nobodys_when_the_node_that_keeps_it_vanishes(make: Maker) -> None:
+    base = two_and_pool()
+    changes = (Change(50_000, "a", is_there=False), Change(60_000, "a", is_there=True))
+    tasks = [
+        Task(0, writes=(0,)),
+        Task(0, writes=(1,)),
+        Task(70_000, reads=(1,)),
+        Task(70_000, reads=(0,)),
+        Task(70_000),
+    ]
+    pool = make(System(base.nodes, base.network, changes), Workload.of(tasks, [1000, 1000], created=[0]), PLAIN)
+    pool.start(0)
+    assert [pool.step(0).task for _ in range(4)] == [0, 1, 2, 4]
+    assert pool.refusals == {3: Refusal.NO_DATA}
+
+
+def test_actions_that_are_no_nodes_are_refused(make: Maker) -> None:
+    pool = make(two_and_pool(), reads(0), PLAIN)
+    pool.start(0)
+    for action in (-1, 2, 99):
+        with pytest.raises(LearningError, match=f"node {action} is no candidate for task 0"):
+            pool.step(action)
+        with pytest.raises(LearningError, match=f"node {action} is no candidate for task 0"):
+            pool.foretell(action)
+    assert pool.step(1).task == 0

@@ -35,7 +35,8 @@ def read_history(path: Path, unit: str = "") -> tuple[Record, ...]:
 
     A CSV file with a header: `COLUMNS`, or what `millrace balance history --format csv` writes, whose names are others
     (`_NAMES`). A column `unit` says of which unit a line is. Lines with neither bus nor load are reports of something
-    else, and left out; a precision or a clock that nobody reported has never moved.
+    else, and left out, as are the service's lines with one of them, or of a holder that had no units. A precision or a
+    clock that nobody reported has never moved.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -55,7 +56,7 @@ def _records(path: Path, rows: csv.DictReader[str], unit: str) -> Iterator[Recor
     for count, row in enumerate(rows):
         line = {column: row[name] or "" for column, name in named.items()}
         name = line.get("unit", "")
-        if (unit and name != unit) or not (line["bus"] or line["load"]):
+        if (unit and name != unit) or _is_of_else(line, is_service=named["time_s"] == "time"):
             continue
         units.add(name)
         if len(units) > 1:
@@ -65,6 +66,12 @@ def _records(path: Path, rows: csv.DictReader[str], unit: str) -> Iterator[Recor
         yield _record(f"{path}:{rows.line_num}", line, name)
     if not units:
         raise RuleError(f"{path}: has no line of unit {unit}" if unit else f"{path}: has no line")
+
+
+def _is_of_else(line: Mapping[str, str], *, is_service: bool) -> bool:
+    if is_service and line["sub_units"] == "0":
+        return True
+    return not (line["bus"] and line["load"] if is_service else line["bus"] or line["load"])
 
 
 def _record(where: str, line: Mapping[str, str], unit: str) -> Record:

@@ -64,7 +64,7 @@ def set_pool(  # noqa: PLR0917 - a command line's options
         spec = _spec(
             None if before is None else before.spec, given | where, wanted_control, claims or [], without or []
         )
-        for line in _margins(spec, asked=bool(wanted_control)):
+        for line in (*_margins(spec, asked=bool(wanted_control)), *_leasts(spec)):
             typer.echo(line, err=True)
         if before is None:
             pools.create(_new(pool, spec))
@@ -86,7 +86,11 @@ def report(  # noqa: PLR0917 - a command line's options
 ) -> None:
     """Report of a holder's units once, as an upstream device does all the time; say what it has now."""
     from controller.api.resources.unit_pool import HolderStatus  # noqa: PLC0415
+    from controller.balance.values import Precision  # noqa: PLC0415
+    from controller.errors import InvalidError  # noqa: PLC0415
 
+    if precision and precision not in tuple(Precision):
+        raise InvalidError(f"--precision {precision!r} is none of {', '.join(Precision)}")
     told = HolderStatus(
         holder=holder,
         bus=bus,
@@ -187,6 +191,14 @@ def _margins(spec: UnitPoolSpec, *, asked: bool) -> list[str]:
     if margin.stable_to is None:
         return []
     return [f"stable: gains may be {margin.stable_to:.3g} times as large where a holder has all units"]
+
+
+def _leasts(spec: UnitPoolSpec) -> list[str]:
+    """Return a line about minimum shares that the pool's units do not do for."""
+    least = sum(claim.least for claim in spec.claims)
+    if least <= spec.units:
+        return []
+    return [f"warning: claims: at least {least} units together, of {spec.units}: not all can have their least share"]
 
 
 def _new(name: str, spec: UnitPoolSpec) -> UnitPool:

@@ -226,3 +226,10 @@ def test_what_ends_the_command_is_a_line_and_a_status(
         cli.main()
     assert ended.value.code == status
     assert capsys.readouterr().err == said
+
+
+def test_an_output_that_is_full_is_a_line() -> None:
+    command = [sys.executable, "-m", "controller.cli", "balance", "example"]
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stderr) == (1, "millrace: output: No space left on device\n")

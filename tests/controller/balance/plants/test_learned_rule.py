@@ -197,10 +197,11 @@ def test_a_history_without_a_column_or_a_file_is_refused(tmp_path: Path) -> None
 
 
 def test_what_the_service_kept_is_read_as_it_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Times as dates, holders and units; a holder that says nothing of its clock, and a report without figures."""
+    """Times as dates, holders and units; a holder that says nothing of its clock, reports without figures or units."""
+    reports = ((1, 0.5, 0.25, 7), (2, None, None, 7), (3, 0.25, 0.5, 7), (4, 0.25, None, 7), (5, 0.25, 0.5, 0))
     rows = [
-        ReportRow(at_s * 10**9, "pool", "gpu0", bus, load, None, None, 0, 7, 0, "", None, 0.0, "")
-        for at_s, bus, load in ((1, 0.5, 0.25), (2, None, None), (3, 0.25, 0.5))
+        ReportRow(at_s * 10**9, "pool", "gpu0", bus, load, None, None, 0, units, 0, "", None, 0.0, "")
+        for at_s, bus, load, units in reports
     ]
     columns = ["time" if field.name == "time_ns" else field.name for field in dataclasses.fields(ReportRow)]
     show(columns, ([utc(row.time_ns), *dataclasses.astuple(row)[1:]] for row in rows), Format.CSV)

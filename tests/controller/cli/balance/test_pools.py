@@ -50,12 +50,20 @@ def test_what_cannot_be_is_refused_in_one_line(served: Place, run: Run) -> None:
         assert client.of(UnitPool).list().items == ()
 
 
+def test_minimum_shares_that_the_pool_does_not_do_for_are_warned_about(served: Place, run: Run) -> None:
+    said = run("balance set gpus --create --units 10 --claim i:least=6 --claim ii:least=5")[1]
+    assert said == "warning: claims: at least 11 units together, of 10: not all can have their least share\n"
+    assert run("balance set gpus --claim ii:least=4")[1] == ""
+
+
 def test_holders_report_and_their_pool_is_shown(served: Place, run: Run) -> None:
     run("balance set gpus --create --units 10 --claim i --claim ii --lease-s 30")
     with SyncApiClient(served) as client:
         client.share_units("gpus", (UnitHolding(holder="i", units=6, leaving=2),))
     told = run("balance report gpus i --bus 1 --load 0.25 --holds 6 --precision int8 --mhz 1000")[0]
     assert told == "i has 6 units of gpus, 2 of them are asked back\n"
+    wrong = run("balance report gpus i --bus 1 --load 1 --precision int9")[1]
+    assert wrong == "millrace: --precision 'int9' is none of int4, int8, int16, int32, fp16, fp32, fp64\n"
     assert run("balance report gpus i --holds 7")[1] == "millrace: UnitPool gpus: i has 6 units, not 7\n"
     with SyncApiClient(served) as client:
         pools = client.of(UnitPool)

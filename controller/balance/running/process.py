@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import csv
 from collections.abc import AsyncIterator, Callable, Set
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from itertools import count
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final, TextIO, TypeVar
 
 from collectors.devices.nvml import open_nvml
 from collectors.devices.root import Root
@@ -72,7 +72,8 @@ async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns
             raise LeverError(f"of unit {settings.unit}", f"none is there: {'; '.join(absent)}")
         board = Board(levers, host.clock, rest_s=settings.rest_s)
         record = None if settings.record is None else _Record(stack, settings.record, settings.unit, set(board.levers))
-        loop = Loop(
+        loop = await asyncio.to_thread(  # it measures already, and netlink has an event loop of its own
+            Loop,
             source_of(settings, host, costs),
             Controller(settings.control),
             settings.rule,
@@ -144,7 +145,7 @@ class _Record:
         self._name, self._unit, self._kinds = name, unit, kinds
         try:
             text = Path(name).open("a", encoding="utf-8", buffering=1, newline="")  # noqa: SIM115 - the stack's to close
-            stack.enter_context(text)
+            stack.callback(_close, text)
             self._rows = csv.writer(text)
             if not text.tell():
                 self._rows.writerow(RECORDED)
@@ -167,6 +168,11 @@ class _Record:
             self._rows.writerow(row)
         except OSError as error:
             raise ConfigError(error.strerror or "cannot be written", file=self._name) from error
+
+
+def _close(text: TextIO) -> None:
+    with suppress(OSError):  # what could not be written was said when it was
+        text.close()
 
 
 async def _whole(function: Callable[[], T]) -> T:

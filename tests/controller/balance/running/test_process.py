@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 import pytest
+from pyroute2 import IPRoute
 
 from controller.balance.errors import LeverError
 from controller.balance.rules.history import read_history
@@ -45,6 +46,34 @@ def test_it_drives_a_unit_in_another_namespace_records_each_turn_and_lets_it_go_
     assert [(int(row["sub_units"]), float(row["bus"])) for row in written] == stood
     assert {(row["unit"], row["precision"], row["frequency_mhz"]) for row in written} == {("u0", "", "")}
     assert len(read_history(record, "u0")) > 0
+
+
+@pytest.mark.root
+def test_the_bus_may_be_a_shaped_device_of_the_own_namespace(tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root to make a network device")
+    settings, ticks = tmp_path / "unit.yaml", list[Tick]()
+    settings.write_text(
+        "unit: u0\nbus: {interface: {interface: mrbal0}}\nload: {group: /nobody}\ninterval_s: 0.05\n"
+        "silence: {stale_s: 1}\n"
+    )
+    with IPRoute() as routes:
+        routes.link("add", ifname="mrbal0", kind="veth", peer={"ifname": "mrbal1"})
+        index = routes.link_lookup(ifname="mrbal0")[0]
+        try:
+            routes.tc("add", "tbf", index, 0x10000, rate=1_250_000, burst=32 << 10, limit=1 << 20)
+            asyncio.run(drive(load_settings(settings), list[str]().append, ticks.append, turns=2))
+        finally:
+            routes.link("del", index=index)
+    (problem,) = {tick.problem for tick in ticks}
+    assert problem.startswith("unit u0: control group /nobody: ")
+
+
+def test_a_record_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    settings = tmp_path / "unit.yaml"
+    settings.write_text("unit: u0\nbus: {interface: {interface: e0}}\nload: {group: /nobody}\nrecord: /dev/full\n")
+    with pytest.raises(ConfigError, match=r"^/dev/full: No space left on device$"):
+        asyncio.run(drive(load_settings(settings), list[str]().append, list[Tick]().append, turns=1))
 
 
 def test_sensors_that_a_machine_does_not_have_are_said_at_the_start_and_each_turn(tmp_path: Path) -> None:

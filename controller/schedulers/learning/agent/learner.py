@@ -51,6 +51,8 @@ class Learner:
         self.decisions = self.steps = self.refused = 0
         self.generator = np.random.default_rng([settings.seed, 1])
         self.progress: Progress | None = None
+        self.is_ending = False
+        """Set by another thread to have a step end after the batch that it is at."""
         self._device = device
         self._trained = network(start, settings.network.dropout, device).train()
         self._fixed = network(start, settings.network.dropout, device).eval().requires_grad_(False)
@@ -88,6 +90,8 @@ class Learner:
         errors: dict[int, float] = {}
         with self._own_random_numbers():
             for one in drawn:
+                if self.is_ending:
+                    break
                 batch = batch_of(
                     one.experiences, self.shape, settings.discount, settings.discount_time_ns, self._device
                 )

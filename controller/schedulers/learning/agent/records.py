@@ -108,6 +108,20 @@ def experience_from_bytes(data: bytes) -> Experience:
     return Experience(_observation(found.observation), found.action, found.reward, following, found.elapsed_ns)
 
 
+def experiences_to_bytes(experiences: list[bytes]) -> bytes:
+    """Return experiences, each as bytes, in one piece."""
+    return _ENCODER.encode(experiences)
+
+
+def experiences_from_bytes(data: bytes) -> list[Experience]:
+    """Return the experiences of one piece; raise LearningError for bytes that are none."""
+    try:
+        found = msgspec.msgpack.decode(data, type=list[bytes])
+    except msgspec.DecodeError as error:
+        raise LearningError(f"experiences of {len(data)} bytes cannot be read: {error}") from error
+    return [experience_from_bytes(one) for one in found]
+
+
 def checkpoint_to_bytes(checkpoint: Checkpoint) -> bytes:
     """Return a checkpoint as bytes."""
     content = _ENCODER.encode(checkpoint)

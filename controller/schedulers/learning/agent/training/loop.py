@@ -33,7 +33,7 @@ class Backlog:
         self._waiting.put(question)
 
     def end(self) -> None:
-        """End the loop after all that waits."""
+        """Have the loop wake up and end."""
         self._waiting.put(None)
 
     def next(self) -> Experience | Ask | None:
@@ -42,8 +42,8 @@ class Backlog:
 
 
 def train(learner: Learner, backlog: Backlog, publish: Callable[[WeightSet], None]) -> None:
-    """Learn until the backlog ends."""
-    while (found := backlog.next()) is not None:
+    """Learn until the backlog ends, or the learner is to."""
+    while (found := backlog.next()) is not None and not learner.is_ending:
         if isinstance(found, Experience):
             weights = learner.take(found)
             if weights is not None:

@@ -6,10 +6,12 @@ process tells, makes published weights ready, and only then puts them in the pla
 
 from __future__ import annotations
 
+import errno
 import select
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
@@ -24,9 +26,10 @@ from controller.schedulers.learning.agent.records import (
     checkpoint_from_bytes,
     checkpoint_to_bytes,
     experience_to_bytes,
+    experiences_to_bytes,
 )
 from controller.schedulers.learning.agent.training.base import Prepare, Published, Status
-from controller.schedulers.learning.agent.training.channel import ASK, EXPERIENCE, Told, hear, pair, tell
+from controller.schedulers.learning.agent.training.channel import ASK, EXPERIENCE, MOST_BYTES, Told, hear, pair, tell
 from controller.schedulers.learning.agent.weights import WeightSet
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.values import Experience
@@ -35,6 +38,9 @@ _MODULE: Final = "controller.schedulers.learning.agent.training.worker"
 _END_WITHIN_S: Final = 1.0
 _LONGEST_WAIT_S: Final = 60.0
 _SEND_BUFFER_BYTES: Final = 1 << 22
+_TOGETHER: Final = 64
+_TOGETHER_NS: Final = 100_000_000
+_MESSAGE_BYTES: Final = 1 << 16
 
 
 @dataclass(slots=True)
@@ -58,6 +64,8 @@ class ProcessTraining:
         self._told = Status()
         self._dropped = self._restarts = self._questions = 0
         self._problem = ""
+        self._pending: list[bytes] = []
+        self._pending_bytes = self._sent_ns = 0
         self._answers: dict[int, SimpleQueue[Checkpoint]] = {}
         self._closing = Event()
         self._lock = Lock()
@@ -86,13 +94,19 @@ class ProcessTraining:
         )
 
     def give(self, experience: Experience) -> None:
-        """Send an experience, or count it as dropped where that would have to wait."""
-        message = EXPERIENCE + experience_to_bytes(experience)
-        try:
-            self._child.end.send(message, socket.MSG_DONTWAIT)
-        except OSError:
-            # Its queue is full, or it ended: either way the experience is lost.
-            self._dropped += 1
+        """Send an experience, some of them together; what would have to wait is dropped and counted.
+
+        The last of them go with those that come next, or with a question.
+        """
+        data = experience_to_bytes(experience)
+        if self._pending_bytes + len(data) > _MESSAGE_BYTES:
+            self._send()
+        self._pending.append(data)
+        self._pending_bytes += len(data)
+        now_ns = time.monotonic_ns()
+        if len(self._pending) >= _TOGETHER or now_ns - self._sent_ns > _TOGETHER_NS:
+            self._sent_ns = now_ns
+            self._send()
 
     def record(self, timeout_s: float) -> tuple[WeightSet, LearnerRecord]:
         """Return the published weights and what learning goes on from, after all that was given."""
@@ -101,6 +115,7 @@ class ProcessTraining:
         number = self._questions
         self._answers[number] = answer
         try:
+            self._send()
             select.select([], [self._child.end], [], timeout_s)
             self._child.end.send(ASK + number.to_bytes(8, "little"), socket.MSG_DONTWAIT)
             found = answer.get(timeout=timeout_s)
@@ -120,6 +135,20 @@ class ProcessTraining:
             child = self._child
         _end(child)
         self._thread.join(_END_WITHIN_S)
+
+    def _send(self) -> None:
+        """Send what is pending: each message wakes the other side, which a decision would feel."""
+        if not self._pending:
+            return
+        message = EXPERIENCE + experiences_to_bytes(self._pending)
+        try:
+            if len(message) > MOST_BYTES:
+                raise OSError(errno.EMSGSIZE, "longer than a message can be")
+            self._child.end.send(message, socket.MSG_DONTWAIT)
+        except OSError:
+            # Its queue is full, or it ended: either way these experiences are lost.
+            self._dropped += len(self._pending)
+        self._pending, self._pending_bytes = [], 0
 
     def _start(self, checkpoint: Checkpoint) -> _Child:
         ours, theirs = pair()

@@ -56,7 +56,8 @@ class ThreadTraining:
             raise LearningError(f"training told no state within {timeout_s:g} s{because}") from None
 
     def close(self) -> None:
-        """End training after what waits, but not later than in some seconds."""
+        """End training after the batch that it is at."""
+        self._learner.is_ending = True
         self._backlog.end()
         self._thread.join(_END_WITHIN_S)
 

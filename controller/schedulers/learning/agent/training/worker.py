@@ -19,7 +19,7 @@ from controller.schedulers.learning.agent.records import (
     Checkpoint,
     checkpoint_from_bytes,
     checkpoint_to_bytes,
-    experience_from_bytes,
+    experiences_from_bytes,
 )
 from controller.schedulers.learning.agent.resuming import learner_of, learner_record
 from controller.schedulers.learning.agent.training.base import Status
@@ -47,7 +47,8 @@ class Worker:
     def _receive(self) -> None:
         while message := self._end.recv(MOST_BYTES):
             if message[:1] == EXPERIENCE:
-                self._backlog.add(experience_from_bytes(message[1:]))
+                for one in experiences_from_bytes(message[1:]):
+                    self._backlog.add(one)
             elif message[:1] == ASK:
                 self._answer(int.from_bytes(message[1:], "little"))
         # Whoever decided is gone: what waits is of no use any more.

@@ -88,6 +88,7 @@ def test_a_killed_process_is_started_again_with_the_weights_that_were_published(
         generator = np.random.default_rng(3)
         for _ in range(32):
             training.give(live(generator))
+        training.record(WITHIN_S)
         _until(lambda: training.published.weights.version == 1)
         first = training.published.weights.to_bytes()
         os.kill(training.process_id, signal.SIGKILL)
@@ -96,6 +97,7 @@ def test_a_killed_process_is_started_again_with_the_weights_that_were_published(
         assert training.status.problem == "the process that trains ended with status -9"
         for _ in range(32):
             training.give(live(generator))
+        training.record(WITHIN_S)
         _until(lambda: training.published.weights.version == 2)
     finally:
         training.close()
@@ -109,9 +111,9 @@ def test_a_process_that_stands_still_holds_up_nobody_and_what_is_lost_is_counted
     os.kill(agent.training.process_id, signal.SIGSTOP)
     try:
         generator = np.random.default_rng(4)
-        one = live(generator)
-        # More than any socket holds: a `give` that waited would never return.
-        for _ in range(20_000):
+        one = live(generator, 64)
+        # 10 MB are more than the socket holds: a `give` that waited would never return.
+        for _ in range(5_000):
             agent.learn(one)
         assert agent.status.dropped > 0
         assert agent.decide(observe(generator), None).reason == "untrained"

@@ -16,6 +16,7 @@ T = TypeVar("T")
 
 MIB: Final = 1 << 20
 S: Final = 1_000_000_000
+MOST: Final = 1e18
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +42,10 @@ class Record:
         return self._number(name, int, least)
 
     def real(self, name: str, least: float = 0.0) -> float:
-        """Return a finite number that is not less than `least`."""
-        return self._number(name, float, least)
+        """Return a number that is not less than `least`, nor more than 1e18: times in ns of it are numbers still."""
+        if (value := self._number(name, float, least)) > MOST:
+            raise self.error(f"{name} is {self.fields[name]}, more than {MOST:g}")
+        return value
 
     def _number(self, name: str, kind: Callable[[str], T], least: T) -> T:
         text = self.fields[name]

@@ -9,7 +9,7 @@ from typing import Final
 
 from controller.cluster.workloads.files import block_requests
 from controller.cluster.workloads.values import BlockRequest
-from controller.schedulers.learning.environment.values import Task, Workload
+from controller.schedulers.learning.environment.values import MOST_TIME_NS, Task, Workload
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.inputs.systems import PoolSystem
 from controller.schedulers.learning.inputs.values import PoolInput
@@ -17,6 +17,7 @@ from dataplane.config import Strict
 
 _NS_PER_S: Final = 1_000_000_000
 _SECTOR_BYTES: Final = 512
+_MOST_EXTENTS: Final = 4096
 
 
 class BlockSettings(Strict, frozen=True):
@@ -57,7 +58,9 @@ def workload_of(requests: list[BlockRequest], settings: BlockSettings) -> Worklo
     """Return requests in the order of time as tasks; objects are numbered in the order of their first use."""
     numbers: dict[int, int] = {}
     tasks = []
-    for request, time_ns in zip(requests, spread_ns([one.time_ns for one in requests]), strict=True):
+    times_ns = spread_ns([one.time_ns for one in requests])
+    for place, (request, time_ns) in enumerate(zip(requests, times_ns, strict=True), settings.first):
+        _check(place, request, settings)
         begin = request.block * _SECTOR_BYTES
         extents = range(begin // settings.extent_bytes, (begin + request.nbytes - 1) // settings.extent_bytes + 1)
         used = tuple(numbers.setdefault(extent, len(numbers)) for extent in extents)
@@ -70,6 +73,14 @@ def workload_of(requests: list[BlockRequest], settings: BlockSettings) -> Worklo
             )
         )
     return Workload.of(tasks, [settings.extent_bytes] * len(numbers))
+
+
+def _check(place: int, request: BlockRequest, settings: BlockSettings) -> None:
+    if request.nbytes > _MOST_EXTENTS * settings.extent_bytes or request.time_ns > MOST_TIME_NS:
+        raise LearningError(
+            f"request {place}: {request.nbytes} bytes after {request.time_ns} ns are more than {_MOST_EXTENTS} extents"
+            f" of {settings.extent_bytes} bytes, or later than {MOST_TIME_NS} ns"
+        )
 
 
 def spread_ns(stamps_ns: list[int]) -> list[int]:

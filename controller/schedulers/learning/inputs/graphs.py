@@ -28,6 +28,7 @@ from dataplane.config import Strict
 from dataplane.topology.values import DeviceKind
 
 _CPU_OPS_PER_S: Final = 20_000_000_000
+_MOST_NS: Final = 50_000_000_000_000
 
 
 class GraphSettings(Strict, frozen=True):
@@ -119,12 +120,15 @@ class Speedups:
 
     @classmethod
     def of(cls, graph: TaskGraph, compression: int) -> Self:
-        """Return the factors of a graph; raise LearningError for a task that takes no time on one of the two."""
+        """Return the factors of a graph; raise LearningError for a task that takes no time or too long."""
         factors = [1.0]
         for task in graph.tasks:
             times = task.duration_ns or {}
-            if any(ns // compression < 1 for ns in times.values()) or DeviceKind.CPU not in times:
-                raise LearningError(f"{graph.name}: task {task.name} takes no time, at a compression of {compression}")
+            if DeviceKind.CPU not in times or not all(1 <= ns // compression <= _MOST_NS for ns in times.values()):
+                raise LearningError(
+                    f"{graph.name}: task {task.name} takes no time or more than {_MOST_NS} ns,"
+                    f" at a compression of {compression}"
+                )
             if DeviceKind.GPU in times:
                 factors.append(times[DeviceKind.CPU] / times[DeviceKind.GPU])
         return cls(max(factors), min(factors), compression)

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from controller.cluster.workloads.files import swf_jobs
+from controller.schedulers.learning.environment.values import MOST_TIME_NS
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.inputs.values import Jobs
 from dataplane.config import Strict
@@ -55,6 +56,10 @@ def read_jobs(path: Path, settings: JobSettings | None = None) -> Jobs:
         )
         for task, run_ns in zip(tasks, runs_ns, strict=True)
     ]
+    if tasks[-1].arrival_ns + sum(estimates_ns) > MOST_TIME_NS or max(task.arrival_ns for task in tasks) > MOST_TIME_NS:
+        raise LearningError(f"{path}: jobs are submitted or run later than {MOST_TIME_NS} ns, one after another")
+    if (most := max(task.instances for task in tasks)) > settings.processors:
+        raise LearningError(f"{path}: a job needs {most} processors, of {settings.processors}")
     submitted_ns = np.array([task.arrival_ns for task in tasks], np.int64)
     return Jobs(
         path.name,

@@ -266,7 +266,7 @@ class Ordering:
         is_on = self.settings.waits_and_sizes
         return Observation.of(
             utilisation=1 - self.free / total,
-            operations=float(_logarithmic(float(sizes @ self.jobs.estimate_ns[numbers]) / total)),
+            operations=float(_logarithmic(float(sizes.astype(np.float64) @ self.jobs.estimate_ns[numbers]) / total)),
             size=0.0 if self.reserved == NOBODY else self._processors[self.reserved] / total,
             is_write=float(self.reserved != NOBODY),
             free=vectors[0],

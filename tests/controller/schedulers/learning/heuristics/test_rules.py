@@ -14,7 +14,6 @@ from controller.cluster.workloads.values import Task as GraphTask
 from controller.schedulers.learning.environment.model import Model
 from controller.schedulers.learning.environment.plain import PlainPool
 from controller.schedulers.learning.environment.pool import Pool
-from controller.schedulers.learning.environment.settings import PoolSettings
 from controller.schedulers.learning.environment.values import (
     Change,
     Engine,
@@ -167,10 +166,10 @@ def test_heft_sees_what_edges_carry() -> None:
 def test_heft_follows_its_plan_and_takes_another_node_where_that_one_is_gone() -> None:
     made = input_of(graph((4, 1), (4, 1), edges=((0, 1),)), settings(edge_bytes=1000))
     assert taken(PlainPool(made.system, made.workload), Heft()) == planned(made) == [0, 0]
-    gone = replace(made.system, changes=(Change(1, "n0", is_there=False),))
-    refused = PlainPool(gone, made.workload, PoolSettings())
-    first = refused.start(0)
-    assert Heft().choose(first, refused) == 0
+    work = same_time((0,), (1,))
+    assert taken(PlainPool(system(2), work), Heft()) == [0, 1]
+    gone = system(2, changes=(Change(0, "n0", is_there=False),))
+    assert taken(PlainPool(gone, work), Heft()) == [1, 1]
 
 
 def test_heft_is_listed_for_graphs_only() -> None:

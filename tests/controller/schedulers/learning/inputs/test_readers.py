@@ -146,7 +146,13 @@ def test_copies_of_a_graph_arrive_one_after_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "problem"), [("2 x 0.001 1", "cpu_s is 'x'"), ("2 0.01 -2 1", "gpu_s is"), ("2", "1 fi")]
+    ("line", "problem"),
+    [
+        ("2 x 0.001 1", "cpu_s is 'x'"),
+        ("2 0.01 -2 1", "gpu_s is"),
+        ("2 1e300 0.1 1", "cpu_s is 1e300, more than"),
+        ("2", "1 fi"),
+    ],
 )
 def test_a_malformed_task_is_refused_with_file_and_line(tmp_path: Path, line: str, problem: str) -> None:
     path = written(tmp_path, GRAPH.replace("2 0.010 0.001 1", line))
@@ -157,6 +163,24 @@ def test_a_malformed_task_is_refused_with_file_and_line(tmp_path: Path, line: st
 def test_a_task_that_would_take_no_time_is_refused(tmp_path: Path) -> None:
     with pytest.raises(LearningError, match="task 2 takes no time"):
         graph_input(written(tmp_path, GRAPH), GraphSettings(time_compression=2_000_000))
+
+
+@pytest.mark.parametrize("line", ["1,100,28,1000000000000000,64", "1,90000000000000000000,28,512,64"])
+def test_a_request_of_more_than_there_can_be_is_refused(tmp_path: Path, line: str) -> None:
+    with pytest.raises(LearningError, match="request 1: "):
+        block_input(written(tmp_path, "\n".join([*BLOCKS.split("\n")[:2], line, ""])))
+
+
+@pytest.mark.parametrize("line", ["2 0.010 1e12 1", "2 1e12 0.001 1"])
+def test_a_task_that_takes_longer_than_there_can_be_is_refused(tmp_path: Path, line: str) -> None:
+    with pytest.raises(LearningError, match="task 2 takes no time or more than"):
+        graph_input(written(tmp_path, GRAPH.replace("2 0.010 0.001 1", line)))
+
+
+@pytest.mark.parametrize("field", ["5170", "300"])
+def test_a_job_that_is_later_than_there_is_time_is_refused(tmp_path: Path, field: str) -> None:
+    with pytest.raises(LearningError, match="jobs are submitted or run later"):
+        read_jobs(written(tmp_path, LOG.replace(f" {field} ", " 99999999999999999999 ")))
 
 
 def test_estimates_are_the_logs_or_exact_or_a_stated_model(tmp_path: Path) -> None:
@@ -182,7 +206,7 @@ def test_a_malformed_job_is_refused_with_file_and_line(tmp_path: Path, line: str
 
 
 def test_a_job_that_never_fits_or_is_out_of_order_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(LearningError, match="job 0 needs more than 0, at most 8"):
+    with pytest.raises(LearningError, match="a job needs 16 processors, of 8"):
         read_jobs(written(tmp_path, LOG), JobSettings(processors=8))
     with pytest.raises(LearningError, match="job 1 is submitted"):
         read_jobs(written(tmp_path, LOG.replace("2 5170", "2 5000")))

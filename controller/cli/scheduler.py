@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from controller.cli.common import SettingsFile, log_to_stderr, ready
+from controller.cli.learning.compare import compare
+from controller.cli.learning.evaluate import evaluate
+from controller.cli.learning.train import train
 from controller.cli.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -17,6 +20,10 @@ if TYPE_CHECKING:
 scheduler = typer.Typer(
     name="scheduler", help="Place pods on nodes; explain and simulate placements.", no_args_is_help=True
 )
+
+scheduler.command()(train)
+scheduler.command()(evaluate)
+scheduler.command()(compare)
 
 _NODE_COLUMNS = ("node", "points", "policy", "reason")
 

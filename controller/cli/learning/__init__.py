@@ -1,0 +1,1 @@
+"""`millrace scheduler train`, `evaluate` and `compare`: a scheduler that learns, in virtual time."""

@@ -1,0 +1,54 @@
+"""`millrace scheduler evaluate`: what a checkpoint's agent makes of an input."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from controller.cli.learning.options import (
+    FIGURES,
+    FallbackOption,
+    InputArgument,
+    SeedOption,
+    SettingsOption,
+    cells_of,
+    settings_of,
+)
+from controller.cli.output import Cells, Format, FormatOption, show
+
+if TYPE_CHECKING:
+    from controller.schedulers.learning.training.trials import Timed
+
+
+def evaluate(  # noqa: PLR0917 - a command line's options
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="As `millrace scheduler train` wrote it.")],
+    workload: InputArgument,
+    settings: SettingsOption = None,
+    seed: SeedOption = 0,
+    fallback: FallbackOption = "",
+    form: FormatOption = Format.TABLE,
+) -> None:
+    """Let a checkpoint decide on an input in virtual time, without learning or exploring, and show what comes of it."""
+    from controller.schedulers.learning.agent.records import load_checkpoint  # noqa: PLC0415
+    from controller.schedulers.learning.training.given import read_given  # noqa: PLC0415
+    from controller.schedulers.learning.training.trials import Timed, best_rule, greedy  # noqa: PLC0415
+    from controller.schedulers.learning.training.trials import evaluate as evaluated  # noqa: PLC0415
+
+    given = read_given(workload, settings_of(settings), seed)
+    loaded = load_checkpoint(checkpoint)
+    rule = best_rule(given, seed, fallback)
+    agent = greedy(given, loaded, given.rules(seed)[rule])
+    timed = Timed(agent, time.perf_counter_ns)
+    found = evaluated(given, timed, seed)
+    rows: list[Cells] = [("input", given.name), ("version", loaded.version), ("fallback", rule)]
+    rows += [("decisions", found.decisions)]
+    rows += [(f"by {source}", agent.decider.counts[source]) for source in ("network", "fallback")]
+    rows += [*zip(FIGURES, cells_of(found), strict=True), *_latencies(timed)]
+    show(("what", "value"), rows, form)
+
+
+def _latencies(timed: Timed) -> list[Cells]:
+    return [(f"decision p{percent}, us", timed.percentile_ns(percent) / 1e3) for percent in (50, 99)]

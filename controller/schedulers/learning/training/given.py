@@ -1,0 +1,101 @@
+"""An input by what a user writes, `KIND:FILE`, made ready to be played: an environment, its rules, its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from controller.schedulers.learning.agent.settings import AgentSettings
+from controller.schedulers.learning.environment.pool import Pool
+from controller.schedulers.learning.environment.settings import PoolSettings
+from controller.schedulers.learning.environment.view import PoolView
+from controller.schedulers.learning.errors import LearningError
+from controller.schedulers.learning.heuristics.named import job_rules, pool_rules
+from controller.schedulers.learning.inputs.blocks import BlockSettings, block_input
+from controller.schedulers.learning.inputs.bursty import BurstySettings, bursty_input
+from controller.schedulers.learning.inputs.graphs import GraphSettings, graph_input
+from controller.schedulers.learning.inputs.jobs import JobSettings, read_jobs
+from controller.schedulers.learning.inputs.ordering import Ordering, OrderingSettings
+from controller.schedulers.learning.inputs.values import PoolInput
+from controller.schedulers.learning.training.figures import Figures, Tally
+from controller.schedulers.learning.values import Chooser, Environment
+from dataplane.config import Strict, load
+
+View = TypeVar("View")
+KINDS: Final = ("blocks:FILE", "spotri:FILE", "swf:FILE", "bursty")
+
+
+class LearningSettings(Strict, frozen=True):
+    """Settings of training, trying and comparing: the agent's, and those of each kind of input.
+
+    `pool` is of the environment in which an action is a node, `ordering` of that in which it is a waiting job.
+    """
+
+    agent: AgentSettings = AgentSettings()
+    pool: PoolSettings = PoolSettings()
+    ordering: OrderingSettings = OrderingSettings()
+    blocks: BlockSettings = BlockSettings()
+    spotri: GraphSettings = GraphSettings()
+    swf: JobSettings = JobSettings()
+    bursty: BurstySettings = BurstySettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Given(Generic[View]):
+    """An input that can be played: `rules` makes its heuristics by a seed, `settle` what came of all decisions."""
+
+    name: str
+    environment: Environment[View]
+    rules: Callable[[int], dict[str, Chooser[View]]]
+    settle: Callable[[Tally], Figures]
+
+
+def load_settings(path: Path) -> LearningSettings:
+    """Return the settings of a file; raise ConfigError or LearningError with the file and the key."""
+    try:
+        found = load(path, LearningSettings)
+        found.agent.check()
+    except LearningError as error:
+        raise LearningError(f"{path}: {error}", at=error.at) from error
+    return found
+
+
+def read_given(text: str, settings: LearningSettings, seed: int) -> Given[Any]:
+    """Return the input that `text` names, drawn by the seed where it is synthetic.
+
+    Raises LearningError for a kind that there is not, WorkloadError with file and line for a file that is malformed.
+    """
+    kind, _, file = text.partition(":")
+    if kind == "bursty" and not file:
+        return _of_pool(bursty_input(seed, settings.bursty), settings)
+    if not file or kind not in {"blocks", "spotri", "swf"}:
+        raise LearningError(f"input {text!r}: it is one of {', '.join(KINDS)}")
+    match kind:
+        case "blocks":
+            return _of_pool(block_input(Path(file), settings.blocks), settings)
+        case "spotri":
+            return _of_pool(graph_input(Path(file), settings.spotri), settings)
+        case _:
+            return _of_jobs(Ordering(read_jobs(Path(file), settings.swf), settings.ordering))
+
+
+def _of_pool(made: PoolInput, settings: LearningSettings) -> Given[PoolView]:
+    made = replace(made, settings=settings.pool)
+    slots = sum(engine.slots for node in made.system.nodes for engine in node.engines)
+    return Given(
+        made.name,
+        Pool(made.system, made.workload, made.settings),
+        lambda seed: pool_rules(made, seed),
+        lambda tally: tally.of_pool(slots),
+    )
+
+
+def _of_jobs(ordering: Ordering) -> Given[Ordering]:
+    return Given(
+        ordering.jobs.name,
+        ordering,
+        lambda seed: job_rules(ordering.settings, seed),
+        lambda tally: tally.of_jobs(ordering),
+    )

@@ -1,0 +1,90 @@
+"""Learning curves and comparisons as pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from controller.schedulers.learning.errors import LearningError
+from controller.schedulers.learning.training.figures import Figures
+from controller.schedulers.learning.training.trials import Point
+
+_DPI: Final = 110
+_OURS, _OTHERS, _MARK = "#c4511d", "#1f6fb4", "0.6"
+
+
+def draw_curve(title: str, points: Sequence[Point], path: Path) -> None:
+    """Write reward, response and loss against decisions to a .png or .svg file; raise LearningError where it cannot.
+
+    Grey lines are ends of episodes.
+    """
+    _refuse_ending(path)
+    canvas = Figure(figsize=(9, 7), layout="constrained")
+    rewards, responses, losses = canvas.subplots(3, 1, sharex=True)
+    decisions = [point.decisions for point in points]
+    trained = [point for point in points if point.steps]
+    _line(rewards, decisions, [point.mean_reward for point in points], "mean reward")
+    _line(responses, decisions, [point.mean_response_ns / 1e6 for point in points], "mean response, ms")
+    _line(losses, [point.decisions for point in trained], [point.loss for point in trained], "loss")
+    ends = [one.decisions for one, after in pairwise(points) if after.episode != one.episode]
+    for axes in (rewards, responses, losses):
+        for end in ends:
+            axes.axvline(end, color=_MARK, linewidth=0.8)
+    if not trained:
+        losses.text(0.5, 0.5, "the buffer was never full: no training step", transform=losses.transAxes, ha="center")
+    losses.set_xlabel("decisions")
+    _write(canvas, title, path)
+
+
+def draw_comparison(title: str, found: Mapping[str, Sequence[Figures]], ours: frozenset[str], path: Path) -> None:
+    """Write mean response and mean wait of each decider over the seeds to a .png or .svg file, the best one first.
+
+    Lines are from the least to the most of the seeds. Raises LearningError for another ending, or where the file
+    cannot be written.
+    """
+    _refuse_ending(path)
+    names = sorted(found, key=lambda name: float(np.mean([one.mean_response_ns for one in found[name]])))
+    canvas = Figure(figsize=(11, 1.6 + 0.4 * len(names)), layout="constrained")
+    responses, waits = canvas.subplots(1, 2, sharey=True)
+    _bars(responses, names, [[one.mean_response_ns / 1e6 for one in found[name]] for name in names], ours)
+    _bars(waits, names, [[one.mean_wait_ns / 1e6 for one in found[name]] for name in names], ours)
+    responses.set_xlabel("mean response, ms")
+    waits.set_xlabel("mean wait, ms")
+    responses.invert_yaxis()
+    _write(canvas, title, path)
+
+
+def _line(axes: Axes, decisions: list[int], figures: list[float], what: str) -> None:
+    axes.plot(decisions, figures, color=_OTHERS, linewidth=1.2, marker="." if len(figures) < 40 else "")
+    axes.set_ylabel(what)
+    axes.grid(visible=True, alpha=0.25)
+
+
+def _bars(axes: Axes, names: list[str], figures: list[list[float]], ours: frozenset[str]) -> None:
+    means = [float(np.mean(one)) for one in figures]
+    spread = [
+        [mean - min(one) for mean, one in zip(means, figures, strict=True)],
+        [max(one) - mean for mean, one in zip(means, figures, strict=True)],
+    ]
+    colours = [_OURS if name in ours else _OTHERS for name in names]
+    axes.barh(names, means, xerr=spread, color=colours, capsize=3)
+    axes.grid(visible=True, axis="x", alpha=0.25)
+
+
+def _refuse_ending(path: Path) -> None:
+    if path.suffix not in {".png", ".svg"}:
+        raise LearningError(f"{path}: a picture's name ends in .png or .svg")
+
+
+def _write(canvas: Figure, title: str, path: Path) -> None:
+    canvas.suptitle(title, fontsize=11)
+    try:
+        canvas.savefig(path, dpi=_DPI, metadata={"Date": None} if path.suffix == ".svg" else None)
+    except OSError as error:
+        raise LearningError(f"{path}: {error.strerror or error}") from error

@@ -63,8 +63,11 @@ ACCELERATION: Final[Mapping[str, str]] = {"operator-devices": "policies.tasks:Op
 """Policies of tasks that go by the acceleration model."""
 ACCELERATION_OF_PODS: Final[Mapping[str, str]] = {"operator-devices": "policies.pods:PodDevices"}
 """Those of pods: one of the same name is the same for both."""
+LEARNING: Final[Mapping[str, str]] = {"learned": "policy.pods:Learned"}
+"""Policies of pods that go by what an agent has learned."""
 _PLACES: Final = (
     (CONTAINERS, "controller.schedulers.containers"),
+    (LEARNING, "controller.schedulers.learning"),
     (ACCELERATION_OF_PODS, "controller.schedulers.acceleration"),
 )
 _PLACES_OF_TASKS: Final = (
@@ -99,7 +102,7 @@ def make_policy(
 
 def known_policies() -> tuple[str, ...]:
     """Return the names of all policies, those of plug-ins last."""
-    own = (*BUILT_IN, *CONTAINERS, *TASKS, *ACCELERATION)
+    own = (*BUILT_IN, *CONTAINERS, *LEARNING, *TASKS, *ACCELERATION)
     return (*own, *sorted(entry.name for entry in entry_points(group=GROUP) if entry.name not in own))
 
 
@@ -114,7 +117,7 @@ def _named(name: str, all_places: Sequence[tuple[Mapping[str, str], str]]) -> Ca
 
 
 def _load(name: str, *, is_of_tasks: bool) -> Callable[..., Any]:
-    pods, tasks = {*BUILT_IN, *CONTAINERS, *ACCELERATION_OF_PODS}, {*TASKS, *ACCELERATION}
+    pods, tasks = {*BUILT_IN, *CONTAINERS, *LEARNING, *ACCELERATION_OF_PODS}, {*TASKS, *ACCELERATION}
     others, mine = (pods, tasks) if is_of_tasks else (tasks, pods)
     if name in others:
         what = ("pods", "tasks") if is_of_tasks else ("tasks", "pods")

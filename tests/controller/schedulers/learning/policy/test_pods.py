@@ -1,0 +1,129 @@
+"""A network as a policy of pods: in shadow first, then live, the other scores where it cannot decide."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from collectors.values import Snapshot as NetworkSnapshot
+from controller.cluster.cost_map import CostMap
+from controller.cluster.hardware import Cluster, Request, Shares
+from controller.schedulers.errors import SchedulerError
+from controller.schedulers.framework.plugins import make_policy
+from controller.schedulers.framework.snapshot import Snapshot
+from controller.schedulers.framework.values import MOST_POINTS, Peer, PendingPod
+from controller.schedulers.learning.agent.agents import new_checkpoint
+from controller.schedulers.learning.agent.inference.making import inference_of
+from controller.schedulers.learning.agent.records import Checkpoint, save_checkpoint
+from controller.schedulers.learning.agent.settings import AgentSettings, DecisionSettings, Form, NetworkSettings
+from controller.schedulers.learning.policy.observing import observe
+from controller.schedulers.learning.policy.pods import Learned
+from dataplane.topology.families import from_text
+from tests.controller.schedulers.framework.clusters import GIB, node
+
+POD = PendingPod("p", Request(1000, GIB), peers=(Peer("n1", 3 << 20), Peer("n2", 1 << 20)))
+ALL = np.arange(3)
+
+
+@pytest.fixture
+def snapshot() -> Snapshot:
+    cluster = Cluster.of(node(f"n{number}") for number in range(3))
+    return Snapshot.of(cluster.take("n0", Shares(6000, 8 * GIB)))
+
+
+def _checkpoint(snapshot: Snapshot, form: Form = "tokens", version: int = 7) -> Checkpoint:
+    network = NetworkSettings(form=form, hidden=8, heads=2, layers=1, feed_forward=8, deviation=0.5)
+    settings = AgentSettings(network=network, decisions=DecisionSettings(precision="float32"))
+    fresh = new_checkpoint(settings, observe(POD, snapshot, ALL, has_network=True))
+    return msgspec.structs.replace(fresh, version=version)
+
+
+def _learned(path: Path, checkpoint: Checkpoint, *, shadow: bool, deadline_ns: int = 10**12) -> Learned:
+    save_checkpoint(path / "agent.ckpt", checkpoint)
+    return Learned(Learned.Settings(checkpoint=str(path / "agent.ckpt"), shadow=shadow, deadline_ns=deadline_ns))
+
+
+def test_six_features_of_a_pod(snapshot: Snapshot) -> None:
+    seen = observe(POD, snapshot, np.array([0, 2]), has_network=False)
+    assert seen.utilisation == pytest.approx(6 / 24)
+    assert seen.size == pytest.approx(np.log2(1 + 1024) / 64)
+    assert seen.free.tolist() == [0.75, 1, 1]
+    assert seen.similarity.tolist() == [0, 0.75, 0.25]
+    assert seen.candidates.tolist() == [True, False, True]
+    assert (seen.operations, seen.is_write, seen.has_network) == (0, 0, False)
+
+
+def test_in_shadow_it_decides_and_is_compared_but_does_not_act(snapshot: Snapshot, tmp_path: Path) -> None:
+    learned = _learned(tmp_path, _checkpoint(snapshot), shadow=True)
+    points = learned.points(POD, snapshot, ALL)
+    assert points.tolist() == [MOST_POINTS] * 3
+    reasons = learned.reasons(POD, snapshot, ALL, points)
+    assert sorted(reason.rpartition(", ")[2] for reason in reasons) == [f"place {place} of 3" for place in (1, 2, 3)]
+    assert all(reason.startswith("in shadow, version 7 gives it ") for reason in reasons)
+    assert learned.reason(POD, snapshot, 1) == reasons[1]
+
+
+@pytest.mark.parametrize("form", ["flat", "tokens", "dense"])
+def test_live_the_highest_value_gets_most_points(snapshot: Snapshot, tmp_path: Path, form: Form) -> None:
+    checkpoint = _checkpoint(snapshot, form)
+    points = _learned(tmp_path, checkpoint, shadow=False).points(POD, snapshot, ALL)
+    inference = inference_of(checkpoint.weights(), checkpoint.settings.decisions)
+    values = inference.values(observe(POD, snapshot, ALL, has_network=True))
+    assert values is not None
+    assert np.argsort(points).tolist() == np.argsort(values).tolist()
+    assert (points.max(), points.min()) == (MOST_POINTS, 0)
+
+
+def test_tokens_serve_nodes_that_join(snapshot: Snapshot, tmp_path: Path) -> None:
+    learned = _learned(tmp_path, _checkpoint(snapshot), shadow=False)
+    more = Snapshot.of(Cluster.of(node(f"n{number}") for number in range(5)))
+    assert learned.points(POD, more, np.arange(5)).max() == MOST_POINTS
+    assert "place" in learned.reason(POD, more, 4)
+
+
+def test_other_scores_decide_where_the_network_is_untrained_late_or_does_not_fit(
+    snapshot: Snapshot, tmp_path: Path
+) -> None:
+    more = Snapshot.of(Cluster.of(node(f"n{number}") for number in range(5)))
+    untrained = _learned(tmp_path, _checkpoint(snapshot, version=0), shadow=False)
+    late = _learned(tmp_path, _checkpoint(snapshot), shadow=False, deadline_ns=0)
+    flat = _learned(tmp_path, _checkpoint(snapshot, "flat"), shadow=False)
+    for learned, shown, why in (
+        (untrained, snapshot, "untrained"),
+        (late, snapshot, "more than 0 ns"),
+        (flat, more, "5 actions"),
+    ):
+        nodes = np.arange(len(shown.columns.nodes))
+        assert learned.points(POD, shown, nodes).tolist() == [MOST_POINTS] * len(nodes)
+        assert why in learned.reason(POD, shown, 0)
+
+
+def test_checkpoint_that_is_none_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("no")
+    with pytest.raises(SchedulerError, match=r"policy learned: it cannot be made: LearningError: .*is no checkpoint"):
+        make_policy("learned", {"checkpoint": str(tmp_path / "a")}, ("points", "reason"))
+
+
+def test_pod_without_peers_has_the_size_of_its_memory(snapshot: Snapshot) -> None:
+    seen = observe(replace(POD, peers=()), snapshot, ALL, has_network=True)
+    assert seen.size == pytest.approx(np.log2(1 + GIB / 4096) / 64)
+    assert (seen.delay.tolist(), seen.bandwidth.tolist()) == ([0, 0, 0], [1, 1, 1])
+
+
+def test_network_features_are_what_the_cost_map_says() -> None:
+    costs = CostMap.of(from_text("fat-tree:k=4"), NetworkSnapshot(0, {}, {}, {}))
+    near, far = costs.cost("h1", "h2"), costs.cost("h1", "h16")
+    assert near.delay_ns < far.delay_ns
+    shown = Snapshot.of(Cluster.of([node("h1"), node("h2"), node("h16"), node("elsewhere")]), costs)
+    seen = observe(PendingPod("p", peers=(Peer("h1", 100),)), shown, np.arange(4), has_network=True)
+    want = [0, np.log2(1 + near.delay_ns) / 64, np.log2(1 + far.delay_ns) / 64, 1]
+    assert seen.delay.tolist() == pytest.approx(want)
+    fastest = max(
+        costs.cost(one, other).available_bps for one in ("h1", "h2", "h16") for other in ("h2", "h16") if one != other
+    )
+    want = [1, near.available_bps / fastest, far.available_bps / fastest, 0]
+    assert seen.bandwidth.tolist() == pytest.approx(want)

@@ -152,6 +152,13 @@ class History:
         """Take back what was noted since the last commit."""
         self._database.rollback()
 
+    def check(self, pool: str, holder: str | None) -> None:
+        """Raise HistoryError where nothing is kept, of any time, of a pool, or of a holder of it."""
+        if not any(self._rows(table, pool, None, 0, 1) for table in ("reports", "changes")):
+            raise HistoryError(f"{self._database.path}: nothing is kept of a pool {pool}")
+        if not any(self._rows(table, pool, holder, 0, 1) for table in ("reports", "changes")):
+            raise HistoryError(f"{self._database.path}: pool {pool}: nothing is kept of a holder {holder}")
+
     def reports(self, pool: str, holder: str | None, since_ns: int, limit: int) -> list[ReportRow]:
         """Return the newest reports since a time, in order of time."""
         found = self._rows("reports", pool, holder, since_ns, limit)

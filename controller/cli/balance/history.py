@@ -35,6 +35,7 @@ def history(  # noqa: PLR0917 - a command line's options
 
     since_ns = time.time_ns() - round(last_s * 1e9)
     with read_history(file or _default_file()) as kept:
+        kept.check(pool, holder)
         found = kept.changes(pool, holder, since_ns, limit) if moves else kept.reports(pool, holder, since_ns, limit)
         if picture is not None:
             from controller.balance.serving.picture import draw_history  # noqa: PLC0415

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
@@ -15,6 +15,9 @@ from controller.balance.running.silence import SilenceSettings
 from controller.network_state.settings import NetworkStateSettings
 from dataplane.config import Strict
 from dataplane.topology.units import parse_rate_bps
+
+LOOPBACK: Final = "lo"
+"""What Linux calls the loopback device of every network namespace."""
 
 
 class InterfaceBus(Strict, frozen=True):
@@ -29,6 +32,8 @@ class InterfaceBus(Strict, frozen=True):
     """Where the device is, if not here: a path, a name of `ip netns`, or FABRIC:HOST."""
 
     def __post_init__(self) -> None:
+        if self.interface == LOOPBACK:
+            raise ValueError(f"{LOOPBACK} is no bus: loopback has no link that could be full")
         if self.rate is not None:
             parse_rate_bps(self.rate)
 

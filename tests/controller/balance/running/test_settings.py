@@ -51,6 +51,7 @@ def test_what_cannot_be_is_refused(more: str, problem: str) -> None:
         ("{}", "one of interface, telemetry, pcie is wanted, here are none"),
         ("{pcie: '0000:c1:00.0', interface: {interface: e0}}", "here are interface and pcie"),
         ("{pcie: 'c1:00.0'}", "bus.pcie: expected `str` matching regex"),
+        ("{interface: {interface: lo, rate: 1 Gbit/s}}", "bus.interface: lo is no bus: loopback has no link"),
         ("{interface: {interface: e0, rate: fast}}", "bus.interface: 'fast' is not a rate such as '10 Gbit/s'"),
     ],
 )

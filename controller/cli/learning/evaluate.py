@@ -15,6 +15,7 @@ from controller.cli.learning.options import (
     SeedOption,
     SettingsOption,
     cells_of,
+    check_outputs,
     settings_of,
 )
 from controller.cli.output import Cells, Format, FormatOption, show
@@ -29,14 +30,20 @@ def evaluate(  # noqa: PLR0917 - a command line's options
     settings: SettingsOption = None,
     seed: SeedOption = 0,
     fallback: FallbackOption = "",
+    attention: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Draw what each action looks at, mean of 256 decisions (.png or .svg)."),
+    ] = None,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Let a checkpoint decide on an input in virtual time, without learning or exploring, and show what comes of it."""
     from controller.schedulers.learning.agent.records import load_checkpoint  # noqa: PLC0415
     from controller.schedulers.learning.training.given import read_given  # noqa: PLC0415
-    from controller.schedulers.learning.training.trials import Timed, best_rule, greedy  # noqa: PLC0415
+    from controller.schedulers.learning.training.picture import draw_attention  # noqa: PLC0415
+    from controller.schedulers.learning.training.trials import Timed, attention_of, best_rule, greedy  # noqa: PLC0415
     from controller.schedulers.learning.training.trials import evaluate as evaluated  # noqa: PLC0415
 
+    check_outputs(attention)
     given = read_given(workload, settings_of(settings), seed)
     loaded = load_checkpoint(checkpoint)
     rule = best_rule(given, seed, fallback)
@@ -48,6 +55,11 @@ def evaluate(  # noqa: PLR0917 - a command line's options
     rows += [(f"by {source}", agent.decider.counts[source]) for source in ("network", "fallback")]
     rows += [*zip(FIGURES, cells_of(found), strict=True), *_latencies(timed)]
     show(("what", "value"), rows, form)
+    if attention is not None:
+        draw_attention(
+            f"{given.name}, version {loaded.version}", attention_of(given, loaded, agent, seed, 256), attention
+        )
+        typer.echo(f"wrote {attention}", err=True)
 
 
 def _latencies(timed: Timed) -> list[Cells]:

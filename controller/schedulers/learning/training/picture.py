@@ -10,10 +10,12 @@ from typing import Final
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.training.figures import Figures
 from controller.schedulers.learning.training.trials import Point
+from controller.schedulers.learning.values import Floats
 
 _DPI: Final = 110
 _OURS, _OTHERS, _MARK = "#c4511d", "#1f6fb4", "0.6"
@@ -57,6 +59,29 @@ def draw_comparison(title: str, found: Mapping[str, Sequence[Figures]], ours: fr
     responses.set_xlabel("mean response, ms")
     waits.set_xlabel("mean wait, ms")
     responses.invert_yaxis()
+    _write(canvas, title, path)
+
+
+def draw_attention(title: str, attention: Floats, path: Path) -> None:
+    """Write what each token looks at, [layers, heads, tokens, tokens], a square a head, to a .png or .svg file.
+
+    Rows look at columns; colours are multiples of an even share, from a half to twice at least. Raises LearningError for another ending, or where it cannot be written.
+    """
+    _refuse_ending(path)
+    layers, heads, tokens, _ = attention.shape
+    low, high = min(0.5, float(attention.min()) * tokens), max(2.0, float(attention.max()) * tokens)
+    canvas = Figure(figsize=(2.6 * heads + 2, 2.8 * layers + 0.8), layout="constrained")
+    squares = canvas.subplots(layers, heads, squeeze=False, sharex=True, sharey=True)
+    for layer in range(layers):
+        for head in range(heads):
+            axes, times = squares[layer, head], attention[layer, head] * tokens
+            shown = axes.imshow(times, vmin=low, vmax=high, cmap="viridis")
+            axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=9)
+            axes.set_xlabel("action looked at" if layer == layers - 1 else "")
+            axes.set_ylabel("action" if head == 0 else "")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+            axes.yaxis.set_major_locator(MaxNLocator(integer=True))
+    canvas.colorbar(shown, ax=squares, label="times an even share")
     _write(canvas, title, path)
 
 

@@ -10,11 +10,12 @@ import msgspec
 import numpy as np
 
 from controller.schedulers.learning.agent.agents import Agent, agent_of
+from controller.schedulers.learning.agent.inference.on_numpy import TokensInference
 from controller.schedulers.learning.agent.records import Checkpoint
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.training.figures import Figures, Tally
 from controller.schedulers.learning.training.given import Given
-from controller.schedulers.learning.values import Chooser, Environment, Experience, Observation, Step
+from controller.schedulers.learning.values import Chooser, Environment, Experience, Floats, Observation, Step
 
 View = TypeVar("View")
 _NO_FALLBACK: Final = frozenset({"random", "earliest-finish"})
@@ -88,6 +89,23 @@ def greedy(given: Given[View], checkpoint: Checkpoint, fallback: Chooser[View]) 
     settings = msgspec.structs.replace(checkpoint.settings, decisions=decisions)
     tried = msgspec.structs.replace(checkpoint, settings=settings, decider=None)
     return agent_of(tried, fallback, "none", clock_ns=lambda: 0)
+
+
+def attention_of(given: Given[View], checkpoint: Checkpoint, chooser: Chooser[View], seed: int, most: int) -> Floats:
+    """Return what tokens look at, [layers, heads, tokens, tokens]: the mean of at most `most` first decisions.
+
+    Raises LearningError for a network that is not `tokens`: one token looks at itself.
+    """
+    if checkpoint.shape.form != "tokens":
+        raise LearningError(f"a network {checkpoint.shape.form} has no attention between tokens: only tokens has")
+    inference, environment = TokensInference(checkpoint.weights()), given.environment
+    seen: Observation | None = environment.start(seed)
+    found: list[Floats] = []
+    while seen is not None and len(found) < most:
+        found.append(inference.attention(seen))
+        seen = environment.step(chooser.choose(seen, environment.view)).observation
+    mean: Floats = np.mean(found, axis=0)
+    return mean
 
 
 class Timed:

@@ -17,7 +17,15 @@ from controller.schedulers.learning.inputs.bursty import BurstySettings
 from controller.schedulers.learning.inputs.systems import PoolSystem
 from controller.schedulers.learning.training.figures import Figures, Tally
 from controller.schedulers.learning.training.given import Given, LearningSettings, load_settings, read_given
-from controller.schedulers.learning.training.trials import Point, Timed, best_rule, evaluate, greedy, train
+from controller.schedulers.learning.training.trials import (
+    Point,
+    Timed,
+    attention_of,
+    best_rule,
+    evaluate,
+    greedy,
+    train,
+)
 from controller.schedulers.learning.values import Step
 
 AGENT = AgentSettings(
@@ -137,3 +145,13 @@ def test_decisions_are_timed_by_the_clock_that_is_given(given: Given[Any]) -> No
     evaluate(given, timed, 1)
     assert timed.took_ns == [5] * 150
     assert timed.percentile_ns(99) == 5
+
+
+def test_attention_is_a_mean_whose_rows_sum_to_one(given: Given[Any]) -> None:
+    fresh = new_checkpoint(AGENT, given.environment.start(1))
+    found = attention_of(given, fresh, given.rules(1)["round-robin"], 1, 10)
+    assert found.shape == (1, 2, 4, 4)
+    assert found.sum(axis=-1) == pytest.approx(1)
+    flat = AgentSettings(network=NetworkSettings(hidden=8, heads=2, layers=1, feed_forward=8))
+    with pytest.raises(LearningError, match="only tokens has"):
+        attention_of(given, new_checkpoint(flat, given.environment.start(1)), given.rules(1)["random"], 1, 10)

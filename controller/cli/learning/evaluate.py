@@ -39,7 +39,6 @@ def evaluate(  # noqa: PLR0917 - a command line's options
     """Let a checkpoint decide on an input in virtual time, without learning or exploring, and show what comes of it."""
     from controller.schedulers.learning.agent.records import load_checkpoint  # noqa: PLC0415
     from controller.schedulers.learning.training.given import read_given  # noqa: PLC0415
-    from controller.schedulers.learning.training.picture import draw_attention  # noqa: PLC0415
     from controller.schedulers.learning.training.trials import Timed, attention_of, best_rule, greedy  # noqa: PLC0415
     from controller.schedulers.learning.training.trials import evaluate as evaluated  # noqa: PLC0415
 
@@ -56,6 +55,8 @@ def evaluate(  # noqa: PLR0917 - a command line's options
     rows += [*zip(FIGURES, cells_of(found), strict=True), *_latencies(timed)]
     show(("what", "value"), rows, form)
     if attention is not None:
+        from controller.schedulers.learning.training.picture import draw_attention  # noqa: PLC0415
+
         draw_attention(
             f"{given.name}, version {loaded.version}", attention_of(given, loaded, agent, seed, 256), attention
         )

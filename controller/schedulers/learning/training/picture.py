@@ -65,7 +65,8 @@ def draw_comparison(title: str, found: Mapping[str, Sequence[Figures]], ours: fr
 def draw_attention(title: str, attention: Floats, path: Path) -> None:
     """Write what each token looks at, [layers, heads, tokens, tokens], a square a head, to a .png or .svg file.
 
-    Rows look at columns; colours are multiples of an even share, from a half to twice at least. Raises LearningError for another ending, or where it cannot be written.
+    Rows look at columns; colours are multiples of an even share, from a half to twice at least.
+    Raises LearningError for another ending, or where it cannot be written.
     """
     _refuse_ending(path)
     layers, heads, tokens, _ = attention.shape

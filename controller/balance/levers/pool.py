@@ -2,11 +2,13 @@
 
 What the holder has here follows its share: a local lever (a quota, instances) is lowered before fewer units are
 promised, and raised only by units that the books say it has. A holder that cannot reach the service for the pool's
-lease has stopped using its units by then, as the service counts on that.
+lease has stopped using its units by then, as the service counts on that: here after half of it, counted from when the
+last report that was answered was sent, so that half of it is the margin.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from controller.api.resources import UnitPool
@@ -55,12 +57,25 @@ class PoolUnits:
         self._asking_since_ns: int | None = None
         self._is_fenced = False
         self._answered_ns = clock.now_ns()
+        self._on_answer: Callable[[int], None] | None = None
         self._pool = self._report(HolderStatus(holder=holder))
 
     @property
     def lease_s(self) -> float:
         """After so long without a report the pool's service gives the units away; 0: it does not."""
         return self._pool.spec.lease_s
+
+    @property
+    def until_ns(self) -> int:
+        """Until when its units may be used unless the service answers again; 0 without a lease."""
+        return self._answered_ns + round(LEASE_SHARE * self.lease_s * _NS_PER_S) if self.lease_s else 0
+
+    def tell_answers(self, on_answer: Callable[[int], None]) -> None:
+        """Have each answer be told, before anything is moved by it: until when units may be used then.
+
+        What `on_answer` raises ends the report: nothing is moved by it.
+        """
+        self._on_answer = on_answer
 
     @property
     def units(self) -> int:
@@ -143,7 +158,7 @@ class PoolUnits:
         known = next((one for one in self._pool.status.holders if one.holder == self._holder), None)
         if known is None or known.holds != units or is_outdated:
             self._pool = self._report(_promising(status, units, self._wants))
-        if local is not None and local < units == self.units:
+        if local is not None and local < units == self.units and not self._is_over():
             self._set_local(units)
 
     def _set_local(self, units: int) -> None:
@@ -153,10 +168,13 @@ class PoolUnits:
             raise LeverError(self.name, f"{units} units are its own, but {self._local.name}: {result.reason}")
 
     def _fence(self) -> None:
-        lease_s, silent_ns = self._pool.spec.lease_s, self._clock.now_ns() - self._answered_ns
-        if lease_s and not self._is_fenced and silent_ns >= LEASE_SHARE * lease_s * _NS_PER_S:
+        if not self._is_fenced and self._is_over():
             self._lower_local(0)
             self._is_fenced = True
+
+    def _is_over(self) -> bool:
+        """Return whether the last answer is too old to use units by, as after a process was stopped for a while."""
+        return bool(self.lease_s) and self._clock.now_ns() >= self.until_ns
 
     def _lower_local(self, units: int) -> None:
         if self._local is not None:
@@ -174,6 +192,9 @@ class PoolUnits:
         except ApiError as error:
             raise LeverError(self.name, str(error)) from error
         self._answered_ns = asked_ns
+        self._pool = found  # its lease may have changed
+        if self._on_answer is not None:
+            self._on_answer(self.until_ns)
         return found
 
 

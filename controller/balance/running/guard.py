@@ -1,9 +1,11 @@
 """The guard of a unit's levers: a process of its own, which releases them when the loop is killed or hangs.
 
-The loop sends it a byte each turn. Without one for `hold_s` nobody controls the unit: until then its levers are held,
+The loop sends it a word each turn. Without one for `hold_s` nobody controls the unit: until then its levers are held,
 then they stand where they were found, and what follows a pool's books goes to its low end, before the units are
-somebody else's. A word at the end says that the loop has released them itself. SIGTERM, which a service manager sends
-to what a killed daemon leaves, has them released at once.
+somebody else's. How long units of a pool may be used is counted from the service's last answer, and not from the last
+turn: the word says until when, and is sent before anything is moved by that answer. A word at the end says that the
+loop has released the levers itself. SIGTERM, which a service manager sends to what a killed daemon leaves, has them
+released at once.
 """
 
 from __future__ import annotations
@@ -11,13 +13,15 @@ from __future__ import annotations
 import os
 import select
 import signal
+import struct
 import subprocess
 import sys
-import time
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 import msgspec
 
@@ -28,10 +32,13 @@ from controller.balance.levers.making import local_levers
 from controller.balance.levers.settings import LeverSettings
 from controller.balance.levers.values import Lever
 from controller.balance.values import LeverKind
+from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict
 
-_BEAT: Final = b"."
-_END: Final = b"q"
+_NS_PER_S: Final = 1_000_000_000
+_WORD: Final = struct.Struct("<q")
+"""Until when units of a pool may be used, 0 where there is no pool; _END at the end."""
+_END: Final = -1
 _START_S: Final = 30.0
 _END_S: Final = 5.0
 
@@ -42,6 +49,10 @@ class GuardOrder(Strict, frozen=True):
     levers: LeverSettings
     hold_s: float
     root: str = "/"
+
+    def is_of_pool(self, lever: Lever) -> bool:
+        """Return whether a lever follows a pool's books."""
+        return self.levers.pool is not None and lever.kind is LeverKind.SUB_UNITS
 
 
 class Guard:
@@ -73,14 +84,17 @@ class Guard:
         finally:
             self._stop()
 
-    def beat(self) -> None:
-        """Say that the loop lives; raise LeverError where nobody hears it."""
-        self._send(_BEAT)
+    def beat(self, until_ns: int = 0) -> None:
+        """Say that the loop lives, and until when on this machine's monotonic clock it may use units of its pool.
 
-    def _send(self, word: bytes) -> None:
+        Raises LeverError where nobody hears it.
+        """
+        self._send(until_ns)
+
+    def _send(self, word: int) -> None:
         assert self._process.stdin is not None
         try:
-            self._process.stdin.write(word)
+            self._process.stdin.write(_WORD.pack(word))
         except OSError as error:
             raise LeverError("guard", f"the process that releases levers has ended: {error.strerror}") from error
 
@@ -95,44 +109,136 @@ class Guard:
                 stream.close()
 
 
-def watch_over(order: GuardOrder, levers: list[Lever], beats: int, told: int) -> None:
-    """Release the levers whenever `beats`, a file's number, says nothing for `hold_s`; return at its end.
+@dataclass(slots=True)
+class Heard:
+    """What came from the loop: its words; that it told to release at once; that no more can come."""
 
-    At once, and for good, where `told` can be read.
-    """
-    last_s, is_held, heard = time.monotonic(), False, [beats]
-    while heard or is_held:
-        left_s = max(last_s + order.hold_s - time.monotonic(), 0.0)
-        ready, _, _ = select.select([*heard, told], [], [], left_s if is_held else None)
-        if told in ready:
-            release(order, levers)
-            return
+    words: tuple[int, ...] = ()
+    is_told: bool = False
+    is_closed: bool = False
+
+
+class Ear(Protocol):
+    """What hears the loop."""
+
+    def hear(self, left_s: float | None) -> Heard:
+        """Wait for so long, None for ever, and return what came."""
+        ...
+
+
+class _Pipes:
+    """Words of the loop from one file's number, a signal from another."""
+
+    def __init__(self, beats: int, told: int) -> None:
+        self._beats, self._told, self._is_closed = beats, told, False
+
+    def hear(self, left_s: float | None) -> Heard:
+        heard = [] if self._is_closed else [self._beats]
+        ready, _, _ = select.select([*heard, self._told], [], [], left_s)
+        if self._told in ready:
+            return Heard(is_told=True)
         if not ready:
+            return Heard(is_closed=self._is_closed)
+        data = os.read(self._beats, 1 << 16)  # of whole words: shorter writes to a pipe are not divided
+        self._is_closed = not data
+        return Heard(tuple(word for (word,) in _WORD.iter_unpack(data)), is_closed=self._is_closed)
+
+
+@dataclass(slots=True)
+class Hold:
+    """Until when levers are held: all of them from the last turn, a pool's units from its last answer."""
+
+    hold_ns: int
+    turn_until_ns: int | None = None
+    units_until_ns: int | None = None
+    has_begun: bool = False
+    _units_over_ns: int = 0
+
+    def hear(self, until_ns: int, now_ns: int) -> None:
+        """Take a word of the loop; what was over once is so until the service answers anew."""
+        self.has_begun, self.turn_until_ns = True, now_ns + self.hold_ns
+        if until_ns > self._units_over_ns:
+            self.units_until_ns = until_ns
+
+    def close(self, now_ns: int) -> None:
+        """Take that the loop is dead; what it moved after it had hung for long is over at once."""
+        if self.has_begun and self.turn_until_ns is None:
+            self.turn_until_ns = now_ns
+
+    @property
+    def next_ns(self) -> int | None:
+        """When something is over next; None where nothing is held."""
+        return min((end for end in (self.turn_until_ns, self.units_until_ns) if end is not None), default=None)
+
+    def is_turn_over(self, now_ns: int) -> bool:
+        """Return, once, whether nobody controls the unit any more."""
+        if self.turn_until_ns is None or now_ns < self.turn_until_ns:
+            return False
+        self.turn_until_ns = None
+        return True
+
+    def are_units_over(self, now_ns: int) -> bool:
+        """Return, once, whether the service has not answered for too long."""
+        if self.units_until_ns is None or now_ns < self.units_until_ns:
+            return False
+        self._units_over_ns, self.units_until_ns = self.units_until_ns, None
+        return True
+
+
+def watch_over(order: GuardOrder, levers: list[Lever], ear: Ear, clock: Clock) -> None:
+    """Release the levers whenever the loop says nothing for `hold_s`, or its pool's units are over; return at its end.
+
+    At once, and for good, where it is told to.
+    """
+    hold, heard = Hold(round(order.hold_s * _NS_PER_S)), Heard()
+    while not heard.is_closed or hold.next_ns is not None:
+        next_ns, was_closed = hold.next_ns, heard.is_closed
+        heard = ear.hear(None if next_ns is None else max(next_ns - clock.now_ns(), 0) / _NS_PER_S)
+        if heard.is_told:
             release(order, levers)
-            is_held = False
-            continue
-        words = os.read(beats, 1 << 16)
-        if _END in words:
             return
-        if words:
-            last_s, is_held = time.monotonic(), True
-        else:
-            heard = []  # it was killed: what it had is held until its time is over
+        if _END in heard.words:
+            return
+        now_ns = clock.now_ns()
+        for word in heard.words:
+            hold.hear(word, now_ns)
+        if heard.is_closed and not was_closed:
+            hold.close(now_ns)
+        if hold.are_units_over(now_ns):
+            lower_units(order, levers)
+        if hold.is_turn_over(now_ns):
+            release(order, levers)
 
 
 def release(order: GuardOrder, levers: list[Lever]) -> None:
     """Have the levers stand where they were found, those that follow a pool at their low ends; say what fails."""
     for lever in levers:
-        try:
-            if order.levers.pool is not None and lever.kind is LeverKind.SUB_UNITS:
-                standing = lever.read()
-                lever.move(standing.low - standing.value)
-            else:
-                lever.release(always=True)
-        except LeverError as error:
-            sys.stderr.write(f"millrace balance guard: {error}\n")
+        if order.is_of_pool(lever):
+            _do(lever, "nobody controls the unit: {} is released", _lower)
         else:
-            sys.stderr.write(f"millrace balance guard: nobody controls the unit: {lever.name} is released\n")
+            _do(lever, "nobody controls the unit: {} is released", lambda one: one.release(always=True))
+
+
+def lower_units(order: GuardOrder, levers: list[Lever]) -> None:
+    """Have what follows a pool's books stand at its low end: its service may soon give the units away."""
+    for lever in levers:
+        if order.is_of_pool(lever):
+            _do(lever, "the pool's service has not answered for long: {} goes to its low end", _lower)
+
+
+def _lower(lever: Lever) -> None:
+    standing = lever.read()
+    lever.move(standing.low - standing.value)
+
+
+def _do(lever: Lever, what: str, act: Callable[[Lever], object]) -> None:
+    """Do something to a lever, and say that, or why it fails."""
+    try:
+        act(lever)
+    except LeverError as error:
+        sys.stderr.write(f"millrace balance guard: {error}\n")
+    else:
+        sys.stderr.write(f"millrace balance guard: {what.format(lever.name)}\n")
 
 
 def main() -> None:
@@ -146,7 +252,7 @@ def main() -> None:
         levers, _ = local_levers(order.levers, Root(Path(order.root)), nvml)
         sys.stdout.write("ready\n")
         sys.stdout.flush()
-        watch_over(order, levers, sys.stdin.fileno(), told)
+        watch_over(order, levers, _Pipes(sys.stdin.fileno(), told), MonotonicClock())
 
 
 if __name__ == "__main__":

@@ -112,8 +112,12 @@ def _guard(stack: AsyncExitStack, settings: RunSettings, levers: list[Lever]) ->
             need_s = 2 * settings.interval_s / LEASE_SHARE
             raise LeverError(pool.name, f"its lease is {pool.lease_s:g} s: turns of this length need {need_s:g} s")
     guard = stack.enter_context(Guard(GuardOrder(levers=settings.levers, hold_s=hold_s)))
-    guard.beat()
-    return lambda _: guard.beat()
+    if pool is None:
+        guard.beat()
+        return lambda _: guard.beat()
+    guard.beat(pool.until_ns)
+    pool.tell_answers(guard.beat)
+    return lambda _: guard.beat(pool.until_ns)
 
 
 def _told(lever: Lever) -> str:

@@ -124,22 +124,8 @@ def test_double_takes_the_training_networks_choice_and_the_published_ones_value(
     assert found == pytest.approx(0.9 * published.min(), abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("form", "network", "training"),
-    [
-        ("flat", {}, {}),
-        ("tokens", {}, {}),
-        ("dense", {}, {}),
-        ("flat", {"quantiles": 5}, {"loss": "huber"}),
-        ("flat", {}, {"double": True, "optimiser": "sgd", "momentum": 0.5, "loss": "squared", "clip": 1.0}),
-        ("tokens", {}, {"remove_sampled": False, "train_every": 16, "prioritised": 0.6}),
-    ],
-    ids=str,
-)
-def test_every_form_and_departure_learns_which_action_pays(
-    observe: Observe, form: Form, network: dict[str, object], training: dict[str, object]
-) -> None:
-    """A bandit: the reward is 1 for the action whose memory is free, else 0; the error halves at least."""
+def bandit_errors(observe: Observe, form: Form, network: dict[str, object], training: dict[str, object]) -> list[float]:
+    """Return the errors of a bandit's 1,200 decisions: the reward is 1 for the action whose memory is free, else 0."""
     fields: dict[str, object] = {"discount": 0.0, "optimiser": "adam", "learning_rate": 0.003, **training}
     if fields["optimiser"] == "sgd":
         fields["learning_rate"] = 0.1
@@ -169,6 +155,13 @@ def test_every_form_and_departure_learns_which_action_pays(
     for _ in range(1200):
         learner.take(lived())
         errors.append(learner.progress.error if learner.progress else 1.0)
+    return errors
+
+
+@pytest.mark.parametrize("form", ["flat", "tokens", "dense"])
+def test_every_form_learns_which_action_pays(observe: Observe, form: Form) -> None:
+    """The error halves at least; departures from the specification do in tests/soak."""
+    errors = bandit_errors(observe, form, {}, {})
     assert errors[-1] < errors[40] / 2
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import signal
 import time
 from collections.abc import Callable, Iterator
 
@@ -17,10 +15,8 @@ if importlib.util.find_spec("torch") is None:
 
 from controller.schedulers.learning.agent import agents
 from controller.schedulers.learning.agent.agents import Agent, Where, agent_of, new_checkpoint
-from controller.schedulers.learning.agent.inference.making import inference_of
 from controller.schedulers.learning.agent.settings import AgentSettings, NetworkSettings, TrainingSettings
 from controller.schedulers.learning.agent.training.channel import Told, hear, pair, tell
-from controller.schedulers.learning.agent.training.process import ProcessTraining
 from controller.schedulers.learning.agent.training.thread import ThreadTraining
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.values import Experience, Observation
@@ -41,7 +37,7 @@ class First:
         return 0
 
 
-def _until(is_so: Callable[[], bool]) -> None:
+def until(is_so: Callable[[], bool]) -> None:
     """Wait for another process or thread, not for ever."""
     end_s = time.monotonic() + WITHIN_S
     while not is_so():
@@ -77,49 +73,8 @@ def test_training_beside_decisions_gives_the_weights_of_training_in_line(
     assert records[0][0].version == records[1][0].version == 1
     assert records[0][0].to_bytes() == records[1][0].to_bytes()
     assert records[0][1] == records[1][1]
-    _until(lambda: agents[1].published.weights.version == 1)
+    until(lambda: agents[1].published.weights.version == 1)
     assert agents[1].published.weights.to_bytes() == agents[0].published.weights.to_bytes()
-
-
-def test_a_killed_process_is_started_again_with_the_weights_that_were_published(observe: Observe, live: Live) -> None:
-    checkpoint = new_checkpoint(SETTINGS, observe(np.random.default_rng(3)))
-    training = ProcessTraining(checkpoint, lambda one: inference_of(one, SETTINGS.decisions), first_wait_s=0.01)
-    try:
-        generator = np.random.default_rng(3)
-        for _ in range(32):
-            training.give(live(generator))
-        training.record(WITHIN_S)
-        _until(lambda: training.published.weights.version == 1)
-        first = training.published.weights.to_bytes()
-        os.kill(training.process_id, signal.SIGKILL)
-        _until(lambda: training.status.restarts == 1)
-        assert training.published.weights.to_bytes() == first
-        assert training.status.problem == "the process that trains ended with status -9"
-        for _ in range(32):
-            training.give(live(generator))
-        training.record(WITHIN_S)
-        _until(lambda: training.published.weights.version == 2)
-    finally:
-        training.close()
-
-
-def test_a_process_that_stands_still_holds_up_nobody_and_what_is_lost_is_counted(
-    start: Callable[[Where], Agent[None]], live: Live, observe: Observe
-) -> None:
-    agent = start("process")
-    assert isinstance(agent.training, ProcessTraining)
-    os.kill(agent.training.process_id, signal.SIGSTOP)
-    try:
-        generator = np.random.default_rng(4)
-        one = live(generator, 64)
-        # 10 MB are more than the socket holds: a `give` that waited would never return.
-        for _ in range(5_000):
-            agent.learn(one)
-        assert agent.status.dropped > 0
-        assert agent.decide(observe(generator), None).reason == "untrained"
-        assert agent.published.weights.version == 0
-    finally:
-        os.kill(agent.training.process_id, signal.SIGCONT)
 
 
 def test_a_thread_that_is_behind_drops_what_is_newest_and_counts_it(
@@ -128,7 +83,7 @@ def test_a_thread_that_is_behind_drops_what_is_newest_and_counts_it(
     agent = start("thread")
     assert isinstance(agent.training, ThreadTraining)
     go_on: list[bool] = []
-    agent.training._backlog.ask(lambda _: _until(lambda: bool(go_on)))
+    agent.training._backlog.ask(lambda _: until(lambda: bool(go_on)))
     lived = live(np.random.default_rng(5))
     for _ in range(100):
         agent.learn(lived)

@@ -1,0 +1,84 @@
+"""An agent that learns: departures of its training, and a process that trains and is killed, or stands still."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+
+import numpy as np
+import pytest
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("needs PyTorch", allow_module_level=True)
+
+from collections.abc import Callable
+
+from controller.schedulers.learning.agent.agents import Agent, Where, new_checkpoint
+from controller.schedulers.learning.agent.inference.making import inference_of
+from controller.schedulers.learning.agent.settings import Form
+from controller.schedulers.learning.agent.training.process import ProcessTraining
+from tests.controller.schedulers.learning.agent.conftest import Live, Observe, _one_thread, live, observe
+from tests.controller.schedulers.learning.agent.test_learner import bandit_errors
+from tests.controller.schedulers.learning.agent.test_training import SETTINGS, WITHIN_S, start, until
+
+__all__ = ["_one_thread", "live", "observe", "start"]
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("form", "network", "training"),
+    [
+        ("flat", {"quantiles": 5}, {"loss": "huber"}),
+        ("flat", {}, {"double": True, "optimiser": "sgd", "momentum": 0.5, "loss": "squared", "clip": 1.0}),
+        ("tokens", {}, {"remove_sampled": False, "train_every": 16, "prioritised": 0.6}),
+    ],
+    ids=str,
+)
+def test_every_departure_learns_which_action_pays(
+    observe: Observe, form: Form, network: dict[str, object], training: dict[str, object]
+) -> None:
+    """A bandit's error halves at least."""
+    errors = bandit_errors(observe, form, network, training)
+    assert errors[-1] < errors[40] / 2
+
+
+def test_a_killed_process_is_started_again_with_the_weights_that_were_published(observe: Observe, live: Live) -> None:
+    checkpoint = new_checkpoint(SETTINGS, observe(np.random.default_rng(3)))
+    training = ProcessTraining(checkpoint, lambda one: inference_of(one, SETTINGS.decisions), first_wait_s=0.01)
+    try:
+        generator = np.random.default_rng(3)
+        for _ in range(32):
+            training.give(live(generator))
+        training.record(WITHIN_S)
+        until(lambda: training.published.weights.version == 1)
+        first = training.published.weights.to_bytes()
+        os.kill(training.process_id, signal.SIGKILL)
+        until(lambda: training.status.restarts == 1)
+        assert training.published.weights.to_bytes() == first
+        assert training.status.problem == "the process that trains ended with status -9"
+        for _ in range(32):
+            training.give(live(generator))
+        training.record(WITHIN_S)
+        until(lambda: training.published.weights.version == 2)
+    finally:
+        training.close()
+
+
+def test_a_process_that_stands_still_holds_up_nobody_and_what_is_lost_is_counted(
+    start: Callable[[Where], Agent[None]], live: Live, observe: Observe
+) -> None:
+    agent = start("process")
+    assert isinstance(agent.training, ProcessTraining)
+    os.kill(agent.training.process_id, signal.SIGSTOP)
+    try:
+        generator = np.random.default_rng(4)
+        one = live(generator, 64)
+        # 10 MB are more than the socket holds: a `give` that waited would never return.
+        for _ in range(5_000):
+            agent.learn(one)
+        assert agent.status.dropped > 0
+        assert agent.decide(observe(generator), None).reason == "untrained"
+        assert agent.published.weights.version == 0
+    finally:
+        os.kill(agent.training.process_id, signal.SIGCONT)

@@ -36,3 +36,14 @@ def log_to_stderr(daemon: str) -> None:
     logging.basicConfig(format=f"millrace {daemon}: %(message)s", level=logging.INFO)
     # A line for each request to the service access point says nothing.
     logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def check_outputs(picture: Path | None, *others: Path | None) -> None:
+    """Raise BadParameter for files that could not be written in the end, before the work is done."""
+    if picture is not None and picture.suffix not in {".png", ".svg"}:
+        raise typer.BadParameter(f"{picture}: a picture's name ends in .png or .svg")
+    for path in (picture, *others):
+        if path is not None and not path.parent.is_dir():
+            raise typer.BadParameter(f"{path}: {path.parent} is no folder")
+        if path is not None and path.is_dir():
+            raise typer.BadParameter(f"{path}: it is a folder")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.cli.common import check_outputs
 from controller.cli.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ def whatif(
     """
     from controller.balance.plants.scenario import answer, read_scenario  # noqa: PLC0415
 
+    check_outputs(picture, write)
     found = answer(read_scenario(scenario))
     show(_COLUMNS, [_cells(one) for one in (*found.outcomes, found.together, found.open_loop)], form)
     if form is Format.TABLE and found.open_loop.work_tops:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.cli.common import check_outputs
 from controller.cli.learning.options import (
     FIGURES,
     FallbackOption,
@@ -15,7 +16,6 @@ from controller.cli.learning.options import (
     SeedOption,
     SettingsOption,
     cells_of,
-    check_outputs,
     settings_of,
 )
 from controller.cli.output import Cells, Format, FormatOption, show

@@ -33,15 +33,6 @@ def settings_of(path: Path | None) -> LearningSettings:
     return LearningSettings() if path is None else load_settings(path)
 
 
-def check_outputs(picture: Path | None, checkpoint: Path | None = None) -> None:
-    """Raise BadParameter for what could not be written in the end, before the work is done."""
-    if picture is not None and picture.suffix not in {".png", ".svg"}:
-        raise typer.BadParameter(f"{picture}: a picture's name ends in .png or .svg")
-    for option, path in (("--picture", picture), ("--checkpoint", checkpoint)):
-        if path is not None and not path.parent.is_dir():
-            raise typer.BadParameter(f"{option} {path}: {path.parent} is no folder")
-
-
 def cells_of(found: Figures) -> tuple[float, ...]:
     """Return figures in the order of `FIGURES`."""
     return (

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from controller.cli.common import check_outputs
 from controller.cli.learning.options import (
     FallbackOption,
     InputArgument,
     PictureOption,
     SettingsOption,
-    check_outputs,
     settings_of,
 )
 from controller.cli.output import Format, FormatOption, show_values

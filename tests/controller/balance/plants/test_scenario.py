@@ -123,10 +123,19 @@ def test_the_command_shows_draws_and_writes_what_can_be_learned_from(tmp_path: P
 
 @pytest.mark.parametrize(
     ("arguments", "problem"),
-    [(["--picture", "run.gif"], "ends in .png or .svg"), (["--write", "/nowhere/at/all.csv"], "No such file")],
+    [
+        (["--picture", "run.gif"], "ends in .png or .svg"),
+        (["--picture", "/nowhere/at/all.png"], "/nowhere/at/all.png: /nowhere/at is no folder"),
+        (["--write", "/nowhere/at/all.csv"], "/nowhere/at/all.csv: /nowhere/at is no folder"),
+        (["--write", "/"], "/: it is a folder"),
+    ],
 )
-def test_the_command_says_what_cannot_be_written(arguments: list[str], problem: str, tmp_path: Path) -> None:
+def test_the_command_says_before_the_run_what_cannot_be_written(
+    arguments: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
     (tmp_path / "what.yaml").write_text(CLUSTERS.replace("steps: 120", "steps: 5"), encoding="utf-8")
     found = CliRunner().invoke(app, ["balance", "whatif", str(tmp_path / "what.yaml"), *arguments])
     assert found.exit_code
-    assert problem in f"{found.output}{found.exception}"
+    assert not found.stdout
+    assert problem in found.stderr

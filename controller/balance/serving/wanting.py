@@ -6,6 +6,7 @@ counts once, and only if it was made after the holder's units changed last: an o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
@@ -52,7 +53,8 @@ def look(
     pool: UnitPool, report: HolderStatus, before: Memory, *, full_load: float, table: IntervalTable = TABLE
 ) -> Memory:
     """Return what is known of a holder after its report; units of a load of `full_load` have all to do."""
-    if report.reported_ns is None or report.reported_ns <= before.reported_ns:
+    # One with an earlier stamp is new, too: the server's clock was set back. Pools are never seen in a wrong order.
+    if report.reported_ns is None or report.reported_ns == before.reported_ns:
         return before
     share = next((one for one in pool.shares if one.holder == report.holder), None)
     error = None if report.bus is None or report.load is None else report.bus - report.load
@@ -130,7 +132,7 @@ def _controlled(pool: UnitPool, report: HolderStatus, share: UnitHolding, seen: 
     if seen.control != control:
         controller, state = controller_of(seen.control).changed(state, controller.settings)
     sample = Sample(seen.reported_ns / _NS_PER_S, report.bus, report.load, report.holder)
-    state, output = controller.step(state, sample, seen.blocked)
+    state, output = controller.step(_before(state, sample.time_s), sample, seen.blocked)
     change = rule_of(control, _levers(report), table).change(output.u, sample, _state(report, units))
     return replace(
         seen,
@@ -141,6 +143,16 @@ def _controlled(pool: UnitPool, report: HolderStatus, share: UnitHolding, seen: 
         output=output.u,
         change=change,
     )
+
+
+def _before(state: ControllerState, time_s: float) -> ControllerState:
+    """Return a state that is older than a sample: after the server's clock was set back, stamps do not say so.
+
+    How much older is of no matter: controllers of pools count samples, not time.
+    """
+    if state.pid.time_s is None or state.pid.time_s < time_s:
+        return state
+    return replace(state, pid=replace(state.pid, time_s=math.nextafter(time_s, -math.inf)))
 
 
 def _levers(report: HolderStatus) -> tuple[LeverKind, ...]:

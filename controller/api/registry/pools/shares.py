@@ -72,7 +72,8 @@ def report(pool: UnitPool, status: HolderStatus, now_ns: int) -> UnitPool:
         raise StaleError(f"UnitPool {name}: {holder} has {units} units, not {holds}")
     made = replace(status, holds=holds, reported_ns=now_ns)
     known = {one.holder: one for one in pool.status.holders if one.holder in pool.holders} | {holder: made}
-    return replace(pool, status=replace(pool.status, holders=tuple(known.values())))
+    shares = tuple(_not_after(one, now_ns) for one in pool.shares)
+    return replace(pool, shares=shares, status=replace(pool.status, holders=tuple(known.values())))
 
 
 def check_spec(found: UnitPool, wanted: UnitPool) -> None:
@@ -156,6 +157,14 @@ def _stamped(pool: UnitPool, wanted: UnitHolding, now_ns: int) -> UnitHolding:
         return replace(before, leaving=wanted.leaving)
     grown_ns = now_ns if wanted.units > before.units else before.grown_ns
     return replace(before, units=wanted.units, leaving=wanted.leaving, since_ns=now_ns, grown_ns=grown_ns)
+
+
+def _not_after(share: UnitHolding, now_ns: int) -> UnitHolding:
+    """Return a holding that changed before a report of now: it did, whatever a clock that was set back since says."""
+    before_ns = max(now_ns - 1, 0)
+    if max(share.since_ns, share.grown_ns) < now_ns:
+        return share
+    return replace(share, since_ns=min(share.since_ns, before_ns), grown_ns=min(share.grown_ns, before_ns))
 
 
 def _on_devices(pool: UnitPool, node: Node, shares: tuple[UnitHolding, ...]) -> tuple[UnitHolding, ...]:

@@ -166,6 +166,25 @@ def test_the_table_is_configuration() -> None:
     assert units(after(pool)) == {"a": (48, 0)}
 
 
+def test_reports_count_at_once_after_the_access_points_clock_was_set_back_an_hour() -> None:
+    """So do the controller's samples, and units that moved a moment before the clock was set."""
+    control = PoolControl(form=ControlForm.PI, kp=0.5, ki=0.1, rule=ControlRule.PLATFORM)
+    pool, hour_ns = pool_of({"a": 50}, control=control, hold_s=60.0), 3600 * SECOND_NS
+    pool = replace(pool, shares=(replace(pool.shares[0], since_ns=hour_ns, grown_ns=hour_ns),))
+    memories: dict[str, Memory] = {}
+    found = []
+    for at_ns in (hour_ns + 30 * SECOND_NS, 10 * SECOND_NS, 11 * SECOND_NS, 71 * SECOND_NS):
+        pool = server.report(pool, HolderStatus(holder="a", bus=0.75, load=0.25), at_ns)
+        made = decide(pool, None, memories, at_ns + 1, SETTINGS, moves=1000)
+        memories = dict(made.memories)
+        found.append((made.status.control[0].output, units(made)))
+        again = decide(pool, None, memories, at_ns + 1, SETTINGS, moves=1000)
+        assert dict(again.memories) == memories
+    assert [output for output, _ in found] == pytest.approx([0.3, 0.35, 0.4, 0.45])
+    assert [shares is None for _, shares in found] == [True, True, True, False]
+    assert pool.shares[0].grown_ns < 10 * SECOND_NS
+
+
 def drawn_pool(rng: random.Random) -> UnitPool:
     claims = tuple(
         Claim(

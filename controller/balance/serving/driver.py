@@ -37,6 +37,8 @@ LOGGER: Final = logging.getLogger("millrace.balance")
 _NS_PER_S: Final = 1_000_000_000
 _FORGET_EVERY_NS: Final = 600 * _NS_PER_S
 _LINE: Final = 1024
+_SHARES: Final = "shares"
+_STATUS: Final = "status"
 
 
 @dataclass(slots=True)
@@ -62,6 +64,8 @@ class _Known:
     silent: tuple[str, ...] = ()
     capacity: int = 0
     said: str = ""
+    problems: dict[str, str] = field(default_factory=dict[str, str])
+    """What cannot be written, and why; what is well is not in it."""
 
 
 class BalanceService:
@@ -128,6 +132,8 @@ class BalanceService:
             await asyncio.sleep(max(self._settings.interval_s - passed_s, 0.0))
 
     async def _round(self) -> None:
+        # A clock that was set back must not make nobody silent until it has caught up.
+        self._heard_ns = min(self._heard_ns, self._now_ns())
         for name in self._known.keys() - self.pools.keys():
             del self._known[name]
             self._keep(partial(History.forget_pool, pool=name))
@@ -152,9 +158,9 @@ class BalanceService:
         self._note(pool, known, made)
         if made.shares is not None:
             known.budget.left -= made.moved
-            await self._write(pool, made)
+            await self._write(pool, known, made)
         if made.status != pool.status:
-            await self._say(name, made)
+            await self._say(name, known, made)
 
     def _known_of(self, pool: UnitPool) -> _Known:
         """Return what is known of a pool; of one that is new, what was known before a restart."""
@@ -171,7 +177,7 @@ class BalanceService:
         new = [
             name
             for name, memory in made.memories.items()
-            if memory.reported_ns > (before[name].reported_ns if name in before else 0)
+            if memory.reported_ns != (before[name].reported_ns if name in before else 0)
         ]
         known.memories, known.capacity = dict(made.memories), made.capacity
         for holder in sorted(set(made.silent) - set(known.silent)):
@@ -186,7 +192,7 @@ class BalanceService:
             self._keep(lambda history: history.note_reports(shown, new))
             self._keep(lambda history: history.note_memories(pool.metadata.name, memories))
 
-    async def _write(self, pool: UnitPool, made: Round) -> None:
+    async def _write(self, pool: UnitPool, known: _Known, made: Round) -> None:
         name, shares = pool.metadata.name, made.shares or ()
         reason = "; ".join(map(str, made.moves))
         decision = _decision(name, reason, self._now_ns()) if reason else None
@@ -197,14 +203,15 @@ class BalanceService:
             LOGGER.info("pool %s: decided again: %s", name, error)
             return
         except ApiError as error:
-            self._failed(name, error)
+            self._failed(name, known, _SHARES, error)
             return
+        _works(name, known, _SHARES)
         self._metrics.moves.labels(name).inc(made.moved)
         LOGGER.info("pool %s: %s", name, ", ".join(f"{one.holder} {_units(one.units, one.leaving)}" for one in shares))
         self._keep(lambda history: history.note_changes(pool, after.shares, self._now_ns()))
         self._seen(after)
 
-    async def _say(self, name: str, made: Round) -> None:
+    async def _say(self, name: str, known: _Known, made: Round) -> None:
         """Write what was made of the reports; they themselves stay as they are."""
         pool = self.pools.get(name)
         if pool is None:
@@ -215,8 +222,9 @@ class BalanceService:
         except NotFoundError:
             return
         except ApiError as error:
-            self._failed(name, error)
+            self._failed(name, known, _STATUS, error)
             return
+        _works(name, known, _STATUS)
         self._seen(after)
 
     def _seen(self, pool: UnitPool) -> None:
@@ -225,10 +233,14 @@ class BalanceService:
         if known is not None and known.metadata.revision < pool.metadata.revision:
             self.pools[pool.metadata.name] = pool
 
-    def _failed(self, name: str, error: ApiError) -> None:
+    def _failed(self, name: str, known: _Known, what: str, error: ApiError) -> None:
+        """Count a write that failed, and log it once for each reason: it is tried again in each round."""
         self._metrics.failures.inc()
-        if not (self._is_away and isinstance(error, UnavailableError)):
-            LOGGER.warning("pool %s: %s", name, error)
+        if self._is_away and isinstance(error, UnavailableError):
+            return
+        if known.problems.get(what) != str(error):
+            LOGGER.warning("pool %s: its %s cannot be written: %s", name, what, error)
+        known.problems[what] = str(error)
 
     def _keep(self, act: Callable[[History], None]) -> None:
         """Have the history note something; units move on where it cannot."""
@@ -262,6 +274,12 @@ def _take(known: dict[str, R], told: Listing[R] | Event[R]) -> None:
         before = known.get(told.resource.metadata.name)
         if before is None or before.metadata.revision <= told.resource.metadata.revision:
             known[told.resource.metadata.name] = told.resource
+
+
+def _works(name: str, known: _Known, what: str) -> None:
+    """Log that what could not be written is written again."""
+    if known.problems.pop(what, None) is not None:
+        LOGGER.info("pool %s: its %s can be written again", name, what)
 
 
 def _silence(made: Round, holder: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -11,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from controller.api.client import ApiClient
+from controller.api.client.asynchronous import Resources
 from controller.api.resources import Decision, Metadata, UnitPool
 from controller.api.resources.unit_pool import Claim, ControlRule, HolderStatus, PoolControl, UnitHolding, UnitPoolSpec
 from controller.balance.process import serve
 from controller.balance.serving.driver import BalanceService
 from controller.balance.settings import BalanceSettings, HistorySettings
+from controller.errors import InvalidError
 from tests.controller.api.api_server import serving, settings_in
 
 WAIT_S = 20.0
@@ -170,5 +173,39 @@ def test_after_a_restart_controllers_go_on_where_they_were(play: Play) -> None:
             again = await cloud.when("vgpus", lambda pool: pool.status.control[0].output == -0.5)
             assert units(again) == {"i": 10, "ii": 10}
             assert again.status.reason == "paused: nothing moves"
+
+    play(act)
+
+
+def test_a_write_that_fails_each_round_is_logged_once_for_each_reason_and_when_it_works_again(
+    play: Play, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    write, reasons, tried = Resources.replace_status, ["no key `a`", "no key `b`", ""], list[str]()
+    rounds = 5
+
+    async def refusing(to: Resources[UnitPool], pool: UnitPool) -> UnitPool:
+        tried.append(reason := reasons[min(len(tried) // rounds, 2)])
+        if reason:
+            raise InvalidError(reason)
+        return await write(to, pool)
+
+    monkeypatch.setattr(Resources, "replace_status", refusing)
+    caplog.set_level(logging.INFO, logger="millrace.balance")
+
+    def told() -> list[str]:
+        return [one.getMessage() for one in caplog.records if "its status" in one.getMessage()]
+
+    async def act(cloud: Cloud) -> None:
+        await cloud.add("vgpus", {"i": 10}, paused=True)
+        async with cloud.served() as service:
+            await cloud.when("vgpus", lambda pool: bool(pool.status.reason))
+            while not any("again" in one for one in told()):
+                await asyncio.sleep(0.01)
+            assert service._metrics.failures._value.get() == 2 * rounds
+        assert told() == [
+            "pool vgpus: its status cannot be written: no key `a`",
+            "pool vgpus: its status cannot be written: no key `b`",
+            "pool vgpus: its status can be written again",
+        ]
 
     play(act)

@@ -19,6 +19,7 @@ from controller.balance.errors import LeverError
 from controller.balance.levers.pool import LEASE_SHARE, PoolUnits, Reporter
 from controller.balance.levers.settings import PoolLever
 from controller.balance.levers.values import Lever
+from controller.balance.running.alone import alone
 from controller.balance.running.board import Board
 from controller.balance.running.finding import Costs, Host, levers_of, source_of
 from controller.balance.running.guard import Guard, GuardOrder
@@ -61,12 +62,14 @@ def run(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns: int | 
 async def drive(settings: RunSettings, on_ready: OnReady, on_tick: OnTick, turns: int | None = None) -> None:
     """Run the loop, for so many turns or until it is cancelled; the levers are released at the end.
 
-    `on_ready` gets a line, `on_tick` each turn. Raises LeverError where the machine has none of the levers, PathError
-    for a host that the topology does not have.
+    `on_ready` gets a line, `on_tick` each turn. Raises LeverError where the machine has none of the levers, or another
+    process drives the same holder of a pool, PathError for a host that the topology does not have.
     """
     async with AsyncExitStack() as stack:
         host = Host(Root(), MonotonicClock(), stack.enter_context(open_nvml()))
         costs = await stack.enter_async_context(_costs(settings.bus))
+        if (pool := settings.levers.pool) is not None:
+            stack.enter_context(alone(pool.pool, pool.holder, api_place(pool.api, pool.token_file).address))
         levers, absent = await asyncio.to_thread(levers_of, settings.levers, host, _reporter(stack))
         if absent and not levers:
             raise LeverError(f"of unit {settings.unit}", f"none is there: {'; '.join(absent)}")

@@ -12,6 +12,7 @@ from pyroute2 import IPRoute
 
 from controller.balance.errors import LeverError
 from controller.balance.rules.history import read_history
+from controller.balance.running.alone import alone
 from controller.balance.running.loop import Tick
 from controller.balance.running.process import drive, load_settings
 from controller.errors import PathError
@@ -111,4 +112,22 @@ def test_a_host_that_the_topology_does_not_have_and_a_file_that_cannot_be_writte
         f"unit: u0\nbus: {{interface: {{interface: e0}}}}\nload: {{group: /nobody}}\nrecord: {tmp_path}/no/file\n"
     )
     with pytest.raises(ConfigError, match="no/file: No such file or directory"):
+        asyncio.run(drive(load_settings(settings), print, print, turns=1))
+
+
+def test_a_second_drive_of_a_holder_of_a_pool_is_refused_before_it_reports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    settings, address = tmp_path / "unit.yaml", f"unix:{tmp_path}/api.sock"
+    settings.write_text(
+        "unit: u0\nbus: {interface: {interface: e0}}\nload: {group: /nobody}\n"
+        f'levers: {{pool: {{pool: gpus, holder: u0, api: "{address}"}}}}\n'
+    )
+    with (
+        alone("gpus", "u0", address),
+        pytest.raises(LeverError, match="lever units of pool gpus: holder u0 is driven here already"),
+    ):
+        asyncio.run(drive(load_settings(settings), print, print, turns=1))
+    with pytest.raises(LeverError, match=r"none is there: lever units of pool gpus: .*api.sock"):
         asyncio.run(drive(load_settings(settings), print, print, turns=1))

@@ -81,6 +81,15 @@ def test_what_follows_a_pools_books_goes_to_its_low_end(machine: Machine) -> Non
         until(lambda: machine.quota() == "5000")
 
 
+def test_a_guard_lowers_what_follows_a_pool_by_the_time_that_a_living_loop_told_it(machine: Machine) -> None:
+    levers = LeverSettings(cpu_quota=QUOTA, pool=PoolLever(pool="p", holder="u"))
+    with guard(machine, levers, 600) as found:
+        until_ns = time.monotonic_ns() + 300_000_000
+        found.beat(until_ns)
+        until(lambda: machine.quota() == "5000")
+        assert time.monotonic_ns() >= until_ns
+
+
 def test_a_loop_that_ends_has_released_its_levers_itself(machine: Machine) -> None:
     with guard(machine, LeverSettings(cpu_quota=QUOTA), 0.0) as found:
         machine.units().move(-20)

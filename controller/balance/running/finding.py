@@ -51,7 +51,10 @@ class Host:
 def levers_of(
     settings: LeverSettings, host: Host, reporter: Callable[[PoolLever], Reporter]
 ) -> tuple[list[Lever], list[str]]:
-    """Return the levers that are there, and a line for each that is not."""
+    """Return the levers that are there, and a line for each that is not.
+
+    Where the pool cannot be asked, its local lever is none either: it would take what the books give to others.
+    """
     found, absent = local_levers(settings, host.root, host.nvml)
     if settings.pool is not None:
         local = next((lever for lever in found if lever.kind is LeverKind.SUB_UNITS), None)
@@ -68,7 +71,7 @@ def levers_of(
                 may_set=pool.set,
             )
         except LeverError as error:
-            return found, [*absent, str(error)]
+            return others, [*absent, str(error)]
         return [units, *others], absent
     return found, absent
 

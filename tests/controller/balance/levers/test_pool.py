@@ -12,6 +12,8 @@ from controller.api.resources import Metadata, UnitPool
 from controller.api.resources.unit_pool import Claim, HolderStatus, UnitHolding, UnitPoolSpec
 from controller.balance.errors import LeverError
 from controller.balance.levers.pool import PoolUnits
+from controller.balance.levers.settings import LeverSettings, PoolLever, QuotaLever
+from controller.balance.running.finding import Host, levers_of
 from controller.balance.values import Sample
 from controller.errors import ApiError, StaleError, UnavailableError
 from dataplane.clock import VirtualClock
@@ -76,6 +78,17 @@ def unit(tmp_path: Path) -> Unit:
 def test_it_reads_its_share_between_the_ends_of_its_claim(unit: Unit) -> None:
     standing = unit.lever.read()
     assert (standing.value, standing.low, standing.high) == (50, 10, 80)
+
+
+def test_where_the_pool_cannot_be_asked_its_local_quota_is_no_lever_of_its_own(unit: Unit) -> None:
+    unit.books.is_away = True
+    settings = LeverSettings(
+        cpu_quota=QuotaLever(group="/unit", set=True), pool=PoolLever(pool="p", holder="gpu0", set=True)
+    )
+    host = Host(unit.machine.root, unit.machine.clock, "NVML: not asked")
+    levers, absent = levers_of(settings, host, lambda _: unit.books)
+    assert levers == []
+    assert any("it is away" in line for line in absent)
 
 
 def test_to_free_units_it_reports_and_promises_once_they_are_asked_back_and_not_used(unit: Unit) -> None:

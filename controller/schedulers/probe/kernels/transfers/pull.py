@@ -117,16 +117,17 @@ def _served(  # noqa: PLR0917 - what one connection has to do with
 ) -> None:
     try:
         with connection:
-            asked = _admitted(connection, secret, limits)
-            if asked is None:
-                counters.count("refused")
-                return
-            counters.count("served")
-            _send(connection, *asked, limits, ends_s, counters)
+            try:
+                asked = _admitted(connection, secret, limits)
+                if asked is None:
+                    counters.count("refused")
+                    return
+                counters.count("served")
+                _send(connection, *asked, limits, ends_s, counters)
+            finally:
+                places.release()  # before the other end sees that this one has closed: it may come again at once
     except OSError:
         counters.count("broken")
-    finally:
-        places.release()
 
 
 def _admitted(connection: socket.socket, secret: bytes, limits: Limits) -> tuple[int, int, int] | None:

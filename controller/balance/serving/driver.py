@@ -191,6 +191,8 @@ class BalanceService:
             shown, memories = replace(pool, status=made.status), {name: made.memories[name] for name in new}
             self._keep(lambda history: history.note_reports(shown, new))
             self._keep(lambda history: history.note_memories(pool.metadata.name, memories))
+            # Before anybody sees what was made of them: a service that ends in between would go on without them.
+            self._keep(History.commit)
 
     async def _write(self, pool: UnitPool, known: _Known, made: Round) -> None:
         name, shares = pool.metadata.name, made.shares or ()

@@ -177,6 +177,32 @@ def test_after_a_restart_controllers_go_on_where_they_were(play: Play) -> None:
     play(act)
 
 
+def test_what_controllers_remember_is_kept_before_anybody_sees_what_they_made(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = Resources.replace_status
+
+    async def unanswered(to: Resources[UnitPool], pool: UnitPool) -> UnitPool:
+        after = await write(to, pool)
+        if any(one.output is not None for one in pool.status.control):
+            await asyncio.Event().wait()
+        return after
+
+    async def act(cloud: Cloud) -> None:
+        control = PoolControl(rule=ControlRule.PLATFORM, ki=0.25, kp=0.5, form="PI")  # type: ignore[arg-type]
+        await cloud.add("vgpus", {"i": 10, "ii": 10}, control=control, paused=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(Resources, "replace_status", unanswered)
+            async with cloud.served():
+                await cloud.report("vgpus", "i", bus=0.5, load=1.0)
+                await cloud.when("vgpus", lambda pool: any(one.output is not None for one in pool.status.control))
+        async with cloud.served():
+            await cloud.report("vgpus", "i", bus=0.5, load=1.0)
+            await cloud.when("vgpus", lambda pool: pool.status.control[0].output == -0.5)
+
+    play(act)
+
+
 def test_a_write_that_fails_each_round_is_logged_once_for_each_reason_and_when_it_works_again(
     play: Play, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -135,11 +135,20 @@ def _until(deadline_s: float | None) -> Iterator[None]:
         return
     has_ended = threading.Event()
     stopper = threading.Thread(target=_stop, args=(threading.get_ident(), deadline_s, has_ended), daemon=True)
+    say = sys.unraisablehook
+
+    def say_others(dropped: sys.UnraisableHookArgs) -> None:
+        if dropped.exc_type is not _DeadlineError:
+            say(dropped)
+
+    # A stop that Python drops comes again: nobody is told of it.
+    sys.unraisablehook = say_others
     stopper.start()
     try:
         yield
     finally:
         _join(stopper, has_ended)
+        sys.unraisablehook = say
 
 
 def _stop(thread: int, deadline_s: float, has_ended: threading.Event) -> None:

@@ -7,10 +7,12 @@ failure may leave.
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +34,7 @@ class JournalWriter:
             self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         except OSError as error:
             raise HistoryError(f"{path}: cannot be made: {error.strerror}") from error
-        self._bytes = 0
+        self._bytes, self._is_torn, self._is_synced = 0, False, False
         try:
             self._append(schema.serialize())
         except HistoryError:
@@ -46,22 +48,51 @@ class JournalWriter:
         self._append(batch.serialize())
         self.rows += batch.num_rows
 
+    def sync(self) -> None:
+        """Return when all that was appended survives a power cut."""
+        try:
+            os.fdatasync(self._file)
+            if not self._is_synced:
+                synchronise(self.path.parent)
+                self._is_synced = True
+        except OSError as error:
+            raise HistoryError(f"{self.path}: cannot be written: {error.strerror}") from error
+
     def _append(self, message: pa.Buffer) -> None:
         body = message.to_pybytes()
         frame = _FRAME.pack(len(body), zlib.crc32(body)) + body
         try:
+            self._mend()
+            self._is_torn = True
             written = os.write(self._file, frame)
             if written < len(frame):
-                raise OSError(0, "the disk is full")
+                raise OSError(errno.ENOSPC, "the disk is full")
+            self._is_torn = False
         except OSError as error:
-            os.ftruncate(self._file, self._bytes)
-            os.lseek(self._file, self._bytes, os.SEEK_SET)
+            with suppress(OSError):
+                self._mend()  # else before the next batch: what is behind half a frame is never read
             raise HistoryError(f"{self.path}: cannot be written: {error.strerror}") from error
         self._bytes += len(frame)
+
+    def _mend(self) -> None:
+        """Cut off half a frame."""
+        if self._is_torn:
+            os.ftruncate(self._file, self._bytes)
+            os.lseek(self._file, self._bytes, os.SEEK_SET)
+            self._is_torn = False
 
     def close(self) -> None:
         """Close the file, which stays."""
         os.close(self._file)
+
+
+def synchronise(path: Path) -> None:
+    """Return when what a file holds, or which files a folder has, survives a power cut; raise OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def read_journal(path: Path, wanted: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow.parquet as pq
 
 from collectors.errors import HistoryError
 from collectors.history.files import UNFINISHED
+from collectors.history.journal import synchronise
 
 _GROUP_ROWS: Final = 131_072
 _LEVEL: Final = 3
@@ -29,9 +29,9 @@ def write_whole(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
         ) as writer:
             for table in _in_groups(schema, batches):
                 writer.write_table(table)
-        _synchronise(beside)
+        synchronise(beside)
         beside.rename(path)
-        _synchronise(path.parent)
+        synchronise(path.parent)
     except BaseException as error:
         # Whatever it is, as that the rows cannot be had: a half file must not stay.
         with suppress(OSError):
@@ -71,11 +71,3 @@ def _in_groups(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterable
             waiting, rows = [], 0
     if waiting:
         yield pa.Table.from_batches(waiting, schema)
-
-
-def _synchronise(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from collectors.errors import HistoryError
 from collectors.history import files
+from collectors.history.ages import Ages
 from collectors.history.downsample import Halt, merge
 from collectors.history.files import HistoryFile
 from collectors.history.parquet import problem_of
@@ -27,7 +28,7 @@ def due_interval_ns(settings: HistorySettings, age_ns: int) -> int:
 
 
 def due_merges(
-    found: Iterable[HistoryFile], settings: HistorySettings, now_s: int
+    found: Iterable[HistoryFile], settings: HistorySettings, ages: Ages
 ) -> Iterator[tuple[int, list[HistoryFile]]]:
     """Yield which successive files should become one, with the interval of its rows.
 
@@ -35,7 +36,7 @@ def due_merges(
     """
 
     def interval_due(file: HistoryFile) -> int:
-        due_ns = due_interval_ns(settings, (now_s - file.end_s) * S_NS)
+        due_ns = due_interval_ns(settings, ages.age_s(file.end_s) * S_NS)
         return due_ns if file.interval_ns < due_ns else 0
 
     patience_ns = settings.merge_files * settings.file_span_ns
@@ -43,7 +44,7 @@ def due_merges(
         waiting = list(group)
         while interval_ns and waiting:
             chunk, waiting = waiting[: settings.merge_files], waiting[settings.merge_files :]
-            age_ns = (now_s - chunk[-1].end_s) * S_NS - patience_ns
+            age_ns = ages.age_s(chunk[-1].end_s) * S_NS - patience_ns
             if len(chunk) == settings.merge_files or due_interval_ns(settings, age_ns) >= interval_ns:
                 yield interval_ns, chunk
 
@@ -59,12 +60,14 @@ class HistoryKeeper:
         self.halt = halt or Halt()
 
     def tidy(self, now_s: int) -> None:
-        """Do all that is due at a time (UNIX seconds)."""
-        for table in TABLES.values():
-            if self.halt.asked:
-                return
-            with self._telling():
-                self._tidy_table(table, now_s)
+        """Do all that is due at a time (UNIX seconds); what a clock says that is far ahead of all rows is told."""
+        with self._telling():
+            ages = self._ages(now_s)
+            for table in TABLES.values():
+                if self.halt.asked:
+                    return
+                with self._telling():
+                    self._tidy_table(table, ages)
         with self._telling():
             self._shrink()
 
@@ -75,20 +78,30 @@ class HistoryKeeper:
         except (HistoryError, OSError) as error:
             self._on_problem(str(error))
 
-    def _tidy_table(self, table: Table, now_s: int) -> None:
+    def _ages(self, now_s: int) -> Ages:
+        listings = [files.listing(self._folder / name) for name in TABLES]
+        ends_s = (file.end_s for found in listings for file in (*found.files, *found.replaced, *found.corrupt))
+        ages = Ages(ends_s, now_s, self._settings.gap_ns // S_NS)
+        if ages.ahead_s:
+            self._on_problem(
+                f"{self._folder}: the clock is {ages.ahead_s} s ahead of the newest complete file: of these"
+                f" {self._settings.gap_ns // S_NS} s count as age"
+            )
+        return ages
+
+    def _tidy_table(self, table: Table, ages: Ages) -> None:
         found = files.listing(self._folder / table.name)
-        too_old_s = now_s - self._settings.longest_ns // S_NS
         for file in (*found.files, *found.corrupt):
-            if file.end_s < too_old_s:
+            if ages.age_s(file.end_s) * S_NS > self._settings.longest_ns:
                 file.path.unlink(missing_ok=True)
         for file in found.replaced:
             file.path.unlink(missing_ok=True)
         if table.is_merged:
-            self._merge(table, now_s)
+            self._merge(table, ages)
 
-    def _merge(self, table: Table, now_s: int) -> None:
+    def _merge(self, table: Table, ages: Ages) -> None:
         found = files.listing(self._folder / table.name).files
-        for interval_ns, sources in due_merges(found, self._settings, now_s):
+        for interval_ns, sources in due_merges(found, self._settings, ages):
             try:
                 merge(table, sources, interval_ns, self.halt)
             except HistoryError as error:

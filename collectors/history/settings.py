@@ -43,8 +43,15 @@ class HistorySettings(Strict, frozen=True):
     )
     """The coarser rows that older ones are merged into; none: rows are deleted when they are older than `keep_ns`."""
 
+    longest_gap_ns: Positive | None = None
+    """Time without any row counts as so much age at most, so that a clock that jumps ahead deletes nothing that is not
+    old; None: a thirtieth of the age at which rows are deleted, or two files' span."""
+
     max_bytes: Positive = 10_000_000_000
     """The folder's size, above which the oldest files are deleted however young they are."""
+
+    sync_ns: Positive = 10 * S_NS
+    """How often rows are brought to the disk for good: a power cut loses at most those since."""
 
     file_span_ns: Positive = 600 * S_NS
     """A file is complete at every multiple of this time (UTC)."""
@@ -83,3 +90,8 @@ class HistorySettings(Strict, frozen=True):
     def longest_ns(self) -> int:
         """The age at which a row is deleted."""
         return self.tiers[-1].keep_ns if self.tiers else self.keep_ns
+
+    @property
+    def gap_ns(self) -> int:
+        """The most that a time without any row counts as age."""
+        return self.longest_gap_ns or max(self.longest_ns // 30, 2 * self.file_span_ns)

@@ -51,6 +51,7 @@ class HistoryWriter:
             try:
                 if name in batches:
                     table.append(batches[name], wall_ns)
+                table.sync_if_due(wall_ns)
             except HistoryError as error:
                 problem = problem or error
         if problem is not None:
@@ -83,7 +84,8 @@ class _TableWriter:
         self._folder, self._table, self._settings = folder / table.name, table, settings
         self._journal: JournalWriter | None = None
         self._number = 0
-        self._newest_ns = 0
+        self._newest_ns = self._synced_ns = 0
+        self._is_unsynced = False
         try:
             self._folder.mkdir(exist_ok=True)
             for unfinished in self._folder.glob("*" + files.UNFINISHED):
@@ -104,7 +106,14 @@ class _TableWriter:
             self._journal = JournalWriter(self._folder / files.journal_name(number), self._table.schema)
             self._number = number
         self._journal.append(batch)
-        self._newest_ns = wall_ns
+        self._newest_ns, self._is_unsynced = wall_ns, True
+
+    def sync_if_due(self, wall_ns: int) -> None:
+        """Bring what was appended to the disk for good, if that was not done for long, or the clock was set."""
+        is_due = self._is_unsynced and abs(wall_ns - self._synced_ns) >= self._settings.sync_ns
+        if self._journal is not None and is_due:
+            self._journal.sync()
+            self._synced_ns, self._is_unsynced = wall_ns, False
 
     def finish_before(self, wall_ns: int) -> None:
         """End the journal if rows of `wall_ns` belong into the next."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -69,6 +70,24 @@ def test_a_full_disk_leaves_the_batches_before(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(HistoryError, match="j: cannot be written: the disk is full"):
         journal.append(BATCHES[1])
     monkeypatch.undo()
+    journal.append(BATCHES[2])
+    journal.close()
+    assert list(read_journal(tmp_path / "j", SCHEMA)) == [BATCHES[0], BATCHES[2]]
+
+
+def test_half_a_frame_that_cannot_be_cut_off_is_cut_off_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = JournalWriter(tmp_path / "j", SCHEMA)
+    journal.append(BATCHES[0])
+    write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "ftruncate", Mock(side_effect=OSError(5, "Input/output error")))
+        patch.setattr(os, "write", lambda file, data: write(file, data[:20]))
+        with pytest.raises(HistoryError, match="j: cannot be written: the disk is full"):
+            journal.append(BATCHES[1])
+        patch.setattr(os, "write", write)
+        with pytest.raises(HistoryError, match="j: cannot be written: Input/output error"):
+            journal.append(BATCHES[1])
+    assert list(read_journal(tmp_path / "j", SCHEMA)) == [BATCHES[0]]
     journal.append(BATCHES[2])
     journal.close()
     assert list(read_journal(tmp_path / "j", SCHEMA)) == [BATCHES[0], BATCHES[2]]

@@ -11,6 +11,7 @@ from unittest.mock import Mock
 import pytest
 
 from collectors.history import downsample
+from collectors.history.ages import Ages
 from collectors.history.downsample import Halt
 from collectors.history.files import HistoryFile, listing, name_of
 from collectors.history.retention import HistoryKeeper, due_interval_ns, due_merges
@@ -26,7 +27,13 @@ def keeping(folder: Path, **others: Any) -> HistorySettings:
     return HistorySettings(
         folder=str(folder),
         tiers=TIERS,
-        **{"keep_ns": 200 * S_NS, "file_span_ns": 60 * S_NS, "merge_files": 3, **others},
+        **{
+            "keep_ns": 200 * S_NS,
+            "file_span_ns": 60 * S_NS,
+            "merge_files": 3,
+            "longest_gap_ns": 10_000 * S_NS,
+            **others,
+        },
     )
 
 
@@ -41,7 +48,8 @@ def test_the_interval_that_an_age_has(tmp_path: Path, age_s: int, interval_s: in
 
 
 def due(folder: Path, now_s: int, *files: HistoryFile) -> list[tuple[int, list[int]]]:
-    found = due_merges(files, keeping(folder), now_s)
+    ages = Ages([file.end_s for file in files], now_s, 10_000)
+    found = due_merges(files, keeping(folder), ages)
     return [(interval_ns // S_NS, [file.first for file in group]) for interval_ns, group in found]
 
 
@@ -206,3 +214,34 @@ def test_the_oldest_files_make_room(tmp_path: Path) -> None:
     limit = sum(file.size_bytes for file in files[-2:])
     HistoryKeeper(keeping(tmp_path, max_bytes=limit), pytest.fail).tidy(NOON_S + 300)
     assert listing(tmp_path / "links").files == files[-2:]
+
+
+DAY_S = 86_400
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["no row since", "rows since"])
+def test_a_clock_that_is_a_month_ahead_deletes_nothing(tmp_path: Path, recorded: bool) -> None:
+    settings, problems = keeping(tmp_path, longest_gap_ns=None), list[str]()
+    fill(settings, range(0, 300, 3))
+    ahead_s = 31 * DAY_S
+    if recorded:
+        fill(settings, range(ahead_s, ahead_s + 3))
+    HistoryKeeper(settings, problems.append).tidy(NOON_S + ahead_s + 3)
+    assert asked(tmp_path, "select sum(snapshots)::int from links") == [(103 if recorded else 100,)]
+    told = f"{tmp_path}: the clock is {ahead_s - 294} s ahead of the newest complete file: of these 166 s count as age"
+    assert problems == ([] if recorded else [told])
+
+
+def test_a_clock_that_is_a_month_behind_deletes_nothing(tmp_path: Path) -> None:
+    settings = keeping(tmp_path, longest_gap_ns=None)
+    fill(settings, range(31 * DAY_S, 31 * DAY_S + 120, 3))
+    fill(settings, range(120))
+    HistoryKeeper(settings, pytest.fail).tidy(NOON_S + 120)
+    assert asked(tmp_path, "select sum(snapshots)::int from links") == [(160,)]
+
+
+def test_rows_go_by_the_time_for_which_there_are_rows() -> None:
+    ends_s = [1000, 1600, 2200, 2200 + 40 * DAY_S]
+    ages = Ages(ends_s, ends_s[-1] + 600, DAY_S)
+    assert [ages.age_s(end_s) for end_s in ends_s] == [600 + DAY_S + 1200, 600 + DAY_S + 600, 600 + DAY_S, 600]
+    assert (ages.ahead_s, ages.age_s(77)) == (0, 0)

@@ -140,3 +140,30 @@ def test_a_journal_that_is_none_is_told_once_and_set_aside(tmp_path: Path) -> No
     assert [file.first for file in found.files] == [2]
     assert asked(tmp_path, COUNT, problems) == [(1, 1)]
     assert len(problems) == 2
+
+
+def test_rows_are_brought_to_the_disk_at_intervals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+
+    def fdatasync(file: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{file}").readlink().parent.name)
+
+    monkeypatch.setattr(os, "fdatasync", fdatasync)
+    writer, rows = HistoryWriter(settings(tmp_path, sync_ns=10 * S_NS)), maker(tmp_path)
+    counts = []
+    for second in (0, 1, 9, 10, 11, 21, -3600):
+        writer.write(*links_at(rows, second))
+        counts.append(synced.count("links"))
+    assert counts == [1, 1, 1, 2, 2, 3, 4]
+    writer.write({}, (NOON_S + 3600) * S_NS)
+    assert synced.count("links") == 4
+    writer.close()
+
+
+def test_a_disk_that_keeps_nothing_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fdatasync", Mock(side_effect=OSError(5, "Input/output error")))
+    writer, rows = HistoryWriter(HistorySettings(folder=str(tmp_path))), maker(tmp_path)
+    with pytest.raises(HistoryError, match=r"journal: cannot be written: Input/output error"):
+        writer.write(*links_at(rows, 0))
+    writer.close()
+    assert asked(tmp_path, "select count(*) from links") == [(1,)]

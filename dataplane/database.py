@@ -79,31 +79,35 @@ class Database:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                self._take_back()
                 raise
-            self._connection.execute("COMMIT")
 
     def write(self, statement: str, parameters: tuple[object, ...] = ()) -> None:
-        """Run a statement that takes effect at the next `commit`, together with all since the last one."""
+        """Run a statement that takes effect at the next `commit`, together with all since the last one.
+
+        Where one fails on a full disk all of them may be gone: then nothing is written or committed before `rollback`.
+        """
         with self.errors("write"):
             if not self._is_written:
                 self._connection.execute("BEGIN IMMEDIATE")
                 self._is_written = True
+            self._refuse_if_lost()
             self._connection.execute(statement, parameters)
 
     def commit(self) -> None:
         """Have all that was written take effect; how safe it is then, `Layout.synchronous` says."""
         if self._is_written:
             with self.errors("write"):
+                self._refuse_if_lost()
                 self._connection.execute("COMMIT")
             self._is_written = False
 
     def rollback(self) -> None:
         """Take back all that was written since the last `commit`; also after one that failed."""
         with self.errors("write"):
-            if self._connection.in_transaction:
-                self._connection.execute("ROLLBACK")
+            self._take_back()
         self._is_written = False
 
     def query(self, statement: str, parameters: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
@@ -118,6 +122,15 @@ class Database:
             yield
         except sqlite3.Error as error:
             raise self._layout.error(f"{self.path}: cannot {doing} {self._layout.owner}: {error}") from error
+
+    def _take_back(self) -> None:
+        """Roll back what SQLite has not rolled back by itself, as it does when the disk is full."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def _refuse_if_lost(self) -> None:
+        if not self._connection.in_transaction:
+            raise sqlite3.OperationalError("what was written before was taken back when a write failed")
 
     def _prepare(self) -> None:
         layout = self._layout

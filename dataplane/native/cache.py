@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import hashlib
 import itertools
 import json
 import os
-import tempfile
-from collections.abc import Iterable
+import secrets
+import stat
+import time
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
+from typing import Final
 
-MAGIC = b"millrace object 2\n"
+MAGIC = b"millrace object 3\n"
 DIGEST_BYTES = 32
 KEPT_FILES = 64
 """The oldest files go when there are more."""
+_DRAFT: Final = ".new-"
+_ABANDONED_NS: Final = 600_000_000_000
+"""A file that is being written is younger, or its writer was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,58 +73,90 @@ def _sources(folder: Traversable, path: str) -> Iterable[tuple[str, bytes]]:
 
 
 def read(directory: Path, key: str) -> ObjectCode | None:
-    """Return what is stored under a key, or None; only files of this user are trusted, for the code will run."""
-    path = directory / f"{key}.o"
+    """Return what is stored under a key, or None; only this user's folder and files are trusted: the code will run."""
     try:
-        with path.open("rb") as file:
-            status = os.fstat(file.fileno())
-            if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-                return None
-            data = file.read()
-        os.utime(path)
+        with _opened(directory) as folder:
+            file = os.open(f"{key}.o", os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+            with os.fdopen(file, "rb") as opened:
+                if not _is_ours(os.fstat(file), stat.S_IFREG):
+                    return None
+                data = opened.read()
+                os.utime(file)
     except OSError:
         return None
-    return _decode(data)
+    return _decode(key, data)
 
 
 def write(directory: Path, key: str, code: ObjectCode) -> bool:
     """Store code under a key, whole or not at all, and return whether that could be done."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=directory, prefix=".new-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(_encode(code))
-            Path(name).replace(directory / f"{key}.o")
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
-        _forget_oldest(directory)
+        with _opened(directory) as folder:
+            draft = f"{_DRAFT}{secrets.token_hex(8)}"
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            try:
+                with os.fdopen(os.open(draft, flags, 0o600, dir_fd=folder), "wb") as file:
+                    file.write(_encode(key, code))
+                os.replace(draft, f"{key}.o", src_dir_fd=folder, dst_dir_fd=folder)
+            except OSError:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(draft, dir_fd=folder)
+                raise
+            _forget_oldest(folder)
     except OSError:
         return False
     return True
 
 
-def _forget_oldest(directory: Path) -> None:
-    files = {path: path.stat().st_mtime_ns for path in directory.glob("*.o")}
-    for path in sorted(files, key=files.__getitem__)[:-KEPT_FILES]:
+@contextlib.contextmanager
+def _opened(directory: Path) -> Iterator[int]:
+    """Open a folder; raise OSError for a link, and for one that is another's or that others can write to."""
+    folder = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if not _is_ours(os.fstat(folder), stat.S_IFDIR):
+            raise PermissionError(errno.EPERM, "others can write here", str(directory))
+        yield folder
+    finally:
+        os.close(folder)
+
+
+def _is_ours(status: os.stat_result, kind: int) -> bool:
+    is_kind = stat.S_IFMT(status.st_mode) == kind
+    return is_kind and status.st_uid == os.geteuid() and not status.st_mode & 0o022
+
+
+def _forget_oldest(folder: int) -> None:
+    """Remove what is too much, and what writers left that were killed."""
+    written_ns: dict[str, int] = {}
+    abandoned: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(FileNotFoundError):
+                changed_ns = entry.stat(follow_symlinks=False).st_mtime_ns
+                if entry.name.endswith(".o"):
+                    written_ns[entry.name] = changed_ns
+                elif entry.name.startswith(_DRAFT) and time.time_ns() - changed_ns > _ABANDONED_NS:
+                    abandoned.append(entry.name)
+    for name in [*sorted(written_ns, key=written_ns.__getitem__)[:-KEPT_FILES], *abandoned]:
         with contextlib.suppress(OSError):
-            path.unlink()
+            os.unlink(name, dir_fd=folder)
 
 
-def _encode(code: ObjectCode) -> bytes:
-    head = json.dumps([code.exports, [len(image) for image in code.images]])
+def _encode(key: str, code: ObjectCode) -> bytes:
+    head = json.dumps([key, code.exports, [len(image) for image in code.images]])
     body = head.encode() + b"\n" + b"".join(code.images)
     return MAGIC + hashlib.sha256(body).digest() + body
 
 
-def _decode(data: bytes) -> ObjectCode | None:
+def _decode(key: str, data: bytes) -> ObjectCode | None:
     checksum = data[len(MAGIC) : len(MAGIC) + DIGEST_BYTES]
     body = data[len(MAGIC) + DIGEST_BYTES :]
     if not data.startswith(MAGIC) or hashlib.sha256(body).digest() != checksum:
         return None
     head, _, images = body.partition(b"\n")
-    exports, lengths = json.loads(head)
+    written_for, exports, lengths = json.loads(head)
+    if written_for != key:
+        return None
     ends = list(itertools.accumulate(lengths))
     return ObjectCode(
         tuple(exports), tuple(images[end - length : end] for end, length in zip(ends, lengths, strict=True))

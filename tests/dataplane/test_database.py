@@ -81,6 +81,42 @@ def test_a_transaction_that_fails_leaves_nothing(opened: Open) -> None:
     assert jars(database) == []
 
 
+def fill(database: Database) -> None:
+    """Have the disk be full: the file may take a few pages more, then SQLite says what it says of a full disk."""
+    [(pages,)] = database.query("PRAGMA page_count")
+    database.query(f"PRAGMA max_page_count = {pages + 2}")
+
+
+FULL = r"pantry\.db: cannot write the pantry: database or disk is full"
+
+
+def test_a_full_disk_is_told_as_that_in_a_transaction(opened: Open) -> None:
+    database = opened()
+    fill(database)
+    with pytest.raises(BrokenError, match=FULL), database.transaction() as one:
+        one.executemany(INSERT, [("quince",), ("plum" * 10_000,)])
+    assert jars(database) == []
+    with database.transaction() as one:
+        one.execute(INSERT, ("sloe",))
+    assert jars(database) == ["sloe"]
+
+
+def test_after_a_full_disk_nothing_is_half_written(tmp_path: Path, opened: Open) -> None:
+    database = opened()
+    fill(database)
+    database.write(INSERT, ("quince",))
+    with pytest.raises(BrokenError, match=FULL):
+        database.write(INSERT, ("plum" * 10_000,))
+    with pytest.raises(BrokenError, match="what was written before was taken back"):
+        database.write(INSERT, ("sloe",))
+    with pytest.raises(BrokenError, match="what was written before was taken back"):
+        database.commit()
+    database.rollback()
+    database.write(INSERT, ("medlar",))
+    database.commit()
+    assert stored(tmp_path / "pantry.db") == ["medlar"]
+
+
 def test_nobody_else_has_an_exclusive_file(opened: Open) -> None:
     layout = replace(LAYOUT, exclusive=True)
     first = opened(layout)

@@ -8,11 +8,12 @@ belongs to the fabric, recorded or not: its owner may have died between starting
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -21,6 +22,8 @@ import msgspec
 
 from dataplane.errors import FabricError
 from dataplane.fabric.kernel import namespaces
+
+LOGGER = logging.getLogger("millrace.fabric")
 
 RUN_ROOT = Path("/run/millrace")
 MANIFEST = "manifest.json"
@@ -94,16 +97,22 @@ class Manifest:
             raise FabricError(f"{path}: {error}") from error
 
 
-def remove_leftovers(run_root: Path = RUN_ROOT) -> list[str]:
-    """Remove every fabric whose owner is dead; return their ids. Living fabrics are not touched."""
+def remove_leftovers(run_root: Path = RUN_ROOT, on_problem: Callable[[str], None] = LOGGER.warning) -> list[str]:
+    """Remove every fabric whose owner is dead; return their ids. Living fabrics are not touched.
+
+    `on_problem` is told of each that cannot be read or removed: it stays, and the others go.
+    """
     removed = []
     for run_dir in sorted(run_root.iterdir()) if run_root.is_dir() else ():
-        manifest = Manifest.load(run_dir)
-        if manifest is None:
-            _remove_unfinished(run_dir)
-        elif not manifest.owner.is_alive():
-            remove(manifest, run_dir)
-            removed.append(manifest.fabric_id)
+        try:
+            manifest = Manifest.load(run_dir)
+            if manifest is None:
+                _remove_unfinished(run_dir)
+            elif not manifest.owner.is_alive():
+                remove(manifest, run_dir)
+                removed.append(manifest.fabric_id)
+        except FabricError as error:
+            on_problem(str(error))
     return removed
 
 

@@ -3,7 +3,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -47,6 +49,46 @@ def test_the_directory_is_for_its_user_alone(tmp_path: Path) -> None:
     assert (tmp_path / "cache" / f"{KEY}.o").stat().st_mode & 0o077 == 0
 
 
+def test_a_file_counts_only_under_the_key_that_it_was_written_for(tmp_path: Path) -> None:
+    compiled(tmp_path)
+    (tmp_path / f"{KEY}.o").rename(tmp_path / "4567.o")
+    assert load_cached("4567", tmp_path) is None
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o702])
+def test_a_folder_that_others_can_write_to_is_no_cache(tmp_path: Path, mode: int) -> None:
+    directory = tmp_path / "cache"
+    compiled(directory)
+    directory.chmod(mode)
+    assert load_cached(KEY, directory) is None
+    assert not cache.write(directory, "4567", ObjectCode((), (b"",)))
+    assert [path.name for path in directory.iterdir()] == [f"{KEY}.o"]
+
+
+def test_links_are_not_followed(tmp_path: Path) -> None:
+    directory = tmp_path / "cache"
+    compiled(directory)
+    (tmp_path / "link").symlink_to(directory)
+    assert load_cached(KEY, tmp_path / "link") is None
+    assert not cache.write(tmp_path / "link", "4567", ObjectCode((), (b"",)))
+    moved = (directory / f"{KEY}.o").rename(tmp_path / f"{KEY}.o")
+    (directory / f"{KEY}.o").symlink_to(moved)
+    assert load_cached(KEY, directory) is None
+
+
+def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / f"{KEY}.o", 0o600)
+    assert load_cached(KEY, tmp_path) is None
+
+
+def test_what_killed_writers_left_goes(tmp_path: Path) -> None:
+    for name, age_s in ((".new-old", 700), (".new-now", 0)):
+        (tmp_path / name).write_bytes(b"half")
+        os.utime(tmp_path / name, (time.time() - age_s,) * 2)
+    assert cache.write(tmp_path, "k", ObjectCode((), (b"",)))
+    assert {path.name for path in tmp_path.iterdir()} == {".new-now", "k.o"}
+
+
 @pytest.mark.parametrize("mode", [0o622, 0o606])
 def test_code_that_others_can_write_is_not_run(tmp_path: Path, mode: int) -> None:
     compiled(tmp_path)
@@ -78,10 +120,7 @@ def test_a_cache_that_cannot_be_written_costs_only_time(tmp_path: Path) -> None:
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(self: Path, target: Path) -> Path:
-        raise PermissionError(target)
-
-    monkeypatch.setattr(Path, "replace", refuse)
+    monkeypatch.setattr(os, "replace", Mock(side_effect=PermissionError))
     assert not cache.write(tmp_path, KEY, ObjectCode(("f",), (b"code",)))
     assert list(tmp_path.iterdir()) == []
 

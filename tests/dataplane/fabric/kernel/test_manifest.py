@@ -89,6 +89,17 @@ def test_only_the_fabrics_of_the_dead_are_removed(tmp_path: Path) -> None:
     assert remove_leftovers(tmp_path) == []
 
 
+def test_a_manifest_that_is_none_keeps_no_other_fabric_from_being_removed(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        Manifest(name, ProcessId(this_process().pid, 1)).save(tmp_path / name)
+    (tmp_path / "b" / "manifest.json").write_text("{")
+    problems: list[str] = []
+    assert remove_leftovers(tmp_path, problems.append) == ["a", "c"]
+    assert [problem.partition(": ")[0] for problem in problems] == [str(tmp_path / "b" / "manifest.json")]
+    assert [path.name for path in tmp_path.iterdir()] == ["b"]
+
+
 def test_a_folder_without_a_manifest_goes_when_it_is_old(tmp_path: Path) -> None:
     for name in ("new", "old"):
         (tmp_path / name).mkdir()

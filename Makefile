@@ -112,9 +112,12 @@ protos: $(VENV)/.dev
 picture:
 	@./.ci/picture
 
+# More processes than cores: now and then a test waits, for a daemon or for a time.
+WORKERS := $(shell echo $$(($$(nproc) * 3 / 2)))
+
 # tests/soak is for `make deep`.
 unit: $(VENV)/.dev
-	$(BIN)/python -m pytest --ignore=tests/soak -n auto -m "not root"
+	$(BIN)/python -m pytest --ignore=tests/soak -n $(WORKERS) -m "not root"
 	$(BIN)/python -m pytest --ignore=tests/soak -n 4 -m "root and bmv2"
 	$(BIN)/python -m pytest --ignore=tests/soak -n 4 --dist loadfile -m "root and not bmv2"
 
@@ -123,6 +126,7 @@ deep: $(VENV)/.dev $(RAY_VENV)/.ready
 	$(BIN)/python -m pytest -m slow tests/soak
 	$(BIN)/python -m pytest tests/soak/containers.py
 	$(BIN)/python -m pytest tests/controller/centres/engines/test_engines.py
+	MILLRACE_EXAMPLES=500 $(BIN)/python -m pytest tests/dataplane/program/test_fuzz.py tests/dataplane/switch/p4runtime
 	$(BIN)/python -m tests.soak.storage
 	$(BIN)/python -m tests.soak.api
 	$(BIN)/python -m tests.soak.etcd_away

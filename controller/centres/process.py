@@ -28,7 +28,7 @@ from controller.centres.selecting import ServedCentre, make_engine
 from controller.centres.settings import CentreSettings
 from controller.centres.trying.kernels import Kernels
 from controller.centres.warming import Warmer
-from controller.schedulers.probe.running.threads import VARIABLES
+from dataplane.blas_threads import VARIABLES
 from dataplane.config import load
 from dataplane.errors import MillraceError
 from dataplane.metrics_server import serve_metrics

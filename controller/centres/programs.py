@@ -17,8 +17,8 @@ from controller.centres.engines.base import JobMark, JobOrder
 from controller.centres.errors import CentreError
 from controller.centres.settings import CentreSettings
 from controller.schedulers.probe import files
-from controller.schedulers.probe.running.threads import VARIABLES
 from controller.schedulers.probe.values import ProbeTask
+from dataplane.blas_threads import VARIABLES
 
 PROBE_FILE: Final = "probe.json"
 _MILLI: Final = 1000

@@ -87,8 +87,9 @@ class Daemon:
 class PlacementWorld:
     """See the module; daemons run in a loop of a thread of their own."""
 
-    def __init__(self, folder: Path, storage: PodmanStorage) -> None:
-        self.folder, self.storage = folder, storage
+    def __init__(self, folder: Path, storage: PodmanStorage, *, schedules: bool = True) -> None:
+        """Without `schedules` the scheduler is the test's own."""
+        self.folder, self.storage, self._schedules = folder, storage, schedules
         self.topology = folder / "topology.yaml"
         self.topology.write_text(TOPOLOGY.format(name=f"p{os.getpid() % 10_000}"), encoding="utf-8")
         self.place = Place(f"unix:{folder}/api.sock")
@@ -105,7 +106,9 @@ class PlacementWorld:
         self._stack.callback(self.client.close)
         self.start(serve_api, ApiSettings(storage=StoragePlace(sqlite=str(self.folder / "db")),
                                           listen=(self.place.address,)))  # fmt: skip
-        self.start(serve_scheduler, SchedulerSettings(api=self.place.address, topology=str(self.topology), name="s"))
+        if self._schedules:
+            settings = SchedulerSettings(api=self.place.address, topology=str(self.topology), name="s")
+            self.start(serve_scheduler, settings)
         self.start(serve_placement, PlacementSettings(api=self.place.address))
         return self
 

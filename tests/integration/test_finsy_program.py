@@ -17,6 +17,7 @@ import pytest
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic.devices import ethernet
 from dataplane.wire.packet import decode_udp_frame, udp_frame
+from tests.free_ports import free_ports
 from tests.integration.finsy_program import GOODBYE, LLDP
 from tests.network_namespace import network_namespace
 
@@ -89,14 +90,8 @@ def _end(process: subprocess.Popen[str]) -> None:
     process.communicate()
 
 
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
-
-
 def test_a_finsy_program_writes_and_reads() -> None:
-    address = free_address()
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     with ExitStack() as stack:
         start_switch(stack, start_here, address)
         seen = result(start_program(stack, start_here, address))

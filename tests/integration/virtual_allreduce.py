@@ -19,6 +19,7 @@ from controller.virtual import VirtualController, WriteDelays
 from dataplane.allreduce.formats import Floats
 from dataplane.allreduce.reference import worker as reference
 from dataplane.fabric.virtual import VirtualFabric
+from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.switch.switch import PipelineFactory
 from dataplane.topology.addressing import gateway_mac, switch_ipv4
 from dataplane.topology.values import Topology
@@ -37,7 +38,7 @@ class World:
     """A fabric whose switches add up; jobs come, change and go at once, whatever is on the way."""
 
     def __init__(
-        self, topology: Topology, *, pipeline_factory: PipelineFactory | None = None, report_every: int = 0
+        self, topology: Topology, *, pipeline_factory: PipelineFactory = compiled_pipeline, report_every: int = 0
     ) -> None:
         self.topology = topology
         self.fabric = VirtualFabric(topology, pipeline_factory=pipeline_factory)

@@ -18,6 +18,7 @@ from dataplane.fabric.virtual import VirtualFabric
 from dataplane.store.content_database import ContentDatabase
 from dataplane.store.dialogues import Dialogue, T
 from dataplane.store.producer_core import ProducerCore, ProducerSettings, Source
+from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.switch.switch import PipelineFactory
 from dataplane.topology.addressing import gateway_mac
 from dataplane.topology.values import Topology
@@ -42,7 +43,7 @@ class World:
         *,
         loss: float = 0.0,
         seed: int = 1,
-        pipeline_factory: PipelineFactory | None = None,
+        pipeline_factory: PipelineFactory = compiled_pipeline,
     ) -> None:
         self.topology, self.settings, self.loss = topology, settings, loss
         self.chance = random.Random(seed)

@@ -9,11 +9,9 @@ Usage: python -m tests.soak.balance [--kills N] [--seed N] [--pause-s S]
 
 from __future__ import annotations
 
-import argparse
 import random
 import signal
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -34,6 +32,7 @@ from controller.balance.settings import BalanceSettings, HistorySettings
 from controller.errors import ApiError, StaleError
 from dataplane.topology.values import DeviceKind
 from tests.soak.centres import Daemon
+from tests.soak.killing import main
 
 LEASE_S = 4.0
 FENCE_S = LEASE_S / 2
@@ -301,23 +300,5 @@ class Soak:
         return False
 
 
-def soak(kills: int, seed: int, pause_s: float = 1.0) -> Report:
-    """Run a soak in a folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="mr-balance-") as folder:
-        return Soak(Path(folder), random.Random(seed)).run(kills, pause_s)
-
-
-def main() -> int:
-    """Run what the command line says; return 1 where there were problems."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--pause-s", type=float, default=1.0)
-    options = parser.parse_args()
-    report = soak(options.kills, options.seed, options.pause_s)
-    print(report)
-    return 1 if report.problems else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, Soak))

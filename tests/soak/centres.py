@@ -9,14 +9,12 @@ Usage: python -m tests.soak.centres [--kills N] [--seed N] [--pause-s S]
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections import Counter
@@ -39,6 +37,7 @@ from controller.schedulers.probe import files
 from controller.schedulers.probe.expert import loads
 from controller.schedulers.probe.library import KernelLibrary
 from dataplane.config import Strict
+from tests.soak.killing import main
 
 CENTRES = ("east", "west")
 AT_ONCE = 6
@@ -280,23 +279,5 @@ def _text(path: Path) -> str:
     return _bytes(path).decode(errors="replace").strip()
 
 
-def soak(kills: int, seed: int, pause_s: float = 1.0) -> Report:
-    """Run a soak in a folder of its own."""
-    with tempfile.TemporaryDirectory(prefix="mr-centres-") as folder:
-        return Soak(Path(folder), random.Random(seed)).run(kills, pause_s)
-
-
-def main() -> int:
-    """Run what the command line says; return 1 where there were problems."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--pause-s", type=float, default=1.0)
-    options = parser.parse_args()
-    report = soak(options.kills, options.seed, options.pause_s)
-    print(report)
-    return 1 if report.problems else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(__doc__, Soak))

@@ -24,6 +24,7 @@ from tests.controller.nodes.busybox_image import skip_without_containers
 from tests.controller.nodes.conftest import PodmanStorage, storage_in
 from tests.controller.nodes.runtimes.hanging_runc import hang
 from tests.controller.nodes.runtimes.real_containers import DEADLINE_S, container, run_with, said, started, until_ended
+from tests.free_ports import free_ports
 
 pytestmark = [pytest.mark.root, pytest.mark.containers, pytest.mark.slow]
 
@@ -47,9 +48,7 @@ def registry(tmp_path: Path) -> Iterator[str]:
     program = shutil.which("docker-registry")
     if program is None:
         pytest.skip("needs docker-registry: apt install --no-install-recommends docker-registry")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = f"127.0.0.1:{free_ports(1)[0]}"
     settings = {
         "version": 0.1,
         "log": {"level": "error"},

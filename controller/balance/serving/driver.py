@@ -110,6 +110,7 @@ class BalanceService:
 
     async def _follow_nodes(self) -> None:
         async for told in self._client.of(Node).follow():
+            self._back()  # it may have been this watch alone that waited
             _take(self.nodes, told)
             if any(pool.spec.node is not None for pool in self.pools.values()):
                 self._changed.set()
@@ -157,7 +158,6 @@ class BalanceService:
         self._metrics.seconds.observe((self._clock.now_ns() - begun_ns) / _NS_PER_S)
         self._note(pool, known, made)
         if made.shares is not None:
-            known.budget.left -= made.moved
             await self._write(pool, known, made)
         if made.status != pool.status:
             await self._say(name, known, made)
@@ -166,7 +166,8 @@ class BalanceService:
         """Return what is known of a pool; of one that is new, what was known before a restart."""
         name = pool.metadata.name
         if name not in self._known:
-            memories = {} if self._history is None else self._history.memories(name)
+            memories: dict[str, Memory] = {}
+            self._keep(lambda history: memories.update(history.memories(name)))
             burst = float(self._settings.moving.burst)
             self._known[name] = _Known(Budget(burst, self._clock.now_ns()), memories)
         return self._known[name]
@@ -205,8 +206,10 @@ class BalanceService:
             LOGGER.info("pool %s: decided again: %s", name, error)
             return
         except ApiError as error:
+            known.budget.left -= made.moved  # they may have moved all the same
             self._failed(name, known, _SHARES, error)
             return
+        known.budget.left -= made.moved
         _works(name, known, _SHARES)
         self._metrics.moves.labels(name).inc(made.moved)
         LOGGER.info("pool %s: %s", name, ", ".join(f"{one.holder} {_units(one.units, one.leaving)}" for one in shares))
@@ -245,7 +248,7 @@ class BalanceService:
         known.problems[what] = str(error)
 
     def _keep(self, act: Callable[[History], None]) -> None:
-        """Have the history note something; units move on where it cannot."""
+        """Have the history note or tell something; units move on where it cannot."""
         if self._history is None:
             return
         try:

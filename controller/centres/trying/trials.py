@@ -21,8 +21,8 @@ from controller.schedulers.probe import files
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.running.report import Outcome
 from controller.schedulers.probe.running.results import MAX_BYTES, decode
-from controller.schedulers.probe.running.threads import VARIABLES
 from controller.schedulers.probe.values import Implementation, KernelUse, Library, ProbeKernel, ProbeTask
+from dataplane.blas_threads import VARIABLES
 from dataplane.topology.values import DeviceKind
 
 _POLL_S: Final = 0.05

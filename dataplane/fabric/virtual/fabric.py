@@ -19,6 +19,7 @@ from dataplane.fabric.virtual.cable import Cable
 from dataplane.fabric.virtual.host import VirtualHost
 from dataplane.fabric.virtual.quiet import HelloEnd, QuietCable
 from dataplane.fabric.virtual.truth import HopRecorder
+from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.switch import PipelineFactory, PortSettings, Switch
 from dataplane.switch.traffic import DEFLECT_SESSION
@@ -50,7 +51,7 @@ class VirtualFabric:
 
     Hellos between switches that change nothing are no events (`dataplane.fabric.virtual.quiet`) unless `every_hello`.
     `seed` feeds the programs' and the flows' random numbers; with `record_hops` the true times of every probe at every
-    switch are kept in `hops`. `pipeline_factory` replaces the interpreter.
+    switch are kept in `hops`. `pipeline_factory` replaces compiled programs, as by the interpreter.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class VirtualFabric:
         seed: int = 0,
         clock: VirtualClock | None = None,
         record_hops: bool = False,
-        pipeline_factory: PipelineFactory | None = None,
+        pipeline_factory: PipelineFactory = compiled_pipeline,
         every_hello: bool = False,
         post: Post = call_at_once,
     ) -> None:
@@ -171,7 +172,7 @@ class VirtualFabric:
             raise FabricError(f"{self.topology.name}: there is no switch {name!r}")
         return self._switches[name]
 
-    def _make_switch(self, node: SwitchNode, pipeline_factory: PipelineFactory | None) -> _Running:
+    def _make_switch(self, node: SwitchNode, pipeline_factory: PipelineFactory) -> _Running:
         links = (self.topology.link_at[end] for end in self.topology.link_at if end.node == node.name)
         ports = [PortSettings(link.tail.port, link.rate_bps, link.queue_frames, link.delay_ns) for link in links]
         switch = Switch(

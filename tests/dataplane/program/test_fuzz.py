@@ -15,6 +15,7 @@ from dataplane.switch.pipeline import Dequeued, Frame
 from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.tables import ForwardingState
 from tests.dataplane.program.mutation import DELETE, OWN_PROGRAMS, changed, document, p4info, paths
+from tests.examples import examples
 
 DOCUMENTS = {name: document(name) for name in OWN_PROGRAMS}
 PATHS = {name: paths(DOCUMENTS[name]) for name in OWN_PROGRAMS}
@@ -59,7 +60,7 @@ def run_frames(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", OWN_PROGRAMS)
-@settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=examples(30), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
 def test_mutated_json(name: str, data: Any) -> None:
     path = data.draw(st.sampled_from(PATHS[name]))
@@ -69,7 +70,7 @@ def test_mutated_json(name: str, data: Any) -> None:
 
 
 @pytest.mark.parametrize("name", OWN_PROGRAMS)
-@settings(max_examples=50, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(data=st.data())
 def test_exchanged_parts(name: str, data: Any) -> None:
     """One part of the document takes another one's place: well formed, and most often out of place."""

@@ -311,11 +311,14 @@ class RuncRuntime:
         return {entry["id"]: entry for entry in listed}
 
     def _state(self, record: Record, known: Mapping[str, Mapping[str, Any]]) -> ContainerState:
-        ending, entry = self._records.ending(record.id), known.get(record.id, {})
+        entry = known.get(record.id, {})
         status = entry.get("status", "stopped")
+        # runc knows of the end of a process before its conmon has written how it ended: until then it is not over.
+        is_awaited = bool(entry) and status == "stopped" and self._runs(record.id)
+        ending = self._records.ending(record.id)
         phase = (
             ContainerPhase.EXITED
-            if ending is not None or status == "stopped"
+            if ending is not None or (status == "stopped" and not is_awaited)
             else ContainerPhase.CREATED
             if status in ("created", "creating")
             else ContainerPhase.RUNNING
@@ -329,7 +332,7 @@ class RuncRuntime:
             name=record.name,
             labels=record.labels,
             phase=phase,
-            pid=None if has_ended else int(entry["pid"]),
+            pid=None if has_ended or is_awaited else int(entry["pid"]),
             exit_code=None if ending is None else ending.exit_code,
             started_ns=self._records.started_ns(record.id),
             finished_ns=None if ending is None else ending.time_ns,

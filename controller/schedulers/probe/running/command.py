@@ -13,8 +13,8 @@ from controller.schedulers.probe.running.reading import read
 from controller.schedulers.probe.running.report import EXIT_CODES, MOST_REPETITIONS, Order, Outcome, Report, encode
 from controller.schedulers.probe.running.steady import AT_LEAST_S
 from controller.schedulers.probe.running.supervising import supervise
-from controller.schedulers.probe.running.threads import pin
 from controller.schedulers.probe.values import ProbeTask
+from dataplane.blas_threads import pin
 
 DEADLINE_S: Final = 300.0
 _MOST_CORES: Final = 4096

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from controller.api.client import ApiClient
 from controller.api.client.asynchronous import Resources
-from controller.api.resources import Decision, Metadata, UnitPool
+from controller.api.resources import Decision, Metadata, Node, UnitPool
+from controller.api.resources.node import NodeSpec
 from controller.api.resources.unit_pool import Claim, ControlRule, HolderStatus, PoolControl, UnitHolding, UnitPoolSpec
 from controller.balance.process import serve
 from controller.balance.serving.driver import BalanceService
-from controller.balance.settings import BalanceSettings, HistorySettings
-from controller.errors import InvalidError
+from controller.balance.settings import BalanceSettings, HistorySettings, MovingSettings
+from controller.errors import InvalidError, StaleError
 from tests.controller.api.api_server import serving, settings_in
 
 WAIT_S = 20.0
@@ -233,5 +236,60 @@ def test_a_write_that_fails_each_round_is_logged_once_for_each_reason_and_when_i
             "pool vgpus: its status cannot be written: no key `b`",
             "pool vgpus: its status can be written again",
         ]
+
+    play(act)
+
+
+def test_shares_that_were_refused_take_nothing_of_what_may_move(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
+    writes, write = list[int](), ApiClient.share_units
+
+    async def overtaken(client: ApiClient, pool: str, shares: tuple[UnitHolding, ...], **given: Any) -> UnitPool:
+        if given.get("shares_version") is not None:
+            writes.append(len(shares))
+            if len(writes) == 1:
+                raise StaleError("its shares are of version 2")
+        return await write(client, pool, shares, **given)
+
+    async def act(cloud: Cloud) -> None:
+        monkeypatch.setattr(ApiClient, "share_units", overtaken)
+        await cloud.add("vgpus", {"a": 0, "b": 0}, units=40)
+        async with cloud.served(moving=MovingSettings(burst=40, units_per_s=1e-6)):
+            await cloud.report("vgpus", "a", wants=40)
+            await cloud.when("vgpus", lambda pool: units(pool) == {"a": 40})
+        assert len(writes) == 2
+
+    play(act)
+
+
+def test_a_watch_of_nodes_that_waited_alone_keeps_nothing_from_being_decided(play: Play) -> None:
+    async def act(cloud: Cloud) -> None:
+        await cloud.add("vgpus", {"a": 40})
+        async with cloud.served() as service:
+            await cloud.report("vgpus", "a", wants=0)
+            await cloud.when("vgpus", lambda pool: bool(pool.status.control))
+            await asyncio.sleep(0.2)  # the watch of pools has brought all that there is
+            service.note_away("waiting 0.1 s: the watch has ended")
+            await cloud.client.of(Node).create(Node(metadata=Metadata(name="h1"), spec=NodeSpec()))
+            while "h1" not in service.nodes:
+                await asyncio.sleep(0.01)
+            assert not service._is_away
+
+    play(act)
+
+
+def test_memories_that_cannot_be_read_are_none(play: Play, caplog: pytest.LogCaptureFixture) -> None:
+    async def act(cloud: Cloud) -> None:
+        await cloud.add("vgpus", {"i": 100, "ii": 100}, control=PLATFORM)
+        async with cloud.served():
+            await cloud.report("vgpus", "i", bus=0.5, load=0.5)
+            await cloud.when("vgpus", lambda pool: any(one.error == 0.0 for one in pool.status.control))
+        with closing(sqlite3.connect(cloud.folder / "balance.sqlite")) as database:
+            assert database.execute("UPDATE memories SET data = x'c1'").rowcount == 1
+            database.commit()
+        async with cloud.served():
+            await cloud.report("vgpus", "i", wants=-40)
+            await cloud.report("vgpus", "ii", wants=40)
+            await cloud.when("vgpus", lambda pool: units(pool) == {"i": 60, "ii": 140})
+        assert "memories of pool vgpus" in caplog.text
 
     play(act)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +19,7 @@ from controller.errors import NotFoundError
 from controller.nodes.process import serve as serve_node
 from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings
 from dataplane.closing import Closing
+from tests.controller.centres.engines.doors import UnixDoor
 from tests.controller.nodes.busybox_image import skip_without_containers, write_layout
 from tests.controller.nodes.conftest import PodmanStorage
 from tests.integration.placement_world import PlacementWorld
@@ -110,14 +109,9 @@ class ContainersWorld:
         finally:
             self._door.is_silent = False
 
-    @contextmanager
-    def away(self) -> Iterator[None]:
+    def away(self) -> AbstractContextManager[None]:
         """Shut the door."""
-        self._door.close()
-        try:
-            yield
-        finally:
-            self._door.open()
+        return self._door.shut()
 
     @contextmanager
     def smaller(self) -> Iterator[None]:
@@ -134,61 +128,6 @@ class ContainersWorld:
         metadata = replace(node.metadata, revision=0)
         spec = replace(node.spec, unschedulable=unschedulable, reason="test" if unschedulable else "")
         nodes.replace(replace(node, metadata=metadata, spec=spec))
-
-
-class UnixDoor(Closing):
-    """A way to a UNIX socket by one of its own, which can be shut, or be silent."""
-
-    def __init__(self, path: Path, target: Path) -> None:
-        self.path, self._target, self.is_silent = path, target, False
-        self._listener: socket.socket | None = None
-        self._inside: list[socket.socket] = []
-        self.open()
-
-    def open(self) -> None:
-        """Let connections in."""
-        listener = self._listener = socket.socket(socket.AF_UNIX)
-        listener.bind(str(self.path))
-        listener.listen(16)
-        threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
-
-    def close(self) -> None:
-        """Let none in, and none stay."""
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
-            self.path.unlink(missing_ok=True)
-        for inside in self._inside:
-            with suppress(OSError):
-                inside.shutdown(socket.SHUT_RDWR)
-
-    def _serve(self, listener: socket.socket) -> None:
-        with suppress(OSError):
-            while True:
-                threading.Thread(target=self._carry, args=(listener.accept()[0],), daemon=True).start()
-
-    def _carry(self, inside: socket.socket) -> None:
-        """Pass on what comes from either side, as long as it is not silent."""
-        self._inside.append(inside)
-        with inside, socket.socket(socket.AF_UNIX) as outside, suppress(OSError):
-            outside.connect(str(self._target))
-            back = threading.Thread(target=_copy, args=(outside, inside), daemon=True)
-            back.start()
-            while (data := inside.recv(1 << 16)) and not self.is_silent:
-                outside.sendall(data)
-            while self.is_silent and inside.recv(1 << 16):
-                pass
-            outside.shutdown(socket.SHUT_RDWR)
-            back.join()
-
-
-def _copy(source: socket.socket, target: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(1 << 16):
-            target.sendall(data)
-    with suppress(OSError):
-        target.shutdown(socket.SHUT_RDWR)
 
 
 def _environment(process: Path) -> bytes:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import os
 import secrets
-import select
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +17,7 @@ import httpx
 import pytest
 
 from dataplane.closing import Closing
+from tests.free_ports import free_ports
 from tests.waiting import wait_until
 
 _HEAD, _OTHER = "127.0.0.2", "127.0.0.3"
@@ -46,7 +44,7 @@ class RayCluster(Closing):
         self.token_file = self.folder / "token"
         self.token_file.write_text(secrets.token_hex(32))
         self.token_file.chmod(0o600)
-        self._gcs, self.port = _free_ports(2)
+        self._gcs, self.port = free_ports(2)
         try:
             self._head = self._start(_HEAD, "--head", f"--port={self._gcs}", *self._dashboard())
             wait_until(lambda: len(self.nodes()) == 1, f"Ray's head does not come: {self._log(_HEAD)}")
@@ -155,42 +153,6 @@ class RayCluster(Closing):
         return found
 
 
-class Door(Closing):
-    """A way to a port of loopback by a port of its own, which can be shut: then nobody answers there."""
-
-    def __init__(self, port: int) -> None:
-        self._target, self.port = port, _free_ports(1)[0]
-        self._listener: socket.socket | None = None
-        self.open()
-
-    def open(self) -> None:
-        """Let connections in."""
-        listener = self._listener = socket.create_server(("127.0.0.1", self.port))
-        threading.Thread(target=self._serve, args=(listener,), daemon=True).start()
-
-    def close(self) -> None:
-        """Let none in."""
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            listener.shutdown(socket.SHUT_RDWR)
-            listener.close()
-
-    def _serve(self, listener: socket.socket) -> None:
-        with suppress(OSError):
-            while True:
-                threading.Thread(target=self._carry, args=(listener.accept()[0],), daemon=True).start()
-
-    def _carry(self, inside: socket.socket) -> None:
-        """Pass on what comes from either side until one of them ends."""
-        with inside, suppress(OSError), socket.create_connection(("127.0.0.1", self._target)) as outside:
-            others = {inside: outside, outside: inside}
-            while True:
-                for source in select.select(list(others), [], [])[0]:
-                    if not (data := source.recv(1 << 16)):
-                        return
-                    others[source].sendall(data)
-
-
 def _end(process: subprocess.Popen[bytes]) -> None:
     """Ask `ray start --block` to end what it has started; kill its group if it does not."""
     if process.poll() is None:
@@ -200,14 +162,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()

@@ -6,7 +6,6 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Final
 import pytest
 
 from dataplane.closing import Closing
+from tests.free_ports import free_ports
 from tests.waiting import wait_until
 
 _PROGRAMS: Final = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scancel", "srun")
@@ -148,7 +148,7 @@ class SlurmCluster(Closing):
                 _end(other)
 
     def _configure(self) -> None:
-        controller, *nodes = _free_ports(1 + len(NODES))
+        controller, *nodes = free_ports(1 + len(NODES))
         text = _CONFIGURATION.format(
             folder=self.folder, port=controller, ports=",".join(map(str, nodes[:2])), last_port=nodes[2]
         )
@@ -194,18 +194,6 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
     process.wait()
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return ports in a row that are free now, as nothing else is to be given them meanwhile."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
 
 
 if __name__ == "__main__":

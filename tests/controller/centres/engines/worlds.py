@@ -19,7 +19,8 @@ from controller.centres.engines.ray import RayEngine, RaySettings
 from controller.centres.engines.slurm import SlurmEngine, SlurmSettings
 from controller.centres.settings import ControlGroups, LocalSettings, UnitSettings
 from controller.centres.units import Found
-from tests.controller.centres.engines.ray_cluster import Door, RayCluster
+from tests.controller.centres.engines.doors import PortDoor
+from tests.controller.centres.engines.ray_cluster import RayCluster
 from tests.controller.centres.engines.slurm_cluster import SlurmCluster
 from tests.left_processes import kill_those_of
 
@@ -167,7 +168,7 @@ class RayWorld(OnThisMachine):
 
     def __init__(self, cluster: RayCluster, root: Path) -> None:
         self.cluster, self.root, self.centre = cluster, root, root.name
-        self._door = Door(cluster.port)
+        self._door = PortDoor(cluster.port)
 
     def close(self) -> None:
         """Shut the door."""
@@ -185,14 +186,9 @@ class RayWorld(OnThisMachine):
         with self.cluster.frozen():
             yield
 
-    @contextmanager
-    def away(self) -> Iterator[None]:
+    def away(self) -> AbstractContextManager[None]:
         """Shut the door."""
-        self._door.close()
-        try:
-            yield
-        finally:
-            self._door.open()
+        return self._door.shut()
 
     @contextmanager
     def smaller(self) -> Iterator[None]:

@@ -1,6 +1,6 @@
-"""Runs one program over guarded memory until a byte too many ends the process: python -m ... NAME NOTE EXAMPLES.
+"""Runs programs over guarded memory until a byte too many ends the process: python -m ... NOTE EXAMPLES NAME...
 
-Prints how many frames it deparsed, as proof that it got anywhere.
+Prints how many frames each of them deparsed, as proof that it got anywhere.
 """
 
 from __future__ import annotations
@@ -100,11 +100,17 @@ def run_scenarios(name: str, program: Program, steps: Steps, bursts: Bursts, exa
     limits(given(scenarios(name))(play))()
 
 
-def main(name: str, note_path: str, examples: str) -> None:
-    """Run a program of `PROGRAMS`, or a random one by its seed."""
+def main(note_path: str, examples: str, *names: str) -> None:
+    """Run programs of `PROGRAMS`, or random ones by their seeds."""
     few_blocks()
     note = Note(Path(note_path))
-    program = load(name) if name in PROGRAMS else replace(random_program(int(name)), name=name)
+    for name in names:
+        program = load(name) if name in PROGRAMS else replace(random_program(int(name)), name=name)
+        print(run(name, program, note, examples), flush=True)
+
+
+def run(name: str, program: Program, note: Note, examples: str) -> int:
+    """Run a program; return how many frames it deparsed."""
     compiled = compile_for_guards(program)
     steps, bursts = Steps(compiled, note, 1), Bursts(compiled, note)
     if examples == LIE:
@@ -115,7 +121,7 @@ def main(name: str, note_path: str, examples: str) -> None:
         run_lengths(name, program, steps, bursts)
         if name in PROGRAMS:
             run_scenarios(name, program, steps, bursts, int(examples))
-    print(steps.deparsed)
+    return steps.deparsed
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dataplane.switch.p4runtime import Code, P4RuntimeCore, P4RuntimeError
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from tests.dataplane.switch.p4runtime.conftest import FakeSwitch, Shell
@@ -163,7 +164,7 @@ def makers(draw: Any, shell: Shell) -> p4r.Entity:
 
 
 @pytest.mark.parametrize("atomicity", [ROLLBACK, ATOMIC])
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_batch_that_fails_changes_nothing(
     shell: Shell, atomicity: p4r.WriteRequest.Atomicity.ValueType, data: st.DataObject

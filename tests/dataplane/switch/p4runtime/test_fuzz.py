@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from dataplane.program.model import Program
 from dataplane.switch.p4runtime import Code, P4RuntimeCore, P4RuntimeError
+from tests.examples import examples
 
 if TYPE_CHECKING:
     from tests.dataplane.switch.p4runtime.conftest import FakeSwitch, Shell
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=Message)
 DEVICE = 7
 DEPTH = 7
-FUZZ = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 _RANGES = {
     FieldDescriptor.CPPTYPE_INT32: (-(1 << 31), (1 << 31) - 1),

@@ -116,6 +116,8 @@ def test_it_is_chosen_where_the_rounds_of_the_reduction_are_what_takes_long() ->
     assert times.transfer_s == pytest.approx(tree_of(ONE_SWITCH, 8).transfer_s(Sums(1000)))
     assert second.device == "cpu"
     assert "switch: a filter adds up nothing" in second.reasons
+    both, by_gpu = decide(works, ground.machines, ground.accelerators, 1.0, others)
+    assert (both.device, by_gpu.device) == ("gpu+switch", "gpu")
 
 
 def test_machines_may_compute_on_accelerators_what_switches_add_up() -> None:

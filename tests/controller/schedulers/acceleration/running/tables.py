@@ -1,4 +1,4 @@
-"""Tables for runs, and what one DuckDB over all the data makes of statements."""
+"""Tables for runs, what workers make of them in parts, and what one DuckDB over all the data makes of statements."""
 
 from __future__ import annotations
 
@@ -8,6 +8,12 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+
+from controller.schedulers.acceleration.running.clusters import shards_of
+from controller.schedulers.acceleration.running.engines import backend_of
+from controller.schedulers.acceleration.running.values import Plan
+
+MEMORY = 256 << 20
 
 
 def small_tables(rows: int = 2000) -> dict[str, pa.Table]:
@@ -26,6 +32,18 @@ def small_tables(rows: int = 2000) -> dict[str, pa.Table]:
 def numbers(tables: Mapping[str, pa.Table]) -> dict[str, pa.Table]:
     """Return the tables without texts."""
     return {name: table.drop_columns([c for c in table.column_names if c == "text"]) for name, table in tables.items()}
+
+
+def merged(plan: Plan, tables: Mapping[str, pa.Table], count: int) -> pa.Table:
+    """Run a plan in parts, as workers do: merges of merges."""
+    partial = []
+    for shard in shards_of(tables["data"], count):
+        backend = backend_of(plan, MEMORY, 1)
+        for name, table in ({**tables, "data": shard}).items():
+            backend.load(name, table)
+        partial.append(backend.partial())
+    root = backend_of(plan, MEMORY, 1)
+    return root.finish(root.merge([root.merge(partial[:2]), *partial[2:]]))
 
 
 def of_one_duckdb(sql: str, tables: Mapping[str, pa.Table]) -> pa.Table:

@@ -6,14 +6,19 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from controller.schedulers.acceleration.running.clusters import shards_of
 from controller.schedulers.acceleration.running.engines import backend_of
 from controller.schedulers.acceleration.running.errors import RunError
 from controller.schedulers.acceleration.running.operators import plan_of_operator, sql_of
 from controller.schedulers.acceleration.running.values import Engine, Operator, OperatorKind
-from tests.controller.schedulers.acceleration.running.tables import numbers, of_one_duckdb, rows_of, small_tables
+from tests.controller.schedulers.acceleration.running.tables import (
+    MEMORY,
+    merged,
+    numbers,
+    of_one_duckdb,
+    rows_of,
+    small_tables,
+)
 
-MEMORY = 256 << 20
 FILTER = Operator(kind=OperatorKind.FILTER, column="value", below=100.0)
 OPERATORS = (
     FILTER,
@@ -26,25 +31,17 @@ OPERATORS = (
 )
 
 
-def merged(operator: Operator, engine: Engine, tables: dict[str, pa.Table], count: int) -> pa.Table:
+def computed(operator: Operator, engine: Engine, tables: dict[str, pa.Table], count: int) -> pa.Table:
     if engine in {Engine.TORCH, Engine.CUDA}:
         pytest.importorskip("torch")
-    plan = plan_of_operator(operator, tables, engine)
-    partial = []
-    for shard in shards_of(tables["data"], count):
-        backend = backend_of(plan, MEMORY, 1)
-        for name, table in (tables | {"data": shard}).items():
-            backend.load(name, table)
-        partial.append(backend.partial())
-    root = backend_of(plan, MEMORY, 1)
-    return root.finish(root.merge([root.merge(partial[:2]), *partial[2:]]))
+    return merged(plan_of_operator(operator, tables, engine), tables, count)
 
 
 @pytest.mark.parametrize("engine", [Engine.DUCKDB, Engine.NUMPY, Engine.TORCH])
 @pytest.mark.parametrize("operator", OPERATORS, ids=lambda one: f"{one.kind}-{one.column or 'all'}-{one.limit}")
 def test_each_engine_has_exactly_what_one_duckdb_over_all_the_data_has(operator: Operator, engine: Engine) -> None:
     tables = numbers(small_tables())
-    found, wanted = merged(operator, engine, tables, 3), of_one_duckdb(sql_of(operator), tables)
+    found, wanted = computed(operator, engine, tables, 3), of_one_duckdb(sql_of(operator), tables)
     if operator.kind is OperatorKind.SORT:  # rows of one value come in any order
         assert found.column("value").to_pylist() == wanted.column("value").to_pylist()
         if operator.limit:
@@ -57,7 +54,7 @@ def test_groups_far_apart_are_added_up_as_those_near_one_another() -> None:
     keys = np.array([1 << 60, 5, -(1 << 60), 5])
     tables = {"data": pa.table({"place": keys, "value": np.array([1, 2, 3, 4])})}
     operator = Operator(kind=OperatorKind.AGGREGATE, column="place", sums=("value",))
-    found = merged(operator, Engine.NUMPY, tables, 2)
+    found = computed(operator, Engine.NUMPY, tables, 2)
     assert found.to_pydict() == {"place": [-(1 << 60), 5, 1 << 60], "value": [3, 6, 1], "number": [1, 2, 1]}
 
 
@@ -66,7 +63,7 @@ def test_sums_that_may_not_fit_64_bits_are_an_error_and_no_wrong_answer(engine: 
     tables = {"data": pa.table({"place": np.array([1, 1]), "value": np.array([1 << 62, 1 << 62])})}
     operator = Operator(kind=OperatorKind.AGGREGATE, column="place", sums=("value",))
     with pytest.raises(RunError, match="column value: sums may not fit 64 bits"):
-        merged(operator, engine, tables, 1)
+        computed(operator, engine, tables, 1)
 
 
 def test_texts_and_columns_that_are_not_there_are_refused_by_name() -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
 import pytest
 
-from controller.schedulers.acceleration.running.clusters import shards_of
-from controller.schedulers.acceleration.running.engines import backend_of
 from controller.schedulers.acceleration.running.errors import StatementError
 from controller.schedulers.acceleration.running.operators import plan_of_statement
 from controller.schedulers.acceleration.running.statements import split_statement
-from tests.controller.schedulers.acceleration.running.tables import of_one_duckdb, rows_of, small_tables
+from tests.controller.schedulers.acceleration.running.tables import merged, of_one_duckdb, rows_of, small_tables
 
-MEMORY = 256 << 20
 STATEMENTS = (
     "SELECT * FROM data WHERE value < 100",
     """SELECT place + 1 AS x, sum(value * 2) AS s, avg(value), count(*) FILTER (WHERE value > 10) FROM data
@@ -51,23 +47,10 @@ REFUSED = (
 )
 
 
-def merged(sql: str, tables: dict[str, pa.Table], count: int) -> pa.Table:
-    """Run a statement in parts, as workers do: merges of merges."""
-    plan = plan_of_statement(sql, tables, "data")
-    partial = []
-    for shard in shards_of(tables["data"], count):
-        backend = backend_of(plan, MEMORY, 1)
-        for name, table in (tables | {"data": shard}).items():
-            backend.load(name, table)
-        partial.append(backend.partial())
-    root = backend_of(plan, MEMORY, 1)
-    return root.finish(root.merge([root.merge(partial[:2]), *partial[2:]]))
-
-
 @pytest.mark.parametrize("sql", STATEMENTS)
 def test_what_is_merged_is_exactly_what_one_duckdb_over_all_the_data_has(sql: str) -> None:
     tables = small_tables()
-    found, wanted = merged(sql, tables, 3), of_one_duckdb(sql, tables)
+    found, wanted = merged(plan_of_statement(sql, tables, "data"), tables, 3), of_one_duckdb(sql, tables)
     assert found.schema.equals(wanted.schema)
     is_ordered = "ORDER BY" in sql
     assert rows_of(found, is_ordered=is_ordered) == rows_of(wanted, is_ordered=is_ordered)
@@ -76,7 +59,7 @@ def test_what_is_merged_is_exactly_what_one_duckdb_over_all_the_data_has(sql: st
 def test_shards_without_rows_change_nothing() -> None:
     tables = small_tables(2)
     sql = "SELECT place, sum(value) AS s, avg(part) FROM data GROUP BY place ORDER BY place"
-    assert merged(sql, tables, 5).equals(of_one_duckdb(sql, tables))
+    assert merged(plan_of_statement(sql, tables, "data"), tables, 5).equals(of_one_duckdb(sql, tables))
 
 
 @pytest.mark.parametrize(("sql", "reason"), REFUSED)

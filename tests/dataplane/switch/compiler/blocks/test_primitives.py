@@ -5,7 +5,6 @@ MILLRACE_EXAMPLES sets the number of programs, 8 if it is not given.
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from typing import Any
 
@@ -31,8 +30,9 @@ from dataplane.switch.tables import MeterConfig
 from tests.dataplane.switch.compiler.both_pipelines import CompiledProgram, Twin
 from tests.dataplane.switch.compiler.random_programs import Drawer
 from tests.dataplane.switch.compiler.synthetic import WIDE, chain, program_with
+from tests.examples import examples
 
-EXAMPLES = int(os.environ.get("MILLRACE_EXAMPLES", "8"))
+EXAMPLES = examples(8)
 LENGTH = WIDE.fixed_bits // 8 + 4
 OBJECTS: dict[str, Any] = {
     "counters": {"c": CounterSpec("c", 5)},

@@ -19,9 +19,8 @@ VARIABLES: Final = (
 )
 """What the usual builds of BLAS, OpenMP and numexpr read once, when they are loaded."""
 _BLAS: Final = re.compile(r"openblas.*\.so")
-_BLAS_CALLS: Final = tuple(
-    f"{stem}openblas_set_num_threads{end}" for stem in ("scipy_", "") for end in ("64_", "_", "")
-)
+_BLAS_CALLS: Final = tuple(f"{stem}openblas_set_num_threads{end}" for stem in ("scipy_", "") for end in ("64_", ""))
+"""In C; with an underscore alone at the end it is Fortran's, which takes the number's address."""
 
 
 def pin(cores: int) -> tuple[int, ...]:

@@ -1,0 +1,32 @@
+"""Libraries of linear algebra that are loaded take the number of threads that they are told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import ctypes, re
+from pathlib import Path
+import numpy, scipy.linalg
+from dataplane.blas_threads import tell_loaded
+tell_loaded(1)
+names = set(re.findall(r"/\\S*openblas\\S*\\.so\\S*", Path("/proc/self/maps").read_text()))
+for name in sorted(names):
+    library = ctypes.CDLL(name)
+    for call in ("scipy_openblas_get_num_threads64_", "scipy_openblas_get_num_threads"):
+        if hasattr(library, call):
+            print(getattr(library, call)())
+"""
+
+
+def test_numpy_and_scipy_are_told() -> None:
+    """Each has a library of its own; scipy's has a call of Fortran's beside that of C."""
+    pytest.importorskip("scipy")
+    found = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)
+    assert found.returncode == 0, found.stderr
+    if not found.stdout:
+        pytest.skip("numpy and scipy here compute without OpenBLAS")
+    assert set(found.stdout.split()) == {"1"}

@@ -1,0 +1,10 @@
+"""How many examples tests draw: few in CI, as many as MILLRACE_EXAMPLES says in `make deep`."""
+
+from __future__ import annotations
+
+import os
+
+
+def examples(count: int) -> int:
+    """Return how many examples to draw where nothing else is asked for."""
+    return int(os.environ.get("MILLRACE_EXAMPLES", count))

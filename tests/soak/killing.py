@@ -1,0 +1,37 @@
+"""The command line of soaks that kill daemons at random moments."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+
+class Report(Protocol):
+    """What came of it; `problems` are to be none."""
+
+    problems: list[str]
+
+
+class Soak(Protocol):
+    """One run in a folder."""
+
+    def run(self, kills: int, pause_s: float) -> Report:
+        """Kill so often, after pauses of so long in the mean, let everything settle, and look."""
+        ...
+
+
+def main(description: str | None, soak: Callable[[Path, random.Random], Soak]) -> int:
+    """Run what the command line says in a folder of its own; return 1 where there were problems."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--pause-s", type=float, default=1.0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="mr-soak-") as folder:
+        report = soak(Path(folder), random.Random(options.seed)).run(options.kills, options.pause_s)
+    print(report)
+    return 1 if report.problems else 0

@@ -133,5 +133,11 @@ def clean() -> None:
     """Remove namespaces and processes left behind by a killed kernel fabric (root)."""
     from dataplane.fabric.kernel.manifest import remove_leftovers  # noqa: PLC0415
 
-    removed = remove_leftovers()
-    typer.echo("\n".join(removed) if removed else "nothing was left behind")
+    problems: list[str] = []
+    removed = remove_leftovers(on_problem=problems.append)
+    if removed or not problems:
+        typer.echo("\n".join(removed) if removed else "nothing was left behind")
+    for problem in problems:
+        typer.echo(problem, err=True)
+    if problems:
+        raise typer.Exit(1)

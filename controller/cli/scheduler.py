@@ -10,6 +10,7 @@ import typer
 from controller.cli.common import SettingsFile, log_to_stderr, ready
 from controller.cli.learning.compare import compare
 from controller.cli.learning.evaluate import evaluate
+from controller.cli.learning.standing import status
 from controller.cli.learning.train import train
 from controller.cli.output import Format, FormatOption, show
 
@@ -24,6 +25,7 @@ scheduler = typer.Typer(
 scheduler.command()(train)
 scheduler.command()(evaluate)
 scheduler.command()(compare)
+scheduler.command()(status)
 
 _NODE_COLUMNS = ("node", "points", "policy", "reason")
 

@@ -95,6 +95,7 @@ async def serve(
             metrics=metrics,
             on_nodes=costs.take_nodes,
         )
+        await stack.enter_async_context(scheduler.lessons.opened())
         if on_scheduler is not None:
             on_scheduler(scheduler)
         if on_ready is not None:
@@ -110,6 +111,8 @@ async def serve(
                 now_ns=time.time_ns,
                 registry=metrics.registry,
                 topology=settings.topology,
+                learning=metrics.learning,
             )
+            await stack.enter_async_context(tasks.lessons.opened())
             works.append(tasks.run())
         await run_until(until_first_ends(*works), stop)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import signal
+import time
 
 import numpy as np
 import pytest
@@ -13,16 +14,21 @@ if importlib.util.find_spec("torch") is None:
     pytest.skip("needs PyTorch", allow_module_level=True)
 
 from collections.abc import Callable
+from pathlib import Path
+from threading import Timer
 
 from controller.schedulers.learning.agent.agents import Agent, Where, new_checkpoint
 from controller.schedulers.learning.agent.inference.making import inference_of
 from controller.schedulers.learning.agent.settings import Form
 from controller.schedulers.learning.agent.training.process import ProcessTraining
+from controller.schedulers.learning.errors import LearningError
+from tests.controller.cli.test_learning_interrupted import interrupted, train
 from tests.controller.schedulers.learning.agent.conftest import Live, Observe, _one_thread, live, observe
+from tests.controller.schedulers.learning.agent.test_known_values import VALUES, chain_values
 from tests.controller.schedulers.learning.agent.test_learner import bandit_errors
 from tests.controller.schedulers.learning.agent.test_training import SETTINGS, WITHIN_S, start, until
 
-__all__ = ["_one_thread", "live", "observe", "start"]
+__all__ = ["_one_thread", "live", "observe", "start", "train"]
 pytestmark = pytest.mark.slow
 
 
@@ -43,8 +49,28 @@ def test_every_departure_learns_which_action_pays(
     assert errors[-1] < errors[40] / 2
 
 
+@pytest.mark.parametrize(
+    ("form", "network", "training"),
+    [
+        ("dense", {}, {}),
+        ("flat", {}, {"loss": "criticality"}),
+        ("tokens", {}, {"loss": "squared", "clip": 1.0}),
+        ("dense", {}, {"optimiser": "sgd", "learning_rate": 0.05, "momentum": 0.9}),
+        ("dense", {}, {"double": True}),
+        ("dense", {}, {"prioritised": 0.8, "importance": 1.0}),
+        ("dense", {"quantiles": 5}, {}),
+        ("dense", {}, {"precision": "bfloat16"}),
+    ],
+    ids=str,
+)
+def test_values_of_a_chain_are_learned_with_each_departure(
+    form: Form, network: dict[str, object], training: dict[str, object]
+) -> None:
+    assert np.allclose(chain_values(form, network, training, 1600), VALUES, atol=0.05)
+
+
 def test_a_killed_process_is_started_again_with_the_weights_that_were_published(observe: Observe, live: Live) -> None:
-    checkpoint = new_checkpoint(SETTINGS, observe(np.random.default_rng(3)))
+    checkpoint = new_checkpoint(SETTINGS, observe(np.random.default_rng(3)), "nodes")
     training = ProcessTraining(checkpoint, lambda one: inference_of(one, SETTINGS.decisions), first_wait_s=0.01)
     try:
         generator = np.random.default_rng(3)
@@ -82,3 +108,26 @@ def test_a_process_that_stands_still_holds_up_nobody_and_what_is_lost_is_counted
         assert agent.published.weights.version == 0
     finally:
         os.kill(agent.training.process_id, signal.SIGCONT)
+
+
+def test_a_question_to_a_process_that_is_killed_ends_before_its_time(
+    start: Callable[[Where], Agent[None]], live: Live
+) -> None:
+    agent = start("process")
+    assert isinstance(agent.training, ProcessTraining)
+    agent.learn(live(np.random.default_rng(5)))
+    killed = Timer(1.0, os.kill, (agent.training.process_id, signal.SIGKILL))
+    os.kill(agent.training.process_id, signal.SIGSTOP)
+    killed.start()
+    began_s = time.monotonic()
+    with pytest.raises(LearningError, match="training told no state"):
+        agent.training.record(WITHIN_S)
+    assert time.monotonic() - began_s < WITHIN_S / 2
+
+
+def test_sigterm_keeps_what_a_process_learned(train: list[str], tmp_path: Path) -> None:
+    kept = tmp_path / "kept.ckpt"
+    status, _, said = interrupted([*train, "--episodes", "1000", "--where", "process"], kept, signal.SIGTERM)
+    assert status == 143, said
+    assert f"interrupted: --resume {kept} --episodes " in said
+    assert "it was started again 0 times" in said

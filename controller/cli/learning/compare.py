@@ -9,14 +9,15 @@ import typer
 
 from controller.cli.common import check_outputs
 from controller.cli.learning.options import (
-    FIGURES,
     FallbackOption,
     InputArgument,
     PictureOption,
     SeedOption,
     SettingsOption,
     cells_of,
+    columns_of,
     settings_of,
+    unit_of,
 )
 from controller.cli.output import Format, FormatOption, show
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from controller.schedulers.learning.agent.records import Checkpoint
     from controller.schedulers.learning.training.figures import Figures
     from controller.schedulers.learning.training.given import Given
-
-_COLUMNS = ("decider", *FIGURES, "least response, ms", "most response, ms")
 
 
 def compare(  # noqa: PLR0917 - a command line's options
@@ -44,24 +43,32 @@ def compare(  # noqa: PLR0917 - a command line's options
 
     Each seed draws a synthetic input and the places of data anew; `least` and `most` are of the seeds' mean responses.
     """
-    from controller.schedulers.learning.agent.records import load_checkpoint  # noqa: PLC0415
-    from controller.schedulers.learning.training.given import read_given  # noqa: PLC0415
+    from controller.schedulers.learning.training.given import checkpoint_for, read_given  # noqa: PLC0415
 
     check_outputs(picture)
-    loaded = {str(path): load_checkpoint(path) for path in checkpoint or ()}
     wanted = settings_of(settings)
+    loaded: dict[str, Checkpoint] = {}
     found: dict[str, list[Figures]] = {}
+    given = read_given(workload, wanted, seed)
     for one in range(seed, seed + seeds):
-        given = read_given(workload, wanted, one)
+        given = given if one == seed else read_given(workload, wanted, one)
+        if one == seed:
+            loaded = {str(path): checkpoint_for(given, path) for path in checkpoint or ()}
         for decider, figures in _of_seed(given, loaded, one, fallback).items():
             found.setdefault(decider, []).append(figures)
-    rows = sorted((_row(decider, figures) for decider, figures in found.items()), key=lambda row: row[2])
-    show(_COLUMNS, rows, form)
+    rows = sorted((_row(*one, given) for one in found.items()), key=lambda row: row[2])
+    unit, ns = unit_of(given)
+    show(("decider", *columns_of(given), f"least response, {unit}", f"most response, {unit}"), rows, form)
     if picture is not None:
         from controller.schedulers.learning.training.picture import draw_comparison  # noqa: PLC0415
 
         draw_comparison(
-            f"{workload}, {seeds} seed{'s' * (seeds > 1)} from {seed} on", found, frozenset(loaded), picture
+            f"{workload}, {seeds} seed{'s' * (seeds > 1)} from {seed} on",
+            found,
+            frozenset(loaded),
+            picture,
+            unit=unit,
+            unit_ns=ns,
         )
         typer.echo(f"wrote {picture}", err=True)
 
@@ -76,7 +83,7 @@ def _of_seed(given: Given[Any], loaded: dict[str, Checkpoint], seed: int, fallba
     return found
 
 
-def _row(decider: str, figures: list[Figures]) -> tuple[Any, ...]:
-    columns = list(zip(*(cells_of(one) for one in figures), strict=True))
+def _row(decider: str, figures: list[Figures], given: Given[Any]) -> tuple[Any, ...]:
+    columns = list(zip(*(cells_of(one, given) for one in figures), strict=True))
     responses = columns[1]
     return (decider, *(sum(column) / len(column) for column in columns), min(responses), max(responses))

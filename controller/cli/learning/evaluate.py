@@ -10,12 +10,12 @@ import typer
 
 from controller.cli.common import check_outputs
 from controller.cli.learning.options import (
-    FIGURES,
     FallbackOption,
     InputArgument,
     SeedOption,
     SettingsOption,
     cells_of,
+    columns_of,
     settings_of,
 )
 from controller.cli.output import Cells, Format, FormatOption, show
@@ -37,22 +37,29 @@ def evaluate(  # noqa: PLR0917 - a command line's options
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Let a checkpoint decide on an input in virtual time, without learning or exploring, and show what comes of it."""
-    from controller.schedulers.learning.agent.records import load_checkpoint  # noqa: PLC0415
-    from controller.schedulers.learning.training.given import read_given  # noqa: PLC0415
-    from controller.schedulers.learning.training.trials import Timed, attention_of, best_rule, greedy  # noqa: PLC0415
+    from controller.schedulers.learning.training.given import checkpoint_for, read_given  # noqa: PLC0415
+    from controller.schedulers.learning.training.trials import Timed, attention_of, best_rule, check_attention, greedy  # noqa: PLC0415
     from controller.schedulers.learning.training.trials import evaluate as evaluated  # noqa: PLC0415
 
     check_outputs(attention)
     given = read_given(workload, settings_of(settings), seed)
-    loaded = load_checkpoint(checkpoint)
+    loaded = checkpoint_for(given, checkpoint)
+    if attention is not None:
+        check_attention(loaded)
     rule = best_rule(given, seed, fallback)
     agent = greedy(given, loaded, given.rules(seed)[rule])
     timed = Timed(agent, time.perf_counter_ns)
     found = evaluated(given, timed, seed)
-    rows: list[Cells] = [("input", given.name), ("version", loaded.version), ("fallback", rule)]
+    rows: list[Cells] = [
+        ("input", given.name),
+        ("made for", str(loaded.made_for)),
+        ("version", loaded.version),
+        ("fallback", rule),
+    ]
     rows += [("decisions", found.decisions)]
     rows += [(f"by {source}", agent.decider.counts[source]) for source in ("network", "fallback")]
-    rows += [*zip(FIGURES, cells_of(found), strict=True), *_latencies(timed)]
+    rows += [*zip(columns_of(given), cells_of(found, given), strict=True)]
+    rows += _latencies(timed)
     show(("what", "value"), rows, form)
     if attention is not None:
         from controller.schedulers.learning.training.picture import draw_attention  # noqa: PLC0415

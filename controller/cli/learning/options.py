@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 if TYPE_CHECKING:
     from controller.schedulers.learning.training.figures import Figures
-    from controller.schedulers.learning.training.given import LearningSettings
+    from controller.schedulers.learning.training.given import Given, LearningSettings
 
 InputArgument = Annotated[
     str, typer.Argument(metavar="INPUT", help="blocks:FILE, spotri:FILE, swf:FILE, or bursty, drawn by the seed.")
@@ -23,7 +23,8 @@ FallbackOption = Annotated[
 ]
 PictureOption = Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it, .png or .svg.")]
 
-FIGURES: Final = ("mean wait, ms", "mean response, ms", "utilisation", "p99 latency, ms", "mean reward")
+_SECONDS: Final = "s", 1e9
+_MILLISECONDS: Final = "ms", 1e6
 
 
 def settings_of(path: Path | None) -> LearningSettings:
@@ -33,12 +34,36 @@ def settings_of(path: Path | None) -> LearningSettings:
     return LearningSettings() if path is None else load_settings(path)
 
 
-def cells_of(found: Figures) -> tuple[float, ...]:
-    """Return figures in the order of `FIGURES`."""
-    return (
-        found.mean_wait_ns / 1e6,
-        found.mean_response_ns / 1e6,
+def unit_of(given: Given[Any]) -> tuple[str, float]:
+    """Return in what times are shown, and how many ns it has: batch jobs run for hours, tasks for milliseconds."""
+    return _SECONDS if given.kind == "jobs" else _MILLISECONDS
+
+
+def columns_of(given: Given[Any]) -> tuple[str, ...]:
+    """Return the names of figures; of graphs with those of their tasks, of batch jobs with the bounded slowdown."""
+    unit, _ = unit_of(given)
+    found: tuple[str, ...] = (
+        f"mean wait, {unit}",
+        f"mean response, {unit}",
+        "utilisation",
+        f"p99 latency, {unit}",
+        "mean reward",
+    )
+    if given.has_graph:
+        found += (f"mean task wait, {unit}", f"mean task response, {unit}")
+    return (*found, "mean slowdown") if given.kind == "jobs" else found
+
+
+def cells_of(found: Figures, given: Given[Any]) -> tuple[float, ...]:
+    """Return figures in the order of `columns_of`."""
+    _, ns = unit_of(given)
+    cells: tuple[float, ...] = (
+        found.mean_wait_ns / ns,
+        found.mean_response_ns / ns,
         found.utilisation,
-        found.p99_latency_ns / 1e6,
+        found.p99_latency_ns / ns,
         found.mean_reward,
     )
+    if given.has_graph:
+        cells += (found.mean_task_wait_ns / ns, found.mean_task_response_ns / ns)
+    return (*cells, found.mean_slowdown) if given.kind == "jobs" else cells

@@ -65,6 +65,8 @@ ACCELERATION_OF_PODS: Final[Mapping[str, str]] = {"operator-devices": "policies.
 """Those of pods: one of the same name is the same for both."""
 LEARNING: Final[Mapping[str, str]] = {"learned": "policy.pods:Learned"}
 """Policies of pods that go by what an agent has learned."""
+LEARNING_OF_TASKS: Final[Mapping[str, str]] = {"learned": "policy.tasks:LearnedTasks"}
+"""Those of tasks: one of the same name is the same for both, with centres in place of nodes."""
 _PLACES: Final = (
     (CONTAINERS, "controller.schedulers.containers"),
     (LEARNING, "controller.schedulers.learning"),
@@ -73,6 +75,7 @@ _PLACES: Final = (
 _PLACES_OF_TASKS: Final = (
     (TASKS, "controller.schedulers.probe.dispatch"),
     (ACCELERATION, "controller.schedulers.acceleration"),
+    (LEARNING_OF_TASKS, "controller.schedulers.learning"),
 )
 
 

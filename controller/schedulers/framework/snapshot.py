@@ -38,6 +38,10 @@ class Snapshot:
     workload: Workload | None = None
     unnarrowed: FreeColumns | None = None
     """What is free of all devices, where `free` is shown without those that a pod may not get."""
+    pods: Ids | None = None
+    """How many pods hold something of each node, None where nobody counts them."""
+    starting: Ids | None = None
+    """How many of these have not started yet."""
 
     @classmethod
     def of(cls, cluster: Cluster, costs: CostMap | None = None, *, not_ready: frozenset[str] = frozenset()) -> Snapshot:
@@ -77,4 +81,14 @@ class Snapshot:
         costs = self.costs
         if costs is not None and (loads := loads_of(self.host_name(node), peers)):
             costs = costs.with_reservations(loads)
-        return replace(self, free=self.free.taking(self.columns, node, shares), groups=groups, costs=costs)
+        pods, starting = (_with_one(count, node) for count in (self.pods, self.starting))
+        free = self.free.taking(self.columns, node, shares)
+        return replace(self, free=free, groups=groups, costs=costs, pods=pods, starting=starting)
+
+
+def _with_one(count: Ids | None, node: int) -> Ids | None:
+    if count is None:
+        return None
+    found = count.copy()
+    found[node] += 1
+    return found

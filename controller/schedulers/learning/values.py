@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final, Protocol, Self, TypeVar
 
 import numpy as np
@@ -15,15 +17,20 @@ Bools = npt.NDArray[np.bool_]
 
 COMMON: Final = 4
 """Features of an observation that are of the system and the task, not of an action; they come first."""
+LOADS: Final = 7
+"""Figures of a node's load: queued, wait, compute, arriving, leaving, fetching, evicting."""
+JOB_LOADS: Final = 6
+"""Figures of a waiting job that stand in their place: see `OrderingSettings.job_features`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
     """What a decider sees at one decision among n actions: nodes, or places in a window of waiting jobs.
 
-    `row` holds utilisation, operations, size and is_write, then n figures each of free, similarity and, where features
-    of the network are on, delay and bandwidth: 4 + 2 n or 4 + 4 n numbers, all between 0 and 1. `candidates` are the
-    actions that are possible now. Nobody writes to either.
+    `row` holds utilisation, operations, size and is_write, then n figures each of free, similarity, where features of
+    the network are on delay and bandwidth, and where those of the load are on these seven, or six of a job: 4 + 2 n,
+    4 n, 8 n to 11 n numbers, all between 0 and 1. `candidates` are the actions that are possible now. Nobody writes to
+    either.
     """
 
     row: Floats
@@ -42,15 +49,17 @@ class Observation:
         candidates: npt.ArrayLike,
         delay: npt.ArrayLike | None = None,
         bandwidth: npt.ArrayLike | None = None,
+        load: Sequence[npt.ArrayLike] = (),
     ) -> Self:
         """Return an observation of its features; raise LearningError where their lengths differ.
 
-        `delay` and `bandwidth` are None together: features of the network are off.
+        `delay` and `bandwidth` are None together: features of the network are off. `load` has all its vectors or none.
         """
         vectors = [free, similarity] if delay is None or bandwidth is None else [free, similarity, delay, bandwidth]
-        columns = [np.asarray(vector, np.float32) for vector in vectors]
+        columns = [np.asarray(vector, np.float32) for vector in (*vectors, *load)]
         possible = np.asarray(candidates, np.bool_)
-        if (delay is None) != (bandwidth is None) or any(column.shape != possible.shape for column in columns):
+        is_whole = (delay is None) == (bandwidth is None) and len(load) in {0, JOB_LOADS, LOADS}
+        if not is_whole or any(column.shape != possible.shape for column in columns):
             shapes = [column.shape for column in columns]
             raise LearningError(f"features of shapes {shapes} and candidates of {possible.shape} are no observation")
         common = np.array([utilisation, operations, size, is_write], np.float32)
@@ -62,9 +71,19 @@ class Observation:
         return len(self.candidates)
 
     @property
+    def figures(self) -> int:
+        """How many figures there are of each action."""
+        return (len(self.row) - COMMON) // max(len(self.candidates), 1)
+
+    @property
     def has_network(self) -> bool:
         """Whether features of the network are on."""
-        return len(self.row) == COMMON + 4 * len(self.candidates)
+        return self.figures in {4, 4 + JOB_LOADS, 4 + LOADS}
+
+    @property
+    def has_load(self) -> bool:
+        """Whether features of the load are on."""
+        return self.figures >= 2 + JOB_LOADS
 
     @property
     def utilisation(self) -> float:
@@ -106,21 +125,32 @@ class Observation:
         """The network's bandwidth to the task's data, for every action; zeros where those features are off."""
         return self._vector(3) if self.has_network else np.zeros(self.actions, np.float32)
 
+    @property
+    def load(self) -> Floats:
+        """What each action's node has to do, [7, n]: see `PoolSettings.load_features`; zeros where these are off."""
+        if not self.has_load:
+            return np.zeros((LOADS, self.actions), np.float32)
+        start = COMMON + (4 if self.has_network else 2) * self.actions
+        return self.row[start:].reshape(-1, self.actions)
+
     def flat(self) -> Floats:
-        """Return the whole observation as one token: 4 + 4 n numbers, or 4 + 2 n without the network's."""
+        """Return the whole observation as one token."""
         return self.row
 
     def tokens(self) -> Floats:
-        """Return a token an action, [n, 8], or [n, 6] without the network's: the common features, then its own."""
+        """Return a token an action, [n, 4 + figures of an action]: the common features, then its own."""
         count = self.actions
-        found = np.empty((count, COMMON + (len(self.row) - COMMON) // count), np.float32)
+        found = np.empty((count, COMMON + self.figures), np.float32)
         found[:, :COMMON] = self.row[:COMMON]
         found[:, COMMON:] = self.row[COMMON:].reshape(-1, count).T
         return found
 
     def without_network(self) -> Observation:
         """Return the observation with features of the network off."""
-        return Observation(self.row[: COMMON + 2 * self.actions], self.candidates)
+        if not self.has_network:
+            return self
+        start = COMMON + 2 * self.actions
+        return Observation(np.concatenate([self.row[:start], self.row[start + 2 * self.actions :]]), self.candidates)
 
     def _vector(self, number: int) -> Floats:
         start = COMMON + number * self.actions
@@ -158,6 +188,17 @@ class Step:
     eviction_ns: int = 0
     elapsed_ns: int = 0
     submitted_ns: int = 0
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+
+def one_of(choices: type[Choice], text: str, key: str) -> Choice:
+    """Return the choice that a plain string names; raise LearningError, with the key, for one that there is not."""
+    try:
+        return choices(text)
+    except ValueError as error:
+        raise LearningError(f"{key} is {text!r}, not one of {', '.join(choices)}", at=key) from error
 
 
 View_co = TypeVar("View_co", covariant=True)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from controller.schedulers.serving.learning_metrics import learning_metrics
+
 
 class Metrics:
     """Counters in a registry of their own; `now_ns` is the wall's clock, which stands in decisions."""
@@ -31,3 +33,4 @@ class Metrics:
             buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
             registry=self.registry,
         )
+        self.learning = learning_metrics(self.registry)

@@ -28,9 +28,11 @@ from controller.errors import ApiError, ControllerError, NotFoundError, StaleErr
 from controller.schedulers.containers.preemption import Room, make_room
 from controller.schedulers.costs import Costs
 from controller.schedulers.framework import Choice, Explanation, Profile, Snapshot, explain, place_group
-from controller.schedulers.framework.deciding import examine
+from controller.schedulers.framework.deciding import Examined, examine
 from controller.schedulers.framework.explaining import explained
+from controller.schedulers.serving import pod_lessons
 from controller.schedulers.serving.decisions import decision_name, decision_of, is_measured
+from controller.schedulers.serving.lessons import Lessons
 from controller.schedulers.serving.metrics import Metrics
 from controller.schedulers.serving.pending import PendingQueue
 from controller.schedulers.serving.reports import lower_loads
@@ -53,6 +55,8 @@ class _Outcome:
     explanations: tuple[Explanation, ...]
     reason: str
     room: Room | None = None
+    examined: tuple[Examined, ...] = ()
+    """What was said of each pod that gets shares."""
 
 
 class Scheduler:
@@ -81,6 +85,8 @@ class Scheduler:
         self._said: dict[str, str] = {}
         self._strangers: set[str] = set()
         self._is_away = False
+        self.lessons = Lessons(clock, pod_lessons.learners_of(profiles), lambda: pod_lessons.utilisation_of(self.view))
+        metrics.learning.ask("pods", lambda: self.lessons.learners)
 
     async def run(self) -> None:
         """Follow and decide until cancelled."""
@@ -88,10 +94,12 @@ class Scheduler:
             for kind in (Node, Pod, PodGroup):
                 group.create_task(self._follow(kind))
             group.create_task(self._decide_for_ever())
+            group.create_task(self.lessons.run())
 
     def take_profiles(self, profiles: Mapping[str, Profile]) -> None:
         """Decide by other profiles from now on; who was refused is looked at again."""
         self.profiles = dict(profiles)
+        self.lessons.take(pod_lessons.learners_of(profiles))
         self._strangers.clear()
         self._refill()
         self.queue.wake(self._clock.now_ns())
@@ -112,6 +120,8 @@ class Scheduler:
                 self.view.take_all(kind, told.items)
                 if kind is Node:
                     self._on_nodes(node for node in told.items if isinstance(node, Node))
+                if kind is Pod:
+                    pod_lessons.look_at_all(self.lessons, self.view)
                 self._listed.add(kind)
                 self._refill()
                 self._wake()
@@ -125,6 +135,7 @@ class Scheduler:
             self.view.remove(kind, name)
             if kind is Pod:
                 self._forget(name)
+                self.lessons.gone(name)
             self._wake()
             return
         if not self.view.take(resource):
@@ -136,6 +147,7 @@ class Scheduler:
                 self._wake()
             return
         if isinstance(resource, Pod):
+            pod_lessons.look_at(self.lessons, resource)
             self._put(resource)
         else:
             self._refill()
@@ -281,14 +293,16 @@ class Scheduler:
             choice, examined = examine(profile, pending[0], snapshot)
             why = explained(profile, choice, examined, most=most)
             shares = (profile.shares(pending[0], snapshot, choice.node),) if choice.is_placed else ()
-            return _Outcome(pods, (choice,), shares, (why,), why.summary)
+            return _Outcome(pods, (choice,), shares, (why,), why.summary, examined=(examined,))
         found = place_group(profile, pending, snapshot)
         if not found.is_placed:
             blocked = next((choice.pod for choice in found.choices if not choice.is_placed), pending[0])
             why = explain(profile, blocked, snapshot, most=most)
             return _Outcome(pods, (), (), (why,), f"group {subject} is not placed whole: {blocked.name}: {why.summary}")
-        explanations = tuple(_explained(profile, snapshot, found.choices, found.shares, most))
-        return _Outcome(pods, found.choices, found.shares, explanations, f"all {len(pods)} pods of group {subject}")
+        explained_all = list(_explained(profile, snapshot, found.choices, found.shares, most))
+        explanations, examined_all = tuple(why for why, _ in explained_all), tuple(one for _, one in explained_all)
+        reason = f"all {len(pods)} pods of group {subject}"
+        return _Outcome(pods, found.choices, found.shares, explanations, reason, examined=examined_all)
 
     @staticmethod
     def _cannot(pods: Sequence[Pod]) -> str:
@@ -337,6 +351,7 @@ class Scheduler:
         expected = bind(self._state(outcome.pods, names), request, self._metrics.now_ns())
         answer = await self._client.bind(request)
         self._assume(expected, answer)
+        pod_lessons.bound(self.lessons, self.view, profile, outcome.choices, outcome.examined)
         self.queue.forget(name)
         for pod, node in zip(outcome.pods, names, strict=True):
             self._said.pop(pod.metadata.name, None)
@@ -418,10 +433,11 @@ class Scheduler:
 
 def _explained(
     profile: Profile, snapshot: Snapshot, choices: Sequence[Choice], shares: Sequence[Shares], most: int
-) -> Iterator[Explanation]:
+) -> Iterator[tuple[Explanation, Examined]]:
     """Yield why each pod of a group was placed where it is, each with what those before it took."""
     for choice, some in zip(choices, shares, strict=True):
-        yield explain(profile, choice.pod, snapshot, choice=choice, most=most)
+        examined = examine(profile, choice.pod, snapshot)[1]
+        yield explained(profile, choice, examined, most=most), examined
         snapshot = snapshot.taking(choice.node, some, choice.pod.group, choice.pod.peers)
 
 

@@ -18,12 +18,13 @@ from controller.cluster.hardware.errors import HardwareError
 from controller.cluster.hardware.values import NOTHING
 from controller.schedulers.containers.reservations import Reservation, with_reservations
 from controller.schedulers.framework import Peer, PendingPod, Snapshot
-from controller.schedulers.framework.columns import FreeColumns, NodeColumns
+from controller.schedulers.framework.columns import FreeColumns, Ids, NodeColumns
 from controller.schedulers.framework.values import Mate
 from controller.schedulers.framework.workload import Workload
 from controller.schedulers.serving.reports import images_of, measured_devices
 
 R = TypeVar("R", bound=Resource)
+_STARTING = (Phase.BOUND, Phase.STARTING)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,17 @@ class ClusterView:
             device_busy=busy,
             images=images_of([self.nodes[name] for name in columns.names]),
             workload=self._workload(),
+            pods=np.array([len(self.nodes[name].shares) for name in columns.names], np.int64),
+            starting=self._starting(columns.number),
         )
+
+    def _starting(self, numbers: Mapping[str, int]) -> Ids:
+        """Return how many pods of each node have not started yet."""
+        found = np.zeros(len(numbers), np.int64)
+        for pod in self.pods.values():
+            if pod.status.phase in _STARTING and pod.status.node in numbers:
+                found[numbers[str(pod.status.node)]] += 1
+        return found
 
     def _workload(self) -> Workload:
         """Return what pods ask for: made anew once a tenth of them are others than when it was made.

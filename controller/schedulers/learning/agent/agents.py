@@ -11,15 +11,18 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Generic, Literal, TypeVar
 
+import msgspec
 import numpy as np
 
 from controller.schedulers.learning.agent.deciding import Decider, Decision
 from controller.schedulers.learning.agent.inference.base import Inference
 from controller.schedulers.learning.agent.inference.making import inference_of
+from controller.schedulers.learning.agent.purpose import Kind, MadeFor
 from controller.schedulers.learning.agent.records import (
     Checkpoint,
     DeciderRecord,
     LearnerRecord,
+    RunRecord,
     generator_from_bytes,
     generator_to_bytes,
     save_checkpoint,
@@ -29,6 +32,7 @@ from controller.schedulers.learning.agent.training.base import Published, Status
 from controller.schedulers.learning.agent.weights import Shape, WeightSet, gaussian_start
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.values import Chooser, Experience, Observation
+from dataplane.blas_threads import tell_loaded
 
 View = TypeVar("View")
 Where = Literal["none", "inline", "thread", "process"]
@@ -72,13 +76,30 @@ class Agent(Generic[View]):
         """Leave an experience to training."""
         self.training.give(experience)
 
-    def save(self, path: Path, timeout_s: float = _SAVE_WITHIN_S) -> None:
-        """Write a checkpoint that goes on exactly; raise LearningError where training tells no state in time."""
-        weights, learner = self.training.record(timeout_s)
+    def save(
+        self,
+        path: Path,
+        timeout_s: float = _SAVE_WITHIN_S,
+        *,
+        run: RunRecord | None = None,
+        at_once: bool = False,
+    ) -> None:
+        """Write a checkpoint that goes on exactly; raise LearningError where training tells no state in time.
+
+        With `at_once` experience that waits for a thread or a process that trains is not learned from before.
+        """
+        weights, learner = self.training.record(timeout_s, at_once=at_once)
         decider = DeciderRecord(generator_to_bytes(self.decider.generator), dict(self.decider.counts))
         save_checkpoint(
             path,
-            Checkpoint(self.settings, self._checkpoint.shape, weights.version, weights.to_bytes(), learner, decider),
+            msgspec.structs.replace(
+                self._checkpoint,
+                version=weights.version,
+                published=weights.to_bytes(),
+                learner=learner,
+                decider=decider,
+                run=run,
+            ),
         )
 
     def close(self) -> None:
@@ -96,7 +117,7 @@ class NoTraining:
     def give(self, experience: Experience) -> None:
         """Do nothing with an experience."""
 
-    def record(self, timeout_s: float) -> tuple[WeightSet, LearnerRecord]:  # noqa: ARG002 - a protocol's
+    def record(self, timeout_s: float, *, at_once: bool = False) -> tuple[WeightSet, LearnerRecord]:  # noqa: ARG002 - a protocol's
         """Raise LearningError: nothing is learned."""
         raise LearningError("an agent that does not train has nothing new to save")
 
@@ -104,12 +125,15 @@ class NoTraining:
         """Do nothing: nothing runs."""
 
 
-def new_checkpoint(settings: AgentSettings, observation: Observation) -> Checkpoint:
-    """Return an agent that has learned nothing, for observations like this one; LearningError for bad settings."""
+def new_checkpoint(settings: AgentSettings, observation: Observation, kind: Kind) -> Checkpoint:
+    """Return an agent that has learned nothing, for decisions of a kind and observations like this one.
+
+    Raises LearningError for bad settings.
+    """
     settings.check()
     shape = Shape.of(settings.network, observation)
     start = gaussian_start(shape, settings.network.deviation, np.random.default_rng([settings.seed, 0]))
-    return Checkpoint(settings, shape, start.version, start.to_bytes())
+    return Checkpoint(MadeFor.of(kind, observation), settings, shape, start.version, start.to_bytes())
 
 
 def agent_of(
@@ -132,27 +156,32 @@ def agent_of(
     decider = Decider(settings.decisions, fallback, generator, clock_ns)
     if checkpoint.decider is not None:
         decider.counts.update(checkpoint.decider.counts)
-    return Agent(checkpoint, _training(checkpoint, where), decider)
+    return Agent(checkpoint, training_of(checkpoint, where), decider)
 
 
 def _stopped() -> int:
     return 0
 
 
-def _use_one_thread() -> None:
-    """Have PyTorch compute in the thread that calls it: handing a decision's small products to others takes longer."""
-    import torch  # noqa: PLC0415 - deciding works without it
+def _use_one_thread(*, with_torch: bool) -> None:
+    """Have numpy and PyTorch compute in the thread that calls them: to hand small products to others takes longer.
 
-    torch.set_num_threads(1)
+    On a machine that is busy, much longer: each product waits until all threads had a processor.
+    """
+    if with_torch:
+        import torch  # noqa: F401, PLC0415 - deciding works without it
+
+    tell_loaded(1)
 
 
-def _training(checkpoint: Checkpoint, where: Where) -> Training:
+def training_of(checkpoint: Checkpoint, where: Where) -> Training:
+    """Return what trains a checkpoint's network where it is told; LearningError where PyTorch is needed."""
+
     def prepare(weights: WeightSet) -> Inference:
         return inference_of(weights, checkpoint.settings.decisions)
 
     has_torch = find_spec("torch") is not None
-    if has_torch and (checkpoint.shape.form == "tokens" or where in {"inline", "thread"}):
-        _use_one_thread()
+    _use_one_thread(with_torch=has_torch and (checkpoint.shape.form == "tokens" or where in {"inline", "thread"}))
     if where == "none":
         weights = checkpoint.weights()
         return NoTraining(Published(weights, prepare(weights)))

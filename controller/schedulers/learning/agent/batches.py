@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from controller.schedulers.learning.agent.weights import Shape
-from controller.schedulers.learning.values import Experience, Observation
+from controller.schedulers.learning.values import COMMON, Experience, Observation
 
 Tensor = Any
 """A tensor: torch's own types are not followed."""
@@ -29,29 +29,34 @@ def seen(observations: Sequence[Observation], shape: Shape, device: str) -> Seen
     """Return observations as tensors; raise LearningError for one that does not fit."""
     for observation in observations:
         shape.check(observation)
-    most = max(observation.actions for observation in observations)
-    possible = np.zeros((len(observations), most), np.bool_)
-    for row, observation in zip(possible, observations, strict=True):
-        row[: observation.actions] = observation.candidates
+    counts = np.array([observation.actions for observation in observations])
+    possible = np.zeros((len(observations), counts.max()), np.bool_)
+    alike: dict[int, list[int]] = {count: np.flatnonzero(counts == count).tolist() for count in set(counts.tolist())}
+    for count, rows in alike.items():
+        possible[rows, :count] = np.stack([observations[row].candidates for row in rows])
     if shape.form != "tokens":
         tokens = np.stack([observation.flat() for observation in observations])[:, None]
         return Seen(_tensor(tokens, device), None, _tensor(possible, device))
-    tokens = np.zeros((len(observations), most, shape.inputs), np.float32)
-    absent = np.ones((len(observations), most), np.bool_)
-    for number, observation in enumerate(observations):
-        tokens[number, : observation.actions] = observation.tokens()
-        absent[number, : observation.actions] = False
+    tokens = np.zeros((*possible.shape, shape.inputs), np.float32)
+    for count, rows in alike.items():
+        figures = np.stack([observations[row].flat() for row in rows])
+        tokens[rows, :count, :COMMON] = figures[:, None, :COMMON]
+        tokens[rows, :count, COMMON:] = figures[:, COMMON:].reshape(len(rows), -1, count).transpose(0, 2, 1)
+    absent = np.arange(possible.shape[1]) >= counts[:, None]
     return Seen(_tensor(tokens, device), _tensor(absent, device) if absent.any() else None, _tensor(possible, device))
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Experiences: `keep` [batch] is what a value of the following observation counts, 0 where there is none."""
+    """Experiences: `keep` [batch] is what a value of the following observation counts, 0 where there is none.
+
+    `following` is None where nothing that follows counts.
+    """
 
     seen: Seen
     actions: Tensor
     rewards: Tensor
-    following: Seen
+    following: Seen | None
     keep: Tensor
 
 
@@ -66,7 +71,9 @@ def batch_of(experiences: Sequence[Experience], shape: Shape, discount: float, t
         _tensor(np.array([one.action for one in experiences], np.int64), device),
         _tensor(np.array([one.reward for one in experiences], np.float32), device),
         # What follows an end counts nothing: the observation itself stands in its place.
-        seen([one.observation if one.following is None else one.following for one in experiences], shape, device),
+        seen([one.observation if one.following is None else one.following for one in experiences], shape, device)
+        if keep.any()
+        else None,
         _tensor(keep, device),
     )
 

@@ -16,7 +16,7 @@ from controller.schedulers.learning.values import Chooser, Floats, Observation
 
 View = TypeVar("View")
 Source = Literal["network", "exploration", "fallback"]
-Reason = Literal["", "untrained", "late", "not finite", "does not fit"]
+Reason = Literal["", "untrained", "late", "not finite", "does not fit", "close"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class Decider(Generic[View]):
 
     The fallback decides where the network is untrained (version 0), late, gives no finite values or does not fit what
     is seen; random other candidates are chosen of its answers, too, as something has to be learned. `counts` says how
-    often which.
+    often which. With a `margin` the fallback's choice stands, too, where the best value is not so much above that
+    choice's own.
     """
 
     def __init__(
@@ -51,6 +52,10 @@ class Decider(Generic[View]):
         self.generator = generator
         self.counts: Counter[str] = Counter()
 
+    def fall_back_on(self, fallback: Chooser[View]) -> None:
+        """Have another one decide where the network does not."""
+        self._fallback = fallback
+
     def decide(self, inference: Inference, observation: Observation, view: View) -> Decision:
         """Return a candidate; raise LearningError where none is possible, or the fallback chose none."""
         candidates = np.flatnonzero(observation.candidates)
@@ -58,10 +63,14 @@ class Decider(Generic[View]):
             raise LearningError(f"none of {observation.actions} actions is possible")
         values, reason = self._values(inference, observation)
         if values is None:
-            best = self._by_fallback(observation, view)
+            best = self.ask_fallback(observation, view)
         else:
             best = int(candidates[np.argmax(values[candidates])])
-        source: Source = "network" if values is not None else "fallback"
+            if self._settings.margin:
+                usual = self.ask_fallback(observation, view)
+                if best != usual and values[best] - values[usual] < self._settings.margin:
+                    best, reason = usual, "close"
+        source: Source = "fallback" if reason else "network"
         if len(candidates) > 1 and self.generator.random() < self._settings.exploration:
             others = candidates[candidates != best]
             best, source = int(others[self.generator.integers(len(others))]), "exploration"
@@ -69,6 +78,13 @@ class Decider(Generic[View]):
         if reason:
             self.counts[reason] += 1
         return Decision(best, source, reason, inference.version, values)
+
+    def ask_fallback(self, observation: Observation, view: View) -> int:
+        """Return the fallback's choice; raise LearningError where that is no candidate."""
+        action = self._fallback.choose(observation, view)
+        if not (0 <= action < observation.actions and observation.candidates[action]):
+            raise LearningError(f"the fallback chose action {action}, which is no candidate")
+        return action
 
     def _values(self, inference: Inference, observation: Observation) -> tuple[Floats | None, Reason]:
         if inference.version == 0:
@@ -83,9 +99,3 @@ class Decider(Generic[View]):
         if values is None or self._clock_ns() >= until_ns:
             return None, "late"
         return (values, "") if np.isfinite(values).all() else (None, "not finite")
-
-    def _by_fallback(self, observation: Observation, view: View) -> int:
-        action = self._fallback.choose(observation, view)
-        if not (0 <= action < observation.actions and observation.candidates[action]):
-            raise LearningError(f"the fallback chose action {action}, which is no candidate")
-        return action

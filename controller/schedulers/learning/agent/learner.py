@@ -17,11 +17,13 @@ import torch
 
 from controller.schedulers.learning.agent.batches import Batch, Seen, batch_of
 from controller.schedulers.learning.agent.buffer import Buffer
+from controller.schedulers.learning.agent.inference.on_torch import has_fast_bfloat16
 from controller.schedulers.learning.agent.losses import cost, quantile_cost
 from controller.schedulers.learning.agent.network import load, network, weights_of
 from controller.schedulers.learning.agent.optimisers import Optimiser
 from controller.schedulers.learning.agent.settings import AgentSettings
 from controller.schedulers.learning.agent.weights import WeightSet
+from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.values import Experience
 
 Tensor = Any
@@ -54,8 +56,15 @@ class Learner:
         self.is_ending = False
         """Set by another thread to have a step end after the batch that it is at."""
         self._device = device
-        self._trained = network(start, settings.network.dropout, device).train()
-        self._fixed = network(start, settings.network.dropout, device).eval().requires_grad_(False)
+        try:
+            self._is_half = settings.training.precision == "bfloat16" and (
+                torch.device(device).type != "cpu" or has_fast_bfloat16()
+            )
+            self._trained = network(start, settings.network.dropout, device).train()
+            self._fixed = network(start, settings.network.dropout, device).eval().requires_grad_(False)
+        except (RuntimeError, AssertionError) as error:
+            because = str(error).splitlines()[0]
+            raise LearningError(f"training.device: {device!r}: {because}", at="training.device") from error
         self.optimiser = self._new_optimiser()
         self.torch_state = torch.Generator().manual_seed(settings.seed).get_state()
 
@@ -72,13 +81,17 @@ class Learner:
             self.refused += 1
         if self._is_due():
             self.progress = self.train()
-        return self.publish() if self.decisions % self.settings.training.publish_every == 0 else None
+        training = self.settings.training
+        is_time = self.decisions % training.publish_every == 0 and self.decisions >= training.first_publish
+        return self.publish() if is_time else None
 
     def train(self) -> Progress:
         """Do one training step: up to `batches` batches of what is in the buffer."""
         settings = self.settings.training
         if settings.drop_duplicates:
             self.buffer.drop_duplicates()
+        if settings.half_steps:
+            self.optimiser.learning_rate = settings.learning_rate * 0.5 ** (self.steps / settings.half_steps)
         drawn = self.buffer.draw(
             self.generator,
             settings.batch,
@@ -100,7 +113,7 @@ class Learner:
                 errors |= dict(zip(one.numbers, found, strict=True))
         if settings.remove_sampled:
             self.buffer.remove(set(errors))
-        else:
+        elif settings.prioritised:
             self.buffer.remember_errors(errors)
         self.steps += 1
         return Progress(
@@ -140,19 +153,23 @@ class Learner:
 
         The reward is the mean over experiences that were the same; what follows is the best candidate's value.
         """
-        with torch.no_grad():
+        if batch.following is None:
+            return batch.rewards[:, None].expand(-1, self.shape.quantiles)
+        with torch.no_grad(), self._precision():
             values = self._fixed(batch.following.tokens, batch.following.absent)
             judge = values
             if self.settings.training.double:
                 judge = self._evaluated(batch.following)
             best = judge.mean(dim=2).masked_fill(~batch.following.candidates, -torch.inf).argmax(dim=1)
-            follows = _chosen(values, best)
+            follows = _chosen(values, best).float()
             return batch.rewards[:, None] + batch.keep[:, None] * follows
 
     def _fit(self, batch: Batch, importance: tuple[float, ...]) -> tuple[float, list[float]]:
         """Take one step of the optimiser on a batch; return its loss and each experience's error."""
         measured = self.measured(batch)
-        predicted = _chosen(self._trained(batch.seen.tokens, batch.seen.absent), batch.actions)
+        with self._precision():
+            predicted = self._trained.forward_chosen(batch.seen.tokens, batch.seen.absent, batch.actions)
+        predicted = predicted.float()
         kind = self.settings.training.loss
         if predicted.shape[1] == 1:
             each = cost(kind, predicted - measured)[:, 0]
@@ -178,7 +195,7 @@ class Learner:
 
     def _is_due(self) -> bool:
         settings = self.settings.training
-        if not self.buffer.is_full:
+        if len(self.buffer) < (settings.start or self.buffer.capacity):
             return False
         return settings.remove_sampled or self.decisions % settings.train_every == 0
 
@@ -189,6 +206,10 @@ class Learner:
             and 0 <= experience.action < experience.observation.actions
             and all(self.shape.fits(one) and np.isfinite(one.row).all() for one in seen)
         )
+
+    def _precision(self) -> Tensor:
+        """Return a context in which products of matrices have the precision that is asked for, where it is fast."""
+        return torch.autocast(torch.device(self._device).type, torch.bfloat16, enabled=self._is_half)
 
     @contextmanager
     def _own_random_numbers(self) -> Iterator[None]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
 
 from controller.schedulers.learning.agent.weights import Shape, WeightSet
 
@@ -33,12 +34,57 @@ class TransformerNetwork(nn.Module):  # type: ignore[misc]
         self.linear = nn.Linear(shape.hidden, shape.hidden)
         self.output = nn.Linear(shape.hidden, shape.outputs)
         self.quantiles = shape.quantiles
+        self.is_one_an_action = shape.form == "tokens"
 
     def forward(self, tokens: Tensor, absent: Tensor | None = None) -> Tensor:
         """Return the value of every action, of each quantile."""
         seen = self.encoder(self.embed(tokens), src_key_padding_mask=absent)
         found = self.output(self.linear(seen))
         return found.reshape(found.shape[0], -1, self.quantiles)
+
+    def forward_chosen(self, tokens: Tensor, absent: Tensor | None, actions: Tensor) -> Tensor:
+        """Return the quantiles [batch, quantiles] of the values of one action each: what `forward` has for it.
+
+        What no other part needs is not computed: of `flat`, who looks at what where there is one token; of `tokens`,
+        what the last layer makes of the others.
+        """
+        seen = self.embed(tokens)
+        for layer in self.encoder.layers[:-1]:
+            seen = _alone(layer, seen) if seen.shape[1] == 1 else layer(seen, src_key_padding_mask=absent)
+        last = self.encoder.layers[-1]
+        if seen.shape[1] == 1:
+            seen = _alone(last, seen)
+        else:
+            own = seen.gather(1, actions[:, None, None].expand(-1, 1, seen.shape[2]))
+            attended = last.self_attn(own, seen, seen, key_padding_mask=absent, need_weights=False)[0]
+            seen = _fed_forward(last, own, attended)
+        if self.is_one_an_action:
+            return self.output(self.linear(seen[:, 0]))
+        return _chosen(self.output(self.linear(seen[:, 0])), actions, self.quantiles)
+
+
+def _alone(layer: Tensor, seen: Tensor) -> Tensor:
+    """Return what an encoder layer makes of a single token: its attention is 1, or dropped, a head at a time."""
+    attention, hidden = layer.self_attn, seen.shape[2]
+    values = functional.linear(seen, attention.in_proj_weight[2 * hidden :], attention.in_proj_bias[2 * hidden :])
+    if layer.training and attention.dropout:
+        ones = values.new_ones(seen.shape[0], 1, attention.num_heads, 1)
+        heads = values.reshape(seen.shape[0], 1, attention.num_heads, -1)
+        values = (heads * functional.dropout(ones, attention.dropout)).reshape(values.shape)
+    return _fed_forward(layer, seen, attention.out_proj(values))
+
+
+def _fed_forward(layer: Tensor, own: Tensor, attended: Tensor) -> Tensor:
+    """Return what follows an encoder layer's attention."""
+    seen = layer.norm1(own + layer.dropout1(attended))
+    inside = layer.linear2(layer.dropout(torch.relu(layer.linear1(seen))))
+    return layer.norm2(seen + layer.dropout2(inside))
+
+
+def _chosen(found: Tensor, actions: Tensor, quantiles: int) -> Tensor:
+    """Return one action's quantiles of outputs [batch, actions * quantiles]."""
+    values = found.reshape(found.shape[0], -1, quantiles)
+    return values.gather(1, actions[:, None, None].expand(-1, 1, quantiles))[:, 0]
 
 
 class DenseNetwork(nn.Module):  # type: ignore[misc]
@@ -59,6 +105,10 @@ class DenseNetwork(nn.Module):  # type: ignore[misc]
             seen = self.dropout(torch.relu(layer(seen)))
         found = self.output(seen)
         return found.reshape(found.shape[0], -1, self.quantiles)
+
+    def forward_chosen(self, tokens: Tensor, absent: Tensor | None, actions: Tensor) -> Tensor:
+        """Return the quantiles [batch, quantiles] of the values of one action each."""
+        return _chosen(self.forward(tokens, absent).flatten(1), actions, self.quantiles)
 
 
 def network(weights: WeightSet, dropout: float, device: str = "cpu") -> Tensor:

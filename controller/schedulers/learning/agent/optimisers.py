@@ -21,6 +21,7 @@ class Optimiser:
 
     def __init__(self, settings: TrainingSettings, parameters: list[Tensor]) -> None:
         self._settings = settings
+        self.learning_rate = settings.learning_rate
         self._parameters = parameters
         self._momenta = self._zeros() if settings.optimiser == "adam" or settings.momentum else []
         self._squares = self._zeros() if settings.optimiser == "adam" else []
@@ -62,7 +63,7 @@ class Optimiser:
             foreach=False,
             weight_decay=0.0,
             momentum=self._settings.momentum,
-            lr=self._settings.learning_rate,
+            lr=self.learning_rate,
             dampening=0.0,
             nesterov=False,
             maximize=False,
@@ -80,7 +81,7 @@ class Optimiser:
             amsgrad=False,
             beta1=0.9,
             beta2=0.999,
-            lr=self._settings.learning_rate,
+            lr=self.learning_rate,
             weight_decay=0.0,
             eps=1e-8,
             maximize=False,

@@ -14,12 +14,13 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from controller.schedulers.learning.agent.purpose import Kind, MadeFor
 from controller.schedulers.learning.agent.settings import AgentSettings
 from controller.schedulers.learning.agent.weights import Shape, WeightSet
 from controller.schedulers.learning.errors import LearningError
-from controller.schedulers.learning.values import Experience, Observation
+from controller.schedulers.learning.values import COMMON, Experience, Observation
 
-_FIRST_LINE: Final = b"millrace agent checkpoint 1\n"
+_FIRST_LINE: Final = b"millrace agent checkpoint 2\n"
 _DIGEST_BYTES: Final = 32
 
 
@@ -66,15 +67,34 @@ class DeciderRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     counts: dict[str, int]
 
 
+class RunRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where a run of training was: so many episodes had ended, and of the next one these decisions had been taken.
+
+    `actions` are numbers of 32 bits, `asked` says of each with a byte whether the fallback was asked. `expects` is a
+    checksum of what was seen next: where another thing is seen after the same actions, the input is another one.
+    """
+
+    input: str
+    seed: int
+    fallback: str
+    decisions: int
+    episodes: int
+    actions: bytes = b""
+    asked: bytes = b""
+    expects: int = 0
+
+
 class Checkpoint(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An agent: its settings, the published weights, and, where it is to go on learning, all that it goes on from."""
 
+    made_for: MadeFor
     settings: AgentSettings
     shape: Shape
     version: int
     published: bytes
     learner: LearnerRecord | None = None
     decider: DeciderRecord | None = None
+    run: RunRecord | None = None
 
     def weights(self) -> WeightSet:
         """Return the published weights; raise LearningError where they do not fit the shape or are not finite."""
@@ -171,6 +191,19 @@ def load_checkpoint(path: Path) -> Checkpoint:
     return checkpoint_from_bytes(data, str(path))
 
 
+def check_for(checkpoint: Checkpoint, path: Path, kind: Kind, observation: Observation) -> Checkpoint:
+    """Return a file's checkpoint as it is, where it is one for decisions on what is seen there.
+
+    Raises LearningError, with the file, for one that was made for something else, or for another number of actions.
+    """
+    try:
+        checkpoint.made_for.check(MadeFor.of(kind, observation))
+        checkpoint.shape.check(observation)
+    except LearningError as error:
+        raise LearningError(f"{path}: {error}") from error
+    return checkpoint
+
+
 def generator_to_bytes(generator: np.random.Generator) -> bytes:
     """Return the state of a generator (PCG64), whose numbers have more bits than MessagePack's."""
     state = generator.bit_generator.state
@@ -203,11 +236,9 @@ def _seen(observation: Observation) -> _Seen:
 
 def _observation(seen: _Seen) -> Observation:
     actions = len(seen.candidates)
-    if (
-        len(seen.row) % 4
-        or len(seen.row) // 4 not in {4 + 2 * actions, 4 + 4 * actions}
-        or max(seen.candidates, default=0) > 1
-    ):
+    figures, rest = divmod(len(seen.row) // 4 - COMMON, max(actions, 1))
+    has_all = figures >= 2 if actions else figures == 0
+    if len(seen.row) % 4 or rest or not has_all or max(seen.candidates, default=0) > 1:
         raise LearningError(f"{len(seen.row)} bytes of figures and {actions} candidates are no observation")
     return Observation(np.frombuffer(seen.row, "<f4"), np.frombuffer(seen.candidates, np.bool_))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal, get_args, get_type_hints
 
 from controller.schedulers.learning.errors import LearningError
 from dataplane.config import Strict
@@ -37,11 +37,15 @@ class TrainingSettings(Strict, frozen=True):
     discount_time_ns: int = 0
     """0: a decision is worth `discount` of the one before it; else one that is so much later is: a departure."""
     buffer: int = 1024
+    start: int = 0
+    """Experiences that training starts with; 0: a full buffer."""
     batch: int = 128
     batches: int = 8
     """Batches of one training step."""
     publish_every: int = 1024
     """Decisions between two copies of the weights to the network that decides."""
+    first_publish: int = 0
+    """Decisions before the first copy: until then the fallback decides, and training learns of what it does."""
     drop_duplicates: bool = True
     remove_sampled: bool = True
     """False departs: experiences are sampled again until newer ones take their place."""
@@ -50,6 +54,8 @@ class TrainingSettings(Strict, frozen=True):
     loss: Loss = "criticality"
     optimiser: Literal["sgd", "adam"] = "sgd"
     learning_rate: float = 0.01
+    half_steps: int = 0
+    """Training steps after which the learning rate is half of what it was; 0: it stays."""
     momentum: float = 0.0
     """Of SGD."""
     clip: float = 0.0
@@ -60,6 +66,8 @@ class TrainingSettings(Strict, frozen=True):
     """Power of the last error that an experience is sampled by; 0: all alike."""
     importance: float = 0.4
     """Power of the weights that make up for sampling by error."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of products of matrices in training; bfloat16 departs: where a processor multiplies it; others have float32."""
     device: str = "cpu"
     """Where the training network is, in PyTorch's words; decisions are always taken on a processor."""
     threads: int = 1
@@ -77,8 +85,10 @@ class DecisionSettings(Strict, frozen=True):
     """Probability of a random other candidate than the best one."""
     deadline_ns: int = 3_000_000
     """When a network's answer is too late and the fallback decides."""
+    margin: float = 0.0
+    """Where the best value is less above that of the fallback's choice, that choice stands: a departure; 0: never."""
     precision: Literal["bfloat16", "float32"] = "bfloat16"
-    """Of products of matrices in `tokens`, on processors that multiply bfloat16; the others, and all else, float32."""
+    """Of products in `tokens` of more than 128 hidden, on processors that multiply bfloat16; all else is float32."""
 
 
 class AgentSettings(Strict, frozen=True):
@@ -91,12 +101,23 @@ class AgentSettings(Strict, frozen=True):
 
     def check(self) -> None:
         """Raise LearningError for a figure that none can be, with its key."""
+        for section in (self.network, self.training, self.decisions):
+            _check_choices(section)
         _check_network(self.network)
         _check_training(self.training)
         decisions = self.decisions
         _within("decisions.exploration", decisions.exploration, 0, 1)
+        _at_least("decisions.margin", decisions.margin, 0)
         _at_least("decisions.deadline_ns", decisions.deadline_ns, 1)
         _at_least("seed", self.seed, 0)
+
+
+def _check_choices(section: Strict) -> None:
+    """Raise LearningError for a plain string that is none of those that a setting can be."""
+    for key, kind in get_type_hints(type(section)).items():
+        choices: tuple[Any, ...] = get_args(kind)
+        if choices and getattr(section, key) not in choices:
+            raise LearningError(f"{key} is {getattr(section, key)!r}, not one of {', '.join(choices)}", at=key)
 
 
 def _check_network(network: NetworkSettings) -> None:
@@ -118,6 +139,9 @@ def _check_training(training: TrainingSettings) -> None:
     _within("training.momentum", training.momentum, 0, 0.9999)
     for key in ("prioritised", "importance"):
         _within(f"training.{key}", getattr(training, key), 0, 1)
+    _within("training.first_publish", training.first_publish, 0, 1 << 24)
+    _within("training.start", training.start, 0, training.buffer)
+    _within("training.half_steps", training.half_steps, 0, 1 << 24)
     _within("training.threads", training.threads, 1, 1024)
     _within("training.nice", training.nice, 0, 19)
     _at_least("training.clip", training.clip, 0)

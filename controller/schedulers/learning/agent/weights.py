@@ -13,7 +13,7 @@ import numpy as np
 
 from controller.schedulers.learning.agent.settings import Form, NetworkSettings
 from controller.schedulers.learning.errors import LearningError
-from controller.schedulers.learning.values import Floats, Observation
+from controller.schedulers.learning.values import COMMON, Floats, Observation
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,16 +64,20 @@ class Shape:
         if not observation.actions:
             return False
         if self.form == "tokens":
-            return bool(observation.tokens().shape[1] == self.inputs)
+            return COMMON + observation.figures == self.inputs
         return (observation.actions, len(observation.row)) == (self.actions, self.inputs)
 
     def check(self, observation: Observation) -> None:
         """Raise LearningError for an observation that such a network cannot take."""
         if not self.fits(observation):
             raise LearningError(
-                f"an observation of {observation.actions} actions and {len(observation.row)} figures does not fit a"
-                f" network {self.form} of {self.inputs} inputs and {self.actions} actions a token"
+                f"an observation of {observation.actions} actions with {observation.figures} figures each does not fit"
+                f" a network {self.form} made for {self._made_for()}"
             )
+
+    def _made_for(self) -> str:
+        figures = (self.inputs - COMMON) // self.actions
+        return f"{figures} figures each" if self.form == "tokens" else f"{self.actions} actions with {figures}"
 
 
 def _transformer_parameters(shape: Shape) -> dict[str, tuple[int, ...]]:

@@ -25,7 +25,7 @@ from controller.schedulers.learning.environment.kernels.structures import (
 )
 from controller.schedulers.learning.environment.model import Model
 from controller.schedulers.learning.environment.values import Longs
-from controller.schedulers.learning.values import COMMON, Bools, Floats
+from controller.schedulers.learning.values import COMMON, LOADS, Bools, Floats
 from dataplane.native import Struct, pointer_to
 
 _SCALARS: Final = ("now_ns", "task", "epoch", "first", "change", "decisions", "running")
@@ -41,9 +41,9 @@ class Saved:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layout:
-    """The state of one pool: `changing` are the arrays of `memory` by name, `row`, `candidates` and `results` of them.
+    """The state of one pool: `changing` are the arrays of `memory` by name, the four below of them.
 
-    `results` are plan and result, one behind the other; `constants` are kept, as the kernels only know addresses.
+    `constants` are kept, as the kernels only know addresses.
     """
 
     state: PoolState
@@ -51,7 +51,8 @@ class Layout:
     changing: Mapping[str, Longs]
     row: Floats
     candidates: Bools
-    results: Longs
+    plan: Longs
+    result: Longs
     constants: Mapping[str, Longs]
 
     @classmethod
@@ -65,7 +66,7 @@ class Layout:
         row = changing["row"].view(np.float32)[: _row_length(model)]
         candidates = changing["candidates"].view(np.bool_)[:actions]
         state = _state(model, constants, changing)
-        return cls(state, memory, changing, row, candidates, changing["results"], constants)
+        return cls(state, memory, changing, row, candidates, changing["plan"], changing["result"], constants)
 
     def save(self) -> Saved:
         """Return this moment."""
@@ -103,6 +104,10 @@ def initial(model: Model, seed: int, layout: Layout) -> Saved:
 
 
 def _row_length(model: Model) -> int:
+    return _load_start(model) + (LOADS * model.system.actions if model.settings.load_features else 0)
+
+
+def _load_start(model: Model) -> int:
     return COMMON + (4 if model.settings.network_features else 2) * model.system.actions
 
 
@@ -121,7 +126,8 @@ def _counts(model: Model) -> dict[str, int]:
         **dict.fromkeys(("ready_time_ns", "ready_task", "ends_time_ns", "ends_task"), tasks),
         "row": -(-_row_length(model) // 2),
         "candidates": -(-model.system.actions // 8),
-        "results": PLAN_PLACES + RESULT_PLACES,
+        "plan": PLAN_PLACES,
+        "result": RESULT_PLACES,
     }
 
 
@@ -174,10 +180,10 @@ def _state(model: Model, constants: dict[str, Longs], changing: Mapping[str, Lon
     at = {name: pointer_to(array) for name, array in (*constants.items(), *changing.items())}
     network, tasks = model.network, {name: at[name] for name in _WORKLOAD if name != "created"}
     constants["task_kinds"] = model.workload.kinds.astype(np.int64)
-    results = changing["results"]
     return PoolState(
         slots=model.slots,
         has_network=model.settings.network_features,
+        load_start=_load_start(model) if model.settings.load_features else 0,
         nodes=Nodes(
             count=len(model.system.nodes),
             actions=model.system.actions,
@@ -211,8 +217,8 @@ def _state(model: Model, constants: dict[str, Longs], changing: Mapping[str, Lon
         ends=Queue(time_ns=at["ends_time_ns"], task=at["ends_task"]),
         row=pointer_to(changing["row"].view(np.uint32)),
         candidates=pointer_to(changing["candidates"].view(np.uint8)),
-        plan=pointer_to(results[:PLAN_PLACES]),
-        result=pointer_to(results[PLAN_PLACES:]),
+        plan=at["plan"],
+        result=at["result"],
     )
 
 

@@ -31,6 +31,14 @@ MOST_SECONDS: Final = 1 << 17
 """What takes longer, 36 hours, is refused in a system and unreachable in a network: sums of times stay in 63 bits."""
 LAST_NS: Final = 2 * MOST_TIME_NS
 """No task may end later."""
+BACKLOG_UNIT_NS: Final = 1024
+MOST_BACKLOG_NS: Final = 1 << 34
+"""Times for which ports are taken are squared in these units, 17 s at most: sums of them stay in 63 bits."""
+LOAD_UNIT_NS: Final = 1024
+LOAD_BITS: Final = 24
+"""A time of the load's features is log2(1 + time / unit) over these bits, 1 from 17 s on; bytes alike."""
+QUEUE_BITS: Final = 8
+"""What is queued is log2(1 + tasks / slots) over these bits."""
 _LOG_BITS: Final = 64
 """A logarithmic feature is log2(1 + figure) over this."""
 

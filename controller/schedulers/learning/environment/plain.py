@@ -9,7 +9,16 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from controller.schedulers.learning.environment.model import LAST_NS, NOWHERE, Model
+from controller.schedulers.learning.environment.model import (
+    BACKLOG_UNIT_NS,
+    LAST_NS,
+    LOAD_BITS,
+    LOAD_UNIT_NS,
+    MOST_BACKLOG_NS,
+    NOWHERE,
+    QUEUE_BITS,
+    Model,
+)
 from controller.schedulers.learning.environment.rewarding import reward
 from controller.schedulers.learning.environment.settings import PoolSettings
 from controller.schedulers.learning.environment.values import Engine, Memory, System, Workload
@@ -45,6 +54,7 @@ class _Plan:
     """How a task would run on a node."""
 
     forecast: Forecast
+    fetched_ns: int
     engine: int
     slot: int
     in_free_ns: int
@@ -92,10 +102,15 @@ class PlainPool:
         if self.task < 0 or not 0 <= action < self.actions or self._obstacle(action, self.task) is not None:
             raise wrong_action(action, self.task)
         task, ready_ns, forecast = self.task, self.now_ns, self.foretell(action)
+        before = self._backlog()
         evicted_bytes, eviction_ns = self._act(action)
+        left = self._backlog() - before
         running = sum(min(e.assigned, e.engine.slots) for node in self._nodes for e in node.engines)
         penalty_ns = eviction_ns if evicted_bytes else None
-        gained = reward(self.model.settings, running / self.model.cores, forecast.served_ns - ready_ns, penalty_ns)
+        latency_ns, response_ns = forecast.served_ns - ready_ns, forecast.end_ns - ready_ns
+        gained = reward(
+            self.model.settings, running / self.model.cores, latency_ns, response_ns, eviction_ns=penalty_ns, left=left
+        )
         following = self._observed() if self._advance() else None
         return Step(
             observation=following,
@@ -103,8 +118,8 @@ class PlainPool:
             task=task,
             submitted_ns=ready_ns,
             wait_ns=forecast.start_ns - ready_ns,
-            latency_ns=forecast.served_ns - ready_ns,
-            response_ns=forecast.end_ns - ready_ns,
+            latency_ns=latency_ns,
+            response_ns=response_ns,
             evicted_bytes=evicted_bytes,
             eviction_ns=eviction_ns,
             elapsed_ns=self.now_ns - ready_ns,
@@ -263,7 +278,7 @@ class PlainPool:
                 in_free_ns = sent_ns
             fetched_ns = max(fetched_ns, sent_ns + delay_ns)
         forecast, engine, slot = self._soonest(action, task, fetched_ns, access_ns)
-        return _Plan(forecast, engine, slot, in_free_ns, out_free_ns)
+        return _Plan(forecast, fetched_ns, engine, slot, in_free_ns, out_free_ns)
 
     def _soonest(self, action: int, task: int, fetched_ns: int, access_ns: int) -> tuple[Forecast, int, int]:
         """Return how the task runs on that engine of a node on which it ends first, with engine and slot."""
@@ -303,6 +318,11 @@ class PlainPool:
         if max(end_ns, node.out_free_ns) > LAST_NS:
             raise no_time(task)
         return evicted
+
+    def _backlog(self) -> int:
+        """Return the sum over all ports of the square of the time for which they are taken, in `BACKLOG_UNIT_NS`."""
+        ports = [free_ns for node in self._nodes for free_ns in (node.in_free_ns, node.out_free_ns)]
+        return sum((min(max(ns - self.now_ns, 0), MOST_BACKLOG_NS) // BACKLOG_UNIT_NS) ** 2 for ns in ports)
 
     def _keep(self, action: int, accessed: list[int]) -> tuple[int, int]:
         """Have all that a task uses in a node's fast memory, and evict what was not used for longest until it fits."""
@@ -355,6 +375,7 @@ class PlainPool:
         busy = sum(min(e.assigned, e.engine.slots) for node in self._nodes for e in node.engines)
         operations, size, is_write = model.task_features[self.task].tolist()
         ways = [self._way_features(node) for node in actions] if model.settings.network_features else None
+        loads = [self._load_features(node) for node in actions] if model.settings.load_features else []
         return Observation.of(
             utilisation=_share(busy, model.slots),
             operations=operations,
@@ -364,6 +385,7 @@ class PlainPool:
             similarity=[_share(self.local_bytes(node), max(total, 1)) for node in actions],
             delay=None if ways is None else [delay for delay, _ in ways],
             bandwidth=None if ways is None else [bandwidth for _, bandwidth in ways],
+            load=list(zip(*loads, strict=True)),
             candidates=self.candidates,
         )
 
@@ -385,6 +407,22 @@ class PlainPool:
             delay = max(delay, float(self.model.delay_features[self._epoch, src, action]))
             bandwidth = min(bandwidth, float(self.model.bandwidth_features[self._epoch, src, action]))
         return delay, bandwidth
+
+    def _load_features(self, action: int) -> tuple[float, ...]:
+        """Return queued, wait, compute, arriving, leaving, fetching, evicting; 1 for what the task cannot do there."""
+        node, now_ns = self._nodes[action], self.now_ns
+        slots = sum(engine.engine.slots for engine in node.engines)
+        queued = _logarithmic(LOAD_UNIT_NS * self.queued(action) // slots, QUEUE_BITS)
+        arriving, leaving = (_logarithmic(free_ns - now_ns) for free_ns in (node.in_free_ns, node.out_free_ns))
+        if self._obstacle(action, self.task) is not None:
+            return queued, 1.0, 1.0, arriving, leaving, 1.0, 1.0
+        plan = self._plan(action, self.task)
+        waits_ns = plan.forecast.start_ns - now_ns
+        takes_ns = plan.forecast.end_ns - plan.forecast.served_ns
+        fetching = _logarithmic(plan.fetched_ns - now_ns)
+        missing = sum(self._bytes(number) for number, _ in self._accesses(self.task) if number not in node.kept)
+        evicting = _logarithmic(missing - node.free_bytes)
+        return queued, _logarithmic(waits_ns), _logarithmic(takes_ns), arriving, leaving, fetching, evicting
 
     # What is known
 
@@ -414,6 +452,15 @@ def _access_ns(memory: Memory, bits: int, *, is_write: bool) -> int:
     if is_write:
         return memory.write_ns + transfer_ns(bits, memory.write_bps)
     return memory.read_ns + transfer_ns(bits, memory.read_bps)
+
+
+def _logarithmic(figure: int, bits: int = LOAD_BITS) -> float:
+    """Return log2(1 + figure / unit) over bits, straight between powers of two; 0 below 0 and 1 at most."""
+    units = LOAD_UNIT_NS + max(figure, 0)
+    high = units.bit_length() - 1
+    part = ((units << _SHARE_BITS) >> high) & ((1 << _SHARE_BITS) - 1)
+    log = ((high - LOAD_UNIT_NS.bit_length() + 1) << _SHARE_BITS) + part
+    return _share(min(log, bits << _SHARE_BITS), bits << _SHARE_BITS)
 
 
 def _share(part: int, whole: int) -> float:

@@ -6,6 +6,7 @@ import numpy as np
 
 from controller.schedulers.learning.environment.kernels.compiled import compiled
 from controller.schedulers.learning.environment.kernels.planning import plan
+from controller.schedulers.learning.environment.kernels.playing import Play, play
 from controller.schedulers.learning.environment.kernels.stepping import AT_END, NEXT, NO_TIME, advance, step
 from controller.schedulers.learning.environment.layout import Layout, Saved, initial
 from controller.schedulers.learning.environment.model import Model
@@ -36,6 +37,7 @@ class Pool:
         self._begun = (0, initial(self.model, 0, self._layout))
         self._layout.restore(self._begun[1])
         self._step, self._advance, self._plan = compiled(step), compiled(advance), compiled(plan)
+        self._play = compiled(play)
         self.task, self.now_ns = -1, 0
 
     @property
@@ -68,15 +70,18 @@ class Pool:
         if found not in {NEXT, AT_END}:
             raise wrong_action(action, task)
         self._note()
-        start_ns, served_ns, end_ns, _, _, _, evicted_bytes, eviction_ns, running = self._layout.results.tolist()
+        start_ns, served_ns, end_ns, evicted_bytes, eviction_ns, running, left = self._layout.result.tolist()
+        latency_ns, response_ns = served_ns - ready_ns, end_ns - ready_ns
         penalty_ns = eviction_ns if evicted_bytes else None
         return Step(
             observation=self._observed() if found == NEXT else None,
-            reward=reward(self.model.settings, running / self._cores, served_ns - ready_ns, penalty_ns),
+            reward=reward(
+                self.model.settings, running / self._cores, latency_ns, response_ns, eviction_ns=penalty_ns, left=left
+            ),
             task=task,
             wait_ns=start_ns - ready_ns,
-            latency_ns=served_ns - ready_ns,
-            response_ns=end_ns - ready_ns,
+            latency_ns=latency_ns,
+            response_ns=response_ns,
             evicted_bytes=evicted_bytes,
             eviction_ns=eviction_ns,
             elapsed_ns=self.now_ns - ready_ns,
@@ -88,7 +93,7 @@ class Pool:
         if self.task < 0 or not 0 <= action < self.actions or not self._layout.candidates[action]:
             raise wrong_action(action, self.task)
         self._plan(self._address, int(action))
-        return Forecast(*self._layout.results[:3].tolist())
+        return Forecast(*self._layout.plan[:3].tolist())
 
     def local_bytes(self, action: int) -> int:
         """Return how much of the task's data is local to a node."""
@@ -114,6 +119,16 @@ class Pool:
         """The tasks that no node could run, and why."""
         reasons = self._layout.changing["refusal"]
         return {task: Refusal(int(reasons[task])) for task in np.flatnonzero(reasons).tolist()}
+
+    def play(self, told: Play, seed: int) -> bool:
+        """Play all of it at once from the beginning as it is told, and return whether that is possible.
+
+        Nothing can be decided on then; `start` begins anew.
+        """
+        self.start(seed)
+        found = self._play(self._address, told)
+        self._note()
+        return bool(found == AT_END)
 
     def save(self) -> Saved:
         """Return this moment, to go back to: an oracle tries all there is."""

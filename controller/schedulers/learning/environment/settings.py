@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+import msgspec
+
 from controller.schedulers.learning.errors import LearningError
+from controller.schedulers.learning.values import one_of
 from dataplane.config import Strict
 
 
@@ -19,26 +22,50 @@ class Placing(StrEnum):
     """The first memory until it is full, then the next."""
 
 
+class Gain(StrEnum):
+    """What is rewarded."""
+
+    SPECIFICATION = "specification"
+    """lambda U + 1 / L, with what is evicted taken off: the specification's."""
+    RESPONSE = "response"
+    """A departure: minus the response time, which adds up to what mean response is judged by."""
+    LOG_RESPONSE = "log-response"
+    """A departure: minus log2(1 + response time), which tells short ones apart beside long ones."""
+
+
 class PoolSettings(Strict, frozen=True):
     """How the pool is used, seen and rewarded; the reward is `rewarding.reward`.
 
     `utilisation_weight` is the specification's lambda, `eviction_bound` its beta, from -1 to 0. Latencies of the reward
-    count in `latency_unit_ns`. `network_features` switches the network's delay and bandwidth in what is seen on or off.
+    and responses of `gain` count in `latency_unit_ns`. `network_features` switches the network's delay and bandwidth in
+    what is seen on or off. `load_features` switches seven more figures for every action on, a departure: tasks `queued`
+    over slots; how long the task would `wait` for a slot and `compute`, on the engine on which it would end first;
+    until when the node's ports are taken for what is `arriving` and `leaving`; when what the task misses would be
+    there, `fetching`; and how much must make room for it, `evicting`. With `port_hz` above 0, responses of `gain` have
+    with them what a decision's transfers leave others to wait for, were so many a second to come to each port.
     `page_bytes` is the unit of a request's size.
     """
 
     placing: Placing = Placing.SCATTERED
     network_features: bool = True
+    load_features: bool = False
     page_bytes: int = 4096
     utilisation_weight: float = 1.0
     eviction_bound: float = -0.5
     latency_unit_ns: int = 100_000
+    gain: Gain = Gain.SPECIFICATION
+    port_hz: float = 0.0
 
     def __post_init__(self) -> None:
+        # A plain string in Python's hands is the choice that it names, as in a file.
+        msgspec.structs.force_setattr(self, "placing", one_of(Placing, self.placing, "placing"))
+        msgspec.structs.force_setattr(self, "gain", one_of(Gain, self.gain, "gain"))
         if not -1 <= self.eviction_bound <= 0:
             raise LearningError(f"eviction_bound is {self.eviction_bound}, not from -1 to 0", at="eviction_bound")
         if not 0 <= self.utilisation_weight < float("inf"):
             raise LearningError(f"utilisation_weight cannot be {self.utilisation_weight}", at="utilisation_weight")
+        if not 0 <= self.port_hz < float("inf"):
+            raise LearningError(f"port_hz cannot be {self.port_hz}", at="port_hz")
         for name in ("latency_unit_ns", "page_bytes"):
             if getattr(self, name) < 1:
                 raise LearningError(f"{name} is {getattr(self, name)}, less than 1", at=name)

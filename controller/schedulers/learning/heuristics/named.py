@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from controller.schedulers.learning.environment.view import PoolView
 from controller.schedulers.learning.heuristics.heft import Heft
-from controller.schedulers.learning.heuristics.jobs import OldestFirst, ShortestFirst
+from controller.schedulers.learning.heuristics.jobs import LeastFirst, OldestFirst, area, f1, run_time, unicep, wfp3
 from controller.schedulers.learning.heuristics.pool import (
     DataLocal,
     EarliestFinish,
@@ -37,4 +37,14 @@ def pool_rules(made: PoolInput, seed: int) -> dict[str, Chooser[PoolView]]:
 def job_rules(settings: OrderingSettings, seed: int) -> dict[str, Chooser[Ordering]]:
     """Return the rules that order jobs; what takes the oldest is EASY where the environment backfills."""
     oldest = "easy" if settings.backfilling else "first-come-first-served"
-    return {"random": Random(seed), oldest: OldestFirst(), "shortest-first": ShortestFirst()}
+    return {
+        "random": Random(seed),
+        oldest: OldestFirst(),
+        "shortest-first": LeastFirst(run_time),
+        "shortest-fitting-first": LeastFirst(run_time, fitting=True),
+        "smallest-first": LeastFirst(area),
+        "smallest-fitting-first": LeastFirst(area, fitting=True),
+        "wfp3": LeastFirst(wfp3),
+        "unicep": LeastFirst(unicep),
+        "f1": LeastFirst(f1),
+    }

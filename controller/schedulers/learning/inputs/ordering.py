@@ -10,11 +10,13 @@ from enum import StrEnum
 from heapq import heappop, heappush
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from controller.schedulers.learning.errors import LearningError
+from controller.schedulers.learning.inputs.foretelling import foretold_waits_ns
 from controller.schedulers.learning.inputs.values import Jobs, Longs
-from controller.schedulers.learning.values import Floats, Observation, Step
+from controller.schedulers.learning.values import JOB_LOADS, Floats, Observation, Step, one_of
 from dataplane.config import Strict
 
 NOBODY: Final = -1
@@ -31,25 +33,49 @@ class Gain(StrEnum):
     """lambda U + 1 / L, the specification's, with L the foretold slowdown: response over run time, of 10 s at least."""
     RESPONSE = "response"
     """A departure: minus the hours that jobs, waiting or running, are there until the next decision."""
+    FORETOLD = "foretold"
+    """A departure: minus the hours by which all waits together are longer than what was foretold before the decision.
+
+    That is hours waited until the next decision, and what is foretold there of those that wait, less what was before:
+    `foretelling`. What is best stays the best, without a discount (potentials: Ng, Harada and Russell, 1999).
+    """
 
 
 class OrderingSettings(Strict, frozen=True):
     """How jobs are ordered: `window` of those waiting, the oldest, can be chosen.
 
     With `backfilling`, jobs that fit may go before one that was chosen and waits for processors, as long as that one
-    is not delayed by what estimates say: EASY's rule. `waits_and_sizes` switches the two features that stand in the
-    places of the network's on or off. `utilisation_weight` is lambda.
+    is not delayed by what estimates say: EASY's rule. With `early` a job is chosen as soon as one waits, and reserved
+    for where none fits; without, decisions fall only when some job of the window fits. With `episode` a run is not the
+    whole log but so many jobs in succession, drawn by its seed; with `at_once` all are submitted at its time 0.
+    `waits_and_sizes` switches the two features that stand in the places of the network's on or off, `job_features` six
+    more in the places of those of the load. Without `empty_places` there are no more actions than jobs that wait.
+    `utilisation_weight` is lambda; `gain_hours` is how many hours of the other gains count as 1. With
+    `foresight` what is foretold has the jobs that will come in the episode, too, so that nothing but the choice changes
+    it: a reward to learn from, of which what is seen tells nothing.
     """
 
     window: int = 128
     backfilling: bool = True
+    early: bool = True
+    episode: int = 0
+    at_once: bool = False
     waits_and_sizes: bool = True
+    job_features: bool = False
+    empty_places: bool = True
     gain: Gain = Gain.SLOWDOWN
     utilisation_weight: float = 1.0
+    gain_hours: float = 1.0
+    foresight: bool = False
 
     def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "gain", one_of(Gain, self.gain, "gain"))
         if not 1 <= self.window <= 4096:
             raise LearningError(f"window is {self.window}, not from 1 to 4096", at="window")
+        if self.episode < 0:
+            raise LearningError(f"an episode of {self.episode} jobs", at="episode")
+        if not 0 < self.gain_hours < float("inf"):
+            raise LearningError(f"gain_hours cannot be {self.gain_hours}", at="gain_hours")
         if not 0 <= self.utilisation_weight < float("inf"):
             raise LearningError(f"utilisation_weight cannot be {self.utilisation_weight}", at="utilisation_weight")
 
@@ -71,13 +97,11 @@ class Ordering:
     """
 
     def __init__(self, jobs: Jobs, settings: OrderingSettings | None = None) -> None:
-        self.jobs = jobs
+        self.log = jobs
         self.settings = settings or OrderingSettings()
-        self._submitted: list[int] = jobs.submitted_ns.tolist()
-        self._run: list[int] = jobs.run_ns.tolist()
-        self._estimate: list[int] = jobs.estimate_ns.tolist()
-        self._processors: list[int] = jobs.processors.tolist()
-        self._logs: Floats = _logarithmic(jobs.estimate_ns)
+        if self.settings.episode > len(jobs):
+            raise LearningError(f"{jobs.name}: an episode of {self.settings.episode} jobs, of {len(jobs)}")
+        self._take(self._drawn(0))
         self._begin()
 
     @property
@@ -100,10 +124,12 @@ class Ordering:
         """Which actions are possible now."""
         return self._places
 
-    def start(self, seed: int) -> Observation:  # noqa: ARG002 - nothing is drawn here
-        """Begin anew; nothing depends on the seed, as a log is what it is."""
+    def start(self, seed: int) -> Observation:
+        """Begin anew, with the jobs that the seed draws where an episode is not the whole log."""
+        self._take(self._drawn(seed))
         self._begin()
         self._advance()
+        self._foretell()
         return self._observed()
 
     def step(self, action: int) -> Step:
@@ -121,8 +147,11 @@ class Ordering:
             start_ns = self.shadow_ns
         response_ns = start_ns - submitted_ns + self._run[job]
         used = 1 - self.free / self.jobs.total
-        self._job_ns = 0
+        self._job_ns = self._wait_ns = 0
+        foretold_ns = self._foretold_ns
         self._advance()
+        self._foretell()
+        self._wait_ns += self._foretold_ns - foretold_ns
         return Step(
             observation=self._observed() if self._places else None,
             reward=self._reward(used, response_ns, self._run[job]),
@@ -159,6 +188,12 @@ class Ordering:
             used / (self.jobs.total * float(ended.max() - self.jobs.submitted_ns[0])),
         )
 
+    def rest_ns(self) -> int:
+        """Return what responses of jobs that are there and not yet chosen will add up to, as `foretelling` has it."""
+        reserved_ns = 0 if self.reserved == NOBODY else self._shadow()[0] - self.now_ns
+        known_ns = sum(self.now_ns - self._submitted[job] + self._estimate[job] for job in self._waiting)
+        return self._foretold(foresight=False) - reserved_ns + known_ns
+
     def processors_of(self, job: int) -> int:
         """Return how many processors a job needs."""
         return self._processors[job]
@@ -167,10 +202,33 @@ class Ordering:
         """Return how long a job is thought to run, in ns."""
         return self._estimate[job]
 
+    def submitted_of(self, job: int) -> int:
+        """Return when a job was submitted, in ns from the beginning of the run."""
+        return self._submitted[job]
+
+    def waited_ns(self, job: int) -> int:
+        """Return how long a job has waited until now."""
+        return self.now_ns - self._submitted[job]
+
     def _copy_to(self, other: Ordering) -> Ordering:
         for name in ("_waiting", "_ends", "_foreseen", "started_ns", "_places"):
             setattr(other, name, getattr(self, name).copy())
         return other
+
+    def _drawn(self, seed: int) -> Jobs:
+        count = self.settings.episode or len(self.log)
+        if count == len(self.log) and not self.settings.at_once:
+            return self.log
+        first = int(np.random.default_rng(seed).integers(len(self.log) - count + 1))
+        return self.log.window(first, count, at_once=self.settings.at_once)
+
+    def _take(self, jobs: Jobs) -> None:
+        self.jobs = jobs
+        self._submitted: list[int] = jobs.submitted_ns.tolist()
+        self._run: list[int] = jobs.run_ns.tolist()
+        self._estimate: list[int] = jobs.estimate_ns.tolist()
+        self._processors: list[int] = jobs.processors.tolist()
+        self._logs: Floats = _logarithmic(jobs.estimate_ns)
 
     def _begin(self) -> None:
         self.now_ns = 0
@@ -182,7 +240,7 @@ class Ordering:
         self._ends: list[tuple[int, int]] = []
         self._foreseen: list[tuple[int, int]] = []
         self._places: list[int] = []
-        self._job_ns = 0
+        self._job_ns = self._wait_ns = self._foretold_ns = 0
         self.started_ns = [-1] * len(self.jobs)
 
     def _advance(self) -> None:
@@ -197,7 +255,9 @@ class Ordering:
 
     def _possible(self) -> list[int]:
         if self.reserved == NOBODY:
-            return list(range(min(len(self._waiting), self.settings.window)))
+            places = list(range(min(len(self._waiting), self.settings.window)))
+            has_room = self.settings.early or any(self._processors[job] <= self.free for job in self.window)
+            return places if has_room else []
         if not self.settings.backfilling or not self.free:
             return []
         self.shadow_ns, self.spare = self._shadow()
@@ -231,8 +291,9 @@ class Ordering:
         following_ns = min(arrival_ns, end_ns)
         if following_ns == _NEVER_NS:
             return False
-        there = len(self._waiting) + len(self._ends) + (self.reserved != NOBODY)
-        self._job_ns += there * (following_ns - self.now_ns)
+        waiting = len(self._waiting) + (self.reserved != NOBODY)
+        self._job_ns += (waiting + len(self._ends)) * (following_ns - self.now_ns)
+        self._wait_ns += waiting * (following_ns - self.now_ns)
         self.now_ns = following_ns
         while self._ends and self._ends[0][0] == following_ns:
             _, job = heappop(self._ends)
@@ -244,26 +305,45 @@ class Ordering:
             self._next += 1
         return True
 
+    def _foretell(self) -> None:
+        """Foretell what jobs will yet wait, where that is rewarded."""
+        if self.settings.gain is Gain.FORETOLD:
+            self._foretold_ns = self._foretold(foresight=self.settings.foresight)
+
+    def _foretold(self, *, foresight: bool) -> int:
+        estimate, processors = self._estimate, self._processors
+        running = ((end_ns - self.now_ns, processors[job]) for end_ns, job in self._foreseen)
+        waiting = [(estimate[job], processors[job]) for job in self._waiting]
+        is_free = self.reserved == NOBODY
+        reserved = None if is_free else (estimate[self.reserved], processors[self.reserved])
+        coming = [
+            (self._submitted[job] - self.now_ns, (estimate[job], processors[job]))
+            for job in (range(self._next, len(self._submitted)) if foresight else ())
+        ]
+        return foretold_waits_ns(self.free, running, waiting, reserved, coming)
+
     def _reward(self, used: float, response_ns: int, run_ns: int) -> float:
-        if self.settings.gain is Gain.RESPONSE:
-            return -self._job_ns / (3600 * _NS_PER_S)
+        if self.settings.gain is not Gain.SLOWDOWN:
+            cost_ns = self._job_ns if self.settings.gain is Gain.RESPONSE else self._wait_ns
+            return -cost_ns / (self.settings.gain_hours * 3600 * _NS_PER_S)
         slowdown = max(1.0, response_ns / max(run_ns, 10 * _NS_PER_S))
         return self.settings.utilisation_weight * used + 1 / slowdown
 
     def _observed(self) -> Observation:
-        """Return the six features, and two more where waits and sizes are on; empty places are all zeros."""
-        total, count = self.jobs.total, self.settings.window
-        window = self.window
+        """Return the six features, and more where they are on; empty places are all zeros."""
+        total, settings, window = self.jobs.total, self.settings, self.window
         numbers = np.array(window, np.int64)
         sizes = self.jobs.processors[numbers]
-        vectors = np.zeros((4, count), np.float32)
+        count = settings.window if settings.empty_places else len(window)
+        vectors = np.zeros((4 + JOB_LOADS, count), np.float32)
         vectors[0, : len(window)] = (1 + (self.free - sizes) / total) / 2
         vectors[1, : len(window)] = 1 - self._logs[numbers]
         vectors[2, : len(window)] = _logarithmic(self.now_ns - self.jobs.submitted_ns[numbers])
         vectors[3, : len(window)] = sizes / total
+        if settings.job_features:
+            vectors[4:, : len(window)] = self._job_features(sizes)
         candidates = np.zeros(count, np.bool_)
         candidates[self._places] = True
-        is_on = self.settings.waits_and_sizes
         return Observation.of(
             utilisation=1 - self.free / total,
             operations=float(_logarithmic(float(sizes.astype(np.float64) @ self.jobs.estimate_ns[numbers]) / total)),
@@ -272,9 +352,28 @@ class Ordering:
             free=vectors[0],
             similarity=vectors[1],
             candidates=candidates,
-            delay=vectors[2] if is_on else None,
-            bandwidth=vectors[3] if is_on else None,
+            delay=vectors[2] if settings.waits_and_sizes else None,
+            bandwidth=vectors[3] if settings.waits_and_sizes else None,
+            load=list(vectors[4:]) if settings.job_features else (),
         )
+
+    def _job_features(self, sizes: Longs) -> Floats:
+        """Return whether each job of these sizes fits, when it would, and its processors on a scale of logarithms.
+
+        Then, alike for all: the part of the window that is taken, when the reserved job starts at the latest, and how
+        much is left beside it.
+        """
+        total, is_reserved = self.jobs.total, self.reserved != NOBODY
+        ends_ns = np.array([0, *(end_ns - self.now_ns for end_ns, _ in self._foreseen)], np.int64)
+        freed = self.free + np.cumsum([0, *(self._processors[job] for _, job in self._foreseen)])
+        found = np.empty((JOB_LOADS, len(sizes)), np.float32)
+        found[0] = sizes <= self.free
+        found[1] = _logarithmic(ends_ns[np.searchsorted(freed, sizes)])
+        found[2] = np.log2(sizes) / max(np.log2(total), 1)
+        found[3] = len(sizes) / self.settings.window
+        found[4] = _logarithmic(self.shadow_ns - self.now_ns) if is_reserved else 0
+        found[5] = self.spare / total if is_reserved else 0
+        return found
 
 
 def _logarithmic(times_ns: Longs | float) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Self
 
 import numpy as np
 import numpy.typing as npt
@@ -69,6 +70,37 @@ def _predecessors(workload: Workload, numbers: range) -> list[list[int]]:
             if follower in numbers:
                 found[follower - numbers.start].append(number - numbers.start)
     return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Graphs:
+    """What was submitted: the graph that each task is of, by its number, and when each graph was.
+
+    Tasks are of one graph where they come after one another; one that does with none is a graph of its own.
+    """
+
+    of_task: Longs
+    submitted_ns: Longs
+
+    @classmethod
+    def of(cls, workload: Workload) -> Self:
+        """Return the graphs of a workload, numbered by their first tasks."""
+        before = np.repeat(np.arange(len(workload)), np.diff(workload.follower_start)).tolist()
+        root = list(range(len(workload)))
+        for source, task in zip(before, workload.follower.tolist(), strict=True):
+            first, second = sorted((_root(root, source), _root(root, task)))
+            root[second] = first
+        firsts, of_task = np.unique([_root(root, task) for task in root], return_inverse=True)
+        submitted_ns = np.full(len(firsts), np.iinfo(np.int64).max)
+        np.minimum.at(submitted_ns, of_task, workload.submitted_ns)
+        return cls(of_task.astype(np.int64), submitted_ns)
+
+
+def _root(root: list[int], task: int) -> int:
+    while root[task] != task:
+        root[task] = root[root[task]]
+        task = root[task]
+    return task
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -155,10 +155,14 @@ def beam(
     tasks: int,
     width: int,
     objective: Objective = Objective.RESPONSE,
+    *,
+    rest_ns: Callable[[], int] = lambda: 0,
 ) -> Best:
     """Return the best decisions found from here on when after each one only the `width` cheapest ways are followed.
 
-    For larger windows: there may be better ones. Raise LearningError where on all of these ways a task can run nowhere.
+    For larger windows: there may be better ones. `rest_ns` tells what is thought to be added from the environment's
+    moment on: without it, ways that put off what is long look cheap.
+    Raise LearningError where on all of these ways a task can run nowhere.
     """
     if width < 1:
         raise LearningError(f"a beam of {width} ways")
@@ -166,19 +170,23 @@ def beam(
     steps = 0
     for _ in range(tasks):
         found = [
-            (added_ns(objective, way.cost_ns, _stepped(environment, way, action)), number, action)
+            _found(added_ns(objective, way.cost_ns, _stepped(environment, way, action)), rest_ns(), number, action)
             for number, way in enumerate(ways)
             for action in ([] if way.seen is None else np.flatnonzero(way.seen.candidates).tolist())
         ]
         steps += len(found)
         followed = []
-        for cost, number, action in sorted(found)[:width]:
+        for _, cost, number, action in sorted(found)[:width]:
             following = _stepped(environment, ways[number], action).observation
             followed.append(_Way(cost, (*ways[number].actions, action), environment.save(), following))
         ways = followed
     if not ways:
         raise nowhere()
     return Best(ways[0].actions, ways[0].cost_ns, steps, is_exact=False)
+
+
+def _found(cost_ns: int, rest_ns: int, number: int, action: int) -> tuple[int, int, int, int]:
+    return cost_ns + rest_ns, cost_ns, number, action
 
 
 def nowhere() -> LearningError:

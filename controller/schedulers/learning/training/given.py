@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
+from controller.schedulers.learning.agent.purpose import Kind
+from controller.schedulers.learning.agent.records import Checkpoint, check_for, load_checkpoint
 from controller.schedulers.learning.agent.settings import AgentSettings
 from controller.schedulers.learning.environment.pool import Pool
 from controller.schedulers.learning.environment.settings import PoolSettings
@@ -18,10 +20,10 @@ from controller.schedulers.learning.inputs.bursty import BurstySettings, bursty_
 from controller.schedulers.learning.inputs.graphs import GraphSettings, graph_input
 from controller.schedulers.learning.inputs.jobs import JobSettings, read_jobs
 from controller.schedulers.learning.inputs.ordering import Ordering, OrderingSettings
-from controller.schedulers.learning.inputs.values import PoolInput
+from controller.schedulers.learning.inputs.values import Graphs, PoolInput
 from controller.schedulers.learning.training.figures import Figures, Tally
 from controller.schedulers.learning.values import Chooser, Environment
-from dataplane.config import Strict, load
+from dataplane.config import Strict, load, load_document
 
 View = TypeVar("View")
 KINDS: Final = ("blocks:FILE", "spotri:FILE", "swf:FILE", "bursty")
@@ -44,12 +46,17 @@ class LearningSettings(Strict, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Given(Generic[View]):
-    """An input that can be played: `rules` makes its heuristics by a seed, `settle` what came of all decisions."""
+    """An input that can be played: `rules` makes its heuristics by a seed, `settle` what came of all decisions.
+
+    With `has_graph` what is submitted is graphs of tasks, and figures of both differ.
+    """
 
     name: str
+    kind: Kind
     environment: Environment[View]
     rules: Callable[[int], dict[str, Chooser[View]]]
     settle: Callable[[Tally], Figures]
+    has_graph: bool = False
 
 
 def load_settings(path: Path) -> LearningSettings:
@@ -58,8 +65,32 @@ def load_settings(path: Path) -> LearningSettings:
         found = load(path, LearningSettings)
         found.agent.check()
     except LearningError as error:
-        raise LearningError(f"{path}: {error}", at=error.at) from error
+        raise _located(path, error) from error
     return found
+
+
+def _located(path: Path, error: LearningError) -> LearningError:
+    """Return an error of a settings file's figure with the file, the line and the whole key."""
+    document = load_document(path, dict[str, Any])
+    key = next((key for key in _keys(document.value) if error.at and f".{key}".endswith(f".{error.at}")), "")
+    if not key:
+        return LearningError(f"{path}: {error}", at=error.at)
+    return LearningError(str(document.error(str(error).removeprefix(f"{error.at}: "), key)), at=key)
+
+
+def _keys(section: dict[str, Any], before: str = "") -> Iterator[str]:
+    """Yield the whole key of every figure."""
+    for name, value in section.items():
+        if isinstance(value, dict):
+            yield from _keys(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}"
+
+
+def checkpoint_for(given: Given[Any], path: Path, loaded: Checkpoint | None = None) -> Checkpoint:
+    """Return a file's checkpoint, where it is `loaded` that; LearningError, with the file, for another input's."""
+    loaded = load_checkpoint(path) if loaded is None else loaded
+    return check_for(loaded, path, given.kind, given.environment.start(0))
 
 
 def read_given(text: str, settings: LearningSettings, seed: int) -> Given[Any]:
@@ -69,32 +100,37 @@ def read_given(text: str, settings: LearningSettings, seed: int) -> Given[Any]:
     """
     kind, _, file = text.partition(":")
     if kind == "bursty" and not file:
-        return _of_pool(bursty_input(seed, settings.bursty), settings)
+        return given_of_pool(bursty_input(seed, settings.bursty), settings)
     if not file or kind not in {"blocks", "spotri", "swf"}:
         raise LearningError(f"input {text!r}: it is one of {', '.join(KINDS)}")
     match kind:
         case "blocks":
-            return _of_pool(block_input(Path(file), settings.blocks), settings)
+            return given_of_pool(block_input(Path(file), settings.blocks), settings)
         case "spotri":
-            return _of_pool(graph_input(Path(file), settings.spotri), settings)
+            return given_of_pool(graph_input(Path(file), settings.spotri), settings)
         case _:
             return _of_jobs(Ordering(read_jobs(Path(file), settings.swf), settings.ordering))
 
 
-def _of_pool(made: PoolInput, settings: LearningSettings) -> Given[PoolView]:
+def given_of_pool(made: PoolInput, settings: LearningSettings) -> Given[PoolView]:
+    """Return an input whose actions are nodes, with the pool of the settings."""
     made = replace(made, settings=settings.pool)
     slots = sum(engine.slots for node in made.system.nodes for engine in node.engines)
+    graphs = Graphs.of(made.workload)
     return Given(
         made.name,
+        "nodes",
         Pool(made.system, made.workload, made.settings),
         lambda seed: pool_rules(made, seed),
-        lambda tally: tally.of_pool(slots),
+        lambda tally: tally.of_pool(slots, graphs),
+        made.has_graph,
     )
 
 
 def _of_jobs(ordering: Ordering) -> Given[Ordering]:
     return Given(
         ordering.jobs.name,
+        "jobs",
         ordering,
         lambda seed: job_rules(ordering.settings, seed),
         lambda tally: tally.of_jobs(ordering),

@@ -18,13 +18,15 @@ from controller.schedulers.learning.training.trials import Point
 from controller.schedulers.learning.values import Floats
 
 _DPI: Final = 110
+_MUCH: Final = 20
 _OURS, _OTHERS, _MARK = "#c4511d", "#1f6fb4", "0.6"
 
 
-def draw_curve(title: str, points: Sequence[Point], path: Path) -> None:
+def draw_curve(title: str, points: Sequence[Point], path: Path, *, unit: str, unit_ns: float) -> None:
     """Write reward, response and loss against decisions to a .png or .svg file; raise LearningError where it cannot.
 
-    Grey lines are ends of episodes.
+    Grey lines are ends of episodes. Responses and losses that differ much are on a logarithmic scale: at first both can
+    be a hundred times what they are later.
     """
     _refuse_ending(path)
     canvas = Figure(figsize=(9, 7), layout="constrained")
@@ -32,9 +34,16 @@ def draw_curve(title: str, points: Sequence[Point], path: Path) -> None:
     decisions = [point.decisions for point in points]
     trained = [point for point in points if point.steps]
     _line(rewards, decisions, [point.mean_reward for point in points], "mean reward")
-    _line(responses, decisions, [point.mean_response_ns / 1e6 for point in points], "mean response, ms")
+    _line(responses, decisions, [point.mean_response_ns / unit_ns for point in points], f"mean response, {unit}")
     _line(losses, [point.decisions for point in trained], [point.loss for point in trained], "loss")
     ends = [one.decisions for one, after in pairwise(points) if after.episode != one.episode]
+    for axes, figures in (
+        (responses, [point.mean_response_ns for point in points]),
+        (losses, [point.loss for point in trained]),
+    ):
+        if figures and 0 < _MUCH * min(figures) < max(figures):
+            axes.set_yscale("log")
+            axes.yaxis.set_major_formatter("{x:g}")
     for axes in (rewards, responses, losses):
         for end in ends:
             axes.axvline(end, color=_MARK, linewidth=0.8)
@@ -44,7 +53,15 @@ def draw_curve(title: str, points: Sequence[Point], path: Path) -> None:
     _write(canvas, title, path)
 
 
-def draw_comparison(title: str, found: Mapping[str, Sequence[Figures]], ours: frozenset[str], path: Path) -> None:
+def draw_comparison(
+    title: str,
+    found: Mapping[str, Sequence[Figures]],
+    ours: frozenset[str],
+    path: Path,
+    *,
+    unit: str,
+    unit_ns: float,
+) -> None:
     """Write mean response and mean wait of each decider over the seeds to a .png or .svg file, the best one first.
 
     Lines are from the least to the most of the seeds. Raises LearningError for another ending, or where the file
@@ -54,10 +71,10 @@ def draw_comparison(title: str, found: Mapping[str, Sequence[Figures]], ours: fr
     names = sorted(found, key=lambda name: float(np.mean([one.mean_response_ns for one in found[name]])))
     canvas = Figure(figsize=(11, 1.6 + 0.4 * len(names)), layout="constrained")
     responses, waits = canvas.subplots(1, 2, sharey=True)
-    _bars(responses, names, [[one.mean_response_ns / 1e6 for one in found[name]] for name in names], ours)
-    _bars(waits, names, [[one.mean_wait_ns / 1e6 for one in found[name]] for name in names], ours)
-    responses.set_xlabel("mean response, ms")
-    waits.set_xlabel("mean wait, ms")
+    _bars(responses, names, [[one.mean_response_ns / unit_ns for one in found[name]] for name in names], ours)
+    _bars(waits, names, [[one.mean_wait_ns / unit_ns for one in found[name]] for name in names], ours)
+    responses.set_xlabel(f"mean response, {unit}")
+    waits.set_xlabel(f"mean wait, {unit}")
     responses.invert_yaxis()
     _write(canvas, title, path)
 

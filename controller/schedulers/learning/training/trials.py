@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from array import array
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
+from zlib import crc32
 
 import msgspec
 import numpy as np
 
 from controller.schedulers.learning.agent.agents import Agent, agent_of
 from controller.schedulers.learning.agent.inference.on_numpy import TokensInference
-from controller.schedulers.learning.agent.records import Checkpoint
+from controller.schedulers.learning.agent.records import Checkpoint, RunRecord
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.training.figures import Figures, Tally
 from controller.schedulers.learning.training.given import Given
@@ -41,15 +44,105 @@ class Point:
 
 def train(given: Given[View], agent: Agent[View], *, episodes: int, seed: int, every: int) -> Iterator[Point]:
     """Play the input `episodes` times, from `seed` on, and learn; tell a point each `every` decisions and at ends."""
-    decisions = 0
-    for episode in range(episodes):
-        steps: list[Step] = []
-        for step in _played(given.environment, agent, seed + episode, agent.learn):
-            decisions += 1
-            steps.append(step)
-            if len(steps) == every or step.observation is None:
-                yield _point(agent, decisions, episode, steps)
-                steps.clear()
+    return Run(given, agent, seed).play(episodes=episodes, every=every)
+
+
+class Run(Generic[View]):
+    """An agent that learns on an input, which each episode plays with the next seed.
+
+    Between two decisions it can be saved; what goes on from its record takes the decisions that it would have taken.
+    With a `rule` the fallback begins anew with each episode: what rules remember is not saved.
+    """
+
+    def __init__(self, given: Given[View], agent: Agent[View], seed: int, rule: str = "") -> None:
+        self._given = given
+        self._agent = agent
+        self._seed = seed
+        self._rule = rule
+        self._seen: Observation | None = None
+        self._episodes = self._decisions = 0
+        self._actions, self._asked = array("I"), bytearray()
+
+    @property
+    def record(self) -> RunRecord:
+        """Where it is."""
+        expects = 0 if self._seen is None else crc32(self._seen.row.tobytes())
+        return RunRecord(
+            self._given.name,
+            self._seed,
+            self._rule,
+            self._decisions,
+            self._episodes,
+            self._actions.tobytes(),
+            bytes(self._asked),
+            expects,
+        )
+
+    def go_on(self, record: RunRecord) -> bool:
+        """Go on where a run was; return False where its episode is not one of this input, and begins anew."""
+        self._episodes, self._decisions = record.episodes, record.decisions
+        if not record.actions:
+            return True
+        try:
+            self._replay(array("I", record.actions), record.asked)
+        except (LearningError, ValueError):
+            self._seen = None
+        is_same = self._seen is not None and crc32(self._seen.row.tobytes()) == record.expects
+        if not is_same:
+            self._begin()
+        return is_same
+
+    def play(self, *, episodes: int, every: int, is_stopping: Callable[[], bool] = lambda: False) -> Iterator[Point]:
+        """Learn until so many episodes have ended, or it is to stop after a decision; tell a point of the curve.
+
+        A point is told each `every` decisions and at ends.
+        """
+        for _ in range(episodes):
+            if self._seen is None:
+                self._begin()
+            episode, steps, stops = self._episodes, list[Step](), False
+            while self._seen is not None and not stops:
+                steps.append(self._decide(self._seen))
+                stops = is_stopping()
+                if len(steps) == every or self._seen is None or stops:
+                    yield _point(self._agent, self._decisions, episode, steps)
+                    steps.clear()
+            if stops:
+                return
+
+    def _begin(self) -> None:
+        if self._rule:
+            self._agent.decider.fall_back_on(self._given.rules(self._seed + self._episodes)[self._rule])
+        self._seen = self._given.environment.start(self._seed + self._episodes)
+        self._actions, self._asked = array("I"), bytearray()
+
+    def _decide(self, seen: Observation) -> Step:
+        environment, agent = self._given.environment, self._agent
+        decision = agent.decide(seen, environment.view)
+        step = environment.step(decision.action)
+        agent.learn(Experience(seen, decision.action, step.reward, step.observation, step.elapsed_ns))
+        self._decisions += 1
+        self._take(step, decision.action, asked=bool(decision.reason))
+        return step
+
+    def _take(self, step: Step, action: int, *, asked: bool) -> None:
+        self._seen = step.observation
+        self._actions.append(action)
+        self._asked.append(asked)
+        if step.observation is None:
+            self._episodes += 1
+            self._actions, self._asked = array("I"), bytearray()
+
+    def _replay(self, actions: array[int], asked: bytes) -> None:
+        """Take an episode's decisions again; raise LearningError where they are not possible here."""
+        self._begin()
+        environment, decider = self._given.environment, self._agent.decider
+        for action, is_asked in zip(actions, asked, strict=True):
+            if self._seen is None:
+                raise LearningError("the episode ends before")
+            if is_asked:
+                decider.ask_fallback(self._seen, environment.view)
+            self._take(environment.step(action), action, asked=bool(is_asked))
 
 
 def evaluate(given: Given[View], chooser: Chooser[View], seed: int) -> Figures:
@@ -94,18 +187,25 @@ def greedy(given: Given[View], checkpoint: Checkpoint, fallback: Chooser[View]) 
 def attention_of(given: Given[View], checkpoint: Checkpoint, chooser: Chooser[View], seed: int, most: int) -> Floats:
     """Return what tokens look at, [layers, heads, tokens, tokens]: the mean of at most `most` first decisions.
 
-    Raises LearningError for a network that is not `tokens`: one token looks at itself.
+    Where not all have as many actions, those of the number that comes most often. Raises LearningError as
+    `check_attention` does.
     """
-    if checkpoint.shape.form != "tokens":
-        raise LearningError(f"a network {checkpoint.shape.form} has no attention between tokens: only tokens has")
+    check_attention(checkpoint)
     inference, environment = TokensInference(checkpoint.weights()), given.environment
     seen: Observation | None = environment.start(seed)
     found: list[Floats] = []
     while seen is not None and len(found) < most:
         found.append(inference.attention(seen))
         seen = environment.step(chooser.choose(seen, environment.view)).observation
-    mean: Floats = np.mean(found, axis=0)
+    (shape, _), *_ = Counter(one.shape for one in found).most_common(1)
+    mean: Floats = np.mean([one for one in found if one.shape == shape], axis=0)
     return mean
+
+
+def check_attention(checkpoint: Checkpoint) -> None:
+    """Raise LearningError for a network that is not `tokens`: one token looks at itself."""
+    if checkpoint.shape.form != "tokens":
+        raise LearningError(f"a network {checkpoint.shape.form} has no attention between tokens: only tokens has")
 
 
 class Timed:
@@ -128,17 +228,10 @@ class Timed:
         return float(np.percentile(self.took_ns, percent))
 
 
-def _played(
-    environment: Environment[View],
-    chooser: Chooser[View],
-    seed: int,
-    learn: Callable[[Experience], None] = lambda _: None,
-) -> Iterator[Step]:
+def _played(environment: Environment[View], chooser: Chooser[View], seed: int) -> Iterator[Step]:
     seen: Observation | None = environment.start(seed)
     while seen is not None:
-        action = chooser.choose(seen, environment.view)
-        step = environment.step(action)
-        learn(Experience(seen, action, step.reward, step.observation, step.elapsed_ns))
+        step = environment.step(chooser.choose(seen, environment.view))
         seen = step.observation
         yield step
 

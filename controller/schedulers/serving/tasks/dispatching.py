@@ -28,6 +28,7 @@ from controller.schedulers.serving.decisions import line
 from controller.schedulers.serving.tasks.builds import BENCHMARK_TYPE
 from controller.schedulers.serving.tasks.decisions import decision_of
 from controller.schedulers.serving.tasks.knowledge import Knowledge, pending_of
+from controller.schedulers.serving.tasks.lessons import Note, TaskLessons
 from controller.schedulers.serving.tasks.view import TasksView
 from controller.schedulers.serving.tasks.writing import Writer, few_at_once
 
@@ -47,6 +48,7 @@ class _Due:
     task: Task
     item: Dispatch
     spec: DecisionSpec
+    note: Note | None
 
 
 class Dispatching:
@@ -61,8 +63,10 @@ class Dispatching:
         profiles: Mapping[str, TaskProfile],
         writer: Writer,
         costs: Costs,
+        lessons: TaskLessons,
     ) -> None:
         self._view, self._knowledge, self._settings = view, knowledge, settings
+        self._lessons = lessons
         self._profiles, self._writer, self._costs = profiles, writer, costs
         self._said: dict[str, str] = {}
         self._strangers: set[str] = set()
@@ -148,7 +152,7 @@ class Dispatching:
             expected_s=high if math.isfinite(high) and not profile.benchmark else None,
             operator_devices=devices_of(profile, verdict),
         )
-        return _Due(task, item, self._decision(task, verdict)[0])
+        return _Due(task, item, self._decision(task, verdict)[0], self._lessons.note(task, verdict))
 
     async def _send_all(self, due: Sequence[_Due]) -> None:
         """Send tasks to one centre, one after the other: each one's shares rest on those before."""
@@ -156,6 +160,7 @@ class Dispatching:
             if not await self._writer.dispatch(one.task, one.item, one.spec):
                 return
             self._said.pop(one.item.task, None)
+            self._lessons.dispatched(one.task, one.note)
 
     def _told(self, task: Task, verdict: Verdict) -> tuple[Task, TaskPhase, str, DecisionSpec | None] | None:
         """Return what a task is told of why it waits, and the decision to be kept; None if it was told that already."""

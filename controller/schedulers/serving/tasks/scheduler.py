@@ -16,16 +16,20 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from controller.api.client import ApiClient
+from controller.api.resources import Task
 from controller.api.resources.base import Resource
 from controller.errors import ApiError, ControllerError
 from controller.schedulers.costs import Costs
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.probe.dispatch.profiles import task_profiles_of
 from controller.schedulers.probe.dispatch.settings import TaskSettings
+from controller.schedulers.serving.learning_metrics import LearningMetrics
+from controller.schedulers.serving.lessons import Lessons
 from controller.schedulers.serving.tasks.accounts import Accounts
 from controller.schedulers.serving.tasks.dispatching import Dispatching
 from controller.schedulers.serving.tasks.hours import Hours
 from controller.schedulers.serving.tasks.knowledge import Knowledge
+from controller.schedulers.serving.tasks.lessons import TaskLessons, learners_of, utilisation_of
 from controller.schedulers.serving.tasks.metrics import TaskMetrics
 from controller.schedulers.serving.tasks.probes import Probes
 from controller.schedulers.serving.tasks.silence import Silence
@@ -56,6 +60,7 @@ class TaskScheduler:
         now_ns: Callable[[], int],
         registry: CollectorRegistry,
         topology: str | None = None,
+        learning: LearningMetrics | None = None,
     ) -> None:
         """`now_ns` is the wall's clock, which stands in decisions; leases and waits are by `clock`."""
         self.view, self.metrics = TasksView(), TaskMetrics(registry)
@@ -65,11 +70,21 @@ class TaskScheduler:
         self._listed: set[type[Resource]] = set()
         writer = Writer(client, self.view, self.metrics, name=name, clock=clock, now_ns=now_ns)
         self._profiles = profiles = task_profiles_of(settings.profiles)
+        self.lessons = Lessons(clock, learners_of(profiles), lambda: utilisation_of(self.view))
+        self._task_lessons = TaskLessons(self.lessons, self.view)
+        if learning is not None:
+            learning.ask("tasks", lambda: self.lessons.learners)
         self._accounts = Accounts(self.view, settings, writer)
         self._silence = Silence(self.view, settings, writer, self.metrics)
         self._probes = Probes(self.view, self.knowledge, settings, writer)
         self._dispatching = Dispatching(
-            self.view, self.knowledge, settings, profiles=profiles, writer=writer, costs=costs
+            self.view,
+            self.knowledge,
+            settings,
+            profiles=profiles,
+            writer=writer,
+            costs=costs,
+            lessons=self._task_lessons,
         )
 
     async def run(self) -> None:
@@ -78,19 +93,26 @@ class TaskScheduler:
             for kind in KINDS:
                 group.create_task(self._follow(kind))
             group.create_task(self._decide_for_ever())
+            group.create_task(self.lessons.run())
 
     async def _follow(self, kind: type[Resource]) -> None:
         async for told in self._client.of(kind).follow():
             now_ns = self._clock.now_ns()
             if hasattr(told, "items"):
                 self.view.take_all(kind, told.items, now_ns)
+                if kind is Task:
+                    self._task_lessons.look_at_all()
                 self._listed.add(kind)
                 self._changed.set()
             elif told.name and told.resource is not None and told.type != "DELETE":
                 if self.view.take(told.resource, now_ns):
+                    if isinstance(told.resource, Task):
+                        self._task_lessons.look_at(told.resource)
                     self._changed.set()
             elif told.name and told.type == "DELETE":
                 self.view.remove(kind, told.name)
+                if kind is Task:
+                    self.lessons.gone(told.name)
                 self._changed.set()
 
     async def _decide_for_ever(self) -> None:

@@ -44,6 +44,34 @@ def test_features_of_the_network_can_be_switched_off() -> None:
     assert (off.bandwidth == 0).all()
 
 
+def test_features_of_the_load_come_last_and_stay_without_the_network() -> None:
+    load = np.arange(14).reshape(7, 2) / 16
+    base = _observation()
+    seen = Observation.of(
+        utilisation=0.5,
+        operations=0.25,
+        size=0.125,
+        is_write=1,
+        free=base.free,
+        similarity=base.similarity,
+        candidates=base.candidates,
+        delay=base.delay,
+        bandwidth=base.bandwidth,
+        load=list(load),
+    )
+    assert (seen.load == load).all()
+    assert (seen.has_network, seen.has_load, seen.figures, base.has_load) == (True, True, 11, False)
+    assert (seen.tokens()[1, -7:] == load[:, 1]).all()
+    off = seen.without_network()
+    assert (off.has_network, off.has_load) == (False, True)
+    assert (off.load == load).all()
+    assert (off.similarity == base.similarity).all()
+    with pytest.raises(LearningError, match="no observation"):
+        Observation.of(
+            utilisation=0, operations=0, size=0, is_write=0, free=[0], similarity=[0], load=[[0]], candidates=[True]
+        )
+
+
 def test_features_have_names() -> None:
     seen = _observation()
     assert (seen.utilisation, seen.operations, seen.size, seen.is_write) == (0.5, 0.25, 0.125, 1.0)

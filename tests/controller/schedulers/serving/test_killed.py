@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.controller.schedulers.serving.conftest import Cluster, Play
+from tests.controller.schedulers.serving.started import start
 from tests.controller.schedulers.serving.test_scheduler import check_books, placed
 
 PODS = 120
 KILLS = 2
-
-
-async def start(settings: Path) -> asyncio.subprocess.Process:
-    command = (sys.executable, "-m", "controller.cli", "scheduler", "serve", "--settings", str(settings))
-    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
-    assert process.stderr is not None
-    while not (line := await process.stderr.readline()).startswith(b"millrace scheduler: ready: "):
-        assert line, "the scheduler ended"
-    # Its log must not fill the pipe.
-    process.drain = asyncio.create_task(process.stderr.read())  # type: ignore[attr-defined]
-    return process
 
 
 @pytest.mark.slow

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
+from typing import Final
 
 from controller.schedulers.learning.agent.inference.base import Inference
 from controller.schedulers.learning.agent.inference.on_numpy import DenseInference, FlatInference, TokensInference
 from controller.schedulers.learning.agent.settings import DecisionSettings
 from controller.schedulers.learning.agent.weights import WeightSet
 
+_SMALL: Final = 128
+"""Hidden figures up to which numpy is faster."""
+
 
 def inference_of(weights: WeightSet, settings: DecisionSettings) -> Inference:
-    """Return the fastest inference of a weight set that this machine has."""
+    """Return the fastest inference of a weight set that this machine has.
+
+    Of small networks numpy is: PyTorch takes longer to be called than they take to be computed.
+    """
     if weights.shape.form == "flat":
         return FlatInference(weights)
     if weights.shape.form == "dense":
         return DenseInference(weights)
-    if settings.precision == "float32" or find_spec("torch") is None:
+    is_small = weights.shape.hidden <= _SMALL
+    if is_small or settings.precision == "float32" or find_spec("torch") is None:
         return TokensInference(weights)
     import torch  # noqa: PLC0415 - deciding works without it
 

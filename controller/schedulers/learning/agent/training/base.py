@@ -58,8 +58,8 @@ class Training(Protocol):
         """Leave an experience; never waits."""
         ...
 
-    def record(self, timeout_s: float) -> tuple[WeightSet, LearnerRecord]:
-        """Return the published weights and what learning goes on from, after all that was given.
+    def record(self, timeout_s: float, *, at_once: bool = False) -> tuple[WeightSet, LearnerRecord]:
+        """Return the published weights and what learning goes on from, after all that was given, or `at_once`.
 
         Raises LearningError where they are not told in time.
         """

@@ -24,6 +24,7 @@ _SEALS: Final = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | f
 
 EXPERIENCE: Final = b"e"
 ASK: Final = b"a"
+ASK_AT_ONCE: Final = b"o"
 """First bytes of what goes to the process that trains."""
 
 

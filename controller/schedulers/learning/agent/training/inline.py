@@ -34,7 +34,7 @@ class InlineTraining:
         if found is not None:
             self._published = Published(found, self._prepare(found))
 
-    def record(self, timeout_s: float) -> tuple[WeightSet, LearnerRecord]:  # noqa: ARG002 - nothing is waited for
+    def record(self, timeout_s: float, *, at_once: bool = False) -> tuple[WeightSet, LearnerRecord]:  # noqa: ARG002 - nothing waits
         """Return the published weights and what learning goes on from."""
         return self._learner.published, learner_record(self._learner)
 

@@ -20,6 +20,7 @@ class Backlog:
         self.dropped = 0
         self._most = most
         self._waiting: SimpleQueue[Experience | Ask | None] = SimpleQueue()
+        self._first: SimpleQueue[Ask] = SimpleQueue()
 
     def add(self, experience: Experience) -> None:
         """Leave an experience, or count it as dropped where too many wait."""
@@ -28,9 +29,13 @@ class Backlog:
         else:
             self._waiting.put(experience)
 
-    def ask(self, question: Ask) -> None:
-        """Have something done after all that waits."""
-        self._waiting.put(question)
+    def ask(self, question: Ask, *, at_once: bool = False) -> None:
+        """Have something done after all that waits, or before it."""
+        if at_once:
+            self._first.put(question)
+            self._waiting.put(_wake_up)
+        else:
+            self._waiting.put(question)
 
     def end(self) -> None:
         """Have the loop wake up and end."""
@@ -38,7 +43,7 @@ class Backlog:
 
     def next(self) -> Experience | Ask | None:
         """Return what is next, None at the end; waits for it."""
-        return self._waiting.get()
+        return self._waiting.get() if self._first.empty() else self._first.get()
 
 
 def train(learner: Learner, backlog: Backlog, publish: Callable[[WeightSet], None]) -> None:
@@ -50,3 +55,7 @@ def train(learner: Learner, backlog: Backlog, publish: Callable[[WeightSet], Non
                 publish(weights)
         else:
             found(learner)
+
+
+def _wake_up(learner: Learner) -> None:
+    """Do nothing: what is to be done first was done before."""

@@ -29,13 +29,23 @@ from controller.schedulers.learning.agent.records import (
     experiences_to_bytes,
 )
 from controller.schedulers.learning.agent.training.base import Prepare, Published, Status
-from controller.schedulers.learning.agent.training.channel import ASK, EXPERIENCE, MOST_BYTES, Told, hear, pair, tell
+from controller.schedulers.learning.agent.training.channel import (
+    ASK,
+    ASK_AT_ONCE,
+    EXPERIENCE,
+    MOST_BYTES,
+    Told,
+    hear,
+    pair,
+    tell,
+)
 from controller.schedulers.learning.agent.weights import WeightSet
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.values import Experience
 
 _MODULE: Final = "controller.schedulers.learning.agent.training.worker"
 _END_WITHIN_S: Final = 1.0
+_LOOK_EVERY_S: Final = 0.2
 _LONGEST_WAIT_S: Final = 60.0
 _SEND_BUFFER_BYTES: Final = 1 << 22
 _TOGETHER: Final = 64
@@ -64,6 +74,7 @@ class ProcessTraining:
         self._told = Status()
         self._dropped = self._restarts = self._questions = 0
         self._problem = ""
+        self._sending = Lock()
         self._pending: list[bytes] = []
         self._pending_bytes = self._sent_ns = 0
         self._answers: dict[int, SimpleQueue[Checkpoint]] = {}
@@ -99,34 +110,51 @@ class ProcessTraining:
         The last of them go with those that come next, or with a question.
         """
         data = experience_to_bytes(experience)
-        if self._pending_bytes + len(data) > _MESSAGE_BYTES:
-            self._send()
-        self._pending.append(data)
-        self._pending_bytes += len(data)
-        now_ns = time.monotonic_ns()
-        if len(self._pending) >= _TOGETHER or now_ns - self._sent_ns > _TOGETHER_NS:
-            self._sent_ns = now_ns
-            self._send()
+        with self._sending:
+            if self._pending_bytes + len(data) > _MESSAGE_BYTES:
+                self._send()
+            self._pending.append(data)
+            self._pending_bytes += len(data)
+            now_ns = time.monotonic_ns()
+            if len(self._pending) >= _TOGETHER or now_ns - self._sent_ns > _TOGETHER_NS:
+                self._sent_ns = now_ns
+                self._send()
 
-    def record(self, timeout_s: float) -> tuple[WeightSet, LearnerRecord]:
-        """Return the published weights and what learning goes on from, after all that was given."""
+    def record(self, timeout_s: float, *, at_once: bool = False) -> tuple[WeightSet, LearnerRecord]:
+        """Return the published weights and what learning goes on from, after all that was given, or `at_once`.
+
+        Raises LearningError, too, where the process that was asked ends before it answers.
+        """
         answer: SimpleQueue[Checkpoint] = SimpleQueue()
         self._questions += 1
-        number = self._questions
+        number, asked = self._questions, self._child
         self._answers[number] = answer
+        until_s = time.monotonic() + timeout_s
         try:
             self._send()
-            select.select([], [self._child.end], [], timeout_s)
-            self._child.end.send(ASK + number.to_bytes(8, "little"), socket.MSG_DONTWAIT)
-            found = answer.get(timeout=timeout_s)
+            select.select([], [asked.end], [], timeout_s)
+            asked.end.send((ASK_AT_ONCE if at_once else ASK) + number.to_bytes(8, "little"), socket.MSG_DONTWAIT)
+            found = self._answered(answer, asked, until_s)
         except (OSError, ValueError, Empty):
-            because = f": {self._problem}" if self._problem else ""
-            raise LearningError(f"training told no state within {timeout_s:g} s{because}") from None
+            within = f" within {timeout_s:g} s" if time.monotonic() >= until_s else ""
+            status = asked.process.poll()
+            ended = "" if status is None else f"the process that trains ended with status {status}"
+            because = f": {ended or self._problem}" if ended or self._problem else ""
+            raise LearningError(f"training told no state{within}{because}") from None
         finally:
             del self._answers[number]
         if found.learner is None:
             raise LearningError("training told a state without what it learned")
         return found.weights(), found.learner
+
+    def _answered(self, answer: SimpleQueue[Checkpoint], asked: _Child, until_s: float) -> Checkpoint:
+        """Return an answer; raise Empty at the end of the time, or where the process that was asked has ended."""
+        while True:
+            try:
+                return answer.get(timeout=min(_LOOK_EVERY_S, max(until_s - time.monotonic(), 0)))
+            except Empty:
+                if time.monotonic() >= until_s or asked is not self._child or asked.process.poll() is not None:
+                    raise
 
     def close(self) -> None:
         """End the process, by force after a second."""

@@ -45,10 +45,10 @@ class ThreadTraining:
         """Leave an experience; never waits."""
         self._backlog.add(experience)
 
-    def record(self, timeout_s: float) -> tuple[WeightSet, LearnerRecord]:
-        """Return the published weights and what learning goes on from, after all that was given."""
+    def record(self, timeout_s: float, *, at_once: bool = False) -> tuple[WeightSet, LearnerRecord]:
+        """Return the published weights and what learning goes on from, after all that was given, or `at_once`."""
         answer: SimpleQueue[tuple[WeightSet, LearnerRecord]] = SimpleQueue()
-        self._backlog.ask(lambda learner: answer.put((learner.published, learner_record(learner))))
+        self._backlog.ask(lambda learner: answer.put((learner.published, learner_record(learner))), at_once=at_once)
         try:
             return answer.get(timeout=timeout_s)
         except Empty:

@@ -12,6 +12,7 @@ import socket
 import sys
 from threading import Thread
 
+import msgspec
 import torch
 
 from controller.schedulers.learning.agent.learner import Learner
@@ -23,7 +24,15 @@ from controller.schedulers.learning.agent.records import (
 )
 from controller.schedulers.learning.agent.resuming import learner_of, learner_record
 from controller.schedulers.learning.agent.training.base import Status
-from controller.schedulers.learning.agent.training.channel import ASK, EXPERIENCE, MOST_BYTES, Told, hear, tell
+from controller.schedulers.learning.agent.training.channel import (
+    ASK,
+    ASK_AT_ONCE,
+    EXPERIENCE,
+    MOST_BYTES,
+    Told,
+    hear,
+    tell,
+)
 from controller.schedulers.learning.agent.training.inline import status_of
 from controller.schedulers.learning.agent.training.loop import Backlog, train
 from controller.schedulers.learning.agent.weights import WeightSet
@@ -33,8 +42,9 @@ from controller.schedulers.learning.errors import LearningError
 class Worker:
     """A learner behind a socket: one thread takes what comes, the main one trains."""
 
-    def __init__(self, end: socket.socket, learner: Learner) -> None:
+    def __init__(self, end: socket.socket, checkpoint: Checkpoint, learner: Learner) -> None:
         self._end = end
+        self._checkpoint = checkpoint
         self._learner = learner
         self._backlog = Backlog(learner.settings.training.backlog)
 
@@ -49,22 +59,21 @@ class Worker:
             if message[:1] == EXPERIENCE:
                 for one in experiences_from_bytes(message[1:]):
                     self._backlog.add(one)
-            elif message[:1] == ASK:
-                self._answer(int.from_bytes(message[1:], "little"))
+            elif message[:1] in {ASK, ASK_AT_ONCE}:
+                self._answer(int.from_bytes(message[1:], "little"), at_once=message[:1] == ASK_AT_ONCE)
         # Whoever decided is gone: what waits is of no use any more.
         os._exit(0)
 
-    def _answer(self, question: int) -> None:
-        self._backlog.ask(lambda _: self._tell_state(question))
+    def _answer(self, question: int, *, at_once: bool) -> None:
+        self._backlog.ask(lambda _: self._tell_state(question), at_once=at_once)
 
     def _tell_state(self, question: int) -> None:
         learner = self._learner
-        found = Checkpoint(
-            learner.settings,
-            learner.shape,
-            learner.published.version,
-            learner.published.to_bytes(),
-            learner_record(learner),
+        found = msgspec.structs.replace(
+            self._checkpoint,
+            version=learner.published.version,
+            published=learner.published.to_bytes(),
+            learner=learner_record(learner),
         )
         tell(self._end, Told("state", found.version, question, self._status()), checkpoint_to_bytes(found))
 
@@ -88,7 +97,7 @@ def main(descriptor: int) -> int:
             training = checkpoint.settings.training
             os.nice(training.nice)
             torch.set_num_threads(training.threads)
-            Worker(end, learner_of(checkpoint)).run()
+            Worker(end, checkpoint, learner_of(checkpoint)).run()
         except BrokenPipeError:
             return 0
         except (RuntimeError, LearningError) as error:

@@ -7,6 +7,7 @@ from functools import cache
 from typing import Any
 
 from controller.schedulers.learning.environment.kernels.planning import plan
+from controller.schedulers.learning.environment.kernels.playing import play
 from controller.schedulers.learning.environment.kernels.stepping import advance, step
 from dataplane.native import Kernel, Library, kernel_library
 
@@ -19,4 +20,4 @@ def compiled(kernel: Kernel[..., Any]) -> Callable[..., Any]:
 
 @cache
 def _library() -> Library:
-    return kernel_library(advance, plan, step)
+    return kernel_library(advance, plan, play, step)

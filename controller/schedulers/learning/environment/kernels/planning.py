@@ -6,6 +6,7 @@ from controller.schedulers.learning.environment.kernels.keeping import way
 from controller.schedulers.learning.environment.kernels.structures import (
     END,
     ENGINE,
+    FETCHED,
     IN_FREE,
     NONE,
     SERVED,
@@ -32,6 +33,7 @@ def plan(pool: PoolState, action: i64) -> None:
         access_ns += local_ns(pool, nodes.fast[action], number, is_write)
         if not is_write and pool.objects.place[number] != nodes.fast[action]:
             fetched_ns = max(fetched_ns, fetch(pool, action, number))
+    pool.plan[FETCHED] = fetched_ns
     soonest(pool, action, fetched_ns, access_ns)
 
 

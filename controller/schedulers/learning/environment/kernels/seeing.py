@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from controller.schedulers.learning.environment.kernels.keeping import evictable_bytes, is_way, way
-from controller.schedulers.learning.environment.kernels.structures import NONE, PoolState
-from dataplane.native import as_u8, as_u32, as_u64, count_leading_zeros, i64, kernel, u32, u64
+from controller.schedulers.learning.environment.kernels.planning import plan
+from controller.schedulers.learning.environment.kernels.structures import END, FETCHED, NONE, SERVED, START, PoolState
+from controller.schedulers.learning.environment.model import LOAD_BITS, LOAD_UNIT_NS, QUEUE_BITS
+from dataplane.native import as_i64, as_u8, as_u32, as_u64, count_leading_zeros, i64, kernel, u32, u64
 
 SHARE_BITS: Final = 16
 ONE_BITS: Final = 0x3F80_0000
@@ -40,6 +42,8 @@ def look(pool: PoolState) -> i64:
     for action in range(actions):
         obstacle: i64 = look_at(pool, action)
         pool.candidates[action] = as_u8(1) if obstacle == 0 else as_u8(0)
+        if pool.load_start != 0:
+            look_at_load(pool, action, obstacle)
         pool.row[4 + action] = share_bits(pool.nodes.free_bytes[action], pool.nodes.capacity_bytes[action])
         is_possible = is_possible or obstacle == 0
         found = max(found, obstacle)
@@ -94,3 +98,54 @@ def write_features(pool: PoolState, action: i64, local_bytes: i64, delay: u32, b
     if pool.has_network != 0:
         pool.row[4 + 2 * actions + action] = delay
         pool.row[4 + 3 * actions + action] = bandwidth
+
+
+@kernel(inline=True)
+def look_at_load(pool: PoolState, action: i64, obstacle: i64) -> None:
+    """Write queued, wait, compute, arriving, leaving, fetching, evicting of a node; 1 for what cannot be there."""
+    count: i64 = pool.nodes.actions
+    start: i64 = pool.load_start + action
+    queued: i64 = 0
+    slots: i64 = 0
+    for engine in range(pool.nodes.engine_start[action], pool.nodes.engine_start[action + 1]):
+        queued += pool.engines.assigned[engine]
+        slots += pool.engines.slots[engine]
+    pool.row[start] = logarithm_bits(LOAD_UNIT_NS * queued // slots, QUEUE_BITS)
+    pool.row[start + 3 * count] = logarithm_bits(pool.nodes.in_free_ns[action] - pool.now_ns, LOAD_BITS)
+    pool.row[start + 4 * count] = logarithm_bits(pool.nodes.out_free_ns[action] - pool.now_ns, LOAD_BITS)
+    if obstacle == 0:
+        plan(pool, action)
+        pool.row[start + count] = logarithm_bits(pool.plan[START] - pool.now_ns, LOAD_BITS)
+        pool.row[start + 2 * count] = logarithm_bits(pool.plan[END] - pool.plan[SERVED], LOAD_BITS)
+        pool.row[start + 5 * count] = logarithm_bits(pool.plan[FETCHED] - pool.now_ns, LOAD_BITS)
+        pool.row[start + 6 * count] = logarithm_bits(
+            missing_bytes(pool, action) - pool.nodes.free_bytes[action], LOAD_BITS
+        )
+    else:
+        pool.row[start + count] = ONE_BITS
+        pool.row[start + 2 * count] = ONE_BITS
+        pool.row[start + 5 * count] = ONE_BITS
+        pool.row[start + 6 * count] = ONE_BITS
+
+
+@kernel(inline=True)
+def missing_bytes(pool: PoolState, action: i64) -> i64:
+    """Return how much of what the task uses is not in a node's fast memory."""
+    found: i64 = 0
+    for access in range(pool.tasks.access_start[pool.task], pool.tasks.access_start[pool.task + 1]):
+        number: i64 = pool.tasks.access_object[access]
+        if pool.objects.place[number] != pool.nodes.fast[action]:
+            found += pool.objects.nbytes[number]
+    return found
+
+
+@kernel(inline=True)
+def logarithm_bits(figure: i64, bits: i64) -> u32:
+    """Return the bits of log2(1 + figure / unit) over `bits`, straight between powers of two; 0 below 0, 1 at most."""
+    units: u64 = as_u64(LOAD_UNIT_NS + max(figure, 0))
+    high: u64 = 63 - count_leading_zeros(units)
+    # The unit, 1024, is of ten bits more than 1. Shifting by 63 in all leaves the bits behind the first one.
+    part: u64 = (units << (63 - high) << 1) >> (64 - SHARE_BITS)
+    log: i64 = as_i64(((high - 10) << SHARE_BITS) + part)
+    most: i64 = bits << SHARE_BITS
+    return share_bits(min(log, most), most)

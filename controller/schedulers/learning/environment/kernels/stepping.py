@@ -23,12 +23,15 @@ from controller.schedulers.learning.environment.kernels.structures import (
     EVICTED_BYTES,
     EVICTION_NS,
     IN_FREE,
+    LEFT,
     NONE,
     RUNNING,
+    SERVED,
     SLOT,
+    START,
     PoolState,
 )
-from controller.schedulers.learning.environment.model import LAST_NS
+from controller.schedulers.learning.environment.model import BACKLOG_UNIT_NS, LAST_NS, MOST_BACKLOG_NS
 from controller.schedulers.simulation.kernels.sharing import sending_ns
 from dataplane.native import i64, kernel, u32
 
@@ -54,6 +57,7 @@ def step(pool: PoolState, action: i64) -> u32:
 @kernel(inline=True)
 def act(pool: PoolState, action: i64) -> None:
     """Run the task as planned."""
+    before: i64 = backlog(pool)
     for node in range(pool.nodes.count):
         pool.nodes.out_free_ns[node] = pool.nodes.planned_ns[node]
     pool.nodes.in_free_ns[action] = pool.plan[IN_FREE]
@@ -64,10 +68,32 @@ def act(pool: PoolState, action: i64) -> None:
     pool.engines.assigned[engine] += 1
     pool.tasks.engine[pool.task] = engine
     put(pool.ends, pool.plan[END], pool.task)
+    pool.result[START] = pool.plan[START]
+    pool.result[SERVED] = pool.plan[SERVED]
+    pool.result[END] = pool.plan[END]
     pool.result[RUNNING] = pool.running
     pool.result[EVICTED_BYTES] = 0
     pool.result[EVICTION_NS] = 0
     keep_all(pool, action)
+    pool.result[LEFT] = backlog(pool) - before
+
+
+@kernel(inline=True)
+def backlog(pool: PoolState) -> i64:
+    """Return the sum over all ports of the square of the time for which they are taken, in `BACKLOG_UNIT_NS`."""
+    found: i64 = 0
+    for node in range(pool.nodes.count):
+        found += squared(pool.nodes.in_free_ns[node] - pool.now_ns) + squared(
+            pool.nodes.out_free_ns[node] - pool.now_ns
+        )
+    return found
+
+
+@kernel(inline=True)
+def squared(time_ns: i64) -> i64:
+    """Return the square of a time that is positive and not too long to be squared."""
+    units: i64 = min(max(time_ns, 0), MOST_BACKLOG_NS) // BACKLOG_UNIT_NS
+    return units * units
 
 
 @kernel(inline=True)

@@ -129,7 +129,8 @@ class PoolState(Struct):
     """All of it, and the decision that is to be made; `slots` and `running` are of the whole system.
 
     `first` is how many of `tasks.first`, those that come after none, have been decided on. `row` and `candidates` are
-    the observation, `plan` is what a task would meet on a node, `result` what came of the last decision.
+    the observation, in which the load's features begin at `load_start`, 0 where they are off. `plan` is what a task
+    would meet on a node, `result` what came of the last decision.
     """
 
     now_ns: i64
@@ -141,6 +142,7 @@ class PoolState(Struct):
     running: i64
     slots: i64
     has_network: i64
+    load_start: i64
     nodes: Nodes
     engines: Engines
     stores: Stores
@@ -163,9 +165,11 @@ END: Final = 2
 ENGINE: Final = 3
 SLOT: Final = 4
 IN_FREE: Final = 5
-PLAN_PLACES: Final = 6
-# ... and in `result`.
-EVICTED_BYTES: Final = 0
-EVICTION_NS: Final = 1
-RUNNING: Final = 2
-RESULT_PLACES: Final = 3
+FETCHED: Final = 6
+PLAN_PLACES: Final = 7
+# ... and in `result`, whose first places are those of `plan`: START, SERVED, END.
+EVICTED_BYTES: Final = 3
+EVICTION_NS: Final = 4
+RUNNING: Final = 5
+LEFT: Final = 6
+RESULT_PLACES: Final = 7

@@ -14,7 +14,9 @@ Observe = Callable[..., Observation]
 Live = Callable[..., Experience]
 
 
-def _observe(generator: np.random.Generator, actions: int = 4, *, network: bool = True) -> Observation:
+def _observe(
+    generator: np.random.Generator, actions: int = 4, *, network: bool = True, load: bool = False
+) -> Observation:
     draw = generator.random
     return Observation.of(
         utilisation=draw(),
@@ -25,6 +27,7 @@ def _observe(generator: np.random.Generator, actions: int = 4, *, network: bool 
         similarity=draw(actions),
         delay=draw(actions) if network else None,
         bandwidth=draw(actions) if network else None,
+        load=list(draw((7, actions))) if load else (),
         candidates=np.ones(actions, np.bool_),
     )
 

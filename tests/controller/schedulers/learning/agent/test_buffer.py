@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -70,3 +71,34 @@ def test_prioritised_draws_great_errors_more_often_and_weights_them_less(live: L
     assert len(found) > 90
     assert all(batch.importance[batch.numbers.index(7)] == min(batch.importance) for batch in found)
     assert max(drawn[0].importance) == pytest.approx(1)
+
+
+def test_comparing_only_what_is_new_leaves_what_comparing_all_does(live: Live) -> None:
+    """While experiences come, are drawn and removed, and the oldest go, with few that differ."""
+    generator = np.random.default_rng(9)
+    few = [live(generator) for _ in range(6)]
+    buffer, all_of_them = Buffer(16), list[tuple[int, Experience]]()
+    duplicates = number = 0
+    for _ in range(60):
+        for _ in range(int(generator.integers(1, 9))):
+            one = replace(few[generator.integers(6)], reward=float(generator.integers(9)))
+            buffer.add(one)
+            all_of_them = [*all_of_them, (number, one)][-16:]
+            number += 1
+        same: dict[int, list[tuple[int, Experience]]] = {}
+        for at, one in all_of_them:
+            same.setdefault(id(one.observation), []).append((at, one))
+        duplicates += len(all_of_them) - len(same)
+        all_of_them = sorted(
+            (
+                (group[-1][0], replace(group[-1][1], reward=math.fsum(one.reward for _, one in group) / len(group)))
+                for group in same.values()
+            ),
+            key=lambda entry: entry[0],
+        )
+        buffer.drop_duplicates()
+        assert [(at, one.reward) for at, one, _ in buffer] == [(at, one.reward) for at, one in all_of_them]
+        assert buffer.duplicates == duplicates
+        gone = {at for at, _ in all_of_them if generator.random() < 0.3}
+        buffer.remove(gone)
+        all_of_them = [(at, one) for at, one in all_of_them if at not in gone]

@@ -55,6 +55,17 @@ def test_the_best_value_of_those_possible_is_chosen(observe: Observe) -> None:
     assert (decision.action, decision.source, decision.version) == (1, "network", 1)
 
 
+@pytest.mark.parametrize(("told", "action"), [([1, 3.4, 9, 3], 3), ([1, 3.6, 9, 3], 1), ([1, 2, 9, 3], 3)])
+def test_with_a_margin_the_fallbacks_choice_stands_where_the_best_is_little_better(
+    observe: Observe, told: list[float], action: int
+) -> None:
+    observation = _with(observe(np.random.default_rng(1)), 0, 1, 3)
+    decider = Decider(DecisionSettings(exploration=0, margin=0.5), Last(), np.random.default_rng(1), lambda: 0)
+    decision = decider.decide(Known(told), observation, None)
+    assert decision.action == action
+    assert (decision.source, decision.reason) == (("fallback", "close") if told[1] == 3.4 else ("network", ""))
+
+
 def test_a_random_other_candidate_is_chosen_with_probability_e(observe: Observe) -> None:
     observation, decider = _with(observe(np.random.default_rng(1)), 0, 1, 3), _decider(exploration=0.05)
     found = [decider.decide(Known([1, 3, 9, 2]), observation, None).action for _ in range(20_000)]

@@ -78,6 +78,18 @@ def test_inference_gives_the_values_of_the_readable_reference(
         assert values == pytest.approx(_reference(weights, observation), abs=tolerance, rel=tolerance)
 
 
+@pytest.mark.parametrize(("form", "make", "tolerance"), CASES)
+@pytest.mark.parametrize("network", [False, True])
+def test_features_of_the_load_are_taken_as_others(
+    observe: Observe, form: Form, make: Make, tolerance: float, network: bool
+) -> None:
+    observation = observe(np.random.default_rng(9), 6, network=network, load=True)
+    weights = _weights(form, observation)
+    values = make(weights).values(observation)
+    assert values is not None
+    assert values == pytest.approx(_reference(weights, observation), abs=tolerance, rel=tolerance)
+
+
 @pytest.mark.parametrize("make", [TokensInference, _float32])
 def test_the_same_weights_of_tokens_serve_any_number_of_nodes(observe: Observe, make: Make) -> None:
     generator = np.random.default_rng(2)

@@ -19,6 +19,7 @@ import torch
 from controller.schedulers.learning.agent.agents import agent_of, new_checkpoint
 from controller.schedulers.learning.agent.batches import batch_of
 from controller.schedulers.learning.agent.inference.making import inference_of
+from controller.schedulers.learning.agent.inference.on_torch import has_fast_bfloat16
 from controller.schedulers.learning.agent.learner import Learner
 from controller.schedulers.learning.agent.losses import cost, quantile_cost
 from controller.schedulers.learning.agent.optimisers import Optimiser
@@ -45,7 +46,7 @@ def _settings(form: Form = "flat", network: dict[str, object] | None = None, **t
 
 
 def _learner(settings: AgentSettings, observation: Observation) -> Learner:
-    return learner_of(new_checkpoint(settings, observation))
+    return learner_of(new_checkpoint(settings, observation, "nodes"))
 
 
 def test_the_loss_is_the_formula() -> None:
@@ -124,6 +125,58 @@ def test_double_takes_the_training_networks_choice_and_the_published_ones_value(
     assert found == pytest.approx(0.9 * published.min(), abs=1e-5)
 
 
+@pytest.mark.parametrize("form", ["flat", "tokens", "dense"])
+@pytest.mark.parametrize("quantiles", [1, 3])
+def test_what_is_computed_for_a_chosen_action_is_what_the_whole_network_has(
+    observe: Observe, live: Live, form: Form, quantiles: int
+) -> None:
+    """Values and gradients; of tokens with observations of different numbers of actions."""
+    generator = np.random.default_rng(12)
+    settings = _settings(form, {"dropout": 0.0, "quantiles": quantiles})
+    learner = _learner(settings, observe(generator))
+    lived = [live(generator, 7 if form == "tokens" and number % 2 else 4) for number in range(6)]
+    batch = batch_of(lived, learner.shape, 0.9, 0, "cpu")
+    network = learner._trained
+    whole = network(batch.seen.tokens, batch.seen.absent)[torch.arange(6), batch.actions]
+    whole.square().sum().backward()
+    expected = [one.grad.clone() for one in network.parameters()]
+    network.zero_grad()
+    chosen = network.forward_chosen(batch.seen.tokens, batch.seen.absent, batch.actions)
+    assert torch.allclose(chosen, whole, atol=1e-6)
+    chosen.square().sum().backward()
+    for found, other in zip((one.grad for one in network.parameters()), expected, strict=True):
+        assert torch.allclose(found, other, atol=1e-6)
+
+
+def test_dropout_of_one_tokens_attention_drops_whole_heads_as_often(observe: Observe) -> None:
+    """Means over many draws are those of PyTorch's own layer, whose attention has one weight a head to drop."""
+    learner = _learner(_settings("flat", {"dropout": 0.5}), observe(np.random.default_rng(13)))
+    network = learner._trained
+    tokens = torch.from_numpy(observe(np.random.default_rng(14)).flat()).expand(20_000, 1, -1)
+    actions = torch.zeros(20_000, dtype=torch.int64)
+    torch.manual_seed(1)
+    with torch.no_grad():
+        chosen, whole = network.forward_chosen(tokens, None, actions)[:, 0], network(tokens)[:, 0, 0]
+    assert chosen.mean().item() == pytest.approx(whole.mean().item(), abs=4 * whole.std().item() / 20_000**0.5)
+    assert chosen.std().item() == pytest.approx(whole.std().item(), rel=0.05)
+
+
+def test_half_precision_learns_nearly_the_same(live: Live, observe: Observe) -> None:
+    if not has_fast_bfloat16():
+        pytest.skip("this processor does not multiply bfloat16")
+    found = []
+    for precision in ("float32", "bfloat16"):
+        generator = np.random.default_rng(15)
+        learner = _learner(_settings("tokens", {"dropout": 0.0}, precision=precision), observe(generator))
+        for _ in range(32):
+            learner.take(live(generator))
+        assert learner.progress is not None
+        found.append((learner.progress, learner.weights(1).arrays["output.weight"]))
+    assert found[0][0].loss == pytest.approx(found[1][0].loss, rel=0.02)
+    assert found[0][0].loss != found[1][0].loss
+    assert np.abs(found[0][1] - found[1][1]).max() < 1e-3
+
+
 def bandit_errors(observe: Observe, form: Form, network: dict[str, object], training: dict[str, object]) -> list[float]:
     """Return the errors of a bandit's 1,200 decisions: the reward is 1 for the action whose memory is free, else 0."""
     fields: dict[str, object] = {"discount": 0.0, "optimiser": "adam", "learning_rate": 0.003, **training}
@@ -175,6 +228,26 @@ def test_weights_are_published_every_so_many_decisions_and_never_change(live: Li
     assert not np.array_equal(published[0].arrays["output.weight"], published[1].arrays["output.weight"])
     with pytest.raises(ValueError, match="read-only"):
         published[0].arrays["output.weight"][0, 0] = 1
+
+
+def test_training_can_start_before_the_buffer_is_full_and_its_rate_fall(live: Live, observe: Observe) -> None:
+    generator = np.random.default_rng(9)
+    settings = _settings(start=16, train_every=8, remove_sampled=False, half_steps=2, learning_rate=0.5)
+    learner = _learner(settings, observe(generator))
+    rates = []
+    for _ in range(32):
+        learner.take(live(generator))
+        rates.append((learner.steps, learner.optimiser.learning_rate))
+    assert [steps for steps, _ in rates] == [0] * 15 + [1] * 8 + [2] * 8 + [3]
+    assert [rates[place][1] for place in (15, 23, 31)] == pytest.approx([0.5, 0.5 * 0.5**0.5, 0.25])
+
+
+def test_the_first_copy_can_wait_until_the_fallback_was_learned_from(live: Live, observe: Observe) -> None:
+    generator = np.random.default_rng(10)
+    settings = _settings(start=16, train_every=16, remove_sampled=False, publish_every=16, first_publish=40)
+    learner = _learner(settings, observe(generator))
+    published = [learner.take(live(generator)) for _ in range(64)]
+    assert [place for place, found in enumerate(published, start=1) if found] == [48, 64]
 
 
 def test_the_inference_network_is_never_trained(live: Live, observe: Observe) -> None:
@@ -259,7 +332,7 @@ def test_an_agent_learns_in_line_and_decides_by_what_it_learned(observe: Observe
             return 0
 
     generator = np.random.default_rng(11)
-    agent = agent_of(new_checkpoint(_settings(), observe(generator)), First())
+    agent = agent_of(new_checkpoint(_settings(), observe(generator), "nodes"), First())
     for _ in range(40):
         agent.decide(observe(generator), None)
         agent.learn(live(generator))

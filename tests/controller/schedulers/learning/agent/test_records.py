@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 
 from controller.schedulers.learning.agent.agents import Agent, agent_of, new_checkpoint
+from controller.schedulers.learning.agent.purpose import Kind, MadeFor
 from controller.schedulers.learning.agent.records import (
     Checkpoint,
+    check_for,
     checkpoint_from_bytes,
     checkpoint_to_bytes,
     experience_from_bytes,
@@ -65,6 +68,17 @@ def test_experience_comes_back_from_bytes(live: Live) -> None:
     assert (found.action, found.reward, found.elapsed_ns) == (lived.action, lived.reward, lived.elapsed_ns)
 
 
+def test_experience_of_any_number_of_figures_comes_back(live: Live) -> None:
+    lived = live(np.random.default_rng(1))
+    for vectors in (2, 3, 8, 11):
+        seen = Observation(np.linspace(0, 1, 4 + 4 * vectors, dtype=np.float32), np.ones(4, np.bool_))
+        found = experience_from_bytes(experience_to_bytes(replace(lived, observation=seen)))
+        assert _same(found.observation, seen)
+        short = Observation(seen.row[:-1], seen.candidates)
+        with pytest.raises(LearningError, match="4 candidates are no observation"):
+            experience_from_bytes(experience_to_bytes(replace(lived, observation=short)))
+
+
 def test_experience_that_is_cut_is_refused(live: Live) -> None:
     data = experience_to_bytes(live(np.random.default_rng(1)))
     for length in range(len(data)):
@@ -101,7 +115,7 @@ def test_what_is_resumed_goes_on_exactly(
         return actions
 
     generator = np.random.default_rng(4)
-    agent = agent_of(new_checkpoint(_settings(form, **training), observe(generator)), First())
+    agent = agent_of(new_checkpoint(_settings(form, **training), observe(generator), "nodes"), First())
     go_on(agent, generator, 75)
     agent.save(tmp_path / "agent")
     state = generator.bit_generator.state
@@ -119,7 +133,7 @@ def test_what_is_resumed_goes_on_exactly(
 
 @pytest.fixture
 def checkpoint(observe: Observe) -> Checkpoint:
-    return new_checkpoint(SETTINGS, observe(np.random.default_rng(5)))
+    return new_checkpoint(SETTINGS, observe(np.random.default_rng(5)), "nodes")
 
 
 def test_a_checkpoint_decides_where_nothing_trains(observe: Observe, checkpoint: Checkpoint) -> None:
@@ -154,6 +168,27 @@ def test_a_checkpoint_that_is_not_there_names_its_file(checkpoint: Checkpoint, t
         save_checkpoint(tmp_path / "none" / "agent", checkpoint)
 
 
+def test_a_checkpoint_made_for_something_else_is_refused(observe: Observe, tmp_path: Path) -> None:
+    path, generator = tmp_path / "agent", np.random.default_rng(6)
+    save_checkpoint(path, new_checkpoint(_settings("tokens"), observe(generator), "nodes"))
+    assert check_for(load_checkpoint(path), path, "nodes", observe(generator, 7)).made_for == MadeFor(
+        "nodes", network=True, load=False
+    )
+    plain = observe(generator, network=False)
+    wrong: list[tuple[Kind, Observation, str]] = [
+        ("jobs", observe(generator), "nodes of a pool, and here are jobs of a queue"),
+        ("nodes", plain, "nodes of a pool with network features, and here are nodes of a pool with the six features"),
+    ]
+    for kind, seen, why in wrong:
+        with pytest.raises(LearningError, match=f"^{path}: it was made for {why}"):
+            check_for(load_checkpoint(path), path, kind, seen)
+    save_checkpoint(path, new_checkpoint(_settings("flat"), observe(generator), "jobs"))
+    with pytest.raises(LearningError, match=f"^{path}: an observation of 5 actions .* made for 4 actions"):
+        check_for(load_checkpoint(path), path, "jobs", observe(generator, 5))
+    with pytest.raises(LearningError, match="jobs of a queue with waits and sizes, and here are jobs of a queue with"):
+        check_for(load_checkpoint(path), path, "jobs", plain)
+
+
 def test_weights_of_another_shape_or_not_finite_are_refused(checkpoint: Checkpoint) -> None:
     wider = msgspec.structs.replace(checkpoint, published=checkpoint.published + bytes(4))
     with pytest.raises(LearningError, match=r"^file: weights of \d+ bytes where a network flat has \d+"):
@@ -167,8 +202,10 @@ def test_a_setting_that_cannot_be_is_named(observe: Observe) -> None:
     for key, figure, settings in (
         ("network.hidden", "30", {"network": NetworkSettings(hidden=30)}),
         ("training.discount", "1.5", {"training": TrainingSettings(discount=1.5)}),
+        ("loss", "'hubert'", {"training": TrainingSettings(loss="hubert")}),  # type: ignore[arg-type]
+        ("form", "'token'", {"network": NetworkSettings(form="token")}),  # type: ignore[arg-type]
         ("training.learning_rate", "nan", {"training": TrainingSettings(learning_rate=float("nan"))}),
     ):
-        with pytest.raises(LearningError, match=f"^{key}: {figure} is ") as caught:
-            new_checkpoint(AgentSettings(**settings), observe(np.random.default_rng(1)))
+        with pytest.raises(LearningError, match=f"^{key}(: {figure} is | is {figure}, not )") as caught:
+            new_checkpoint(AgentSettings(**settings), observe(np.random.default_rng(1)), "nodes")
         assert caught.value.at == key

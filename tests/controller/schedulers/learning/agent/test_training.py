@@ -50,7 +50,7 @@ def start(observe: Observe) -> Iterator[Callable[[Where], Agent[None]]]:
     agents: list[Agent[None]] = []
 
     def found(where: Where) -> Agent[None]:
-        agents.append(agent_of(new_checkpoint(SETTINGS, observe(np.random.default_rng(1))), First(), where))
+        agents.append(agent_of(new_checkpoint(SETTINGS, observe(np.random.default_rng(1)), "nodes"), First(), where))
         return agents[-1]
 
     yield found
@@ -93,6 +93,22 @@ def test_a_thread_that_is_behind_drops_what_is_newest_and_counts_it(
     assert agent.status.decisions + agent.status.dropped == 100
 
 
+def test_a_question_at_once_is_answered_before_what_waits(start: Callable[[Where], Agent[None]], live: Live) -> None:
+    agent = start("thread")
+    assert isinstance(agent.training, ThreadTraining)
+    seen: list[int] = []
+    go_on: list[bool] = []
+    agent.training._backlog.ask(lambda _: until(lambda: bool(go_on)))
+    lived = live(np.random.default_rng(5))
+    for _ in range(10):
+        agent.learn(lived)
+    agent.training._backlog.ask(lambda learner: seen.append(learner.decisions), at_once=True)
+    go_on.append(True)
+    agent.training.record(WITHIN_S)
+    assert seen == [0]
+    assert agent.status.decisions == 10
+
+
 def test_published_weights_are_replaced_as_a_whole(start: Callable[[Where], Agent[None]], live: Live) -> None:
     agent, generator = start("inline"), np.random.default_rng(6)
     seen = agent.published
@@ -117,7 +133,9 @@ def test_an_agent_without_pytorch_decides_but_says_what_training_needs(
     observe: Observe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(agents, "find_spec", lambda name: None)
-    checkpoint = msgspec.structs.replace(new_checkpoint(SETTINGS, observe(np.random.default_rng(7))), version=1)
+    checkpoint = msgspec.structs.replace(
+        new_checkpoint(SETTINGS, observe(np.random.default_rng(7)), "nodes"), version=1
+    )
     assert agent_of(checkpoint, First(), "none").decide(observe(np.random.default_rng(8)), None).version == 1
     with pytest.raises(LearningError, match=r"pip install 'millrace-net\[torch\]'"):
         agent_of(checkpoint, First(), "process")

@@ -1,4 +1,4 @@
-"""Systems with round figures, and the pools that stepping is tested on."""
+"""Systems with round figures, systems and workloads that a seed draws, and the pools that stepping is tested on."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 
 from controller.schedulers.learning.environment.plain import PlainPool
 from controller.schedulers.learning.environment.pool import Pool
-from controller.schedulers.learning.environment.settings import Placing, PoolSettings
+from controller.schedulers.learning.environment.settings import Gain, Placing, PoolSettings
 from controller.schedulers.learning.environment.values import (
+    ANY_ENGINE,
     Change,
     Engine,
     EngineKind,
@@ -27,6 +28,7 @@ from controller.schedulers.learning.values import Observation, Step
 
 GBPS = 1_000_000_000
 PLAIN = PoolSettings(placing=Placing.STRIPED)
+_KINDS = (*(kind.bit for kind in EngineKind), *[ANY_ENGINE] * 12)
 
 
 class AnyPool(Protocol):
@@ -69,6 +71,16 @@ def two_and_pool(rate_bps: int = GBPS) -> System:
     return system(node("a", cpu()), node("b", cpu()), node("pool", slow_bytes=100_000), rate_bps=rate_bps)
 
 
+def around_data(
+    count: int, fast_bytes: int, *, changes: Sequence[Change] = (), delay_ns: int = 100, rate_bps: int = 8 * GBPS
+) -> System:
+    """Return equal nodes n0, n1, … of one core, an operation a nanosecond, and one more that only holds data."""
+    engine = Engine(EngineKind.CPU, 1, GBPS, GBPS)
+    computing = [Node(f"n{number}", (engine,), (Memory.of(Medium.DRAM, fast_bytes),)) for number in range(count)]
+    held = Node("data", (), (Memory.of(Medium.NVM, 1 << 30),))
+    return system(*computing, held, changes=changes, delay_ns=delay_ns, rate_bps=rate_bps)
+
+
 def closed(base: System, src: int, dst: int, *, from_ns: int) -> System:
     """Return the system in which nothing leads from a node to another from a time on."""
     times = np.array([0, from_ns], np.int64)
@@ -81,3 +93,67 @@ def reads(*times_ns: int, size: int = 1000) -> Workload:
     """Return a read of an object of its own at each time, of 500 operations."""
     tasks = [Task(ns, reads=(number,), float_operations=500) for number, ns in enumerate(times_ns)]
     return Workload.of(tasks, [size] * len(tasks))
+
+
+def drawn_settings(rng: np.random.Generator) -> PoolSettings:
+    """Return settings."""
+    return PoolSettings(
+        placing=list(Placing)[rng.integers(3)],
+        network_features=bool(rng.integers(2)),
+        load_features=bool(rng.integers(2)),
+        gain=list(Gain)[rng.integers(3)],
+        port_hz=float(rng.choice([0.0, 10_000.0])),
+        eviction_bound=-float(rng.random()),
+        utilisation_weight=float(rng.random()),
+        latency_unit_ns=int(rng.choice([1, 1000, 100_000])),
+    )
+
+
+def drawn_system(rng: np.random.Generator) -> System:
+    """Return nodes, not always all of them there, and a network with holes."""
+    nodes = [
+        Node(
+            f"n{number}",
+            tuple(_engine(rng) for _ in range(rng.integers(1, 3))),
+            tuple(_memory(rng, slow=place > 0) for place in range(rng.integers(1, 3))),
+        )
+        for number in range(rng.integers(1, 5))
+    ]
+    nodes += [Node(f"p{number}", (), (_memory(rng, slow=True),)) for number in range(rng.integers(1, 3))]
+    shape = (int(rng.integers(1, 4)), len(nodes), len(nodes))
+    holes = rng.choice([0.0, 0.02, 0.1])
+    delay_ns = rng.choice([-1, 0, 500, 30_000, 500_000], shape, p=[holes, 0.2, 0.3, 0.4 - holes, 0.1])
+    rate_bps = rng.choice(
+        [0, 1, 999_999_937, 8 * GBPS, 100 * GBPS], shape, p=[holes / 2, holes / 2, 0.3, 0.4, 0.3 - holes]
+    )
+    network = Network(np.arange(shape[0]) * rng.integers(1, 60_000), delay_ns, rate_bps)
+    times = np.sort(rng.integers(0, 300_000, rng.integers(4))).tolist()
+    changes = tuple(Change(ns, nodes[rng.integers(len(nodes))].name, bool(rng.integers(2))) for ns in times)
+    return System(tuple(nodes), network, changes)
+
+
+def drawn_workload(rng: np.random.Generator) -> Workload:
+    """Return tasks that use a few of some objects, now and then after one another."""
+    sizes = rng.integers(1, rng.choice([100, 1500]), rng.integers(1, 20)).tolist()
+    tasks: list[Task] = []
+    time_ns, chance = 0, rng.choice([0.0, 0.3])
+    for number in range(rng.integers(1, 80)):
+        time_ns += int(rng.choice([0, 100, 5000, 40_000]))
+        used = rng.permutation(len(sizes))[: rng.integers(0, 5)].tolist()
+        cut = rng.integers(0, len(used) + 1)
+        before = rng.permutation(number)[:2].tolist() if rng.random() < chance else []
+        floats, ints = int(rng.integers(0, 20_000)), int(rng.integers(0, 3000))
+        kinds = int(rng.choice(_KINDS))
+        tasks.append(Task(time_ns, tuple(used[:cut]), tuple(used[cut:]), floats, ints, kinds, tuple(before)))
+    return Workload.of(tasks, sizes, [0] if rng.random() < 0.3 else [])
+
+
+def _engine(rng: np.random.Generator) -> Engine:
+    floats, ints = rng.choice([GBPS // 7, GBPS, 50 * GBPS], 2).tolist()
+    return Engine(list(EngineKind)[rng.integers(4)], int(rng.integers(1, 4)), floats, ints, int(rng.integers(1, 4)))
+
+
+def _memory(rng: np.random.Generator, *, slow: bool) -> Memory:
+    capacity = 10_000_000 if slow else int(rng.integers(500, 6000))
+    waits = rng.choice([0, 3, 100, 20_000], 2).tolist()
+    return Memory(Medium.NVM if slow else Medium.DRAM, capacity, *waits, *rng.choice([GBPS // 3, 8 * GBPS], 2).tolist())

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from controller.schedulers.learning.environment.pool import Pool
+from controller.schedulers.learning.environment.settings import Gain, PoolSettings
 from controller.schedulers.learning.errors import LearningError
 from tests.controller.schedulers.learning.environment.pools import PLAIN, closed, reads, two_and_pool
 
@@ -28,6 +29,13 @@ def _environment(pool: Pool) -> Any:
 
 def test_gymnasium_finds_nothing_wrong() -> None:
     checker.check_env(_environment(_pool()), skip_render_check=True)
+
+
+def test_gymnasium_finds_nothing_wrong_with_load_features_either() -> None:
+    pool = Pool(two_and_pool(), reads(0, 0, 50_000), PoolSettings(load_features=True, gain=Gain.RESPONSE))
+    env = _environment(pool)
+    assert env.observation_space.shape == (4 + 11 * 2,)
+    checker.check_env(env, skip_render_check=True)
 
 
 def test_an_episode_is_what_the_pool_says() -> None:

@@ -15,7 +15,7 @@ from controller.schedulers.learning.environment.pool import Pool
 from controller.schedulers.learning.environment.view import Refusal
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.values import Observation, Step
-from tests.controller.schedulers.learning.environment.drawn import drawn_settings, drawn_system, drawn_workload
+from tests.controller.schedulers.learning.environment.pools import drawn_settings, drawn_system, drawn_workload
 
 
 def _told(step: Step) -> tuple[object, ...]:
@@ -64,6 +64,7 @@ def _run(seed: int) -> Counter[str]:
         assert _told(ours) == _told(theirs)
         _same(ours.observation, theirs.observation)
         counts.update(evictions=ours.evicted_bytes > 0, waits=ours.wait_ns > 0, steps=1)
+        counts.update(loads=int(bool(seen.load.any())), blocked=int(bool((seen.load == 1).any())))
         counts.update(choices=int(seen.candidates.sum() > 1), gaps=not seen.candidates.all())
         seen = ours.observation
     assert native.refusals == plain.refusals
@@ -79,7 +80,12 @@ def test_fast_path_and_readable_reference_are_twins(seed: int) -> None:
 
 def test_what_the_twins_run_on_has_everything_in_it() -> None:
     counts: Counter[str] = sum((_run(seed) for seed in range(40)), Counter())
-    assert min(counts[name] for name in ("evictions", "waits", "choices", "gaps", *Refusal.__members__)) > 5
+    assert (
+        min(
+            counts[name] for name in ("evictions", "waits", "loads", "blocked", "choices", "gaps", *Refusal.__members__)
+        )
+        > 5
+    )
     assert counts["steps"] > 700
 
 

@@ -14,21 +14,10 @@ from controller.cluster.workloads.values import Task as GraphTask
 from controller.schedulers.learning.environment.model import Model
 from controller.schedulers.learning.environment.plain import PlainPool
 from controller.schedulers.learning.environment.pool import Pool
-from controller.schedulers.learning.environment.values import (
-    Change,
-    Engine,
-    EngineKind,
-    Medium,
-    Memory,
-    Network,
-    Node,
-    System,
-    Task,
-    Workload,
-)
+from controller.schedulers.learning.environment.values import Change, Node, System, Task, Workload
 from controller.schedulers.learning.environment.view import PoolView
 from controller.schedulers.learning.heuristics.heft import Heft, plan
-from controller.schedulers.learning.heuristics.jobs import OldestFirst, ShortestFirst
+from controller.schedulers.learning.heuristics.jobs import LeastFirst, OldestFirst, run_time
 from controller.schedulers.learning.heuristics.named import job_rules, pool_rules
 from controller.schedulers.learning.heuristics.pool import DataLocal, EarliestFinish, FastOnly, LeastLoaded, RoundRobin
 from controller.schedulers.learning.inputs.bursty import BurstySettings, bursty_input
@@ -38,18 +27,14 @@ from controller.schedulers.learning.inputs.systems import PoolSystem
 from controller.schedulers.learning.inputs.values import Jobs, PoolInput
 from controller.schedulers.learning.values import Chooser
 from dataplane.topology.values import DeviceKind
+from tests.controller.schedulers.learning.environment.pools import around_data
 
 DATA = Path(__file__).parents[6] / "shared" / "data"
 S = 1_000_000_000
-CPU = Engine(EngineKind.CPU, 1, S, S)
 
 
 def system(nodes: int = 3, fast_bytes: int = 1000, changes: tuple[Change, ...] = ()) -> System:
-    """Return equal nodes and one more that only holds data."""
-    fast = Memory.of(Medium.DRAM, fast_bytes)
-    computing = tuple(Node(f"n{number}", (CPU,), (fast,)) for number in range(nodes))
-    held = Node("data", (), (Memory.of(Medium.NVM, 1 << 30),))
-    return System((*computing, held), Network.uniform(nodes + 1, delay_ns=100, rate_bps=8 * S), changes)
+    return around_data(nodes, fast_bytes, changes=changes)
 
 
 def taken(pool: PlainPool | Pool, rule: Chooser[PoolView]) -> list[int]:
@@ -75,7 +60,7 @@ def test_round_robin_takes_one_node_after_another_and_leaves_those_out_that_cann
 
 def test_least_loaded_takes_the_node_with_the_fewest_tasks_for_what_it_can_run() -> None:
     made = system()
-    big = Node("n1", (replace(CPU, cores=4),), made.nodes[1].memories)
+    big = Node("n1", (replace(made.nodes[1].engines[0], cores=4),), made.nodes[1].memories)
     made = replace(made, nodes=(made.nodes[0], big, *made.nodes[2:]))
     # All are idle at first; then the one with four cores has the least for each of them.
     assert taken(PlainPool(made, same_time(*[(0,)] * 6)), LeastLoaded()) == [0, 1, 2, 1, 1, 1]
@@ -100,7 +85,7 @@ def test_fast_only_takes_a_node_where_nothing_has_to_be_evicted() -> None:
 
 def test_earliest_finish_takes_the_node_on_which_the_task_ends_first() -> None:
     made = system()
-    quick = Node("n2", (replace(CPU, int_ops_per_s=2 * S),), made.nodes[2].memories)
+    quick = Node("n2", (replace(made.nodes[2].engines[0], int_ops_per_s=2 * S),), made.nodes[2].memories)
     made = replace(made, nodes=(*made.nodes[:2], quick, made.nodes[3]))
     workload = Workload.of([Task(0, int_operations=S)] * 4, [1])
     # Two run on the quick one before it takes longer than an idle one; then either is as good as the next.
@@ -183,7 +168,33 @@ def log() -> Jobs:
     return Jobs("log", 4, submitted * S, run * S, estimate * S, processors)
 
 
-@pytest.mark.parametrize(("rule", "begun"), [(OldestFirst(), [0, 10, 40, 60]), (ShortestFirst(), [0, 10, 45, 40])])
+@pytest.mark.parametrize(
+    ("name", "chosen_job"),
+    [
+        ("easy", 2),
+        ("shortest-first", 5),
+        ("shortest-fitting-first", 4),
+        ("smallest-first", 5),
+        ("smallest-fitting-first", 3),
+        ("wfp3", 4),
+        ("unicep", 4),
+        ("f1", 2),
+    ],
+)
+def test_each_rule_of_jobs_takes_what_its_formula_puts_first(name: str, chosen_job: int) -> None:
+    # In second 100 three of four processors are free: the job of 5 s on four does not fit.
+    rows = [(0, 100, 3), (0, 200, 1), (1, 30, 2), (3, 21, 1), (4, 8, 3), (90, 5, 4)]
+    submitted, run, processors = (np.array(column, np.int64) for column in zip(*rows, strict=True))
+    jobs = Jobs("log", 4, submitted * S, run * S, run * S, processors)
+    made = Ordering(jobs, OrderingSettings(early=False))
+    made.start(0)
+    made.step(0)
+    seen = made.step(0).observation
+    assert seen is not None
+    assert made.window[job_rules(made.settings, 0)[name].choose(seen, made)] == chosen_job
+
+
+@pytest.mark.parametrize(("rule", "begun"), [(OldestFirst(), [0, 10, 40, 60]), (LeastFirst(run_time), [0, 10, 45, 40])])
 def test_jobs_go_by_age_or_by_length(rule: Chooser[Ordering], begun: list[int]) -> None:
     made = Ordering(log())
     seen = made.start(0)
@@ -195,8 +206,10 @@ def test_jobs_go_by_age_or_by_length(rule: Chooser[Ordering], begun: list[int]) 
 
 
 def test_what_takes_the_oldest_job_is_called_easy_where_jobs_are_backfilled() -> None:
-    assert set(job_rules(OrderingSettings(), 0)) == {"random", "easy", "shortest-first"}
-    assert "first-come-first-served" in job_rules(OrderingSettings(backfilling=False), 0)
+    others = {"random", "shortest-first", "shortest-fitting-first", "smallest-first", "smallest-fitting-first"}
+    others |= {"wfp3", "unicep", "f1"}
+    assert set(job_rules(OrderingSettings(), 0)) == {"easy", *others}
+    assert set(job_rules(OrderingSettings(backfilling=False), 0)) == {"first-come-first-served", *others}
 
 
 def test_heft_ends_hetero_spotri_sooner_than_rules_that_see_one_task_at_a_time() -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from controller.schedulers.learning.errors import LearningError
+from controller.schedulers.learning.heuristics.named import job_rules
+from controller.schedulers.learning.inputs.foretelling import foretold_waits_ns
 from controller.schedulers.learning.inputs.ordering import Gain, Ordering, OrderingSettings
 from controller.schedulers.learning.inputs.values import Jobs
+from controller.schedulers.learning.values import Observation
 
 S = 1_000_000_000
 
@@ -116,6 +120,72 @@ def test_features_of_waits_and_sizes_can_be_switched_off() -> None:
     assert len(seen.row) == 4 + 2 * 128
 
 
+def test_without_early_decisions_fall_only_when_some_job_of_the_window_fits() -> None:
+    rows = (0, 10, 4), (1, 9, 4), (2, 3, 4), (3, 1, 1)
+    made = Ordering(jobs_of(*rows), OrderingSettings(early=False))
+    made.start(0)
+    made.step(0)
+    # The second is not reserved for as it comes: in second 10 there are three to choose from.
+    assert made.now_ns == 10 * S
+    assert list(made.places) == [0, 1, 2]
+    made.step(1)
+    assert started_s(finished(made)) == [0, 10, 19, 22]
+
+
+def test_six_more_features_of_jobs() -> None:
+    made = Ordering(
+        jobs_of((0, 10, 3), (1, 7, 4), (1, 5, 1), (1, 20, 2)), OrderingSettings(window=4, job_features=True)
+    )
+    made.start(0)
+    seen = made.step(0).observation
+    assert seen is not None
+    soon_s = np.array([10 - 1, 0, 10 - 1])
+    np.testing.assert_allclose(seen.load[0], [0, 1, 0, 0])
+    np.testing.assert_allclose(seen.load[1, :3], np.log2(1 + soon_s) / 24, rtol=1e-6)
+    np.testing.assert_allclose(seen.load[2], [1, 0, 0.5, 0])
+    np.testing.assert_allclose(seen.load[3], [0.75, 0.75, 0.75, 0])
+    np.testing.assert_allclose(seen.load[4:], 0)
+    # The third job, of two processors, is reserved for: it starts in second 10 and leaves two beside it.
+    reserved = made.step(2).observation
+    assert reserved is not None
+    np.testing.assert_allclose(reserved.load[4, :2], np.log2(10) / 24, rtol=1e-6)
+    np.testing.assert_allclose(reserved.load[5, :2], 0.5)
+
+
+def test_without_empty_places_there_are_as_many_actions_as_jobs_wait() -> None:
+    made = Ordering(jobs_of((0, 10, 4), *[(1, 1, 1)] * 5), OrderingSettings(window=3, empty_places=False))
+    assert made.start(0).actions == 1
+    seen = made.step(0).observation
+    assert seen is not None
+    assert seen.actions == 3
+
+
+def test_an_episode_is_jobs_in_succession_that_its_seed_draws() -> None:
+    made = Ordering(drawn(0), OrderingSettings(episode=10))
+    runs = []
+    for seed in range(20):
+        made.start(seed)
+        assert len(made.jobs) == 10
+        assert made.jobs.submitted_ns[0] == 0
+        runs.append(made.jobs.run_ns.tolist())
+    starts = {next(at for at in range(51) if made.log.run_ns[at : at + 10].tolist() == run) for run in runs}
+    assert len(starts) > 10
+    made.start(0)
+    assert made.jobs.run_ns.tolist() == runs[0]
+    assert made.start(0).candidates.any()
+    at_once = Ordering(drawn(0), OrderingSettings(episode=10, at_once=True))
+    at_once.start(3)
+    assert at_once.jobs.run_ns.tolist() == runs[3]
+    assert not at_once.jobs.submitted_ns.any()
+
+
+def test_an_episode_longer_than_the_log_is_refused() -> None:
+    with pytest.raises(LearningError, match="made: an episode of 61 jobs, of 60"):
+        Ordering(drawn(0), OrderingSettings(episode=61))
+    with pytest.raises(LearningError, match="an episode of -1 jobs"):
+        OrderingSettings(episode=-1)
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_every_job_starts_once_after_its_submission_and_processors_never_run_out(seed: int) -> None:
     made = finished(Ordering(drawn(seed), OrderingSettings(window=16)), random.Random(seed))
@@ -163,6 +233,70 @@ def test_the_other_reward_sums_up_to_all_response_time() -> None:
         total += made.step(made.places[-1]).reward
     responses_ns = made.outcome().mean_response_ns * len(made.jobs)
     assert -total * 3600 == pytest.approx(responses_ns / S)
+
+
+def test_foretold_gain_is_nothing_where_what_was_foretold_comes_true() -> None:
+    at_once = jobs_of((0, 10, 3), (0, 7, 4), (0, 5, 1), (0, 20, 2), (0, 3, 2))
+    settings = OrderingSettings(early=False, gain=Gain.FORETOLD, gain_hours=1 / 3600)
+    made, rule = Ordering(at_once, settings), job_rules(settings, 0)["shortest-fitting-first"]
+    seen: Observation | None = made.start(0)
+    rewards = []
+    while seen is not None:
+        step = made.step(rule.choose(seen, made))
+        rewards.append(step.reward)
+        seen = step.observation
+    assert rewards == pytest.approx([0] * 5)
+    waits_s = sum(started_s(made))
+    # Another first job: what its choice costs is told at once, and nothing after it.
+    made.start(0)
+    rewards = [made.step(1).reward]
+    while made.places:
+        rewards.append(made.step(rule.choose(made.restore(made.save()), made)).reward)  # type: ignore[arg-type]
+    assert rewards[1:] == pytest.approx([0] * 4)
+    assert rewards[0] == pytest.approx(waits_s - sum(started_s(made)))
+    assert rewards[0] < 0
+
+
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_foretold_gains_sum_up_to_all_waits(seed: int, *, early: bool) -> None:
+    made, rng = Ordering(drawn(seed), OrderingSettings(early=early, gain=Gain.FORETOLD)), random.Random(seed)
+    made.start(0)
+    total = 0.0
+    while made.places:
+        total += made.step(rng.choice(made.places)).reward
+    # Nothing waits at the first decision, and at the end.
+    assert -total * 3600 == pytest.approx(made.outcome().mean_wait_ns * len(made.jobs) / S)
+
+
+def test_with_foresight_only_a_choice_that_changes_what_will_be_is_rewarded() -> None:
+    settings = OrderingSettings(early=False, gain=Gain.FORETOLD, foresight=True)
+    jobs = drawn(5)
+    made, pick = Ordering(replace(jobs, estimate_ns=jobs.run_ns), settings), random.Random(1)
+    rule = job_rules(settings, 0)["shortest-fitting-first"]
+    seen: Observation | None = made.start(0)
+    sums, others = [0.0], 0
+    while seen is not None:
+        places = [place for place in made.places if place != rule.choose(seen, made)]
+        is_other = bool(places) and pick.random() < 0.3
+        step = made.step(pick.choice(places) if is_other else rule.choose(seen, made))
+        assert is_other or step.reward == pytest.approx(0, abs=1e-9)
+        others += is_other
+        sums.append(step.reward)
+        seen = step.observation
+    waited_ns = made.outcome().mean_wait_ns
+    seen = made.start(0)
+    while seen is not None:
+        seen = made.step(rule.choose(seen, made)).observation
+    assert others > 5
+    assert -sum(sums) * 3600 == pytest.approx((waited_ns - made.outcome().mean_wait_ns) * len(made.jobs) / S)
+
+
+def test_foretelling_leaves_a_reserved_job_undelayed() -> None:
+    # Of 4 processors 3 are held for 10 s; 4 are reserved. One of 12 s would delay it, one of 9 s does not.
+    assert foretold_waits_ns(1, [(10, 3)], [(12, 1), (9, 1)], (5, 4)) == 0 + 10 + 15
+    # One beside a reserved job of 3 starts at once, for any time; a second one does not.
+    assert foretold_waits_ns(1, [(10, 3)], [(100, 1), (120, 1)], (5, 3)) == 0 + 10 + 15
 
 
 def test_a_moment_that_was_saved_can_be_gone_back_to_more_than_once() -> None:

@@ -8,26 +8,14 @@ from functools import cache
 import pytest
 
 from controller.schedulers.learning.environment.plain import PlainPool
-from controller.schedulers.learning.environment.values import (
-    Engine,
-    EngineKind,
-    Medium,
-    Memory,
-    Network,
-    Node,
-    System,
-    Task,
-    Workload,
-)
+from controller.schedulers.learning.environment.values import System, Task, Workload
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.oracles.belady import judge
+from tests.controller.schedulers.learning.environment.pools import around_data
 
 
 def system(fast_bytes: int, nodes: int = 1) -> System:
-    engine = Engine(EngineKind.CPU, 1, 10**9, 10**9)
-    made = [Node(f"n{n}", (engine,), (Memory.of(Medium.DRAM, fast_bytes),)) for n in range(nodes)]
-    held = Node("data", (), (Memory.of(Medium.NVM, 1 << 30),))
-    return System((*made, held), Network.uniform(nodes + 1, delay_ns=1, rate_bps=10**9))
+    return around_data(nodes, fast_bytes, delay_ns=1, rate_bps=10**9)
 
 
 def workload(*uses: tuple[int, ...], sizes: tuple[int, ...]) -> Workload:

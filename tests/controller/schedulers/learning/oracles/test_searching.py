@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from itertools import permutations, product
@@ -14,7 +15,7 @@ from controller.schedulers.learning.environment.settings import PoolSettings
 from controller.schedulers.learning.environment.values import EngineKind, Task, Workload
 from controller.schedulers.learning.environment.view import PoolView
 from controller.schedulers.learning.errors import LearningError
-from controller.schedulers.learning.heuristics.named import pool_rules
+from controller.schedulers.learning.heuristics.named import job_rules, pool_rules
 from controller.schedulers.learning.heuristics.pool import RoundRobin
 from controller.schedulers.learning.inputs.bursty import BurstySettings, bursty_input
 from controller.schedulers.learning.inputs.ordering import Ordering, OrderingSettings
@@ -97,6 +98,23 @@ def test_the_best_order_of_jobs_is_that_of_trying_all_orders(seed: int) -> None:
         replay(made, made.start(0), 5, partial(first_of, made, order))
         everything.append(made.outcome().mean_response_ns * 5)
     assert found.cost_ns == min(everything)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_beam_of_jobs_that_foretells_the_rest_is_as_good_as_the_rule_it_foretells_by(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    run = rng.integers(1, 200, 24) * S
+    made = Ordering(Jobs("drawn", 16, run * 0, run, run, rng.integers(1, 13, 24)), OrderingSettings(early=False))
+    rule = job_rules(made.settings, 0)["shortest-fitting-first"]
+    by_rule, _ = replay(made, made.start(0), 24, lambda seen: rule.choose(seen, made))
+    found = beam(made, made.start(0), 24, width=1, rest_ns=made.rest_ns)
+    assert found.cost_ns <= by_rule
+    assert replay(made, made.start(0), 24, partial(taken, iter(found.actions)))[0] == found.cost_ns
+    assert made.outcome().mean_response_ns * 24 == pytest.approx(found.cost_ns)
+
+
+def taken(actions: Iterator[int], _: Observation) -> int:
+    return next(actions)
 
 
 def test_a_search_in_the_midst_of_a_run_finds_the_best_from_there_on() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from collectors.values import Snapshot as NetworkSnapshot
+from controller.api.resources.task import OperatorCount
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, Request, Shares
 from controller.schedulers.errors import SchedulerError
@@ -20,9 +21,11 @@ from controller.schedulers.learning.agent.agents import new_checkpoint
 from controller.schedulers.learning.agent.inference.making import inference_of
 from controller.schedulers.learning.agent.records import Checkpoint, save_checkpoint
 from controller.schedulers.learning.agent.settings import AgentSettings, DecisionSettings, Form, NetworkSettings
+from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.policy.observing import observe
 from controller.schedulers.learning.policy.pods import Learned
 from dataplane.topology.families import from_text
+from dataplane.topology.values import NumberFormat
 from tests.controller.schedulers.framework.clusters import GIB, node
 
 POD = PendingPod("p", Request(1000, GIB), peers=(Peer("n1", 3 << 20), Peer("n2", 1 << 20)))
@@ -38,7 +41,7 @@ def snapshot() -> Snapshot:
 def _checkpoint(snapshot: Snapshot, form: Form = "tokens", version: int = 7) -> Checkpoint:
     network = NetworkSettings(form=form, hidden=8, heads=2, layers=1, feed_forward=8, deviation=0.5)
     settings = AgentSettings(network=network, decisions=DecisionSettings(precision="float32"))
-    fresh = new_checkpoint(settings, observe(POD, snapshot, ALL, has_network=True))
+    fresh = new_checkpoint(settings, observe(POD, snapshot, ALL, has_network=True), "pods")
     return msgspec.structs.replace(fresh, version=version)
 
 
@@ -55,6 +58,39 @@ def test_six_features_of_a_pod(snapshot: Snapshot) -> None:
     assert seen.similarity.tolist() == [0, 0.75, 0.25]
     assert seen.candidates.tolist() == [True, False, True]
     assert (seen.operations, seen.is_write, seen.has_network) == (0, 0, False)
+
+
+def test_six_figures_of_a_nodes_load(snapshot: Snapshot) -> None:
+    loaded = replace(snapshot, pods=np.array([8, 0, 0]), starting=np.array([0, 8, 0]))
+    seen = observe(POD, loaded, np.array([0, 1]), has_network=True, has_load=True)
+    queued, wait, compute, arriving, leaving, fetching = seen.load.tolist()
+    assert queued == pytest.approx([1 / 8, 0, 0])
+    assert wait == pytest.approx([0, 1 / 8, 1])
+    assert (compute, arriving, leaving) == ([0, 0, 1], [0, 0, 0], [0, 0, 0])
+    # 4 MiB are missing on n0 and 1 MiB on n1, at 1 Gbit/s where nothing is known of the network.
+    want = [np.log2(1 + 8 * nbytes / 1024) / 36 for nbytes in (4 << 20, 1 << 20)]
+    assert fetching == pytest.approx([*want, 1], rel=1e-5)
+
+
+def test_images_and_stated_operators_are_what_a_pod_is_seen_by(snapshot: Snapshot) -> None:
+    shown = replace(snapshot, images={"web": {1: 1 << 20}})
+    multiply = OperatorCount(
+        name="m", operator="gemm", count=3, sizes={"m": 2, "k": 2, "n": 2}, number_format=NumberFormat.FP32
+    )
+    pod = PendingPod("p", Request(1000, GIB), images=("web", "other"), operators=(multiply,))
+    seen = observe(pod, shown, ALL, has_network=False)
+    assert seen.similarity.tolist() == [0, 1, 0]
+    assert seen.size == pytest.approx(np.log2(1 + 256) / 64)
+    assert seen.operations == pytest.approx(np.log2(1 + 3 * 16) / 64)
+    unknown = replace(pod, operators=(OperatorCount(name="x", operator="nobody-knows"),))
+    assert observe(unknown, shown, ALL, has_network=False).operations == 0
+
+
+def test_a_network_made_for_a_pools_nodes_is_refused(snapshot: Snapshot, tmp_path: Path) -> None:
+    checkpoint = _checkpoint(snapshot)
+    other = msgspec.structs.replace(checkpoint, made_for=msgspec.structs.replace(checkpoint.made_for, kind="nodes"))
+    with pytest.raises(LearningError, match=r"agent\.ckpt: it was made for nodes of a pool, and here are pods$"):
+        _learned(tmp_path, other, shadow=True)
 
 
 def test_in_shadow_it_decides_and_is_compared_but_does_not_act(snapshot: Snapshot, tmp_path: Path) -> None:
@@ -95,7 +131,7 @@ def test_other_scores_decide_where_the_network_is_untrained_late_or_does_not_fit
     for learned, shown, why in (
         (untrained, snapshot, "untrained"),
         (late, snapshot, "more than 0 ns"),
-        (flat, more, "5 actions"),
+        (flat, more, "there are 5 actions"),
     ):
         nodes = np.arange(len(shown.columns.nodes))
         assert learned.points(POD, shown, nodes).tolist() == [MOST_POINTS] * len(nodes)

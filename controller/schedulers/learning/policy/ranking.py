@@ -1,0 +1,46 @@
+"""A network's answer as points and as words."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.schedulers.framework.columns import Ids, Longs
+from controller.schedulers.framework.values import MOST_POINTS
+from controller.schedulers.learning.policy.live import Answer, LiveNetwork
+
+
+def points_of(answer: Answer, actions: Ids) -> Longs:
+    """Return `MOST_POINTS` for the action of the highest value, 0 for the lowest; all the same without values.
+
+    An action that is tried for once gets all of them, the others none.
+    """
+    found = np.full(len(actions), MOST_POINTS, np.int64)
+    if answer.explored is not None:
+        found[actions != answer.explored] = 0
+    elif answer.values is not None and len(actions):
+        values = answer.values[actions]
+        if values.max() > values.min():
+            found[:] = np.rint(MOST_POINTS * (values - values.min()) / (values.max() - values.min()))
+    return found
+
+
+def reasons_of(network: LiveNetwork, answer: Answer, actions: Ids) -> list[str]:
+    """Return values and places among all candidates; that of the first one says how often the first was chosen."""
+    if answer.values is None:
+        tried = " (this one is tried)" if answer.explored is not None else ""
+        said = f"the network is not asked: {network.why_not(answer)}"
+        return [said + tried * (action == answer.explored) for action in actions.tolist()]
+    possible = answer.values[answer.observation.candidates]
+    mode = "in shadow, " if network.settings.shadow else ""
+    standing = network.standing
+    found = []
+    for action in actions.tolist():
+        place = 1 + int(np.count_nonzero(possible > answer.values[action]))
+        value = f"gives it {answer.values[action]:.4g}, place {place} of {len(possible)}"
+        text = f"{mode}version {answer.version} {value}"
+        if action == answer.explored:
+            text += ", tried for once"
+        if place == 1 and standing.compared:
+            text += f"; of {standing.compared} first choices before it {standing.agreed} were taken"
+        found.append(text)
+    return found

@@ -1,0 +1,167 @@
+"""Rules, agents and an oracle on one input: tables, and figures of who is better by how much.
+
+- NAME_best_heuristic_over_ours: mean response of the best rule over that of `tokens`, both means over the seeds. The
+  best rule is that of the least mean over the seeds; `earliest-finish`, which asks the environment what will happen as
+  no scheduler of a real system can, is shown and is not among them.
+- NAME_oracle_share: in windows, (best static - ours) / (best static - oracle), of sums over the windows of all seeds;
+  the best static is the rule with the least sum.
+- NAME_transformer_over_dense: mean response of `dense` over that of `tokens`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+
+from controller.schedulers.learning.training.figures import Figures
+from tests.benchmarks.scheduling.cases import CASES, FORMS, SEEDS, Case, Windows
+from tests.benchmarks.scheduling.trials import Job, Tried, in_processes, run
+from tests.benchmarks.scheduling.windows import ORACLE
+
+OURS: Final = "tokens"
+FORETELLS: Final = "earliest-finish"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What came of a case: figures of each decider by seed, windows' sums by seed and decider, seconds of training."""
+
+    case: Case
+    figures: Mapping[str, Sequence[Figures]]
+    windows_ns: Sequence[Mapping[str, int]]
+    seconds: Mapping[str, Sequence[float]]
+
+    @property
+    def rules(self) -> list[str]:
+        """The rules that a real scheduler could follow."""
+        return [name for name in self.figures if name not in {*FORMS, FORETELLS}]
+
+    def response_ns(self, name: str) -> float:
+        """Return the mean response, the mean over the seeds."""
+        return fmean(one.mean_response_ns for one in self.figures[name])
+
+    @property
+    def best_rule(self) -> str:
+        """The rule with the least mean response."""
+        return min(self.rules, key=self.response_ns)
+
+    def window_ns(self, name: str) -> int:
+        """Return what all windows of all seeds cost."""
+        return sum(window[name] for window in self.windows_ns)
+
+    @property
+    def best_in_windows(self) -> str:
+        """The rule that all windows cost least."""
+        return min(self.rules, key=self.window_ns)
+
+    def share(self, name: str) -> float | None:
+        """Return which part of the oracle's gain over the best static policy is reached; None without a gain."""
+        if not self.windows_ns:
+            return None
+        static, oracle = self.window_ns(self.best_in_windows), self.window_ns(ORACLE)
+        return (static - self.window_ns(name)) / (static - oracle) if static > oracle else None
+
+
+def measure(name: str, *, quick: bool) -> dict[str, float | None]:
+    """Compare all on an input, show tables, return the figures; None for each where its file is not there."""
+    case, console = CASES[name], Console(width=150)
+    if not case.is_here:
+        console.print(f"{name}: {case.file} is not here")
+        return {}
+    done = []
+    for one in in_processes(run, jobs_of(case, SEEDS[:1] if quick else SEEDS, quick=quick)):
+        done.append(one)
+        sys.stderr.write(f"{line_of(one)}\n")
+    found = found_of(case, done)
+    console.print(table_of(found), *lines_of(found), sep="\n")
+    return {
+        f"{name}_best_heuristic_over_ours": found.response_ns(found.best_rule) / found.response_ns(OURS),
+        f"{name}_oracle_share": found.share(OURS),
+        f"{name}_transformer_over_dense": found.response_ns("dense") / found.response_ns(OURS),
+    }
+
+
+def line_of(one: Tried) -> str:
+    """Return what came of a job, as soon as it is done."""
+    responses = ", ".join(f"{name} {figures.mean_response_ns / 1e6:,.3f} ms" for name, figures in one.figures.items())
+    seconds = ", ".join(f"{name} in {seconds:.0f} s" for name, seconds in one.seconds.items())
+    return f"{one.job.case}, seed {one.job.seed}: {responses}; {seconds}"
+
+
+def jobs_of(case: Case, seeds: Sequence[int], *, quick: bool) -> list[Job]:
+    """Return what is to be run, our agents first."""
+    return [Job(case.name, form, seed, quick) for form in (FORMS[0], None, *FORMS[1:]) for seed in seeds]
+
+
+def found_of(case: Case, all_: Sequence[Tried]) -> Found:
+    """Put what came of the jobs of a case together."""
+    ordered = sorted(all_, key=lambda one: one.job.seed)
+    names = dict.fromkeys(name for one in ordered for name in one.figures)
+    figures = {name: [one.figures[name] for one in ordered if name in one.figures] for name in names}
+    sums: dict[tuple[int, int], dict[str, int]] = {}
+    for one in ordered:
+        for window in one.windows:
+            sums.setdefault((one.job.seed, window.first), {}).update(window.costs_ns)
+    forms = [one for one in ordered if one.job.form]
+    seconds: dict[str, list[float]] = {
+        form: [one.seconds["trained"] for one in forms if one.job.form == form] for form in FORMS
+    }
+    return Found(case, figures, list(sums.values()), seconds)
+
+
+def table_of(found: Found) -> Table:
+    """Return a line for each decider: means over the seeds, and from the least to the most of them.
+
+    Waits are of tasks, also where responses are of graphs.
+    """
+    unit, name = (1e9, "s") if found.case.kind == "swf" else (1e3, "us")
+    columns = (f"mean wait, {name}", f"mean response, {name}", "utilisation", f"p99 latency, {name}")
+    seeds = len(found.figures[OURS])
+    table = Table("decider", *columns, "in windows", title=f"{found.case.name}, {seeds} seeds: mean (least to most)")
+    for decider in sorted(found.figures, key=found.response_ns):
+        figures = found.figures[decider]
+        cells = (
+            spread([one.mean_task_wait_ns / unit for one in figures]),
+            spread([one.mean_response_ns / unit for one in figures]),
+            spread([one.utilisation * 100 for one in figures], "{:.2f}") + " %",
+            spread([one.p99_latency_ns / unit for one in figures]),
+        )
+        in_windows = f"{found.window_ns(decider) / _tasks(found) / unit:,.1f}" if found.windows_ns else ""
+        table.add_row(decider, *cells, in_windows)
+    if found.windows_ns:
+        table.add_row(ORACLE, "", "", "", "", f"{found.window_ns(ORACLE) / _tasks(found) / unit:,.1f}")
+    return table
+
+
+def lines_of(found: Found) -> list[str]:
+    """Return what the table does not say."""
+    lines = [f"best rule: {found.best_rule}; agents learned {found.case.episodes} episodes"]
+    lines += [f"{form}: {spread(found.seconds[form], '{:.0f}')} s of a processor to learn" for form in FORMS]
+    if found.windows_ns:
+        shares = ", ".join(f"{form} {_percent(found.share(form))}" for form in FORMS)
+        lines.append(
+            f"{len(found.windows_ns)} windows: the best static there is {found.best_in_windows}; share of the oracle's"
+            f" gain over it: {shares}"
+        )
+    return lines
+
+
+def _tasks(found: Found) -> int:
+    windows = found.case.windows
+    return len(found.windows_ns) * (windows.tasks if isinstance(windows, Windows) else 1)
+
+
+def spread(figures: Sequence[float], form: str = "{:,.1f}") -> str:
+    """Return the mean, and from the least to the most."""
+    mean, least, most = fmean(figures), min(figures), max(figures)
+    return form.format(mean) if least == most else f"{form.format(mean)} ({form.format(least)} to {form.format(most)})"
+
+
+def _percent(share: float | None) -> str:
+    return "none" if share is None else f"{share:.0%}"

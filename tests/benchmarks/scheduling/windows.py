@@ -1,0 +1,131 @@
+"""Small windows of an input in which the best decisions can be looked for: what they, rules and agents cost there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final, Protocol
+
+from controller.schedulers.learning.environment.pool import Pool
+from controller.schedulers.learning.inputs.ordering import Ordering
+from controller.schedulers.learning.oracles.improving import Plays, improve, nodes_of
+from controller.schedulers.learning.oracles.searching import Rewindable, beam, replay
+from controller.schedulers.learning.training.figures import Figures
+from controller.schedulers.learning.training.given import Given
+from controller.schedulers.learning.values import Chooser, Observation
+from tests.benchmarks.scheduling.cases import Windows
+
+ORACLE: Final = "oracle"
+Makers = Mapping[str, Callable[[], Chooser[Any]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The response times of a window's tasks together, in ns, by who decides; it begins at decision `first`."""
+
+    first: int
+    costs_ns: Mapping[str, int]
+
+
+class _Environment(Rewindable[Any], Protocol):
+    """What can be gone back in, and read by who decides."""
+
+    @property
+    def view(self) -> Any:
+        """What may be read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Moment:
+    """Where a window begins, and how many decisions it has."""
+
+    environment: _Environment
+    seen: Observation
+    first: int
+    tasks: int
+
+
+def whole(given: Given[Any], plays: Plays, seed: int, figures: Mapping[str, Figures], *, search: bool) -> list[Cost]:
+    """Return the mean response of the whole input as the only window's cost; the oracle is a search of all of it.
+
+    It begins with the runs of the rules.
+    """
+    found = {name: round(one.mean_response_ns) for name, one in figures.items()}
+    pool = given.environment
+    if search and isinstance(pool, Pool):
+        starts = [_run_of(pool, rule, seed) for rule in given.rules(seed).values()]
+        found[ORACLE] = round(improve(pool, starts, plays, seed, homes=seed).mean_response_ns)
+    return [Cost(0, found)]
+
+
+def _run_of(pool: Pool, rule: Chooser[Any], seed: int) -> tuple[int, ...]:
+    taken = {}
+    seen: Observation | None = pool.start(seed)
+    while seen is not None:
+        task, action = pool.task, rule.choose(seen, pool)
+        taken[task] = action
+        seen = pool.step(action).observation
+    return nodes_of(pool, taken)
+
+
+def costs(given: Given[Any], windows: Windows, seed: int, makers: Makers, *, search: bool) -> list[Cost]:
+    """Return what each window costs those who decide; to `search` adds the best that a beam or one of them finds."""
+    return [_cost(moment, windows, makers, search=search) for moment in _moments(given, windows, seed)]
+
+
+def _cost(moment: _Moment, windows: Windows, makers: Makers, *, search: bool) -> Cost:
+    environment, seen = moment.environment, moment.seen
+    saved = environment.save()
+    found = {}
+    for name, make in makers.items():
+        chooser = make()
+        # Whoever makes an agent begins the environment anew, to see that its network fits.
+        environment.restore(saved)
+        found[name], _ = replay(environment, seen, moment.tasks, partial(_choice, chooser, environment))
+    environment.restore(saved)
+    if search:
+        # Of jobs what is foretold of those that wait counts, too: ways that put off what is long would look cheap.
+        rest_ns = environment.rest_ns if isinstance(environment, Ordering) else _nothing
+        best = beam(environment, seen, moment.tasks, windows.width, rest_ns=rest_ns)
+        found[ORACLE] = min(best.cost_ns, *found.values())
+        environment.restore(saved)
+    return Cost(moment.first, found)
+
+
+def _nothing() -> int:
+    return 0
+
+
+def _choice(chooser: Chooser[Any], environment: _Environment, seen: Observation) -> int:
+    return chooser.choose(seen, environment.view)
+
+
+def _moments(given: Given[Any], windows: Windows, seed: int) -> Iterator[_Moment]:
+    environment = given.environment
+    if isinstance(environment, Ordering):
+        yield from _at_once(environment, windows)
+    elif isinstance(environment, Pool):
+        yield from _midst(environment, windows, given.rules(seed)[windows.driver], seed)
+
+
+def _at_once(whole: Ordering, windows: Windows) -> Iterator[_Moment]:
+    """Yield windows of jobs that are all submitted at their beginning."""
+    apart = len(whole.jobs) // (windows.count + 1)
+    for first in range(apart, apart * windows.count + 1, apart):
+        jobs = whole.jobs.window(first, windows.tasks, at_once=True)
+        environment = Ordering(jobs, whole.settings)
+        yield _Moment(environment, environment.start(0), first, len(jobs))
+
+
+def _midst(pool: Pool, windows: Windows, driver: Chooser[Any], seed: int) -> Iterator[_Moment]:
+    """Drive the pool through a run, and stop where windows begin."""
+    apart = len(pool.model.workload) // (windows.count + 1)
+    seen: Observation | None = pool.start(seed)
+    for number in range(windows.count * apart + 1):
+        if seen is None:
+            return
+        if number and number % apart == 0:
+            yield _Moment(pool, seen, number, windows.tasks)
+        seen = pool.step(driver.choose(seen, pool)).observation

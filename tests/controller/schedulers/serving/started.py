@@ -1,0 +1,19 @@
+"""A scheduler as a process of its own, which can be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+
+async def start(settings: Path) -> asyncio.subprocess.Process:
+    """Return a scheduler of its own process once it is ready."""
+    command = (sys.executable, "-m", "controller.cli", "scheduler", "serve", "--settings", str(settings))
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    assert process.stderr is not None
+    while not (line := await process.stderr.readline()).startswith(b"millrace scheduler: ready: "):
+        assert line, "the scheduler ended"
+    # Its log must not fill the pipe.
+    process.drain = asyncio.create_task(process.stderr.read())  # type: ignore[attr-defined]
+    return process

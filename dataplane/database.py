@@ -1,16 +1,22 @@
-"""SQLite as this project uses it: one file, one connection, WAL, and every failure an error that names the file."""
+"""SQLite as this project uses it: one file, one connection, WAL, and every failure an error that names the file.
+
+Of two processes with one file each would overwrite what the other knows nothing of: the second is refused, by a lock
+beside the file. Who only reads takes none, and changes nothing.
+"""
 
 from __future__ import annotations
 
 import os
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
+from urllib.parse import quote
 
 from dataplane.errors import MillraceError
+from dataplane.file_lock import FileLock, HeldError
 
 IN_MEMORY: Final = ":memory:"
 _RIGHTS: Final = 0o600
@@ -42,9 +48,9 @@ class Layout:
     """What every failure is raised as."""
     synchronous: Synchronous = Synchronous.NORMAL
     busy_s: float = 2.0
-    """How long a write waits for another process's transaction."""
+    """How long a write waits for a reader's transaction."""
     exclusive: bool = False
-    """Whether no other connection may have the file while this one does."""
+    """Whether nobody may even read the file while a process has it."""
     migrations: Mapping[int, Migration] = field(default_factory=dict[int, Migration])
     """By the version that they come from; a file of any other version is refused."""
 
@@ -52,25 +58,28 @@ class Layout:
 class Database:
     """One file, or `:memory:`; use it from one thread at a time. Every method raises the layout's error."""
 
-    def __init__(self, path: str, layout: Layout) -> None:
-        """Open a file, make or migrate its tables; only its user may read one that is made."""
-        self.path, self._layout = path, layout
+    def __init__(self, path: str, layout: Layout, *, read_only: bool = False) -> None:
+        """Open a file that no other process has, make or migrate its tables; only its user may read one that is made.
+
+        With `read_only` another process may have it; nothing is made, migrated or written.
+        """
+        self.path, self._layout, self._read_only = path, layout, read_only
         self._is_written = False
-        _create(path)
-        with self.errors("open"):
-            self._connection = sqlite3.connect(
-                path, timeout=layout.busy_s, isolation_level=None, check_same_thread=False
-            )
-        try:
+        self._lock = None if read_only or path == IN_MEMORY else self._take()
+        with ExitStack() as undo:
+            undo.callback(self._release)
+            if not read_only:
+                _create(path)
             with self.errors("open"):
+                self._connection = self._connect()
+                undo.callback(self._connection.close)
                 self._prepare()
-        except BaseException:
-            self._connection.close()
-            raise
+            undo.pop_all()
 
     def close(self) -> None:
-        """Close the file; what was not committed is lost. Calling it again does nothing."""
+        """Close the file and let others have it; what was not committed is lost. Calling it again does nothing."""
         self._connection.close()
+        self._release()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -132,8 +141,32 @@ class Database:
         if not self._connection.in_transaction:
             raise sqlite3.OperationalError("what was written before was taken back when a write failed")
 
+    def _connect(self) -> sqlite3.Connection:
+        # A reader's own mode would be `ro`, which cannot read a file whose owner was killed: rw makes no file either.
+        path = f"file:{quote(self.path)}?mode=rw" if self._read_only else self.path
+        return sqlite3.connect(
+            path, uri=self._read_only, timeout=self._layout.busy_s, isolation_level=None, check_same_thread=False
+        )
+
+    def _take(self) -> FileLock:
+        try:
+            return FileLock(f"{os.path.realpath(self.path)}.lock")
+        except HeldError as error:
+            raise self._layout.error(f"{self.path}: cannot open {self._layout.owner}: {error}") from None
+        except OSError as error:
+            problem = f"no lock beside it: {error.strerror or error}"
+            raise self._layout.error(f"{self.path}: cannot open {self._layout.owner}: {problem}") from error
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            self._lock.release()
+
     def _prepare(self) -> None:
         layout = self._layout
+        if self._read_only:
+            self._connection.execute("PRAGMA query_only=ON")
+            self._refuse_version(layout.version)
+            return
         if layout.exclusive:
             self._connection.execute("PRAGMA locking_mode=EXCLUSIVE")
         self._connection.execute("PRAGMA journal_mode=WAL")
@@ -144,12 +177,18 @@ class Database:
             with self.transaction() as connection:
                 migrate(connection)
                 connection.execute(f"PRAGMA user_version={layout.version}")
-        elif version not in (0, layout.version):
+        else:
+            self._refuse_version(0, layout.version)
+        self._connection.executescript(layout.schema)
+        self._connection.execute(f"PRAGMA user_version={layout.version}")
+
+    def _refuse_version(self, *known: int) -> None:
+        layout = self._layout
+        [(version,)] = self._connection.execute("PRAGMA user_version").fetchall()
+        if version not in known:
             raise layout.error(
                 f"{self.path}: {layout.owner} has layout {version}, this version wants {layout.version}: move it away"
             )
-        self._connection.executescript(layout.schema)
-        self._connection.execute(f"PRAGMA user_version={layout.version}")
 
 
 def _create(path: str) -> None:

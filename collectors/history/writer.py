@@ -5,8 +5,6 @@ Everything here may wait for the disk, so it runs beside the event loop, one cal
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -20,6 +18,7 @@ from collectors.history.journal import JournalWriter, read_journal
 from collectors.history.parquet import write_whole
 from collectors.history.schema import TABLES, Table
 from collectors.history.settings import S_NS, HistorySettings
+from dataplane.file_lock import FileLock, HeldError
 
 _LOCK: Final = ".lock"
 
@@ -37,7 +36,7 @@ class HistoryWriter:
         try:
             self._tables = {table.name: _TableWriter(self._folder, table, settings) for table in TABLES.values()}
         except BaseException:
-            os.close(self._lock)
+            self._lock.release()
             raise
 
     def write(self, batches: Mapping[str, pa.RecordBatch], wall_ns: int) -> bool:
@@ -74,7 +73,7 @@ class HistoryWriter:
                 table.finish()
             self.complete(on_problem)
         finally:
-            os.close(self._lock)
+            self._lock.release()
 
 
 class _TableWriter:
@@ -163,16 +162,12 @@ def _newest_us(batch: pa.RecordBatch) -> int:
     return newest
 
 
-def _take(folder: Path) -> int:
-    """Return the descriptor that locks a folder, which is made if it is missing."""
+def _take(folder: Path) -> FileLock:
+    """Return what locks a folder, which is made if it is missing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        return FileLock(str(folder / _LOCK))
     except OSError as error:
         raise HistoryError(f"{folder}: cannot keep the history here: {error.strerror}") from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(lock)
-        raise HistoryError(f"{folder}: another collector keeps its history here") from error
-    return lock
+    except HeldError as error:
+        raise HistoryError(f"{folder}: another collector keeps its history here ({error})") from None

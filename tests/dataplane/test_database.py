@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sqlite3
 import subprocess
@@ -48,7 +49,7 @@ def test_only_its_user_reads_a_file_that_is_made(tmp_path: Path, opened: Open) -
     database.write(INSERT, ("quince",))
     database.commit()
     files = sorted(tmp_path.iterdir())
-    assert [file.name for file in files] == ["pantry.db", "pantry.db-shm", "pantry.db-wal"]
+    assert [file.name for file in files] == ["pantry.db", "pantry.db-shm", "pantry.db-wal", "pantry.db.lock"]
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
 
 
@@ -117,13 +118,68 @@ def test_after_a_full_disk_nothing_is_half_written(tmp_path: Path, opened: Open)
     assert stored(tmp_path / "pantry.db") == ["medlar"]
 
 
-def test_nobody_else_has_an_exclusive_file(opened: Open) -> None:
-    layout = replace(LAYOUT, exclusive=True)
-    first = opened(layout)
-    with pytest.raises(BrokenError, match=r"pantry\.db: cannot open the pantry: database is locked"):
-        opened(layout)
+HELD = r"^[^ ]*pantry\.db: cannot open the pantry: process {} has it$"
+
+
+def test_two_never_have_one_file(tmp_path: Path, opened: Open) -> None:
+    first = opened()
+    with pytest.raises(BrokenError, match=HELD.format(os.getpid())):
+        opened()
+    (tmp_path / "alias.db").symlink_to(tmp_path / "pantry.db")
+    with pytest.raises(BrokenError, match=r"alias\.db: cannot open the pantry: process \d+ has it"):
+        Database(str(tmp_path / "alias.db"), LAYOUT)
+    first.write(INSERT, ("quince",))
+    first.commit()
     first.close()
-    assert jars(opened(layout)) == []
+    assert jars(opened()) == ["quince"]
+
+
+def test_another_process_has_a_file_until_it_dies_whatever_it_dies_of(tmp_path: Path, opened: Open) -> None:
+    command = [sys.executable, "-c", _WAITING, str(tmp_path / "pantry.db")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "here\n"
+        with pytest.raises(BrokenError, match=HELD.format(holder.pid)):
+            opened()
+        holder.kill()
+    assert (tmp_path / "pantry.db.lock").exists()
+    opened().close()
+    assert not (tmp_path / "pantry.db.lock").exists()
+
+
+def test_who_only_reads_may_do_so_beside_the_owner(tmp_path: Path, opened: Open) -> None:
+    path = str(tmp_path / "pantry.db")
+    with pytest.raises(BrokenError, match=r"pantry\.db: cannot open the pantry: unable to open database file"):
+        Database(path, LAYOUT, read_only=True)
+    assert list(tmp_path.iterdir()) == []
+    owner = opened()
+    with pytest.raises(BrokenError, match=r"pantry\.db: the pantry has layout 4, this version wants 5"):
+        Database(path, replace(LAYOUT, version=5), read_only=True)
+    owner.write(INSERT, ("quince",))
+    owner.commit()
+    with closing(Database(path, LAYOUT, read_only=True)) as reader:
+        assert jars(reader) == ["quince"]
+        with pytest.raises(BrokenError, match=r"pantry\.db: cannot write the pantry: attempt to write a readonly"):
+            reader.write(INSERT, ("plum",))
+        reader.rollback()
+        owner.write(INSERT, ("sloe",))
+        owner.commit()
+        assert jars(reader) == ["quince", "sloe"]
+
+
+def test_nobody_reads_an_exclusive_file_beside_its_owner(tmp_path: Path, opened: Open) -> None:
+    opened(replace(LAYOUT, exclusive=True))
+    with pytest.raises(BrokenError, match=r"pantry\.db: cannot open the pantry: database is locked"):
+        Database(str(tmp_path / "pantry.db"), LAYOUT, read_only=True)
+
+
+def test_where_no_lock_can_be_made_no_file_is_opened(tmp_path: Path) -> None:
+    with pytest.raises(BrokenError, match=r"gone/pantry\.db: cannot open the pantry: no lock beside it: No such file"):
+        Database(str(tmp_path / "gone" / "pantry.db"), LAYOUT)
+    (tmp_path / "pantry.db.lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(BrokenError, match="no lock beside it: Too many levels of symbolic links"):
+        Database(str(tmp_path / "pantry.db"), LAYOUT)
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_a_layout_that_is_not_known_is_refused(opened: Open) -> None:
@@ -177,6 +233,16 @@ database.write("INSERT INTO jars VALUES ('kept')")
 database.commit()
 database.write("INSERT INTO jars VALUES ('lost')")
 os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+_WAITING = """
+import sys
+from dataplane.database import Database, Layout
+from dataplane.errors import MillraceError
+database = Database(sys.argv[1], Layout("the pantry", "", 4, MillraceError))
+print("here", flush=True)
+sys.stdin.read()
 """
 
 

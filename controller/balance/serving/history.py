@@ -75,7 +75,7 @@ def read_history(file: Path) -> Iterator[History]:
     """Open the history that a service writes, beside it; raise HistoryError where there is none."""
     if not file.is_file():
         raise HistoryError(f"{file}: there is no history of balancing")
-    found = History(str(file))
+    found = History(str(file), read_only=True)
     try:
         yield found
     finally:
@@ -83,12 +83,11 @@ def read_history(file: Path) -> Iterator[History]:
 
 
 class History:
-    """One file; of one service at a time. Every method raises HistoryError naming it."""
+    """One file; of one service at a time, beside any who only read. Every method raises HistoryError naming it."""
 
-    def __init__(self, file: str) -> None:
-        self._database = Database(
-            file, Layout("the history of balancing", _SCHEMA, LAYOUT, HistoryError, busy_s=_BUSY_S)
-        )
+    def __init__(self, file: str, *, read_only: bool = False) -> None:
+        layout = Layout("the history of balancing", _SCHEMA, LAYOUT, HistoryError, busy_s=_BUSY_S)
+        self._database = Database(file, layout, read_only=read_only)
 
     def close(self) -> None:
         """Close the file; what is not committed is lost."""

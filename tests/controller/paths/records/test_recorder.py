@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
@@ -132,7 +133,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     path.write_bytes(b"this is not SQLite" * 100)
     with pytest.raises(PathError, match=r"paths\.db: cannot open the path server's database: file is not a database"):
         open_path_database(str(path))
-    with pytest.raises(PathError, match="unable to open database file"):
+    with pytest.raises(PathError, match="cannot open the path server's database: "):
         open_path_database(str(tmp_path / "nowhere" / "paths.db"))
 
 
@@ -186,6 +187,15 @@ def test_a_locked_database_is_an_error_not_a_hang(
 ) -> None:
     monkeypatch.setattr("controller.paths.records.database.BUSY_S", 0.01)
     path = str(tmp_path / "paths.db")
-    holder, other = open_database(path), open_database(path)
-    with holder.transaction(), pytest.raises(PathError, match="database is locked"):
-        Recorder(other, max_records=1).record([record(1)])
+    opened = open_database(path)
+    with closing(sqlite3.connect(path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(PathError, match="database is locked"):
+            Recorder(opened, max_records=1).record([record(1)])
+
+
+def test_a_second_path_server_is_refused_the_records_of_the_first(tmp_path: Path, open_database: OpenDatabase) -> None:
+    path = str(tmp_path / "paths.db")
+    open_database(path)
+    with pytest.raises(PathError, match=rf"^{path}: cannot open the path server's database: process \d+ has it$"):
+        open_database(path)

@@ -146,6 +146,7 @@ class Engine(Closing):
             hears_refusals=int(settings.hears_refusals),
             window=window,
             headroom=headroom(settings.capacity),
+            capacity=settings.capacity,
             next_item=settings.first_item,
             congestion_window=min(settings.first_window, window) * PACKET,
             slow_start_until=window * PACKET,

@@ -25,7 +25,8 @@ The rules, beyond Python's own:
 - Types are u8, u16, u32, u64, i32, i64, bool, structs (references, as in Python) and Array[...]. A local has the type
   of its first assignment or annotation; a bare literal begins a u64. Widths and signs do not mix: cast with as_u32().
   Literals and constants of the module (also of an enum, or of the function around) adapt to what stands beside them.
-- Arithmetic wraps; // and % round down as in Python; a divisor of 0 is the caller's error. Shifts by the width or more
+- Arithmetic wraps; // and % round down as in Python; by 0 the quotient is 0 and the rest the dividend (no trap, as in
+  BPF, but an answer that says nothing: look before you divide by what a packet says). Shifts by the width or more
   give 0, or the sign. The operand of a shift and its amount are of one type.
 - Statements: assignment, if, while, for over range() with a constant step, break, continue, return, pass. Expressions:
   operators, comparisons, and/or/not (they give bool), the conditional expression, calls of kernels, externals and

@@ -21,6 +21,7 @@ SIZE: Final = 16
 VERSION: Final = 1
 UDP_PORT: Final = 19777
 ITEM_BITS: Final = 32
+_NOBODY: Final = "values of 0 workers: a mean divides by them"
 QUARTER_BYTES: Final = 256
 QUARTERS: Final = 4
 
@@ -86,6 +87,8 @@ class Aggregation:
         quarters, rest = divmod(len(self.values), QUARTER_BYTES)
         if rest or quarters > QUARTERS:
             raise WireError(HEADER, f"{len(self.values)} bytes of values are not 0 to {QUARTERS} times {QUARTER_BYTES}")
+        if not self.workers:
+            raise WireError(HEADER, _NOBODY)
         fit(HEADER, job=(self.job, 16), item=(self.item, 32), epoch=(self.epoch, 16), workers=(self.workers, 16))
         first = VERSION << 28 | self.kind << 24 | self.flags << 16 | self.job
         fourth = self.operation << 28 | quarters << 24 | self.reason << 16
@@ -103,6 +106,8 @@ def decode(data: bytes, offset: int = 0) -> Aggregation:
     if size > QUARTERS * QUARTER_BYTES:
         raise WireError(HEADER, f"{words >> 24 & 15} quarters are more than {QUARTERS}", offset=offset)
     need(HEADER, data, offset + SIZE, size)
+    if not words >> 32 & 0xFFFF:
+        raise WireError(HEADER, _NOBODY, offset=offset)
     try:
         kind, operation, reason = Kind(words >> 120 & 15), Operation(words >> 28 & 15), Reason(words >> 16 & 255)
     except ValueError as error:

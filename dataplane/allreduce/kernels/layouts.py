@@ -100,6 +100,7 @@ class EngineState(Struct):
     epoch: u32
     window: u32  # slots; a power of two
     headroom: u32
+    capacity: u32  # no result has values of more workers
     stop: u32  # set by other threads, as are wanted_epoch and held_until_ns
     wanted_epoch: u32  # to be adopted if it is newer
     hears_refusals: u32  # a newer epoch in a refusal is to be adopted, too

@@ -101,7 +101,7 @@ def accept_result(engine: EngineState, packet: Array[u8], length: u32, first: u3
     operation: u32 = Operation.SUM if slot.what == SUMS else Operation.MAX
     workers: u32 = as_u32(load_be16(packet, 10))
     is_sound: bool = length == PACKET_BYTES and load_be32(packet, 12) >> 24 == (operation << 4 | QUARTERS)
-    if not is_sound or workers == 0 or workers > as_u32(1) << engine.headroom:  # a mean divides by them
+    if not is_sound or workers == 0 or workers > engine.capacity:  # a mean divides by them
         engine.malformed += 1
         return
     is_again: bool = (first >> 24 & 15) == Kind.AGAIN

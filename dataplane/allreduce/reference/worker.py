@@ -95,7 +95,7 @@ class Worker:
     def _is_sound(self, part: Part, packet: Aggregation) -> bool:
         operation = Operation.SUM if part.what is ItemKind.BLOCK else Operation.MAX
         is_whole = packet.operation is operation and len(packet.values) == QUARTERS * QUARTER_BYTES
-        return is_whole and 0 < packet.workers <= 1 << formats.headroom(self._membership.capacity)
+        return is_whole and 0 < packet.workers <= self._membership.capacity
 
     def _sum(self, part: Part, lanes: Lanes, divisor: int) -> Floats:
         agreed = self._agreed[part.at : part.at + 1]

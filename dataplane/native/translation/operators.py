@@ -63,8 +63,7 @@ def calculate(builder: Any, op: ast.operator, shape: Scalar, left: Any, right: A
         return Value(shape, getattr(builder, _PLAIN[kind])(left, right))
     if isinstance(op, ast.LShift | ast.RShift):
         return Value(shape, _shift(builder, op, shape, left, right))
-    divide = _divide_signed if shape.signed else _divide_unsigned
-    return Value(shape, divide(builder, isinstance(op, ast.Mod), left, right))
+    return Value(shape, _divide(builder, op, shape, left, right))
 
 
 def _shift(builder: Any, op: ast.operator, shape: Scalar, left: Any, right: Any) -> Any:  # noqa: ANN401
@@ -78,6 +77,21 @@ def _shift(builder: Any, op: ast.operator, shape: Scalar, left: Any, right: Any)
     amount = builder.select(inside, right, last)
     shifted = emit(left, amount)
     return shifted if arithmetic else builder.select(inside, shifted, constant(shape, 0).ir)
+
+
+def _divide(builder: Any, op: ast.operator, shape: Scalar, left: Any, right: Any) -> Any:  # noqa: ANN401
+    """Divide; by zero the quotient is zero and the rest is the dividend (as in BPF, RFC 9669), where the machine traps.
+
+    Python raises an exception then, which machine code cannot: who divides by what a packet says looks first.
+    """
+    remainder = isinstance(op, ast.Mod)
+    divide = _divide_signed if shape.signed else _divide_unsigned
+    if isinstance(right, ir.Constant) and right.constant:
+        return divide(builder, remainder, left, right)
+    zero = left.type(0)
+    is_zero = builder.icmp_unsigned("==", right, zero)
+    result = divide(builder, remainder, left, builder.select(is_zero, left.type(1), right))
+    return builder.select(is_zero, left if remainder else zero, result)
 
 
 def _divide_unsigned(builder: Any, remainder: bool, left: Any, right: Any) -> Any:  # noqa: ANN401

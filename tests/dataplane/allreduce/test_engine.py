@@ -60,8 +60,8 @@ def _run(engines: list[Engine], values: Sequence[Values], *, mean: bool = False)
     return targets
 
 
-def _reference(values: list[Floats], *, mean: bool = False) -> Floats:
-    membership = Membership(JOB, 2**20, len(values), epoch=1)
+def _reference(values: list[Floats], capacity: int = 0, *, mean: bool = False) -> Floats:
+    membership = Membership(JOB, 2**20, capacity or len(values), epoch=1)
     workers = [Worker(membership, mine, mean=mean) for mine in values]
     switch = Aggregator({JOB: Job(epoch=1, children=(1 << len(workers)) - 1, cells=2**21)})
     while not workers[0].is_done:
@@ -142,18 +142,18 @@ def test_means_divide_by_those_who_contributed() -> None:
 
 
 @by_both
-@pytest.mark.parametrize("workers", [0, 3, 5, 0xFFFF], ids=str)
+@pytest.mark.parametrize("workers", [0, 4, 5, 0xFFFF], ids=str)
 def test_results_of_nobody_or_of_more_than_the_job_has_are_counted_and_not_taken(by: str, workers: int) -> None:
-    with Server(2, WINDOW) as server, _engines(server, 2, by=by) as engines:
+    with Server(2, WINDOW) as server, _engines(server, 2, workers=3, by=by) as engines:
         put = server._put
 
         def forge_first(data: bytes, address: tuple[str, int]) -> None:
-            put(replace(decode(data), workers=workers).encode(), address)
+            put(data[:10] + workers.to_bytes(2, "big") + data[12:], address)
             put(data, address)
 
         server._put = forge_first  # type: ignore[method-assign]
         values = _random(2, 3 * BLOCK, seed=12)
-        right = _reference(values, mean=True)
+        right = _reference(values, 3, mean=True)
         assert all(_same(found, right) for found in _run(engines, values, mean=True))
         assert [engine.statistics.malformed for engine in engines] == [4, 4]
 
@@ -277,12 +277,8 @@ def test_a_change_of_epoch_in_the_middle_goes_on_without_the_one_who_left(by: st
         server.before = change
         found = _run(engines, values)
         assert {engine.epoch for engine in engines} == {2}
-        exact = _reference_of_capacity(values, 3)
+        exact = _reference(values, 3)
         assert all(_same(one, exact) for one in found)
-
-
-def _reference_of_capacity(values: list[Floats], capacity: int) -> Floats:
-    return _reference([*values, *[np.zeros_like(values[0])] * (capacity - len(values))])
 
 
 @by_both

@@ -23,11 +23,13 @@ def shift_right(scalar: Scalar) -> Binary:
 
 
 def operators(scalar: Scalar) -> dict[str, Binary]:
-    """Return each operator and what it gives on Python's numbers; a divisor is made odd, so that it is not 0."""
+    """Return each operator and what it gives on Python's numbers; by 0 the quotient is 0, the rest the dividend."""
     return {
         "a + b": lambda a, b: a + b,
         "a - b": lambda a, b: a - b,
         "a * b": lambda a, b: a * b,
+        "a // b": lambda a, b: a // b if b else 0,
+        "a % b": lambda a, b: a % b if b else a,
         "a // (b | 1)": lambda a, b: a // (b | 1),
         "a % (b | 1)": lambda a, b: a % (b | 1),
         "a & b": lambda a, b: a & b,
@@ -130,6 +132,9 @@ def test_edges_of_division_do_not_trap(scalar: Scalar, compiled: dict[Scalar, li
     minus_one = scalar.wrap(-1)
     assert by_text["a // (b | 1)"](scalar.low, minus_one) == scalar.wrap(scalar.low // minus_one)
     assert by_text["a % (b | 1)"](scalar.low, minus_one) == scalar.low % minus_one
+    for dividend in (scalar.low, scalar.high, 1):
+        assert by_text["a // b"](dividend, 0) == 0
+        assert by_text["a % b"](dividend, 0) == dividend
 
 
 @given(data=st.data())

@@ -126,7 +126,7 @@ deep: $(VENV)/.dev $(RAY_VENV)/.ready
 	$(BIN)/python -m pytest -m slow tests/soak
 	$(BIN)/python -m pytest tests/soak/containers.py
 	$(BIN)/python -m pytest tests/controller/centres/engines/test_engines.py
-	MILLRACE_EXAMPLES=500 $(BIN)/python -m pytest tests/dataplane/program/test_fuzz.py tests/dataplane/switch/p4runtime
+	MILLRACE_EXAMPLES=500 $(BIN)/python -m pytest tests/decoders tests/dataplane/program/test_fuzz.py tests/dataplane/switch/p4runtime
 	$(BIN)/python -m tests.soak.storage
 	$(BIN)/python -m tests.soak.api
 	$(BIN)/python -m tests.soak.etcd_away

@@ -1,0 +1,68 @@
+"""What the suite over all decoders knows of one: how it is called, bytes that are right, how it says no."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from dataplane.errors import WireError
+
+T = TypeVar("T")
+
+_MOST_PLACES = 160
+"""A golden that is longer is cut and changed at so many places, all over it."""
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A decoder, by its function's dotted name, and bytes that it takes.
+
+    `read` returns None or raises one of `refuses` for what it does not take. `write` is its inverse. Of a golden cut
+    anywhere nothing is taken, unless `may_be_cut`.
+    """
+
+    name: str
+    read: Callable[[bytes], Any]
+    goldens: tuple[bytes, ...]
+    refuses: tuple[type[Exception], ...] = (WireError,)
+    write: Callable[[Any], bytes] | None = None
+    may_be_cut: bool = False
+
+    def outcome(self, data: bytes) -> Any:
+        """Return what the bytes say, None if they are refused in one line; whatever else is raised is a failure."""
+        try:
+            return self.read(data)
+        except self.refuses as error:
+            text = str(error)
+            assert text, f"{self.name}: a refusal without a word"
+            assert "\n" not in text, f"{self.name}: {text}"
+            return None
+
+
+def places(size: int) -> range:
+    """Return where bytes of so many are cut or changed."""
+    return range(0, size, max(1, size // _MOST_PLACES))
+
+
+def with_one_byte_changed(data: bytes, bits: range | None = None) -> Iterator[bytes]:
+    """Yield data with a bit of one byte changed, byte after byte, and with the whole byte turned round."""
+    for at in places(len(data)):
+        for mask in (*(1 << bit for bit in bits or (at * 5 % 8,)), 0xFF):
+            yield data[:at] + bytes([data[at] ^ mask]) + data[at + 1 :]
+
+
+def in_file(read: Callable[[Path], T]) -> Callable[[bytes], T]:
+    """Return a function of bytes for one of a file, which it is given in memory."""
+
+    def read_bytes(data: bytes) -> T:
+        descriptor = os.memfd_create("damaged")
+        try:
+            os.write(descriptor, data)
+            return read(Path(f"/proc/self/fd/{descriptor}"))
+        finally:
+            os.close(descriptor)
+
+    return read_bytes

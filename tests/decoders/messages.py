@@ -1,0 +1,129 @@
+"""Decoders of messages between processes: protobuf and JSON, with what must hold beyond their schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import IPv4Address
+from typing import Any
+
+from google.protobuf.message import Message
+
+from collectors.collector import Collector
+from collectors.events.rules import Rule
+from collectors.feed import events_pb2, feed_pb2, links_pb2, records_pb2
+from collectors.feed.events import events_message, events_of, rules_message, rules_of
+from collectors.feed.records import drops_message, drops_of, records_message, records_of
+from collectors.feed.snapshots import notes_message, notes_of, snapshot_message, snapshot_of, status_message, status_of
+from collectors.feed.statuses import statuses_message, statuses_of
+from collectors.settings import CollectorSettings, Core
+from collectors.values import (
+    CollectorStatus,
+    DropRecord,
+    Event,
+    Evidence,
+    FlowKey,
+    HopRecord,
+    JobNote,
+    LinkCondition,
+    LinkStatus,
+    Phase,
+)
+from controller.errors import PathError
+from controller.intents import FlowSpec
+from controller.paths.records.codec import freeze, thaw
+from dataplane.allreduce.jobs import jobs_pb2
+from dataplane.allreduce.jobs.codec import DOWNWARD, decode_downward, encode, upward_of
+from dataplane.allreduce.jobs.messages import Admitted, Arrived, Barrier, Ended, Hello, Refused, View, Waiting
+from dataplane.clock import VirtualClock
+from dataplane.errors import AllReduceError, FabricError
+from dataplane.fabric.live.values import FabricCounters
+from dataplane.rpc.errors import MessageError
+from dataplane.rpc.messages import parse, parse_request
+from dataplane.switch.p4runtime import bytestrings
+from dataplane.switch.p4runtime.errors import P4RuntimeError
+from dataplane.topology.values import LinkKey
+from tests.collectors.reports import Reporter, build_topology, long_way
+from tests.decoders.decoding import Decoder
+
+_FLOW = FlowKey(IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 17, 5000, 6001)
+_HELLO = Hello("resnet", "h1", "0123456789abcdef", 4, 19778, 60_000_000_000, 64, 256, True, None, ("h9", 19779))
+_ADMITTED = Admitted(30, "10.200.0.1", 64, 256, 7, 0, 0, ("h1", "h2"), 500_000_000, 5_000_000_000, "h1", ("h2",))
+_VIEW = View(30, "10.200.0.1", "10.200.0.1", 8, ("h1", "h2"), Barrier(3, 2052, 5_000_000_000), ("h2",), None)
+
+
+_HOP = HopRecord(7, _FLOW, 13, 5, 0, 3, 11, 1, 2, 2_000, 0, 3, 100, 2_100, 1_000)
+_DROP = DropRecord(7, 13, 5, 13, 1, 2, 0, 9, _FLOW)
+_EVENT = Event(7, "slow", LinkKey("s1", "s2"), "delay_p99_ns", 2e6, 1e6, Phase.RAISED, (Evidence(6, "loss", 0.5),))
+
+
+def _collector() -> Collector:
+    """Return a collector that a path of three switches was reported to."""
+    collector = Collector(build_topology(), VirtualClock(1_000_000), CollectorSettings(core=Core.REFERENCE))
+    for at_ns in range(0, 50_000, 10_000):
+        collector.receive(Reporter().stacked(long_way(at_ns, queue=3), sequence=at_ns // 10_000))
+    return collector
+
+
+def _feed(read: Callable[[Any], Any], schema: type[Message], *messages: Message) -> Decoder:
+    """Return a decoder of the collector's feed."""
+    return Decoder(
+        f"{read.__module__}.{read.__name__}",
+        lambda data: read(parse(schema, data)),
+        tuple(message.SerializeToString() for message in messages),
+        refuses=(MessageError,),
+        may_be_cut=True,
+    )
+
+
+MESSAGES = (
+    Decoder(
+        "dataplane.allreduce.jobs.codec.upward_of",
+        lambda data: upward_of(parse_request(jobs_pb2.WorkerMessage, data)),
+        (encode(_HELLO), encode(Arrived(3, 2052))),
+        refuses=(MessageError,),
+        write=encode,
+    ),
+    Decoder(
+        "dataplane.allreduce.jobs.codec.decode_downward",
+        decode_downward,
+        tuple(
+            DOWNWARD.message(said).SerializeToString()
+            for said in (_ADMITTED, _VIEW, Waiting(("h1",), 4), Refused("no"), Ended("left", False))
+        ),
+        refuses=(AllReduceError,),
+        write=lambda said: DOWNWARD.message(said).SerializeToString(),
+    ),
+    _feed(snapshot_of, feed_pb2.Snapshot, snapshot_message(_collector().snapshot())),
+    _feed(status_of, feed_pb2.CollectorStatus, status_message(CollectorStatus(7, {"reports": 3}, "none"))),
+    _feed(notes_of, feed_pb2.JobNotes, notes_message({30: JobNote("resnet", 7, 256)})),
+    _feed(
+        statuses_of,
+        links_pb2.LinkStatuses,
+        statuses_message({LinkKey("s1", "s2"): LinkStatus(LinkCondition.DOWN, 7, "port 2 is down")}),
+    ),
+    _feed(records_of, records_pb2.HopRecords, records_message([_HOP, _HOP])),
+    _feed(drops_of, records_pb2.DropRecords, drops_message([_DROP])),
+    _feed(events_of, events_pb2.Events, events_message([_EVENT])),
+    _feed(rules_of, events_pb2.RuleSet, rules_message([Rule(name="slow", figure="delay_p99_ns", above=1e6)])),
+    Decoder(
+        "controller.paths.records.codec.thaw",
+        lambda data: thaw(data, FlowSpec),
+        (freeze(FlowSpec("h1", "h2", 17, 5000, 6001)),),
+        refuses=(PathError,),
+    ),
+    Decoder(
+        "dataplane.fabric.live.values.FabricCounters.decode",
+        FabricCounters.decode,
+        (FabricCounters(7, 1_000, 3).encode(),),
+        refuses=(FabricError,),
+        write=FabricCounters.encode,
+    ),
+    Decoder(
+        "dataplane.switch.p4runtime.bytestrings.decode",
+        lambda data: bytestrings.decode(data, 20, "a field"),
+        (bytes.fromhex("0f4240"),),
+        refuses=(P4RuntimeError,),
+        may_be_cut=True,
+    ),
+)
+"""All of them."""

@@ -88,7 +88,7 @@ class DecisionSettings(Strict, frozen=True):
     margin: float = 0.0
     """Where the best value is less above that of the fallback's choice, that choice stands: a departure; 0: never."""
     precision: Literal["bfloat16", "float32"] = "bfloat16"
-    """Of products in `tokens` of more than 128 hidden, on processors that multiply bfloat16; all else is float32."""
+    """Of weights in products of more than 128 hidden; of `tokens` where the processor multiplies bfloat16."""
 
 
 class AgentSettings(Strict, frozen=True):

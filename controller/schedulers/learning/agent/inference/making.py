@@ -11,7 +11,7 @@ from controller.schedulers.learning.agent.settings import DecisionSettings
 from controller.schedulers.learning.agent.weights import WeightSet
 
 _SMALL: Final = 128
-"""Hidden figures up to which numpy is faster."""
+"""Hidden figures up to which numpy in float32 is as fast."""
 
 
 def inference_of(weights: WeightSet, settings: DecisionSettings) -> Inference:
@@ -19,12 +19,12 @@ def inference_of(weights: WeightSet, settings: DecisionSettings) -> Inference:
 
     Of small networks numpy is: PyTorch takes longer to be called than they take to be computed.
     """
+    halved = weights.shape.hidden > _SMALL and settings.precision == "bfloat16"
     if weights.shape.form == "flat":
-        return FlatInference(weights)
+        return FlatInference(weights, halved=halved)
     if weights.shape.form == "dense":
-        return DenseInference(weights)
-    is_small = weights.shape.hidden <= _SMALL
-    if is_small or settings.precision == "float32" or find_spec("torch") is None:
+        return DenseInference(weights, halved=halved)
+    if not halved or find_spec("torch") is None:
         return TokensInference(weights)
     import torch  # noqa: PLC0415 - deciding works without it
 

@@ -1,13 +1,19 @@
-"""Inference by numpy: of `flat` and `dense` the fastest there is here, of `tokens` where there is no PyTorch."""
+"""Inference by numpy: of `tokens` where there is no PyTorch; of `flat` and `dense` with products that may be halved."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from controller.schedulers.learning.agent.inference import folding
 from controller.schedulers.learning.agent.inference.base import Late, never, normalised, softmax
+from controller.schedulers.learning.agent.inference.halved import HalvedAffine
 from controller.schedulers.learning.agent.weights import WeightSet
 from controller.schedulers.learning.values import Floats, Observation
+
+_Product = Callable[[Floats], Floats]
 
 
 def _product(layer: folding.Affine, rows: Floats) -> Floats:
@@ -16,13 +22,24 @@ def _product(layer: folding.Affine, rows: Floats) -> Floats:
     return found
 
 
-def _fed_forward(part: folding.FeedForward, rows: Floats) -> Floats:
-    """Return what a layer makes of what its attention added up."""
-    seen = normalised(rows, part.before.gain, part.before.bias)
-    wide = _product(part.wide, seen)
-    np.maximum(wide, 0, out=wide)
-    seen += _product(part.narrow, wide)
-    return normalised(seen, part.after.gain, part.after.bias)
+def _product_of(layer: folding.Affine, *, halved: bool) -> _Product:
+    """Return a layer's product; halved ones are of one row."""
+    return HalvedAffine(layer) if halved else partial(_product, layer)
+
+
+class _FeedForward:
+    """What a layer makes of what its attention added up."""
+
+    def __init__(self, part: folding.FeedForward, *, halved: bool = False) -> None:
+        self._before, self._after = part.before, part.after
+        self._wide, self._narrow = (_product_of(layer, halved=halved) for layer in (part.wide, part.narrow))
+
+    def __call__(self, rows: Floats) -> Floats:
+        seen = normalised(rows, self._before.gain, self._before.bias)
+        wide = self._wide(seen)
+        np.maximum(wide, 0, out=wide)
+        seen += self._narrow(wide)
+        return normalised(seen, self._after.gain, self._after.bias)
 
 
 def with_one(rows: Floats) -> Floats:
@@ -33,37 +50,43 @@ def with_one(rows: Floats) -> Floats:
 
 
 class FlatInference:
-    """The form `flat`: products of a matrix and a vector, as there is one token."""
+    """The form `flat`: products of a matrix and a vector, as there is one token; `halved` has weights in bfloat16."""
 
-    def __init__(self, weights: WeightSet) -> None:
+    def __init__(self, weights: WeightSet, *, halved: bool = False) -> None:
         layers = range(weights.shape.layers)
-        start = folding.first(weights).mixing
+        mixing = folding.first(weights).mixing
         self.version = weights.version
         self._shape = weights.shape
         # All heads see the one token: their parts add up with its own.
-        self._start = np.ascontiguousarray(start.reshape(-1, weights.shape.inputs + 1, start.shape[1]).sum(axis=0).T)
-        self._attention = [folding.single_token_attention(weights, layer) for layer in layers if layer]
-        self._parts = [folding.feed_forward(weights, layer) for layer in layers]
+        start = mixing.reshape(-1, weights.shape.inputs + 1, mixing.shape[1]).sum(axis=0).T
+        self._start = _product_of(folding.Affine(start[:, :-1].copy(), start[:, -1].copy()), halved=halved)
+        self._attention = [
+            _product_of(folding.single_token_attention(weights, layer), halved=halved) for layer in layers if layer
+        ]
+        self._parts = [_FeedForward(folding.feed_forward(weights, layer), halved=halved) for layer in layers]
         self._head = folding.head(weights)
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
         """Return the value of every action; None where it became too late before the end."""
         self._shape.check(observation)
-        seen = _fed_forward(self._parts[0], self._start @ with_one(observation.flat()))
+        seen = self._parts[0](self._start(observation.flat()))
         for attention, part in zip(self._attention, self._parts[1:], strict=True):
             if late():
                 return None
-            seen = _fed_forward(part, seen + _product(attention, seen))
+            seen = part(seen + attention(seen))
         return _product(self._head, seen)
 
 
 class DenseInference:
-    """The form `dense`."""
+    """The form `dense`; `halved` has weights in bfloat16."""
 
-    def __init__(self, weights: WeightSet) -> None:
+    def __init__(self, weights: WeightSet, *, halved: bool = False) -> None:
         self.version = weights.version
         self._shape = weights.shape
-        self._hidden = [folding.affine(weights, f"hidden.{layer}") for layer in range(weights.shape.layers)]
+        self._hidden = [
+            _product_of(folding.affine(weights, f"hidden.{layer}"), halved=halved)
+            for layer in range(weights.shape.layers)
+        ]
         self._head = folding.dense_head(weights)
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
@@ -73,7 +96,7 @@ class DenseInference:
         for layer in self._hidden:
             if late():
                 return None
-            seen = _product(layer, seen)
+            seen = layer(seen)
             np.maximum(seen, 0, out=seen)
         return _product(self._head, seen)
 
@@ -97,7 +120,7 @@ class TokensInference:
             for layer in layers
             if layer
         ]
-        self._parts = [folding.feed_forward(weights, layer) for layer in layers]
+        self._parts = [_FeedForward(folding.feed_forward(weights, layer)) for layer in layers]
         self._head = folding.head(weights)
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
@@ -114,14 +137,14 @@ class TokensInference:
         self._shape.check(observation)
         features = with_one(observation.tokens())
         looked.append(first_attention(self._first, features))
-        seen = _fed_forward(self._parts[0], mixed(features, looked[-1]) @ self._first.mixing)
+        seen = self._parts[0](mixed(features, looked[-1]) @ self._first.mixing)
         for (projection, out), part in zip(self._attention, self._parts[1:], strict=True):
             if late():
                 return None
             added = _product(out, self._attended(_product(projection, seen), looked))
             if late():
                 return None
-            seen = _fed_forward(part, seen + added)
+            seen = part(seen + added)
         return _product(self._head, seen)[:, 0]
 
     def _attended(self, projected: Floats, looked: list[Floats]) -> Floats:

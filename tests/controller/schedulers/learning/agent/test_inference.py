@@ -34,9 +34,19 @@ def _bfloat16(weights: WeightSet) -> Inference:
     return TorchTokensInference(weights, torch.bfloat16)
 
 
+def _flat_halved(weights: WeightSet) -> Inference:
+    return FlatInference(weights, halved=True)
+
+
+def _dense_halved(weights: WeightSet) -> Inference:
+    return DenseInference(weights, halved=True)
+
+
 CASES: list[tuple[Form, Make, float]] = [
     ("flat", FlatInference, 1e-5),
     ("dense", DenseInference, 1e-5),
+    ("flat", _flat_halved, 2e-2),  # of weights only
+    ("dense", _dense_halved, 2e-2),
     ("tokens", TokensInference, 1e-5),
     ("tokens", _float32, 1e-5),
     ("tokens", _bfloat16, 5e-2),  # eight bits of a mantissa, over two layers

@@ -34,20 +34,37 @@ _HOW_OFTEN_S = 1.0
 
 
 @store.command()
-def serve(
+def serve(  # noqa: PLR0917 - a command line's options
     file: Annotated[Path, typer.Argument(metavar="FILE", help="SQLite file for the content.")],
-    address: Annotated[str, typer.Option(metavar="ADDRESS", help="The IPv4 address to answer at.")] = "0.0.0.0",  # noqa: S104
+    address: Annotated[str, typer.Option(metavar="ADDRESS", help="The IPv4 address to answer at.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="UDP port; 0: any free one.")] = UDP_PORT,
     writer: Annotated[
-        list[str] | None, typer.Option(metavar="ADDRESS", help="Host that may write; default: every host.")
+        list[str] | None, typer.Option(metavar="ADDRESS", help="Host that may write; on loopback: its own by default.")
     ] = None,
+    anyone: Annotated[bool, typer.Option("--anyone", help="Every host that reaches the address may write.")] = False,
     freshness_ms: Annotated[int, typer.Option(min=0, help="How long copies may be served; 0: no copies.")] = 1000,
+    most_names: Annotated[int, typer.Option(min=1, help="Names with content at most.")] = 100_000,
+    most_bytes: Annotated[int, typer.Option(min=1, help="Content at most, 256 bytes a segment included.")] = 1 << 30,
+    most_open_writes: Annotated[int, typer.Option(min=1, help="Long values under way at most.")] = 1024,
 ) -> None:
     """Serve content by name until Ctrl-C."""
-    from dataplane.store.producer import Producer  # noqa: PLC0415
+    from dataplane.store.errors import StoreError  # noqa: PLC0415
+    from dataplane.store.producer import Producer, is_loopback  # noqa: PLC0415
+    from dataplane.store.producer_core import Quotas  # noqa: PLC0415
 
+    if not (writer or anyone or is_loopback(address)):
+        raise StoreError(f"{address} is not loopback: say who may write (--writer ADDRESS), or --anyone")
     log_to_stderr("store")
-    with Producer(str(file), address=address, port=port, writers=writer, freshness_ms=freshness_ms) as producer:
+    quotas = Quotas(most_names, most_bytes, most_open_writes)
+    with Producer(
+        str(file),
+        address=address,
+        port=port,
+        writers=writer or None,
+        anyone=anyone,
+        freshness_ms=freshness_ms,
+        quotas=quotas,
+    ) as producer:
         where = "{}:{}".format(*producer.address)
         ready("store")(f"{file} at {where}")
         asyncio.run(_until_stopped(producer))

@@ -1,14 +1,19 @@
 """What a producer must not forget: content, its versions, and the writes that it has acknowledged; in SQLite.
 
-Everything is in memory, too, from where it is read; what changes is on the disk once `commit` has returned.
+Everything is in memory, too, from where it is read; what changes is on the disk once `commit` has returned, or neither
+there nor in memory after `rollback`.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
+from typing import Final
 
 from dataplane.database import Database, Layout, Synchronous
+from dataplane.store import layout
 from dataplane.store.errors import StoreError
+from dataplane.store.layout import Form
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS segments (
@@ -33,6 +38,9 @@ _LAYOUT = Layout(
 Key = tuple[int, int]
 """A name's hash and a segment."""
 
+SEGMENT_COST: Final = 256
+"""Bytes of memory that a segment counts beside its content."""
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -52,12 +60,27 @@ class Write:
     time_ns: int
 
 
+@dataclass(slots=True)
+class Blocks:
+    """The blocks of a hash: how long their value is, which was checked, and how many names have it."""
+
+    length: int
+    names: int = 0
+
+
 class ContentDatabase:
     """One SQLite file, or `:memory:`, of one producer at a time; every failure is a StoreError that names the file."""
 
     def __init__(self, path: str) -> None:
         self.items: dict[Key, Item] = {}
         self.writes: dict[bytes, Write] = {}
+        self.blocks: dict[int, Blocks] = {}
+        """Of values that are not in one segment, by hash."""
+        self.nbytes = 0
+        """What all segments take, `SEGMENT_COST` each included."""
+        self._segments: Counter[int] = Counter()
+        self._items_before: list[tuple[Key, Item | None]] = []
+        self._writes_before: list[tuple[bytes, Write | None]] = []
         self._database = Database(path, _LAYOUT)
         try:
             self._load()
@@ -65,32 +88,59 @@ class ContentDatabase:
             self._database.close()
             raise
 
+    @property
+    def names(self) -> int:
+        """How many names there is content of; a hash that has blocks is one."""
+        return len(self._segments)
+
+    def has_name(self, name: int) -> bool:
+        """Return whether there is content of a name."""
+        return name in self._segments
+
     def put(self, key: Key, item: Item) -> None:
         """Have a segment from now on."""
         self._database.write(
             "INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?)",
             (_bytes(key[0]), key[1], item.version, item.freshness_ms, item.writer, item.content),
         )
-        self.items[key] = item
+        self._items_before.append((key, self.items.get(key)))
+        self._have(key, item)
 
     def delete(self, key: Key) -> None:
         """Have a segment no more."""
         self._database.write("DELETE FROM segments WHERE name = ? AND segment = ?", (_bytes(key[0]), key[1]))
-        self.items.pop(key, None)
+        self._items_before.append((key, self.items.get(key)))
+        self._have(key, None)
 
     def add_write(self, write: bytes, done: Write) -> None:
         """Know a write again."""
         self._database.write("INSERT OR REPLACE INTO writes VALUES (?, ?, ?)", (write, done.version, done.time_ns))
+        self._writes_before.append((write, self.writes.get(write)))
         self.writes[write] = done
 
     def remove_write(self, write: bytes) -> None:
         """Know a write no more."""
         self._database.write("DELETE FROM writes WHERE write = ?", (write,))
-        self.writes.pop(write, None)
+        self._writes_before.append((write, self.writes.pop(write, None)))
 
-    def commit(self) -> None:
-        """Return when all that was changed is on the disk."""
+    def commit(self) -> bool:
+        """Return when all that was changed is on the disk; whether anything was."""
         self._database.commit()
+        changed = bool(self._items_before or self._writes_before)
+        self._forget_before()
+        return changed
+
+    def rollback(self) -> None:
+        """Have everything as it was at the last commit."""
+        self._database.rollback()
+        for key, item in reversed(self._items_before):
+            self._have(key, item)
+        for write, done in reversed(self._writes_before):
+            if done is None:
+                self.writes.pop(write, None)
+            else:
+                self.writes[write] = done
+        self._forget_before()
 
     def close(self) -> None:
         """Close the file; what was not committed is lost."""
@@ -98,9 +148,34 @@ class ContentDatabase:
 
     def _load(self) -> None:
         for name, segment, *rest in self._database.query("SELECT * FROM segments"):
-            self.items[int.from_bytes(name, "big"), segment] = Item(*rest)
+            self._have((int.from_bytes(name, "big"), segment), Item(*rest))
         for write, version, time_ns in self._database.query("SELECT * FROM writes ORDER BY time_ns"):
             self.writes[write] = Write(version, time_ns)
+
+    def _forget_before(self) -> None:
+        self._items_before.clear()
+        self._writes_before.clear()
+
+    def _have(self, key: Key, item: Item | None) -> None:
+        """Have a segment in memory, or none, and count it."""
+        before = self.items.pop(key, None)
+        if before is not None:
+            self._count(key, before, -1)
+        if item is not None:
+            self.items[key] = item
+            self._count(key, item, 1)
+
+    def _count(self, key: Key, item: Item, by: int) -> None:
+        self.nbytes += by * (len(item.content) + SEGMENT_COST)
+        self._segments[key[0]] += by
+        if not self._segments[key[0]]:
+            del self._segments[key[0]]
+        preamble = layout.decode(item.content) if key[1] == 0 else None
+        if preamble is not None and preamble.form is Form.BY_HASH:
+            blocks = self.blocks.setdefault(preamble.hash, Blocks(preamble.length))
+            blocks.names += by
+            if not blocks.names:
+                del self.blocks[preamble.hash]
 
 
 def _bytes(name: int) -> bytes:

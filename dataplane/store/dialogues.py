@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
 from dataplane.store import layout
-from dataplane.store.errors import AbsentError, ForbiddenError, StaleError, StoreError
+from dataplane.store.errors import AbsentError, ForbiddenError, FullError, StaleError, StoreError
 from dataplane.store.layout import MOST_BYTES, MOST_IN_FIRST, SEGMENT_BYTES, Form, Preamble
 from dataplane.store.names import digest
 from dataplane.wire.store import Kind, Message, Reason
@@ -133,6 +133,8 @@ def _refused(name: str, answer: Message) -> StoreError:
             return AbsentError(f"{name}: there is no content of that name")
         case Reason.FORBIDDEN:
             return ForbiddenError(f"{name}: this host may not write it")
+        case Reason.FULL:
+            return FullError(f"{name}: the producer has no room for it: its disk or a quota is full")
         case Reason.STALE:
             return StaleError(f"{name}: version {answer.version} is there, which is not older", version=answer.version)
         case _:

@@ -5,6 +5,7 @@ MillraceError
     ├── AbsentError         there is no content of that name
     ├── NoAnswerError       no answer came in time; says what was waited for
     ├── ForbiddenError      who asks may not write that name
+    ├── FullError           there is no room for what was to be written
     └── StaleError          what was to be recorded is not newer than what is stored
 """
 
@@ -27,6 +28,10 @@ class NoAnswerError(StoreError):
 
 class ForbiddenError(StoreError):
     """The requester may not write that name."""
+
+
+class FullError(StoreError):
+    """There is no room for what was to be written: a quota, or the disk, is full."""
 
 
 class StaleError(StoreError):

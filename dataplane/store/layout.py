@@ -92,6 +92,12 @@ def padded(content: bytes) -> bytes:
     return content + bytes(-len(content) % QUARTER_BYTES)
 
 
+def padded_bytes(length: int) -> int:
+    """Return the bytes of a value's blocks: all but the last are full."""
+    whole, rest = divmod(length, SEGMENT_BYTES)
+    return whole * SEGMENT_BYTES + rest + -rest % QUARTER_BYTES
+
+
 def _cut(stream: bytes) -> list[bytes]:
     return [padded(stream[start : start + SEGMENT_BYTES]) for start in range(0, len(stream), SEGMENT_BYTES)]
 

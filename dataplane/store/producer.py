@@ -7,7 +7,7 @@ import selectors
 import socket
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 from typing import Final
@@ -17,16 +17,21 @@ from dataplane.closing import Closing
 from dataplane.errors import WireError
 from dataplane.store.content_database import ContentDatabase
 from dataplane.store.errors import NoAnswerError, StoreError
-from dataplane.store.producer_core import ProducerCore, ProducerSettings, Source
-from dataplane.store.sockets import MOST_BYTES, address_of, open_socket
+from dataplane.store.producer_core import ProducerCore, ProducerSettings, Quotas
+from dataplane.store.proofs import Source
+from dataplane.store.sockets import address_of, open_socket, receive
 from dataplane.wire.store import UDP_PORT, Message, decode
 
 LOGGER = logging.getLogger("millrace.store")
 
 _NS: Final = 1_000_000_000
 _AT_ONCE: Final = 256
-"""Packets that are answered together: one write to the disk for all of them."""
+"""Packets that are taken together, whatever they are: one write to the disk for all that they write."""
 _TIDY_S: Final = 1.0
+_MOST_FAILURES: Final = 10
+"""Failures of the socket one after the other, with a wait between, before it counts as broken."""
+_FAILURE_WAIT_S: Final = 0.1
+LOOPBACK: Final = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,32 +45,39 @@ class _Question:
 class Producer(Closing):
     """Serves the content in a state file (`:memory:` is forgotten) until it is closed.
 
-    `address` is what clients send to. `writers` are the hosts that may write, None: all. Content is in memory as well.
-    Raises StoreError for a file that another producer has open, and for an address that cannot be had.
+    `address` is what clients send to. `writers` are the hosts that may write, `anyone`: all that reach it; on loopback
+    that is the default, elsewhere one of the two is to be said. Content is in memory as well. When the disk is full it
+    goes on to answer who reads, and refuses writes. Raises StoreError for a file that another producer has open, and
+    for an address that cannot be had.
     """
 
     def __init__(
         self,
         path: str,
         *,
-        address: str = "0.0.0.0",  # noqa: S104 - a server
+        address: str = LOOPBACK,
         port: int = UDP_PORT,
         writers: Collection[str] | None = None,
+        anyone: bool = False,
         freshness_ms: int = 1000,
+        quotas: Quotas | None = None,
         clock: Clock | None = None,
     ) -> None:
         self._clock = clock or UtcClock()
-        allowed = None if writers is None else frozenset(int(IPv4Address(address_of(writer))) for writer in writers)
+        settings = ProducerSettings(freshness_ms, _allowed(address, writers, anyone=anyone), quotas or Quotas())
         self._database = ContentDatabase(path)
         self._lock = threading.Lock()
         self._failure: StoreError | None = None
+        self._problem = ""
+        self._failures = 0
         try:
-            self._core = ProducerCore(self._database, ProducerSettings(freshness_ms, allowed), self._clock.now_ns())
+            self._core = ProducerCore(self._database, settings, self._clock.now_ns())
             self._socket = open_socket((address_of(address), port))
         except BaseException:
             self._database.close()
             raise
         self._socket.setblocking(False)
+        self._address: tuple[str, int] = self._socket.getsockname()
         self._woken, self._waker = socket.socketpair()
         self._thread = threading.Thread(target=self._serve, name="millrace-producer", daemon=True)
         self._thread.start()
@@ -73,12 +85,11 @@ class Producer(Closing):
     @property
     def address(self) -> tuple[str, int]:
         """The address and UDP port that it answers at."""
-        host, port = self._socket.getsockname()
-        return str(host), int(port)
+        return self._address
 
     @property
     def counters(self) -> Mapping[str, int]:
-        """What became of packets since the start: answered, written, repeated, recorded, staged, refused, malformed."""
+        """What became of packets since the start, by what docs/store.md calls it."""
         with self._lock:
             return dict(self._core.counters)
 
@@ -90,8 +101,12 @@ class Producer(Closing):
         """
         with self._lock:
             self.check()
-            version = self._core.publish(name, bytes(value), self._clock.now_ns(), freshness_ms=freshness_ms)
-            self._database.commit()
+            try:
+                version = self._core.publish(name, bytes(value), self._clock.now_ns(), freshness_ms=freshness_ms)
+                self._database.commit()
+            except StoreError:
+                self._database.rollback()
+                raise
             announcement = self._core.announcement(name)
         if announcement is not None:
             self._answer(_sender(announcement[0]), announcement[1])
@@ -142,37 +157,81 @@ class Producer(Closing):
     def _answer_all(self) -> None:
         """Answer what has come; a write is on the disk before it is answered."""
         questions = self._questions()
-        answers = []
         with self._lock:
-            now_ns = self._clock.now_ns()
-            for question in questions:
-                answer = self._core.receive(_source(question.sender), question.message, now_ns)
-                if answer is not None:
-                    answers.append((question.sender, answer))
-            self._core.tidy(now_ns)
-            self._database.commit()
+            answers = self._answers(questions, self._clock.now_ns())
         for sender, answer in answers:
             self._answer(sender, answer)
 
-    def _questions(self) -> list[_Question]:
-        found: list[_Question] = []
-        while len(found) < _AT_ONCE:
-            try:
-                data, sender = self._socket.recvfrom(MOST_BYTES)
-                found.append(_Question(sender, decode(data)))
-            except BlockingIOError:
-                break
-            except WireError:
-                self._core.counters["malformed"] += 1
-            except OSError:
-                continue  # of an answer to a client that has gone
+    def _answers(self, questions: Sequence[_Question], now_ns: int) -> list[tuple[tuple[str, int], Message]]:
+        """Return the answers to questions, and to whom; where the disk takes no more, those that write nothing."""
+        counters = self._core.counters.copy()
+        try:
+            answers = self._received(questions, now_ns, writable=True)
+            self._core.tidy(now_ns)
+            if self._database.commit():
+                self._problem = ""
+        except StoreError as error:
+            self._database.rollback()
+            self._core.counters = counters
+            if str(error) != self._problem:
+                LOGGER.warning("%s: writes are refused, content is served as it was", error)
+            self._problem = str(error)
+            return self._received(questions, now_ns, writable=False)
+        return answers
+
+    def _received(
+        self, questions: Sequence[_Question], now_ns: int, *, writable: bool
+    ) -> list[tuple[tuple[str, int], Message]]:
+        found = []
+        for question in questions:
+            source = _source(question.sender)
+            answer = self._core.receive(source, question.message, now_ns, writable=writable)
+            if answer is not None:
+                found.append((question.sender, answer))
         return found
+
+    def _questions(self) -> list[_Question]:
+        """Return what has come, a batch at most; raise StoreError when the socket has failed again and again."""
+        found: list[_Question] = []
+        try:
+            for data, sender in receive(self._socket, _AT_ONCE):
+                self._failures = 0
+                try:
+                    found.append(_Question(sender, decode(data)))
+                except WireError:
+                    self._core.counters["malformed"] += 1
+        except OSError as error:
+            self._note_failure(error)
+        return found
+
+    def _note_failure(self, error: OSError) -> None:
+        self._failures += 1
+        if self._failures >= _MOST_FAILURES:
+            where = "{}:{}".format(*self._address)
+            raise StoreError(f"{where}: cannot receive: {error.strerror or error}") from error
+        time.sleep(_FAILURE_WAIT_S)
 
     def _answer(self, sender: tuple[str, int], message: Message) -> None:
         try:
             self._socket.sendto(message.encode(), sender)
         except OSError as error:
             LOGGER.debug("no answer to %s: %s", sender[0], error)
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether only this host reaches an address; raise StoreError for what is none."""
+    return IPv4Address(address_of(address)).is_loopback
+
+
+def _allowed(address: str, writers: Collection[str] | None, *, anyone: bool) -> frozenset[int] | None:
+    """Return the addresses that may write, None: all; raise StoreError where that is not said and others reach it."""
+    if writers is not None and anyone:
+        raise StoreError("writers are named, and anyone may write: say one of the two")
+    if writers is not None:
+        return frozenset(int(IPv4Address(address_of(writer))) for writer in writers)
+    if not anyone and not is_loopback(address):
+        raise StoreError(f"{address} is not loopback: say which hosts may write (writers), or that anyone may (anyone)")
+    return None
 
 
 def _source(sender: tuple[str, int]) -> Source:

@@ -1,26 +1,28 @@
 """What a producer answers: no socket and no thread; `ContentDatabase` keeps what must not be forgotten.
 
-Versions of a name are counted up. A write is remembered, so that it is answered alike when it comes again; blocks of
-a long value wait in memory until the first segment, which names their hash, makes them the value.
+Versions of a name are counted up. A write is taken of who has shown that he receives at his address. It is remembered,
+so that it is answered alike when it comes again; blocks of a long value wait in memory until the first segment, which
+names their hash, makes them the value.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Final
 
 from dataplane.store import layout
-from dataplane.store.content_database import ContentDatabase, Item, Key, Write
+from dataplane.store.content_database import SEGMENT_COST, ContentDatabase, Item, Write
 from dataplane.store.dialogues import Dialogue, T, reading
+from dataplane.store.errors import FullError, StoreError
 from dataplane.store.layout import MOST_IN_FIRST, Form, Preamble
 from dataplane.store.names import digest
+from dataplane.store.proofs import Proofs, Source
 from dataplane.store.reference.holder import ahead
+from dataplane.store.staging import Staging
 from dataplane.wire.store import Kind, Message, Reason
-
-Source = tuple[int, int]
-"""IPv4 address and UDP port."""
 
 MS: Final = 1_000_000
 S: Final = 1_000_000_000
@@ -28,10 +30,29 @@ REMEMBERED_NS: Final = 600 * S
 """How long a write is known again; clients that are more patient than that may write twice."""
 BLOCK_FRESHNESS_MS: Final = 3_600_000
 """Blocks never change: copies of them may be given out for long."""
-_GRACE_NS: Final = 30 * S
-"""How long blocks are kept that no value has any more, for those who are reading it; or not yet."""
 _ON_THE_WAY_NS: Final = 100 * MS
 """What an answer may take to the switch that copies it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """What a producer takes in; a write beyond it is refused with FULL, those who read go on."""
+
+    names: int = 100_000
+    """Names with content; a value of more than 1,000 bytes takes two, its own and that of its hash."""
+    bytes: int = 1 << 30
+    """All content, in memory and on disk: 256 bytes a segment beside what is written."""
+    open_writes: int = 1024
+    """Long values of which not all blocks have come; of more, who has most loses his oldest."""
+    open_bytes: int = 256 << 20
+    """Blocks of values that are not complete; of more, who has most loses his oldest."""
+    remembered_writes: int = 1 << 20
+    """Writes of the last ten minutes, which are known again."""
+
+    def __post_init__(self) -> None:
+        for quota in fields(self):
+            if getattr(self, quota.name) < 1:
+                raise StoreError(f"quota {quota.name}: {getattr(self, quota.name)} is less than 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +63,7 @@ class ProducerSettings:
     """For how long copies may be given out, where a write does not say."""
     writers: frozenset[int] | None = None
     """The addresses that may write; None: everybody."""
-    most_staged_bytes: int = 256 << 20
-    """Blocks of values that are not complete yet."""
-
-
-@dataclass(slots=True)
-class Staged:
-    """Blocks that are no value's (yet, or any more) and when one came last."""
-
-    since_ns: int
-    blocks: dict[int, bytes] = field(default_factory=dict)
-
-    @property
-    def nbytes(self) -> int:
-        """What they take."""
-        return sum(map(len, self.blocks.values()))
+    quotas: Quotas = Quotas()
 
 
 @dataclass(slots=True)
@@ -71,29 +78,37 @@ class _Outstanding:
 class ProducerCore:
     """One producer's content. Times are nanoseconds of UTC; `database.commit` is the caller's, before he answers."""
 
-    def __init__(self, database: ContentDatabase, settings: ProducerSettings, now_ns: int) -> None:
+    def __init__(
+        self, database: ContentDatabase, settings: ProducerSettings, now_ns: int, proofs: Proofs | None = None
+    ) -> None:
         self.counters: Counter[str] = Counter()
-        self._database, self._settings = database, settings
-        self._staged: dict[int, Staged] = {}
-        self._staged_bytes = 0
+        self._database, self._settings, self._quotas = database, settings, settings.quotas
+        self._proofs = proofs or Proofs()
+        self._staging = Staging(self._quotas.open_writes, self._quotas.open_bytes)
         self._outstanding: dict[int, _Outstanding] = {}
-        self._values: Counter[int] = Counter()
         for key, item in database.items.items():
-            self._count_value(key, item, 1)
             if key[1] == 0:
-                self._note(key[0], item, now_ns)  # what was outstanding out before the last start
+                self._note(key[0], item, now_ns)  # what was outstanding before the last start
 
-    def receive(self, source: Source, message: Message, now_ns: int) -> Message | None:
-        """Return the answer, None for what wants none."""
+    def receive(self, source: Source, message: Message, now_ns: int, *, writable: bool = True) -> Message | None:
+        """Return the answer, None for what wants none; nothing is written while not `writable`, which is answered."""
         if message.kind is Kind.INTEREST:
             return self._asked(source, message, now_ns)
         if message.kind is not Kind.PUT:
             return None
+        proof, message = message.tag, replace(message, tag=0)
         if self._settings.writers is not None and source[0] not in self._settings.writers:
             return self._refusal(message, Reason.FORBIDDEN)
+        if not self._proofs.holds(source, proof, now_ns):
+            self.counters["unproven"] += 1
+            # Of no version: switches look at refusals that have one.
+            told, number = self._proofs.of(source, now_ns), message.number
+            return Message(Kind.NACK, message.name, message.segment, number=number, reason=Reason.UNPROVEN, tag=told)
         if message.version:
-            return self._recorded(source, message)
-        return self._stage(message, now_ns) if message.segment else self._written(source, message, now_ns)
+            return self._recorded(source, message, writable=writable)
+        if message.segment:
+            return self._stage(source, message, now_ns)
+        return self._written(source, message, now_ns, writable=writable)
 
     def publish(self, name: str, value: bytes, now_ns: int, *, freshness_ms: int | None = None) -> int:
         """Replace a value from here; return its version."""
@@ -103,10 +118,12 @@ class ProducerCore:
         else:
             preamble, blocks = layout.by_hash(value)
             first = layout.padded(preamble.encode())
-            for place, block in enumerate(blocks, start=1):
-                self._keep((preamble.hash, place), Item(1, BLOCK_FRESHNESS_MS, 0, block))
+            if preamble.hash in self._database.blocks:
+                blocks = []
+        if not self._has_room(number, first, blocks):
+            raise FullError(f"{name}: {len(value)} bytes are more than the producer's quotas leave room for")
         freshness_ms = self._settings.freshness_ms if freshness_ms is None else freshness_ms
-        return self._replace(number, first, freshness_ms, 0, now_ns)
+        return self._replace(number, blocks, Item(0, freshness_ms, 0, first), now_ns)
 
     def announcement(self, name: str) -> tuple[Source, Message] | None:
         """Return what ends copies of older versions on the way to who asked for a name last; it may be lost."""
@@ -141,9 +158,7 @@ class ProducerCore:
             if now_ns - done.time_ns <= REMEMBERED_NS:
                 break
             self._database.remove_write(write)
-        for number, staged in list(self._staged.items()):
-            if now_ns - staged.since_ns > _GRACE_NS:
-                self._unstage(number)
+        self._staging.tidy(now_ns)
 
     # questions
 
@@ -160,9 +175,9 @@ class ProducerCore:
 
     def _item(self, name: int, segment: int) -> Item | None:
         item = self._database.items.get((name, segment))
-        if item is None and name in self._staged:
-            content = self._staged[name].blocks.get(segment)
-            item = None if content is None else Item(1, BLOCK_FRESHNESS_MS, 0, content)
+        staged = self._staging.get(name) if item is None else None
+        if staged is not None and segment in staged.blocks:
+            return Item(1, BLOCK_FRESHNESS_MS, 0, staged.blocks[segment])
         return item
 
     def _note(self, name: int, item: Item, now_ns: int) -> _Outstanding:
@@ -173,7 +188,7 @@ class ProducerCore:
 
     # writes
 
-    def _written(self, source: Source, message: Message, now_ns: int) -> Message | None:
+    def _written(self, source: Source, message: Message, now_ns: int, *, writable: bool) -> Message | None:
         write = _identity(source, message)
         before = self._database.writes.get(write)
         if before is not None:
@@ -184,10 +199,15 @@ class ProducerCore:
             self.counters["malformed"] += 1
             return None
         if preamble.form is Form.BY_HASH and not self._complete(preamble):
-            self._unstage(preamble.hash)
+            self._staging.remove(preamble.hash)
             return self._refusal(message, Reason.ABSENT)
+        blocks = self._staged(preamble)
+        is_known_again = len(self._database.writes) < self._quotas.remembered_writes
+        if not (writable and is_known_again and self._has_room(message.name, message.content, blocks)):
+            return self._refusal(message, Reason.FULL)
         freshness_ms = message.freshness_ms or self._settings.freshness_ms
-        version = self._replace(message.name, message.content, freshness_ms, source[0], now_ns)
+        item = Item(0, freshness_ms, source[0], message.content)
+        version = self._replace(message.name, blocks, item, now_ns)
         self._database.add_write(write, Write(version, now_ns))
         self.counters["written"] += 1
         return self._acknowledgement(message, version, now_ns)
@@ -200,95 +220,122 @@ class ProducerCore:
         self._note(message.name, item, now_ns)
         return _answer(message, Kind.PUT_ACK, item)
 
-    def _replace(self, name: int, first: bytes, freshness_ms: int, writer: int, now_ns: int) -> int:
-        key = name, 0
-        before = self._database.items.get(key)
+    def _replace(self, name: int, blocks: Sequence[bytes], item: Item, now_ns: int) -> int:
+        """Have a first segment, and its blocks that are not kept yet, in the next version; return that."""
+        before, preamble = self._database.items.get((name, 0)), layout.decode(item.content)
         version = 1 if before is None else before.version % (2**32 - 1) + 1
-        # Its new value first: the old one's blocks may be among the new one's.
-        preamble = layout.decode(first)
-        if preamble is not None and preamble.form is Form.BY_HASH and preamble.hash in self._staged:
-            for place, block in self._staged[preamble.hash].blocks.items():
-                self._keep((preamble.hash, place), Item(1, BLOCK_FRESHNESS_MS, 0, block))
-            self._unstage(preamble.hash)
-        self._keep(key, Item(version, freshness_ms, writer, first))
+        old = None if before is None else self._only_of(before, item.content)
+        if preamble is not None and preamble.form is Form.BY_HASH:
+            for place, block in enumerate(blocks, start=1):
+                self._database.put((preamble.hash, place), Item(1, BLOCK_FRESHNESS_MS, 0, block))
+            self._staging.remove(preamble.hash)
+        self._database.put((name, 0), replace(item, version=version))
         if name in self._outstanding:
             outstanding = self._outstanding[name]
             outstanding.older_ns, outstanding.until_ns = max(outstanding.older_ns, outstanding.until_ns), 0
-        if before is not None:
-            self._retire(before, now_ns)
+        if old is not None:
+            self._retire(old, now_ns)
         return version
 
-    def _stage(self, message: Message, now_ns: int) -> Message:
-        if (message.name, message.segment) not in self._database.items:
-            while self._staged and self._staged_bytes + len(message.content) > self._settings.most_staged_bytes:
-                self._unstage(next(iter(self._staged)))  # the oldest; its writer learns of it on completion
-            self._put_aside(message.name, message.segment, message.content, now_ns)
+    def _stage(self, source: Source, message: Message, now_ns: int) -> Message:
+        # Blocks that a name has need not wait: they are what their hash says.
+        is_kept = message.name in self._database.blocks
+        if not is_kept and not self._staging.put(message.name, message.segment, message.content, source[0], now_ns):
+            return self._refusal(message, Reason.FULL)
         self.counters["staged"] += 1
         return replace(message, kind=Kind.PUT_ACK, version=1, content=b"", freshness_ms=0)
 
-    def _put_aside(self, number: int, segment: int, block: bytes, now_ns: int) -> None:
-        staged = self._staged.setdefault(number, Staged(now_ns))
-        self._staged_bytes += len(block) - len(staged.blocks.get(segment, b""))
-        staged.blocks[segment], staged.since_ns = block, now_ns
-
     def _complete(self, preamble: Preamble) -> bool:
-        """Return whether all blocks of a value are here, and are what was hashed."""
-        blocks = [b""]
-        for place in range(1, preamble.further + 1):
-            item = self._item(preamble.hash, place)
-            if item is None:
-                return False
-            blocks.append(item.content)
-        return preamble.joined(blocks) is not None
+        """Return whether all blocks of a value are here, and are what was hashed; what is known to be is not hashed."""
+        kept, staged = self._database.blocks.get(preamble.hash), self._staging.get(preamble.hash)
+        if kept is not None:
+            return kept.length == preamble.length
+        if staged is None:
+            return preamble.further == 0 and preamble.joined([b""]) is not None
+        if staged.length is None and len(staged.blocks) >= preamble.further:
+            blocks = [staged.blocks.get(place) for place in range(1, preamble.further + 1)]
+            if preamble.joined([b"", *(block for block in blocks if block is not None)]) is not None:
+                staged.length = preamble.length
+        return staged.length == preamble.length
 
-    def _recorded(self, source: Source, message: Message) -> Message:
+    def _staged(self, preamble: Preamble) -> list[bytes]:
+        """Return the blocks that wait to be a value's which is complete."""
+        staged = self._staging.get(preamble.hash)
+        if preamble.form is not Form.BY_HASH or preamble.hash in self._database.blocks or staged is None:
+            return []
+        return [staged.blocks[place] for place in range(1, preamble.further + 1)]
+
+    def _recorded(self, source: Source, message: Message, *, writable: bool) -> Message:
         """Take what a switch has recorded, in the writer's version."""
-        if message.name in self._values:
-            return self._refusal(message, Reason.FORBIDDEN)  # blocks are what their hash says
+        preamble = layout.decode(message.content) if message.segment == 0 else None
+        if message.name in self._database.blocks or (preamble is not None and preamble.form is Form.BY_HASH):
+            return self._refusal(message, Reason.FORBIDDEN)  # blocks are what their hash says, and here nobody looks
         key = message.name, message.segment
         before = self._database.items.get(key)
         if before is None or ahead(message.version, of=before.version) > 0:
-            self._keep(key, Item(message.version, 0, source[0], message.content))
+            item = Item(message.version, 0, source[0], message.content)
+            more = _cost(item.content) - (0 if before is None else _cost(before.content))
+            if not writable or not self._fits(more, not self._database.has_name(message.name)):
+                return self._refusal(message, Reason.FULL)
+            self._database.put(key, item)
             self.counters["recorded"] += 1
         elif message.version != before.version or source[0] != before.writer:
             return self._refusal(message, Reason.STALE)
         return replace(message, kind=Kind.PUT_ACK, content=b"", freshness_ms=0)
 
-    # blocks
+    # room
 
-    def _keep(self, key: Key, item: Item) -> None:
-        before = self._database.items.get(key)
+    def _has_room(self, name: int, first: bytes, blocks: Sequence[bytes]) -> bool:
+        """Return whether a value fits, with blocks that are not kept yet, in place of what its name has now."""
+        before = self._database.items.get((name, 0))
+        more = _cost(first) + sum(map(_cost, blocks))
+        names = (not self._database.has_name(name)) + bool(blocks)
         if before is not None:
-            self._count_value(key, before, -1)
-        self._database.put(key, item)
-        self._count_value(key, item, 1)
+            more -= _cost(before.content)
+            old = self._only_of(before, first)
+            if old is not None:
+                more -= old.further * SEGMENT_COST + layout.padded_bytes(old.length)
+                names -= 1
+        return self._fits(more, names)
 
-    def _count_value(self, key: Key, item: Item, by: int) -> None:
-        """Note how many values have blocks of a hash."""
-        preamble = layout.decode(item.content) if key[1] == 0 else None
-        if preamble is not None and preamble.form is Form.BY_HASH:
-            self._values[preamble.hash] += by
+    def _fits(self, more: int, names: int) -> bool:
+        """Return whether quotas bear so many bytes and names more; what asks for no more always fits."""
+        database, quotas = self._database, self._quotas
+        has_bytes = more <= 0 or database.nbytes + more <= quotas.bytes
+        return has_bytes and (names <= 0 or database.names + names <= quotas.names)
 
-    def _retire(self, first: Item, now_ns: int) -> None:
-        """Keep the blocks of a value that was replaced only for those who are reading it."""
-        preamble = layout.decode(first.content)
-        if preamble is None or preamble.form is not Form.BY_HASH or self._values[preamble.hash]:
-            return
-        del self._values[preamble.hash]
-        for place in range(1, preamble.further + 1):
-            self._put_aside(preamble.hash, place, self._database.items[preamble.hash, place].content, now_ns)
-            self._database.delete((preamble.hash, place))
+    def _only_of(self, first: Item, by: bytes = b"") -> Preamble | None:
+        """Return the value whose blocks go when a first segment is replaced by another, None where none do."""
+        preamble, after = layout.decode(first.content), layout.decode(by)
+        if preamble is None or preamble.form is not Form.BY_HASH or not preamble.further:
+            return None
+        if after is not None and after.hash == preamble.hash:
+            return None
+        blocks = self._database.blocks.get(preamble.hash)
+        return preamble if blocks is not None and blocks.names == 1 else None
 
-    def _unstage(self, number: int) -> None:
-        staged = self._staged.pop(number, None)
-        if staged is not None:
-            self._staged_bytes -= staged.nbytes
+    def _retire(self, old: Preamble, now_ns: int) -> None:
+        """Keep the blocks of a value that was replaced only for those who are reading it, if there is room."""
+        has_room = True
+        for place in range(1, old.further + 1):
+            key = old.hash, place
+            has_room = has_room and self._staging.put(*key, self._database.items[key].content, 0, now_ns)
+            self._database.delete(key)
+        staged = self._staging.get(old.hash)
+        if has_room and staged is not None:
+            staged.length = old.length
+        else:
+            self._staging.remove(old.hash)
 
     def _refusal(self, message: Message, reason: Reason) -> Message:
         self.counters["refused"] += 1
         item = self._item(message.name, message.segment)
         version, size = (0, 0) if item is None else (item.version, len(item.content) // 256)
         return replace(message, kind=Kind.NACK, version=version, size=size, reason=reason, content=b"", freshness_ms=0)
+
+
+def _cost(content: bytes) -> int:
+    return len(content) + SEGMENT_COST
 
 
 def _answer(message: Message, kind: Kind, item: Item) -> Message:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from dataplane.wire.store import Kind, Message
+from dataplane.wire.store import Kind, Message, Reason
 
 MS: Final = 1_000_000
 ANSWERS: Final = {Kind.INTEREST: (Kind.DATA, Kind.NACK), Kind.PUT: (Kind.PUT_ACK, Kind.NACK)}
@@ -26,6 +26,8 @@ class Pace:
 
     def __init__(self, chance: random.Random, *, least_timeout_ns: int = 5 * MS) -> None:
         self.window = 16.0
+        self.proof = 0
+        """What the producer has told us at our address, and wants to see of who writes."""
         self._number = chance.getrandbits(32)
         self._least_ns = least_timeout_ns
         self._mean_ns: float | None = None
@@ -63,11 +65,12 @@ class Pace:
 
 @dataclass(slots=True)
 class _Pending:
-    """A question that was sent: when first, how often, and when it is sent again."""
+    """A question that was sent: when first, when it is sent again, with which proof, and how often."""
 
     place: int
     sent_ns: int
     again_ns: int
+    proof: int
     times: int = 1
 
 
@@ -91,17 +94,22 @@ class Requests:
         """Return what is to be sent now."""
         found = []
         for waiting in self._waiting.values():
-            if waiting.again_ns <= now_ns:
+            if waiting.again_ns > now_ns:
+                continue
+            if waiting.times:
                 self._pace.lost(now_ns)
                 waiting.again_ns = now_ns + min(self._pace.timeout_ns << min(waiting.times, 10), _LONGEST_NS)
-                waiting.times += 1
                 self.repeated += 1
-                found.append(self._questions[waiting.place])
+            else:
+                waiting.sent_ns, waiting.again_ns = now_ns, now_ns + self._pace.timeout_ns
+            waiting.times += 1
+            waiting.proof = self._pace.proof
+            found.append(self._proven(waiting.place))
         while self._new and len(self._waiting) < int(self._pace.window):
             place = self._new.popleft()
-            question = self._questions[place]
-            self._waiting[question.number] = _Pending(place, now_ns, now_ns + self._pace.timeout_ns)
-            found.append(question)
+            again_ns = now_ns + self._pace.timeout_ns
+            self._waiting[self._questions[place].number] = _Pending(place, now_ns, again_ns, self._pace.proof)
+            found.append(self._proven(place))
         return found
 
     def next_ns(self) -> int:
@@ -115,7 +123,18 @@ class Requests:
             return
         question = self._questions[waiting.place]
         same = (message.name, message.segment) == (question.name, question.segment)
-        if same and message.kind in ANSWERS[question.kind]:
+        if not same or message.kind not in ANSWERS[question.kind]:
+            return
+        if message.kind is Kind.NACK and message.reason is Reason.UNPROVEN:
+            # With a proof that was sent already it is of an earlier sending, and the next one comes in its own time.
+            if message.tag != waiting.proof:
+                self._pace.proof, waiting.times, waiting.again_ns = message.tag, 0, now_ns
+        else:
             del self._waiting[message.number]
             self._pace.answered(now_ns - waiting.sent_ns if waiting.times == 1 else None)
             self.answers[waiting.place] = message
+
+    def _proven(self, place: int) -> Message:
+        """Return a question as it is sent now."""
+        question = self._questions[place]
+        return replace(question, tag=self._pace.proof) if question.kind is Kind.PUT else question

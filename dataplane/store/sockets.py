@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address
 from typing import Final
 
@@ -20,6 +21,15 @@ def address_of(text: str) -> str:
         return str(IPv4Address(text))
     except AddressValueError:
         raise StoreError(f"{text!r} is no IPv4 address: packets of named content are IPv4") from None
+
+
+def receive(opened: socket.socket, most: int) -> Iterator[tuple[bytes, tuple[str, int]]]:
+    """Yield what has come to a socket that does not block, `most` packets at most, each with its sender."""
+    for _ in range(most):
+        try:
+            yield opened.recvfrom(MOST_BYTES)
+        except BlockingIOError:
+            return
 
 
 def open_socket(local: tuple[str, int]) -> socket.socket:

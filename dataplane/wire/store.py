@@ -48,6 +48,10 @@ class Reason(IntEnum):
     """A PUT of a version that is not newer than what is there, which is the packet's."""
     FORBIDDEN = 4
     """Who sent the PUT may not write this name."""
+    FULL = 5
+    """There is no room for what the PUT would write."""
+    UNPROVEN = 6
+    """The PUT is to come again with this packet's `tag`: so its sender shows that it receives at its address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +59,8 @@ class Message:
     """A header of named content, and the content or, in an INTEREST, room for it.
 
     `version` is one of a circle of 32 bits, 0: none. `freshness_ms` is for how long a copy may be given to others, 0:
-    make none. Answers repeat `tag`, which is the switches', and `number`, which is that of who asked, as they came.
+    make none. Answers repeat `tag`, which is the switches' (in a PUT its sender's proof, which no answer repeats), and
+    `number`, which is that of who asked, as they came.
     """
 
     kind: Kind

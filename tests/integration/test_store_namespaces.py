@@ -63,9 +63,13 @@ def controller(fabric: KernelFabric) -> Iterator[StoreReconciler]:
     thread.join(LIMIT_S)
 
 
+def served(path: str) -> Producer:
+    return Producer(path, address="0.0.0.0", anyone=True, freshness_ms=60_000)  # in its own namespace
+
+
 @pytest.fixture
 def producer(fabric: KernelFabric, tmp_path: Path) -> Iterator[Producer]:
-    with fabric.call_in("h4", lambda: Producer(str(tmp_path / "store.db"), freshness_ms=60_000)) as running:
+    with fabric.call_in("h4", lambda: served(str(tmp_path / "store.db"))) as running:
         yield running
 
 

@@ -17,7 +17,8 @@ from controller.virtual import VirtualController, WriteDelays
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.store.content_database import ContentDatabase
 from dataplane.store.dialogues import Dialogue, T
-from dataplane.store.producer_core import ProducerCore, ProducerSettings, Source
+from dataplane.store.producer_core import ProducerCore, ProducerSettings
+from dataplane.store.proofs import Source
 from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.switch.switch import PipelineFactory
 from dataplane.topology.addressing import gateway_mac

@@ -117,7 +117,7 @@ def test_the_daemon_has_hot_names_copied_and_starts_over_with_a_switch_that_does
         (keeper,) = keepers
         store = keeper.store("s1")
         await until(lambda: switch.is_answered_by_the_switch("/a"))
-        assert Segment(digest("/a")) in store.held().placed
+        await until(lambda: Segment(digest("/a")) in store.held().placed)  # once the write is acknowledged
         kept = [one for one in store.held().placed.values() if isinstance(one, Recorded)]
         assert [one.segment for one in kept] == [Segment(digest("/kept"), 0), Segment(digest("/kept"), 1)]
         before = {one.generation for one in store.held().placed.values()}

@@ -10,7 +10,8 @@ from typing import Protocol
 
 from dataplane.errors import MillraceError
 from dataplane.store.dialogues import Dialogue, Step, T
-from dataplane.store.producer_core import ProducerCore, Source
+from dataplane.store.producer_core import ProducerCore
+from dataplane.store.proofs import Source
 from dataplane.store.requests import Pace, Requests
 from dataplane.wire.store import Message, decode
 

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from dataplane.store import layout
-from dataplane.store.content_database import ContentDatabase
+from dataplane.store.content_database import SEGMENT_COST, ContentDatabase
 from dataplane.store.dialogues import Content, reading, recording, writing
-from dataplane.store.errors import AbsentError, ForbiddenError, StaleError, StoreError
+from dataplane.store.errors import AbsentError, ForbiddenError, FullError, StaleError, StoreError
 from dataplane.store.layout import Form, Preamble
 from dataplane.store.names import digest
-from dataplane.store.producer_core import REMEMBERED_NS, ProducerCore, ProducerSettings
+from dataplane.store.producer_core import REMEMBERED_NS, ProducerCore, ProducerSettings, Quotas
+from dataplane.store.proofs import SLOT_NS, Source
 from dataplane.store.requests import Pace
+from dataplane.store.staging import Staging
 from dataplane.wire.store import Kind, Message, Reason
 from tests.dataplane.store.talking import MS, Network, Talk
 
@@ -49,6 +52,17 @@ def producer_core(path: str = ":memory:", settings: ProducerSettings | None = No
 def put(value: bytes, *, number: int = 1, name: str = "/a") -> Message:
     (first,) = layout.in_place(value)
     return Message(Kind.PUT, digest(name), content=first, number=number)
+
+
+def tell(core: ProducerCore, source: Source, message: Message, now_ns: int = 0, *, writable: bool = True) -> Message:
+    """Send a write as a client does, with the proof that it is told; return the answer."""
+    told = core.receive(source, message, now_ns)
+    assert told is not None
+    assert (told.kind, told.reason, told.version, told.content) == (Kind.NACK, Reason.UNPROVEN, 0, b"")
+    answer = core.receive(source, replace(message, tag=told.tag), now_ns, writable=writable)
+    assert answer is not None
+    assert answer.tag == 0
+    return answer
 
 
 def talked(network: Network, *talks: Talk) -> list[object]:
@@ -96,21 +110,18 @@ def test_versions_go_on_after_a_restart_and_a_write_is_known_again(tmp_path: Pat
     path = str(tmp_path / "store.db")
     shelf = opened(path)
     first = ProducerCore(shelf, ProducerSettings(), 0)
-    writes = [first.receive(ALICE, put(b"%d" % number, number=number), S) for number in (1, 2)]
-    assert [one.version for one in writes if one is not None] == [1, 2]
+    writes = [tell(first, ALICE, put(b"%d" % number, number=number), S) for number in (1, 2)]
+    assert [one.version for one in writes] == [1, 2]
     first.publish("/long", LONG, S)
     shelf.commit()
     shelf.close()
     again = producer_core(path, now_ns=2 * S)
     assert again.read("/a", 2 * S) == b"2"
     assert again.read("/long", 2 * S) == LONG
-    repeated = again.receive(ALICE, put(b"1", number=1), 2 * S)
-    assert repeated is not None
+    repeated = tell(again, ALICE, put(b"1", number=1), 2 * S)
     assert (repeated.kind, repeated.version, repeated.content) == (Kind.PUT_ACK, 1, b"")
     assert again.read("/a", 2 * S) == b"2"
-    another = again.receive(BOB, put(b"1", number=1), 2 * S)
-    assert another is not None
-    assert another.version == 3
+    assert tell(again, BOB, put(b"1", number=1), 2 * S).version == 3
 
 
 def test_what_was_not_committed_is_not_there_after_a_restart(tmp_path: Path) -> None:
@@ -136,7 +147,7 @@ def test_a_file_has_one_producer(tmp_path: Path) -> None:
 def test_writes_are_forgotten_when_nobody_repeats_them_any_more() -> None:
     shelf = opened()
     one = ProducerCore(shelf, ProducerSettings(), 0)
-    one.receive(ALICE, put(b"1", number=1), S)
+    tell(one, ALICE, put(b"1", number=1), S)
     one.tidy(S + REMEMBERED_NS)
     assert len(shelf.writes) == 1
     one.tidy(S + REMEMBERED_NS + 1)
@@ -189,19 +200,17 @@ def test_who_may_not_write_is_told() -> None:
 def test_blocks_of_somebody_elses_making_do_not_stay_in_the_way() -> None:
     network = Network(producer_core(), random.Random(1))
     number = layout.hash_of(LONG)
-    network.producer.receive(BOB, Message(Kind.PUT, number, 3, content=bytes(1024)), 0)
+    tell(network.producer, BOB, Message(Kind.PUT, number, 3, content=bytes(1024)))
     assert talked(network, Talk(network, ALICE, writing("/a", LONG))) == [1]
-    refused = network.producer.receive(BOB, Message(Kind.PUT, number, 3, version=9, content=bytes(1024)), 0)
-    assert refused is not None
+    refused = tell(network.producer, BOB, Message(Kind.PUT, number, 3, version=9, content=bytes(1024)))
     assert refused.reason is Reason.FORBIDDEN
-    network.producer.receive(BOB, Message(Kind.PUT, number, 3, content=bytes(1024)), 0)
+    tell(network.producer, BOB, Message(Kind.PUT, number, 3, content=bytes(1024)))
     assert network.producer.read("/a", 0) == LONG
 
 
 def test_a_first_segment_without_its_blocks_is_refused_at_once_however_long_the_value() -> None:
     first = layout.padded(Preamble(Form.BY_HASH, layout.MOST_BYTES, 7).encode())
-    answer = producer_core().receive(BOB, Message(Kind.PUT, digest("/a"), content=first), 0)
-    assert answer is not None
+    answer = tell(producer_core(), BOB, Message(Kind.PUT, digest("/a"), content=first))
     assert (answer.kind, answer.reason) == (Kind.NACK, Reason.ABSENT)
 
 
@@ -229,10 +238,158 @@ def test_blocks_of_a_value_that_was_replaced_stay_for_its_readers_and_go() -> No
 
 
 def test_no_more_is_staged_than_there_is_room_for() -> None:
-    network = Network(producer_core(settings=ProducerSettings(most_staged_bytes=400_000)), random.Random(1))
+    quotas = Quotas(open_bytes=400_000)
+    network = Network(producer_core(settings=ProducerSettings(quotas=quotas)), random.Random(1))
     for number in range(300):
-        network.producer.receive(BOB, Message(Kind.PUT, 5, 1 + number, content=bytes(1024)), 0)
+        tell(network.producer, BOB, Message(Kind.PUT, 5, 1 + number, content=bytes(1024)))
     assert talked(network, Talk(network, ALICE, writing("/a", LONG))) == [1]
+    with pytest.raises(FullError, match=r"^/b: the producer has no room for it: its disk or a quota is full$"):
+        talked(network, Talk(network, ALICE, writing("/b", LONG + LONG)))
+
+
+def test_who_floods_with_open_writes_loses_his_own() -> None:
+    staging = Staging(most_values=8, most_bytes=1 << 20)
+    assert staging.put(1000, 1, b"alice", ALICE[0], 0)
+    for number in range(1000):
+        assert staging.put(number, 1, b"", BOB[0], number)
+    assert len(staging) == 8
+    assert staging.get(1000) is not None
+    assert staging.get(999) is not None
+    assert staging.nbytes == 8 * SEGMENT_COST + len(b"alice")
+    staging.tidy(40 * S)
+    assert (len(staging), staging.nbytes) == (0, 0)
+
+
+def test_a_write_from_an_address_that_nobody_receives_at_is_never_kept() -> None:
+    core = producer_core()
+    core.publish("/a", b"before", 0)
+    told = core.receive(ALICE, put(b"genuine"), 0)
+    assert told is not None
+    first = layout.padded(Preamble(Form.BY_HASH, 1024, 7).encode())
+    kinds = [put(b"forged"), Message(Kind.PUT, 7, 1, content=ROOM), Message(Kind.PUT, 8, 1, 9, content=ROOM)]
+    kinds.append(Message(Kind.PUT, digest("/b"), content=first))
+    # Of another host, another port, another time, and 5,000 that are guessed: none but the one that was told.
+    for source, now_ns in ((BOB, 0), ((ALICE[0], 1), 0), (ALICE, 2 * SLOT_NS), (ALICE, -1)):
+        for message in kinds:
+            answer = core.receive(source, replace(message, tag=told.tag), now_ns)
+            assert answer is not None
+            assert answer.reason is Reason.UNPROVEN
+    chance = random.Random(7)
+    for guess in chance.sample(range(2**32), 5_000):
+        answer = core.receive(ALICE, replace(chance.choice(kinds), tag=guess), 0)
+        assert answer is not None
+        assert (answer.reason, len(answer.encode())) == (Reason.UNPROVEN, 40)
+    assert core.read("/a", 0) == b"before"
+    assert core.counters["unproven"] == 5_000 + 16 + 1
+    assert core.counters["staged"] == core.counters["written"] == core.counters["recorded"] == 0
+    answer = core.receive(ALICE, replace(put(b"genuine"), tag=told.tag), SLOT_NS)
+    assert answer is not None
+    assert answer.kind is Kind.PUT_ACK
+
+
+@pytest.mark.parametrize(
+    ("quotas", "fitting"),
+    [(Quotas(names=3), 3), (Quotas(bytes=3 * (256 + SEGMENT_COST)), 3), (Quotas(remembered_writes=3), 3)],
+    ids=["names", "bytes", "remembered writes"],
+)
+def test_a_write_beyond_a_quota_is_refused_and_those_before_stay(quotas: Quotas, fitting: int) -> None:
+    shelf = opened()
+    core = ProducerCore(shelf, ProducerSettings(quotas=quotas), 0)
+    answers = [tell(core, ALICE, put(b"1", number=number, name=f"/{number}")) for number in range(50)]
+    assert [answer.kind for answer in answers[:fitting]] == [Kind.PUT_ACK] * fitting
+    assert {answer.reason for answer in answers[fitting:]} == {Reason.FULL}
+    assert (len(shelf.items), len(shelf.writes)) == (fitting, fitting)
+    assert core.read("/0", 0) == b"1"
+    # A repetition is known, whatever is full.
+    assert tell(core, ALICE, put(b"1", number=0, name="/0")).kind is Kind.PUT_ACK
+
+
+def test_recorded_segments_count_too_and_what_replaces_fits_where_all_is_full() -> None:
+    shelf = opened()
+    core = ProducerCore(shelf, ProducerSettings(quotas=Quotas(names=2, bytes=3 * (1024 + SEGMENT_COST))), 0)
+    parts = [Message(Kind.PUT, 7, segment, version=1, content=ROOM) for segment in range(1, 6)]
+    assert [tell(core, BOB, part).kind for part in parts] == [Kind.PUT_ACK] * 3 + [Kind.NACK] * 2
+    assert tell(core, BOB, replace(parts[0], version=2)).kind is Kind.PUT_ACK
+    assert tell(core, BOB, replace(parts[0], name=8)).reason is Reason.FULL
+    with pytest.raises(FullError, match=r"^/x: 1 bytes are more than the producer's quotas leave room for$"):
+        core.publish("/x", b"1", 0)
+    assert shelf.nbytes == 3 * (1024 + SEGMENT_COST)
+
+
+def test_a_long_value_takes_the_place_of_the_one_before() -> None:
+    shelf = opened()
+    room = SEGMENT_COST + 256 + layout.padded_bytes(len(LONG)) + 293 * SEGMENT_COST
+    network = Network(ProducerCore(shelf, ProducerSettings(quotas=Quotas(names=2, bytes=room)), 0), random.Random(1))
+    for version, value in enumerate((LONG, LONG[::-1], LONG), start=1):
+        assert talked(network, Talk(network, ALICE, writing("/a", value))) == [version]
+        assert shelf.nbytes == room
+    assert network.producer.read("/a", network.now_ns) == LONG
+
+
+def test_quotas_are_positive() -> None:
+    with pytest.raises(StoreError, match=r"^quota names: 0 is less than 1$"):
+        Quotas(names=0)
+
+
+def test_a_value_that_was_checked_is_not_hashed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    hashed: list[int] = []
+    whole = layout.hash_of
+
+    def noted(value: bytes) -> int:
+        hashed.append(len(value))
+        return whole(value)
+
+    monkeypatch.setattr(layout, "hash_of", noted)
+    network = Network(producer_core(), random.Random(1))
+    first = layout.padded(layout.by_hash(LONG)[0].encode())
+    assert talked(network, Talk(network, ALICE, writing("/a", LONG))) == [1]
+    hashed.clear()
+    again = Message(Kind.PUT, digest("/a"), content=first)
+    for number in range(2, 30):
+        assert tell(network.producer, ALICE, replace(again, number=number)).version == number
+    # Nor when it was replaced and comes back while its blocks wait for their readers.
+    assert tell(network.producer, ALICE, put(b"", number=30)).version == 30
+    assert tell(network.producer, ALICE, replace(again, number=31)).version == 31
+    assert len(LONG) not in hashed
+    longer = layout.padded(Preamble(Form.BY_HASH, len(LONG) + 1, layout.by_hash(LONG)[0].hash).encode())
+    hashed.clear()
+    assert tell(network.producer, ALICE, replace(again, content=longer, number=32)).reason is Reason.ABSENT
+    assert hashed == []
+    assert network.producer.read("/a", network.now_ns) == LONG
+
+
+def test_recorded_segments_make_no_value_of_blocks_that_nobody_has_seen() -> None:
+    network = Network(producer_core(), random.Random(1))
+    preamble, blocks = layout.by_hash(LONG)
+    first = layout.padded(preamble.encode())
+    forged = Message(Kind.PUT, digest("/x"), 0, version=1, content=first)
+    assert tell(network.producer, BOB, forged).reason is Reason.FORBIDDEN
+    for place in range(1, len(blocks) + 1):
+        junk = Message(Kind.PUT, preamble.hash, place, version=9, content=ROOM)
+        assert tell(network.producer, BOB, junk).kind is Kind.PUT_ACK
+    assert talked(network, Talk(network, ALICE, writing("/a", LONG))) == [1]
+    assert network.producer.read("/a", network.now_ns) == LONG
+
+
+def test_without_a_disk_nothing_is_written_and_all_is_as_before() -> None:
+    shelf = opened()
+    core = ProducerCore(shelf, ProducerSettings(), 0)
+    core.publish("/a", LONG, 0)
+    assert tell(core, ALICE, put(b"1", number=1, name="/b")).version == 1
+    assert shelf.commit()
+    before = dict(shelf.items), dict(shelf.writes), shelf.names, shelf.nbytes, deepcopy(shelf.blocks)
+    core.publish("/a", b"2", 0)
+    core.publish("/c", LONG[::-1], 0)
+    tell(core, ALICE, put(b"2", number=2, name="/b"))
+    core.tidy(REMEMBERED_NS + S)
+    shelf.rollback()
+    assert not shelf.commit()
+    assert (shelf.items, shelf.writes, shelf.names, shelf.nbytes, shelf.blocks) == before
+    assert tell(core, ALICE, put(b"1", number=1, name="/b"), writable=False).version == 1  # known again
+    assert tell(core, ALICE, put(b"3", number=3, name="/b"), writable=False).reason is Reason.FULL
+    assert tell(core, ALICE, Message(Kind.PUT, 7, 0, version=1, content=ROOM), writable=False).reason is Reason.FULL
+    assert core.read("/a", 0) == LONG
+    assert tell(core, ALICE, put(b"3", number=3, name="/b")).version == 2
 
 
 def test_what_switches_recorded_is_kept_in_the_writers_version() -> None:

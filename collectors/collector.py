@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from ipaddress import IPv4Address
 
 from collectors.counters import Count, Counters
 from collectors.decode.payloads import Payloads
+from collectors.decode.sources import ReportSources
 from collectors.native.core import NativeCore, native_parts
 from collectors.receive_clock import ReceiveClock
 from collectors.reference.core import reference_parts
@@ -43,14 +45,15 @@ class Collector:
         self._report_udp_port = known if settings.report_udp_port is None else settings.report_udp_port
         self._counters = Counters()
         self._native: NativeCore | None = None
+        sources = ReportSources(topology, settings.relays)
         if settings.core is Core.NATIVE:
-            self._native = NativeCore(topology, settings, marking, self._report_udp_port, self._counters)
+            self._native = NativeCore(topology, settings, marking, self._report_udp_port, self._counters, sources)
             parts = native_parts(self._native, topology, self._clock, settings, self._counters)
         else:
             parts = reference_parts(topology, self._clock, settings, self._counters)
         self._accounting, self._state = parts.accounting, parts.state
         self._reader = ReportReader(
-            topology, parts, self._counters, marking=marking, report_udp_port=self._report_udp_port
+            topology, parts, self._counters, sources, marking=marking, report_udp_port=self._report_udp_port
         )
         self._links = LinkNotes(topology)
         self._records_left = TokenBucket(settings.records_reports_per_s, clock)
@@ -69,9 +72,15 @@ class Collector:
         """The UDP port that reports are sent to."""
         return self._report_udp_port
 
-    def receive(self, payload: bytes, source: object = None) -> None:
-        """Take one report's UDP payload; `source` (who sent it) only appears in the explanation of a refusal."""
-        read = self._reader.read(payload, source, self._clock.now_ns())
+    def receive(self, payload: bytes, source: object = None, address: IPv4Address | None = None) -> None:
+        """Take one report's UDP payload; `source` (who sent it) only appears in the explanation of a refusal.
+
+        `address` is where it came from, which has to be its switch's report source; None: the caller answers for it.
+        """
+        self._receive(payload, source, None if address is None else int(address))
+
+    def _receive(self, payload: bytes, source: object, address: int | None) -> None:
+        read = self._reader.read(payload, source, self._clock.now_ns(), address)
         if read is None:
             return
         for sink in self._sinks if read.records else ():
@@ -103,13 +112,15 @@ class Collector:
             if done < count:
                 if self._others is not None and done >= alone:
                     self._others.take(1)
-                self.receive(payloads.payload(done), payloads.source(done))
+                self._receive(payloads.payload(done), payloads.source(done), payloads.address(done))
                 done += 1
 
     def _take_natively(self, native: NativeCore, payloads: Payloads, first: int) -> int:
         skip, drops = self._others is not None and not self._others.left, self._counters[Count.PACKET_DROPPED]
         wanted, now_ns = bool(self._drop_sinks), self._clock.now_ns()
         done = native.take(payloads, first, now_ns, skip_others=skip, leave_drops=wanted and not skip)
+        if native.last_refusal is not None:
+            self._reader.last_problem, native.last_refusal = native.last_refusal, None
         for node_id, said, child in native.take_items():
             self._state.jobs.add(node_id, said, child, now_ns)
         if wanted:

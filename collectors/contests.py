@@ -1,4 +1,4 @@
-"""Says which switches' report numbers are contested: other reports come under their names."""
+"""Says who reports in switches' names: whose numbers are contested, and that reports come from the wrong source."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from collectors.collector import Collector
+from collectors.counters import Count
 from collectors.values import ReporterState
 from dataplane.topology.values import Topology
 
@@ -39,13 +40,18 @@ class ContestWatch:
         self._collector, self._tell = collector, tell
         self._names = {node.node_id: node.name for node in topology.switches}
         self._before: Reporters = {}
+        self._refused = 0
 
     def step(self) -> None:
-        """Report what was contested since the last time."""
+        """Report what was contested, and how many reports came from the wrong source, since the last time."""
         now = self._collector.snapshot().reporters
         for line in contests(self._before, now, self._names):
             self._tell(line)
         self._before = now
+        refused = self._collector.counters[Count.WRONG_SOURCE]
+        if refused != self._refused:
+            many, self._refused = refused - self._refused, refused
+            self._tell(f"{many} reports do not count: {self._collector.status().last_problem}")
 
     async def run(self) -> None:
         """Step now and then until cancelled."""

@@ -12,6 +12,13 @@ class Count(StrEnum):
     REPORTS = "reports"
     """Report packets received, whatever became of them."""
 
+    UNKNOWN_REPORTER = "unknown reporter"
+    """Report packets of a node id that the topology lacks: neither accounted nor read."""
+
+    WRONG_SOURCE = "wrong source"
+    """Report packets that did not come from the report source of the switch that they name: neither accounted nor
+    read."""
+
     MALFORMED = "malformed"
     """Report packets dropped because some of their bytes are not what the specification says."""
 
@@ -56,7 +63,7 @@ class Count(StrEnum):
     """Hops that do not say who they are: no record."""
 
     UNKNOWN_NODE = "unknown node"
-    """Records of a node id that the topology lacks: not in the network's state."""
+    """Hops on a stack with a node id that the topology lacks: not in the network's state, no record for subscribers."""
 
     UNKNOWN_PORT = "unknown port"
     """Records whose egress port has no link in the topology: not in the network's state."""

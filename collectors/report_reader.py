@@ -13,6 +13,7 @@ from collectors.decode import reports as decode
 from collectors.decode.hop_records import HopIndices, RecordMaker, drop_record
 from collectors.decode.reports import DecodedReport, MeasuredPacket
 from collectors.decode.sequence import Accounting, Arrival, content_mark
+from collectors.decode.sources import ReportSources
 from collectors.state.builder import StateBuilder
 from collectors.values import DropRecord, FlowKey, HopRecord, RecordKind
 from dataplane.errors import WireError
@@ -32,7 +33,7 @@ class CoreParts:
 
 @dataclass(frozen=True, slots=True)
 class ReadReport:
-    """What one report contained: hops in travelling order, and drops."""
+    """What one report contained: hops in travelling order, those of nodes that the topology knows, and drops."""
 
     records: tuple[HopRecord, ...]
     drops: tuple[DropRecord, ...]
@@ -42,20 +43,35 @@ class ReportReader:
     """Reads reports one by one; never raises on any payload, counts it by name instead."""
 
     def __init__(
-        self, topology: Topology, parts: CoreParts, counters: Counters, *, marking: Marking, report_udp_port: int
+        self,
+        topology: Topology,
+        parts: CoreParts,
+        counters: Counters,
+        sources: ReportSources,
+        *,
+        marking: Marking,
+        report_udp_port: int,
     ) -> None:
         self._accounting = parts.accounting
         self._state = parts.state
         self._records = RecordMaker(topology, counters, parts.indices)
         self._counters = counters
+        self._sources = sources
+        self._known = topology.switch_by_id.keys()
         self._marking = marking
         self._report_udp_port = report_udp_port
         self.last_problem: str | None = None
         """Why the last bad report was refused."""
 
-    def read(self, payload: bytes, source: object, now_ns: int) -> ReadReport | None:
-        """Take a report that came now; None if it is malformed or was here already."""
+    def read(self, payload: bytes, source: object, now_ns: int, address: int | None = None) -> ReadReport | None:
+        """Take a report that came now; None if it is malformed, was here already, or comes from the wrong address."""
         self._counters[Count.REPORTS] += 1
+        refusal = self._sources.refusal(payload, address)
+        if refusal is not None:
+            self._counters[refusal] += 1
+            if refusal is Count.WRONG_SOURCE and address is not None:
+                self.last_problem = self._sources.explain(payload, address, source)
+            return None
         try:
             decoded = decode.decode(payload, self._marking)
         except WireError as error:
@@ -72,7 +88,7 @@ class ReportReader:
         drops = self._drops(decoded, now_ns)
         for item in decoded.items:
             self._state.jobs.add(decoded.group.node_id, item.said, item.child, now_ns)
-        return ReadReport(records, drops)
+        return ReadReport(tuple(record for record in records if record.node_id in self._known), drops)
 
     def _refuse(self, error: WireError, source: object) -> None:
         self._counters[Count.MALFORMED] += 1

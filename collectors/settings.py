@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from ipaddress import IPv4Address
 from typing import Annotated, Final
 
 from msgspec import Meta
@@ -156,6 +157,10 @@ class CollectorSettings(Strict, frozen=True):
     Reading costs about 0.2 ms per report, also of drops with a subscriber; the others count, but make no records. The
     reference core reads all of them."""
 
+    relays: tuple[str, ...] | None = ()
+    """IPv4 addresses from which reports of any switch are believed, of relays that look themselves where they come from
+    (127.0.0.1 for `millrace fabric` on the same machine); null: reports count from wherever they come."""
+
     int_dscp: Dscp | None = 0x17
     """The DSCP that marks INT packets, as the P4 program has it; null when a UDP port marks them."""
 
@@ -187,9 +192,14 @@ class CollectorSettings(Strict, frozen=True):
     """How hop records become the network's state."""
 
     def __post_init__(self) -> None:
-        """Refuse a marker of more than 64 bits, a bound that the schema cannot say."""
+        """Refuse a marker of more than 64 bits and relays that are no addresses, which the schema cannot say."""
         if self.int_probe_marker is not None and self.int_probe_marker >= 1 << 64:
             raise ValueError("int_probe_marker does not fit 64 bits")
+        for relay in self.relays or ():
+            try:
+                IPv4Address(relay)
+            except ValueError:
+                raise ValueError(f"relays: {relay!r} is not an IPv4 address") from None
 
 
 class FeedClientSettings(Strict, frozen=True):

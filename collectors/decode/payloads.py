@@ -14,7 +14,8 @@ class Payloads:
     """Payload i is the `lengths[i]` bytes of `data` (one dimension, contiguous) from `places[i]` on.
 
     `source_of` says who sent it, where that is known; it only appears in the explanation of a refusal. `age_ns` is how
-    long they have been there, 0 for what comes now.
+    long they have been there, 0 for what comes now. `addresses` are the IPv4 addresses that they came from, 0 where
+    that is none (`collectors.decode.sources`); None: who gives them answers for them.
     """
 
     data: NDArray[np.uint8]
@@ -22,6 +23,7 @@ class Payloads:
     lengths: NDArray[np.uint32]
     source_of: Callable[[int], object] | None = None
     age_ns: int = 0
+    addresses: NDArray[np.uint32] | None = None
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -30,6 +32,10 @@ class Payloads:
         """Return one payload's bytes."""
         place = int(self.places[number])
         return self.data[place : place + int(self.lengths[number])].tobytes()
+
+    def address(self, number: int) -> int | None:
+        """Return the IPv4 address that one payload came from, None where the giver answers for it."""
+        return None if self.addresses is None else int(self.addresses[number])
 
     def source(self, number: int) -> object:
         """Return who sent a payload, None where that is unknown."""

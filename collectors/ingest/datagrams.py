@@ -6,10 +6,12 @@ import ctypes
 import fcntl
 import socket
 import struct
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.decode.payloads import Payloads
 from dataplane.nic.layouts import InputOutputVector, MessageHeader
@@ -26,6 +28,13 @@ _OVERFLOW: Final = socket.SOL_SOCKET, 40
 _SEGMENT: Final = 17, 104
 """SO_RXQ_OVFL and UDP_GRO, by level and kind."""
 _CONTROL = np.dtype([("nbytes", "u8"), ("level", "i4"), ("kind", "i4"), ("number", "u4"), ("gap", "u4")])
+_NAME4 = np.dtype({"names": ["address"], "formats": [">u4"], "offsets": [4], "itemsize": NAME_BYTES})
+_NAME6 = np.dtype(
+    {"names": ["prefix", "address"], "formats": [(">u4", 3), ">u4"], "offsets": [8, 20], "itemsize": NAME_BYTES}
+)
+"""struct sockaddr_in and sockaddr_in6, as far as they hold an IPv4 address."""
+_MAPPED: Final = 0, 0, 0xFFFF
+"""What precedes an IPv4 address in an IPv6 one (RFC 4291, 2.5.5.2)."""
 _STAMP_OF_NEWEST: Final = 0x8907
 """SIOCGSTAMPNS: when the datagram came that was read last, by CLOCK_REALTIME; in struct timespec (socket(7))."""
 _STAMP: Final = struct.Struct("qq")
@@ -87,19 +96,35 @@ class DatagramVector:
         cut = (headers["flags"] & socket.MSG_TRUNC) != 0
         self.cut += int(np.count_nonzero(cut))
         joined = (segments > 0) & (segments < lengths) & ~cut
-        if not joined.any():
-            return Payloads(self._data, self._starts[:count], np.where(cut, 0, lengths).astype(np.uint32), self._source)
-        return self._take_apart(np.where(joined, segments, np.maximum(lengths, 1)), np.where(cut, 0, lengths))
+        lengths = np.where(cut, 0, lengths).astype(np.uint32)
+        found = Payloads(self._data, self._starts[:count], lengths, self._source, addresses=self._addresses(count))
+        return self._take_apart(found, np.where(joined, segments, np.maximum(lengths, 1))) if joined.any() else found
 
-    def _take_apart(self, segments: np.ndarray, lengths: np.ndarray) -> Payloads:
+    def _addresses(self, count: int) -> NDArray[np.uint32]:
+        """Return the IPv4 addresses that messages came from, 0 for those from IPv6."""
+        if self._socket.family == socket.AF_INET:
+            return self._names.view(_NAME4)[:count, 0]["address"].astype(np.uint32)
+        names = self._names.view(_NAME6)[:count, 0]
+        mapped = (names["prefix"] == _MAPPED).all(axis=1)
+        return np.where(mapped, names["address"], 0).astype(np.uint32)
+
+    def _take_apart(self, whole: Payloads, segments: np.ndarray) -> Payloads:
         """Return the datagrams that messages are made of: all of a message but the last are of its segments' size."""
+        lengths = whole.lengths
         parts = np.maximum(-(-lengths.astype(np.int64) // segments), 1)
         message = np.repeat(np.arange(len(parts)), parts)
         number = np.arange(len(message)) - np.repeat(np.cumsum(parts) - parts, parts)
         begins = number * segments[message]
         places = self._starts[message] + begins.astype(np.uint64)
         sizes = np.minimum(segments[message], lengths[message] - begins).astype(np.uint32)
-        return Payloads(self._data, places, sizes, lambda payload: self._source(int(message[payload])))
+        addresses = None if whole.addresses is None else whole.addresses[message]
+        return replace(
+            whole,
+            places=places,
+            lengths=sizes,
+            source_of=lambda payload: self._source(int(message[payload])),
+            addresses=addresses,
+        )
 
     def _read_controls(self, nbytes: np.ndarray) -> np.ndarray:
         """Return the size of each message's segments, 0 for one datagram; note the newest count of what was lost."""

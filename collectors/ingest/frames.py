@@ -38,8 +38,10 @@ class FrameReader:
         `name_of` is what is said of a frame, by its number, in place of its sender.
         """
         frames, sizes = places.copy(), lengths.copy()
-        numbers = np.empty(len(places), np.uint32)
-        count = self._find(data.ctypes.data, places, lengths, len(places), self._udp_port, self._malformed, numbers)
+        numbers, sources = np.empty(len(places), np.uint32), np.empty(len(places), np.uint32)
+        count = self._find(
+            data.ctypes.data, places, lengths, len(places), self._udp_port, self._malformed, numbers, sources
+        )
 
         def source_of(number: int) -> object:
             frame = int(numbers[number])
@@ -48,7 +50,7 @@ class FrameReader:
             start = int(frames[frame])
             return source_of_frame(data[start : start + int(sizes[frame])].tobytes())
 
-        return Payloads(data, places[:count], lengths[:count], source_of)
+        return Payloads(data, places[:count], lengths[:count], source_of, addresses=sources[:count])
 
 
 def source_of_frame(frame: bytes) -> object:

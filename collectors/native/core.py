@@ -6,8 +6,9 @@ from ipaddress import IPv4Address
 
 import numpy as np
 
-from collectors.counters import Counters
+from collectors.counters import Count, Counters
 from collectors.decode.payloads import Payloads
+from collectors.decode.sources import ELSEWHERE, ReportSources
 from collectors.native.accumulator import NativeStore
 from collectors.native.fallback import NativeHopIndices, NativeStitcher
 from collectors.native.kernel_calls import kernel_calls
@@ -36,18 +37,24 @@ MOST_ITEMS = 1024
 class NativeCore:
     """Takes reports of common forms; stops at each that is not, which Python then reads and `fallback` takes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what a collector has
         self,
         topology: Topology,
         settings: CollectorSettings,
         marking: Marking,
         report_udp_port: int,
         counters: Counters,
+        sources: ReportSources,
     ) -> None:
         self.store = NativeStore(topology, settings.state, counters)
+        self.store.topology.put_relays(self.store.native.topology, sources.relays)
+        self._sources = sources
         self.accounting = NativeAccounting(settings.sequence, counters)
         self.stitcher = NativeStitcher(topology, settings.state, counters, self.store)
         self.indices = NativeHopIndices(self.store)
+        self._counters = counters
+        self.last_refusal: str | None = None
+        """Which report did not come from where its switch's reports come from, the last time."""
         self._calls = kernel_calls()
         self._kept = [
             CellMemory(Layout, BITMAPS),
@@ -96,6 +103,8 @@ class NativeCore:
         self._decoder.leaves_drops = int(leave_drops)
         self.store.native.batch.skips_others = int(skip_others)
         self.store.begin_batch(now_ns)
+        addresses = payloads.addresses if self._sources.are_checked else None
+        wrong = self._counters[Count.WRONG_SOURCE]
         done, goes_on = first, True
         while goes_on:
             done = self._calls.take_reports(
@@ -105,6 +114,7 @@ class NativeCore:
                 payloads.data.ctypes.data,
                 payloads.places.ctypes.data,
                 payloads.lengths.ctypes.data,
+                0 if addresses is None else addresses.ctypes.data,
                 done,
                 len(payloads),
             )
@@ -113,6 +123,10 @@ class NativeCore:
         self.store.count()
         self.stitcher.count()
         self.accounting.count()
+        if self._counters[Count.WRONG_SOURCE] != wrong:
+            row = self.store.native.counts.refused_row
+            address = payloads.address(row) or ELSEWHERE
+            self.last_refusal = self._sources.explain(payloads.payload(row), address, payloads.source(row))
         return done
 
     def take_items(self) -> list[NoticedItem]:

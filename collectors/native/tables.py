@@ -42,6 +42,9 @@ class TopologyTable(Struct):
     host_switches: Array[u32]  # the switch that a host hangs on
     host_links: Array[u32]  # the link that leads to a host
     synchronised: u64
+    report_sources: Array[u32]  # by switch: the IPv4 address that its reports come from
+    relays: Array[u32]  # addresses from which reports of any switch may come
+    relay_count: u64
 
 
 class ClockTable(Struct):
@@ -200,6 +203,9 @@ class Counts(Struct):
     routes_full: u64
     not_read: u64
     packet_dropped: u64
+    unknown_reporter: u64
+    wrong_source: u64
+    refused_row: u32  # the last of these
 
 
 class TelemetryTables(Struct):

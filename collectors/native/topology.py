@@ -12,6 +12,7 @@ from collectors.native.memory import CellMemory
 from collectors.native.structures import NONE32, AddressCell, LinkCell, LinkEnd
 from collectors.native.tables import TopologyTable
 from dataplane.native import Array, u32, u64
+from dataplane.topology.addressing import report_source
 from dataplane.topology.values import LinkKey, Topology
 
 HASH = 0x9E37_79B9_7F4A_7C15
@@ -39,10 +40,16 @@ class NativeTopology:
         table.link_count = len(self.link_keys)
         switches = ((node_id * HASH, node_id, number) for node_id, number in self.switch_by_id.items())
         table.switch_index, table.switch_mask = self._index(len(self.switches), switches)
+        table.report_sources = self._table(u32, [int(report_source(node)) for node in topology.switches])
         self._put_links(topology, table)
         self._put_pairs(table)
         self._put_ends(topology, table)
         self._put_addresses(topology, table)
+
+    def put_relays(self, table: TopologyTable, relays: Iterable[int]) -> None:
+        """Note from which addresses reports of any switch may come."""
+        addresses = list(relays)
+        table.relays, table.relay_count = self._table(u32, addresses), len(addresses)
 
     def _cells(self, kind: Any, count: int) -> CellMemory:  # noqa: ANN401 - u32 or so
         self._kept.append(CellMemory(kind, count))

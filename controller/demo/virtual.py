@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 
 from collectors.collector import Collector
 from collectors.values import DropRecord, HopRecord, Snapshot
@@ -108,8 +109,10 @@ class VirtualRun:
     def _report_arrives(self, frame: bytes, _now_ns: int) -> None:
         datagram = decode_udp_frame(frame)
         if datagram is not None and datagram.dst_port == self.collector.report_udp_port:
-            payload = datagram.payload
-            self.fabric.call_after(self.settings.delays.report_ns, lambda: self.collector.receive(payload))
+            payload, source = datagram.payload, datagram.ip.src
+            if isinstance(source, IPv4Address):  # as all reports are
+                delay_ns = self.settings.delays.report_ns
+                self.fabric.call_after(delay_ns, lambda: self.collector.receive(payload, address=source))
 
     def _decide(self, *, woken: bool = False) -> None:
         self._write_records()

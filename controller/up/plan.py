@@ -48,6 +48,7 @@ from dataplane.topology.values import Topology
 GENERATED: Final = (
     "# Derived from millrace.yaml by `millrace up`, at each of its starts: edit that file, not this one.\n"
 )
+_LOOPBACK: Final = "127.0.0.1"
 _RETRY: Final = RetrySettings(longest_wait_ns=500_000_000)
 """On one machine a switch that is away comes back within seconds, and asking costs little."""
 
@@ -177,7 +178,7 @@ class _Maker:
             topology=self.topology_file,
             receiver=ReceiverSettings(address=section.listen, udp_port=self._report_port()),
             feed=FeedSettings(address=self.settings.address("collector")),
-            collector=replace(section.state, state=state),
+            collector=replace(section.state, state=state, relays=self._relays()),
             events=section.events,
             history=section.history or HistorySettings(folder=str(self.state.path / "history")),
             metrics=section.metrics,
@@ -186,6 +187,12 @@ class _Maker:
         if section.metrics is not None:
             addresses["metrics"] = f"http://{section.metrics.address}:{section.metrics.port}/metrics"
         return DaemonPlan("collector", ("collector",), settings, addresses, reloads=True, asks=("fabric",))
+
+    def _relays(self) -> tuple[str, ...] | None:
+        """Return whose reports are believed of any switch: of what listens on loopback, the fabric that relays them."""
+        section = self.settings.collector
+        stated = section.state.relays
+        return stated if stated is None or section.listen != _LOOPBACK else (*stated, _LOOPBACK)
 
     def paths(self) -> DaemonPlan:
         section = self.settings.paths

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-from dataplane.topology.values import Topology
+from dataplane.topology.values import SwitchNode, Topology
 
 MAX_NODE_ID = 0xFFFF
 """The plan has two octets for a switch."""
@@ -45,6 +45,11 @@ def port_mac(node_id: int, port: int) -> int:
 def switch_ipv4(node_id: int) -> IPv4Address:
     """Return the address that a switch sends its telemetry reports from, and is sent contributions at."""
     return switch_subnet_ipv4(node_id)[_SWITCH_OCTET]
+
+
+def report_source(switch: SwitchNode) -> IPv4Address:
+    """Return the address that a switch's telemetry reports come from: the topology's, else the plan's."""
+    return switch_ipv4(switch.node_id) if switch.report_source is None else switch.report_source
 
 
 def switch_subnet_ipv4(node_id: int) -> IPv4Network:

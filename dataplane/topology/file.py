@@ -14,7 +14,7 @@ from dataplane.topology import addressing, families
 from dataplane.topology.hardware import hardware_document
 from dataplane.topology.schema import REPORT_UDP_PORT, TopologySpec, resolve
 from dataplane.topology.units import format_delay, format_rate
-from dataplane.topology.values import Device, Endpoint, GeoLocation, HostNode, Link, MemoryMedium, Topology
+from dataplane.topology.values import Device, Endpoint, GeoLocation, HostNode, Link, MemoryMedium, SwitchNode, Topology
 
 _INSTALLED = Path(__file__).parent / "topologies"
 _SOURCE = Path(__file__).parents[2] / "topologies"
@@ -77,7 +77,7 @@ def dumps(topology: Topology) -> str:
         if topology.collector.udp_port != REPORT_UDP_PORT:
             document["collector"]["udp_port"] = topology.collector.udp_port
     document["synchronised_clocks"] = topology.synchronised_clocks
-    document["switches"] = [{"name": node.name, "id": node.node_id, **_place(node.place)} for node in topology.switches]
+    document["switches"] = [_switch(node) for node in topology.switches]
     document["hosts"] = [_host(node, access[node.name]) for node in topology.hosts]
     document["links"] = [_link(link) for link in topology.links if link.a.node in topology.switch]
     return yaml.dump(document, Dumper=_FlowItems, sort_keys=False, allow_unicode=True, width=4096)
@@ -87,6 +87,11 @@ def dumps_hardware(cores: int | None, memory: Iterable[MemoryMedium], devices: I
     """Return hardware as YAML text that can stand in a host's entry of a topology file; '' if nothing is known."""
     document = hardware_document(cores, memory, devices)
     return yaml.dump(document, Dumper=_FlowItems, sort_keys=False, allow_unicode=True, width=4096) if document else ""
+
+
+def _switch(node: SwitchNode) -> dict[str, Any]:
+    source = {} if node.report_source is None else {"report_source": str(node.report_source)}
+    return {"name": node.name, "id": node.node_id, **_place(node.place), **source}
 
 
 def _host(node: HostNode, link: Link) -> dict[str, Any]:

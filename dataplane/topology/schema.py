@@ -78,11 +78,15 @@ class CollectorSpec(Strict, frozen=True):
 
 
 class SwitchSpec(Strict, frozen=True):
-    """A switch; `id` is its INT node id and P4Runtime device id."""
+    """A switch; `id` is its INT node id and P4Runtime device id.
+
+    `report_source` is the IPv4 address of its telemetry reports, if not that of `dataplane.topology.addressing`.
+    """
 
     name: str
     id: int | None = None
     place: PlaceSpec | None = None
+    report_source: str | None = None
 
 
 class HostSpec(Strict, frozen=True):
@@ -201,7 +205,9 @@ class _Resolver:
             self._in_range(node_id, 1, addressing.MAX_NODE_ID, f"{path}.id")
             self.ids[switch.name] = node_id
             self.addresses[addressing.switch_ipv4(node_id)] = path
-            found.append(SwitchNode(switch.name, node_id, self._place(switch.place, path)))
+            stated = switch.report_source
+            source = None if stated is None else self._ipv4(stated, f"{path}.report_source")
+            found.append(SwitchNode(switch.name, node_id, self._place(switch.place, path), source))
         return tuple(found)
 
     # ports

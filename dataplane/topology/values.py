@@ -111,11 +111,15 @@ class GeoLocation:
 
 @dataclass(frozen=True, slots=True)
 class SwitchNode:
-    """A switch; `node_id` is its INT node id and its P4Runtime device id."""
+    """A switch; `node_id` is its INT node id and its P4Runtime device id.
+
+    `report_source` is where its telemetry reports come from, None for the address that the plan gives the switch.
+    """
 
     name: str
     node_id: int
     place: GeoLocation | None = None
+    report_source: IPv4Address | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ipaddress import IPv4Address
+
 from collectors.collector import Collector
 from collectors.contests import FEWEST, ContestWatch
 from collectors.settings import CollectorSettings, Core
@@ -34,3 +36,17 @@ def test_contested_numbers_are_told_once_when_there_are_many(core: Core) -> None
     watch.step()
     (line,) = told
     assert line.startswith(f"{FEWEST} reports of node 13 (s3) have numbers that other reports of it had, too: ")
+
+
+@every_core
+def test_reports_from_the_wrong_source_are_told_with_the_right_one(core: Core) -> None:
+    topology, told = build_topology(), list[str]()
+    collector = Collector(topology, VirtualClock(), CollectorSettings(core=core))
+    watch = ContestWatch(collector, topology, told.append)
+    for _ in range(2):
+        collector.receive(Reporter().stacked(long_way()), address=IPv4Address("10.0.0.1"))
+    watch.step()
+    watch.step()
+    (line,) = told
+    expected = "report from 10.0.0.1 in the name of s3, whose reports come from 10.0.13.254"
+    assert line == f"2 reports do not count: {expected}"

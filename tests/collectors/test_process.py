@@ -22,6 +22,7 @@ SETTINGS = CollectorProcessSettings(
     topology="unused",
     receiver=ReceiverSettings(address="127.0.0.1", udp_port=0),
     feed=FeedSettings(address="127.0.0.1:0"),
+    collector=CollectorSettings(relays=("127.0.0.1",)),
 )
 
 
@@ -37,6 +38,9 @@ def test_a_settings_file_is_read_strictly(tmp_path: Path) -> None:
     )
     file.write_text("topology: abilene\ncollector:\n  state:\n    window_ms: 1\n", "utf-8")
     with pytest.raises(ConfigError, match=r"collector.yaml:4: .*window_ms: unknown key"):
+        load_settings(file)
+    file.write_text("topology: abilene\ncollector:\n  relays: [here]\n", "utf-8")
+    with pytest.raises(ConfigError, match=r"collector.yaml:2: .*'here' is not an IPv4 address"):
         load_settings(file)
     file.write_text("topology: abilene\nreceiver:\n  burst_reports: 0\n", "utf-8")
     with pytest.raises(ConfigError, match=r"collector.yaml:3: .*burst_reports"):

@@ -7,6 +7,7 @@ from collectors.native.kernels.decode.flow_key import same_key
 from collectors.native.kernels.decode.hops import egress_of
 from collectors.native.kernels.drops import take_drop, take_hops_before
 from collectors.native.kernels.sequence import CONTESTED, NEW, REPEATED, account, content_mark, observe
+from collectors.native.kernels.sources import is_refused
 from collectors.native.kernels.state.flows import count_packet, prefetch_flow, prefetch_index, touch_flow
 from collectors.native.kernels.state.routes import (
     hops_of,
@@ -63,18 +64,20 @@ def take_reports(  # noqa: PLR0917 - kernels have no keywords
     data: Array[u8],
     places: Array[u64],
     lengths: Array[u32],
+    sources: Array[u32],
     first: u32,
     count: u32,
 ) -> u32:
     """Take payloads from `first` on, each where `places` says; return which is Python's to read, or `count`.
 
-    So it returns, too, when there are more than `most_items` for Python.
+    So it returns, too, when there are more than `most_items` for Python. `sources` are the payloads' IPv4 addresses,
+    null where the caller answers for them.
     """
     row: u32 = first
     while row < count:
         if decoder.item_count > decoder.most_items:
             return row
-        end: u32 = decode_group(tables, decoder, data, places, lengths, row, count)
+        end: u32 = decode_group(tables, decoder, data, places, lengths, sources, row, count)
         if end == row:
             if tables.batch.skips_others == 0:
                 return row
@@ -117,6 +120,7 @@ def decode_group(  # noqa: PLR0917 - kernels have no keywords
     data: Array[u8],
     places: Array[u64],
     lengths: Array[u32],
+    sources: Array[u32],
     first: u32,
     count: u32,
 ) -> u32:
@@ -135,7 +139,11 @@ def decode_group(  # noqa: PLR0917 - kernels have no keywords
             if lengths[row + PREFETCHED] > LONG:
                 prefetch(offset(ahead, 192))
                 prefetch(offset(ahead, 256))
-        if decode_report(decoder, offset(data, places[row]), as_u64(lengths[row]), row) != DECODED:
+        payload = offset(data, places[row])
+        if is_refused(tables, payload, as_u64(lengths[row]), sources, row):
+            row += 1
+            continue
+        if decode_report(decoder, payload, as_u64(lengths[row]), row) != DECODED:
             break
         while seen < decoder.packet_count:
             packet = decoder.packets[seen]

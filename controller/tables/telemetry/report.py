@@ -13,7 +13,7 @@ from controller.base_paths import NextHops
 from controller.tables.entities import Entity
 from controller.tables.routing import ports_towards
 from dataplane.switch.traffic import DEFLECT_SESSION
-from dataplane.topology.addressing import mac_at, switch_ipv4
+from dataplane.topology.addressing import mac_at, report_source
 from dataplane.topology.values import Topology
 
 REPORT_SESSION = 250
@@ -33,7 +33,6 @@ def report_entities(topology: Topology, hops: NextHops, switch: str, *, full_que
     # One replica only: a second one on an equally good port would repeat every report.
     port = ports[0]
     peer = topology.neighbours[switch][port]
-    node_id = topology.switch[switch].node_id
     yield P4CloneSessionEntry(REPORT_SESSION, replicas=(port,))
     if full_queues:
         yield P4CloneSessionEntry(DEFLECT_SESSION, replicas=(port,))
@@ -41,7 +40,7 @@ def report_entities(topology: Topology, hops: NextHops, switch: str, *, full_que
         "set_report_target",
         src_mac=mac_at(topology, switch, port),
         dst_mac=mac_at(topology, peer.node, peer.port),
-        src_addr=int(switch_ipv4(node_id)),
+        src_addr=int(report_source(topology.switch[switch])),
         dst_addr=int(topology.host[topology.collector.host].ipv4),
         udp_port=topology.collector.udp_port,
     )

@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from ipaddress import IPv4Address
 from logging import getLogger
 from pathlib import Path
 from typing import Final
@@ -152,7 +153,7 @@ def relaying(
 ) -> Iterator[None]:
     """Hand on what arrives at the collector's host, by a thread, while the block lasts."""
     source = fabric.call_in(collector.host, lambda: _listen(collector.udp_port))
-    relay, stop = ReportRelay(address, counters), threading.Event()
+    relay, stop = ReportRelay(fabric.topology, address, counters), threading.Event()
     thread = threading.Thread(target=_relay, args=(source, relay, stop), name="reports", daemon=True)
     thread.start()
     try:
@@ -180,6 +181,7 @@ def _relay(source: socket.socket, relay: ReportRelay, stop: threading.Event) -> 
                 continue
             for _ in range(_BURST):
                 try:
-                    relay.forward(source.recv(_REPORT_BYTES))
+                    payload, (address, _) = source.recvfrom(_REPORT_BYTES)
                 except OSError:
                     break
+                relay.forward(payload, IPv4Address(address))

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import socket
 from contextlib import closing
+from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 from dataplane.errors import FabricError
 from dataplane.fabric.live.values import ReportCounters
+from dataplane.topology.addressing import report_source
+from dataplane.topology.values import Topology
 
+_NODE_ID: Final = slice(4, 8)
+"""Where a report packet names its reporter (`dataplane.wire.report_group`)."""
 _SEND_BUFFER_BYTES: Final = 4 << 20
 
 
 class ReportRelay:
-    """Sends payloads to a collector, without waiting for one; close it at the end."""
+    """Sends payloads to a collector, without waiting for one; close it at the end.
 
-    def __init__(self, address: str | None, counters: ReportCounters) -> None:
+    The collector cannot see any more where they came from, so that it is the relay that looks: what does not come from
+    the report source of the switch that it names is counted as forged and goes nowhere.
+    """
+
+    def __init__(self, topology: Topology, address: str | None, counters: ReportCounters) -> None:
         """Send to HOST:PORT, or to nobody; raise FabricError for what is no address."""
+        self._sources = {node.node_id: report_source(node) for node in topology.switches}
         self._counters = counters
         self._socket = None if address is None else _connected(address)
 
-    def forward(self, payload: bytes) -> None:
-        """Send a report; one that cannot be sent is counted."""
+    def forward(self, payload: bytes, source: IPv4Address | IPv6Address) -> None:
+        """Send a report that came from an address; one that cannot be sent is counted."""
+        if self._sources.get(int.from_bytes(payload[_NODE_ID], "big")) != source:
+            self._counters.forged += 1
+            return
         if self._socket is None:
             self._counters.ignored += 1
             return

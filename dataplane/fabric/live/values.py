@@ -27,6 +27,8 @@ class ReportCounters:
     refused: int = 0
     ignored: int = 0
     """Other frames and datagrams."""
+    forged: int = 0
+    """Reports that did not come from the switch that they name."""
 
 
 @dataclass(slots=True)

@@ -57,7 +57,7 @@ class LiveVirtualFabric:
         )
         self._pacer = Pacer.of(self.fabric, clock)
         self.counters = FabricCounters(os.getpid(), clock.now_ns(), len(topology.switches), pace=self._pacer.counters)
-        self._relay = ReportRelay(settings.reports, self.counters.reports)
+        self._relay = ReportRelay(topology, settings.reports, self.counters.reports)
         traffic = VirtualTraffic(self.fabric, lambda: self._pacer.behind_ns, self.counters.traffic)
         if topology.collector is not None:
             arrived = ReportsOnly(topology.collector, self._relay, self.counters.reports)
@@ -157,4 +157,4 @@ class ReportsOnly:
         if datagram is None or datagram.dst_port != self._port:
             self._counters.ignored += 1
         else:
-            self._relay.forward(datagram.payload)
+            self._relay.forward(datagram.payload, datagram.ip.src)

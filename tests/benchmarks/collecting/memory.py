@@ -49,7 +49,9 @@ def _pass_rate(core: Collector, pool: Reports) -> float:
     data = pool.rows.reshape(-1)
     begun = time.thread_time()
     for first in range(0, len(pool.rows), BATCH):
-        core.receive_many(Payloads(data, pool.places[first : first + BATCH], pool.lengths[first : first + BATCH]))
+        some = slice(first, first + BATCH)
+        payloads = Payloads(data, pool.places[some], pool.lengths[some], addresses=pool.addresses[some])
+        core.receive_many(payloads)
     rate = len(pool.rows) / (time.thread_time() - begun)
     pool.advance()
     return rate

@@ -87,7 +87,8 @@ class Bench:
         """Send so many reports a second for so long; each trial has a collector of its own."""
         count = max(int(rate * duration_s), 1000) // side.reports_a_packet * side.reports_a_packet
         payloads = packets(count, side.reports_a_packet)
-        collector = Collector(stage_topology(HOPS), MonotonicClock(), CollectorSettings(report_udp_port=PORT))
+        asked = CollectorSettings(report_udp_port=PORT, relays=(SOURCE,))
+        collector = Collector(stage_topology(HOPS), MonotonicClock(), asked)
         settings = ReceiverSettings(address=SINK, udp_port=PORT, interface=self._cable.sink if side.polled else None)
         receiver = namespaces.call(self._cable.receiver, lambda: ReportReceiver(collector, settings))
         try:

@@ -12,6 +12,7 @@ from ipaddress import IPv4Address
 import numpy as np
 from numpy.typing import NDArray
 
+from dataplane.topology.addressing import switch_ipv4
 from dataplane.topology.values import CollectorAddress, Endpoint, HostNode, Link, SwitchNode, Topology
 from dataplane.wire import int_metadata
 from dataplane.wire.int_md import IntMd, encode_stack
@@ -71,6 +72,7 @@ class Reports:
     rows: NDArray[np.uint8]
     places: NDArray[np.uint64]
     lengths: NDArray[np.uint32]
+    addresses: NDArray[np.uint32]
     hops: int
     sinks: NDArray[np.int64]
     span_ns: int
@@ -129,7 +131,8 @@ def reports(hops: int, flows: int, count: int, seed: int = 1) -> Reports:
         arrived = arrived + waited + LINK_DELAY_NS
     lengths = np.full(count, len(template), np.uint32)
     places = np.arange(count, dtype=np.uint64) * np.uint64(rows.shape[1])
-    return Reports(rows, places, lengths, hops, sinks, count * interval_ns)
+    sources = np.array([int(switch_ipv4(node_id(hops - 1, n))) for n in range(WIDTH)], np.uint32)
+    return Reports(rows, places, lengths, sources[sinks], hops, sinks, count * interval_ns)
 
 
 def _template(hops: int) -> bytes:

@@ -17,9 +17,11 @@ from collectors.counters import Count
 from collectors.errors import CollectorError
 from collectors.ingest.receiver import ReceiverSettings, ReportReceiver
 from collectors.ingest.report_sources import NicSource
+from collectors.settings import CollectorSettings
 from dataplane.clock import MonotonicClock, VirtualClock
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic import NicPort, open_port
+from dataplane.topology.addressing import switch_ipv4
 from dataplane.wire.packet import udp_frame
 from tests.benchmarks.traffic.cables import Cables, cables
 from tests.collectors.reports import Reporter, build_topology, long_way
@@ -47,11 +49,11 @@ def sender(net: Cables) -> Iterator[NicPort]:
         yield port
 
 
-def frame(payload: bytes, udp_port: int = PORT, dst: str = "10.9.9.9") -> bytes:
+def frame(payload: bytes, udp_port: int = PORT, dst: str = "10.9.9.9", src: str = "10.0.0.1") -> bytes:
     return udp_frame(
         src_mac=0x02_00_00_00_02_01,
         dst_mac=0x02_00_00_00_01_01,
-        src=IPv4Address("10.0.0.1"),
+        src=IPv4Address(src),
         dst=IPv4Address(dst),
         src_port=4_000,
         dst_port=udp_port,
@@ -89,19 +91,22 @@ def test_only_whole_reports_to_the_port_come_out(net: Cables, sender: NicPort) -
 
 
 def test_a_receiver_works_on_what_a_device_brings(net: Cables, sender: NicPort) -> None:
-    core = Collector(build_topology(), VirtualClock())
+    core = Collector(build_topology(), VirtualClock(), CollectorSettings(relays=("127.0.0.1",)))
     settings = ReceiverSettings(udp_port=PORT, interface=net.sink)
     receiver = namespaces.call(net.hosts, lambda: ReportReceiver(core, settings))
     reporter = Reporter()
-    sender.send([frame(reporter.stacked(long_way())) for _ in range(5)])
+    reports = [reporter.stacked(long_way()) for _ in range(5)]
+    forged = [frame(reports[0], src=src) for src in ("127.0.0.1", "10.0.0.1", "10.0.12.254")]
+    sender.send([*forged, *(frame(report, src=str(switch_ipv4(13))) for report in reports)])
     deadline = time.monotonic() + DEADLINE_S
-    while core.counters[Count.REPORTS] < 5:
+    while core.counters[Count.REPORTS] < 8:
         assert time.monotonic() < deadline
         receiver.drain()
     assert receiver.nic_statistics is not None
     statistics = receiver.nic_statistics()
     assert (statistics.interface, sum(queue.received for queue in statistics.queues) >= 5) == (net.sink, True)
     receiver.close()
+    assert (core.counters[Count.WRONG_SOURCE], core.counters[Count.RECORDS]) == (3, 15)
     assert core.counters[Count.RECEIVE_MALFORMED] == core.counters[Count.KERNEL_QUEUE_FULL] == 0
 
 

@@ -13,6 +13,7 @@ from collectors.errors import CollectorError
 from collectors.ingest.datagrams import MESSAGES
 from collectors.ingest.receiver import ReceiverSettings, ReportReceiver
 from collectors.ingest.report_sources import SOL_UDP, SocketSource
+from collectors.settings import CollectorSettings
 from collectors.values import HopRecord
 from dataplane.clock import VirtualClock
 from tests.collectors.reports import Reporter, build_topology, long_way
@@ -22,7 +23,7 @@ LOOPBACK = ReceiverSettings(address="127.0.0.1", udp_port=0)
 
 
 def collector() -> Collector:
-    return Collector(build_topology(), VirtualClock())
+    return Collector(build_topology(), VirtualClock(), CollectorSettings(relays=("127.0.0.1",)))
 
 
 def test_reports_sent_to_the_port_become_records() -> None:

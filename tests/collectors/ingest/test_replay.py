@@ -19,6 +19,7 @@ from collectors.replay_history import replay_into
 from dataplane.clock import VirtualClock
 from dataplane.errors import PortError
 from dataplane.nic.capture.pcap import Capture, PcapWriter
+from dataplane.topology.addressing import switch_ipv4
 from dataplane.wire.packet import udp_frame
 from tests.collectors.history.samples import asked
 from tests.collectors.reports import MICRO, Reporter, build_topology, long_way
@@ -40,7 +41,7 @@ links:
 
 
 def frame(payload: bytes, port: int = 32766) -> bytes:
-    src, dst = IPv4Address("10.0.0.9"), IPv4Address("10.0.0.2")
+    src, dst = switch_ipv4(13), IPv4Address("10.0.0.2")
     return udp_frame(src_mac=1, dst_mac=2, src=src, dst=dst, src_port=5, dst_port=port, payload=payload)
 
 
@@ -65,7 +66,7 @@ def test_reports_are_taken_and_the_rest_is_counted() -> None:
             (frame(report, port=53), NOON_NS + 1),
             (bytes(damaged), NOON_NS + 2),
             (frame(report)[:30], NOON_NS + 3),
-            (frame(b"no report"), NOON_NS + 4),
+            (frame(report[:40]), NOON_NS + 4),
         )
     )
     result = replay.result
@@ -74,6 +75,9 @@ def test_reports_are_taken_and_the_rest_is_counted() -> None:
     status = collector.status()
     assert status.counters["malformed"] == 1
     assert (status.last_problem or "").startswith("report from frame 5: ")
+    replay.run(captured((frame(b"no report"), NOON_NS + 4)))
+    assert collector.status().counters["wrong source"] == 1
+    assert collector.status().last_problem == "report from frame 6 names no node of the topology"
     assert collector.snapshot().taken_ns == NOON_NS + 4
 
 

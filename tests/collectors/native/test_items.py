@@ -55,8 +55,8 @@ def test_whatever_else_comes_they_say_what_the_reference_says() -> None:
                     payloads.append(reporter.congested(hops[1]))
         pair.clock.advance_to(pair.clock.now_ns() + 10**9)
         pair.receive(payloads)
-    assert pair.native.counters[Count.ITEMS_REPORTED] == 2700
-    assert pair.native.counters[Count.UNKNOWN_NODE] == 675
+    assert pair.native.counters[Count.ITEMS_REPORTED] == 2025
+    assert pair.native.counters[Count.UNKNOWN_REPORTER] == 675
     assert set(pair.native.snapshot().jobs) == {JobKey(3, f"s{n}") for n in (1, 2, 3)}
 
 

@@ -25,10 +25,12 @@ def find_payloads(  # noqa: PLR0917 - kernels have no keywords
     udp_port: u32,
     malformed: Array[u32],
     frame_numbers: Array[u32],
+    sources: Array[u32],
 ) -> u32:
     """Make payloads of frames in place: of those that are whole UDP datagrams to a port; return how many.
 
-    `frame_numbers` says which frame each is of; to `malformed` those are added that are cut, wrong or fragments.
+    `frame_numbers` says which frame each is of, `sources` from which IPv4 address it came; to `malformed` those are
+    added that are cut, wrong or fragments.
     """
     found: u32 = 0
     i: u32 = 0
@@ -42,9 +44,20 @@ def find_payloads(  # noqa: PLR0917 - kernels have no keywords
             places[found] = places[i] + start
             lengths[found] = as_u32(outcome)
             frame_numbers[found] = i
+            sources[found] = source_of(frame)
             found += 1
         i += 1
     return found
+
+
+@kernel(inline=True)
+def source_of(frame: Array[u8]) -> u32:
+    """Return the IPv4 address that a whole datagram came from; 0 for IPv6."""
+    at: u64 = 14
+    if load_be16(frame, 12) == ETHER_VLAN:
+        at = 18
+    source: u32 = load_be32(frame, at + 12)
+    return 0 if load_be16(frame, at - 2) != ETHER_IPV4 else source
 
 
 @kernel

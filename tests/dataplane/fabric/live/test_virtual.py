@@ -19,6 +19,7 @@ from dataplane.fabric.live.settings import FabricSettings
 from dataplane.fabric.live.stats import make_folder, read_stats, switch_socket
 from dataplane.fabric.live.values import FabricCounters, ReportCounters
 from dataplane.fabric.live.virtual import LiveVirtualFabric
+from dataplane.topology.addressing import report_source
 from dataplane.topology.families import leaf_spine
 
 TOPOLOGY = leaf_spine(1, 2, 1)
@@ -90,22 +91,42 @@ def test_reports_go_to_a_socket_and_those_that_nobody_takes_are_counted() -> Non
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
         collector.bind(("127.0.0.1", 0))
         counters = ReportCounters()
-        relay = ReportRelay(f"127.0.0.1:{collector.getsockname()[1]}", counters)
-        relay.forward(b"report")
-        assert collector.recv(100) == b"report"
+        relay = ReportRelay(TOPOLOGY, f"127.0.0.1:{collector.getsockname()[1]}", counters)
+        node = TOPOLOGY.switches[0]
+        report = b"\x20\0\0\0" + node.node_id.to_bytes(4, "big")
+        relay.forward(report, report_source(node))
+        assert collector.recv(100) == report
         collector.close()
         for _ in range(3):
-            relay.forward(b"into the void")
+            relay.forward(report, report_source(node))
         relay.close()
     # Linux says that nobody listens at the call after.
     assert counters.forwarded + counters.refused == 4
     assert counters.refused >= 1
 
 
+def test_reports_from_elsewhere_than_their_switch_are_not_relayed() -> None:
+    one, other = TOPOLOGY.switches[:2]
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
+        collector.bind(("127.0.0.1", 0))
+        collector.settimeout(10)
+        counters = ReportCounters()
+        relay = ReportRelay(TOPOLOGY, f"127.0.0.1:{collector.getsockname()[1]}", counters)
+        report, unknown = (b"\x20\0\0\0" + number.to_bytes(4, "big") for number in (one.node_id, 0xFFFF_FFFF))
+        for source in (report_source(other), TOPOLOGY.hosts[0].ipv4):
+            relay.forward(report, source)
+        relay.forward(unknown, report_source(one))
+        relay.forward(report[:7], report_source(one))
+        relay.forward(report, report_source(one))
+        assert collector.recv(100) == report
+        relay.close()
+    assert (counters.forged, counters.forwarded) == (4, 1)
+
+
 @pytest.mark.parametrize("address", ["collector", "127.0.0.1:x", "no.such.host.invalid:1"])
 def test_an_address_that_is_none_is_one_line(address: str) -> None:
     with pytest.raises(FabricError, match="reports to"):
-        ReportRelay(address, ReportCounters())
+        ReportRelay(TOPOLOGY, address, ReportCounters())
 
 
 def test_settings_that_cannot_be_are_one_line(settings: FabricSettings, tmp_path: Path) -> None:

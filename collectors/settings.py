@@ -9,6 +9,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 from dataplane.config import Strict
+from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.own_folder import default_address
 from dataplane.wire.geneve import UDP_PORT as GENEVE_PORT
 from dataplane.wire.int_shim_gre import ETHER_INT
@@ -206,7 +207,10 @@ class FeedClientSettings(Strict, frozen=True):
     """Where the collector's feed is, and how to wait for it."""
 
     address: str = FEED_ADDRESS
-    """The feed's gRPC address: unix:PATH or HOST:PORT."""
+    """The feed's gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT."""
+
+    tls: TlsSettings | None = None
+    """Certificates for HOST:PORT; null: those that the environment names."""
 
     first_wait_ns: Positive = 100_000_000
     """How long to wait before the first new try; each further wait is twice as long."""

@@ -11,7 +11,7 @@ from controller.aggregation.settings import AggregationSettings
 from controller.errors import ControllerError
 from controller.gnmi.settings import Hellos
 from controller.links.status import RETURN_AFTER_NS
-from controller.p4runtime.grpc_session import Target, TlsSettings
+from controller.p4runtime.grpc_session import Target
 from controller.p4runtime.session import ELECTION_ID
 from controller.store.settings import StoreSettings
 from controller.tables.base import WATCH_ALL
@@ -19,7 +19,8 @@ from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
 from dataplane.config import Strict
-from dataplane.rpc.addresses import malformed
+from dataplane.rpc.access.settings import TlsSettings
+from dataplane.rpc.channels import uncallable
 from dataplane.topology.values import Topology
 
 PositiveNs = Annotated[int, msgspec.Meta(ge=1)]
@@ -54,7 +55,7 @@ class DaemonSettings(Strict, frozen=True):
     topology: str
     """The topology: a file, a bundled name, or a family such as fat-tree:k=4."""
     switches: dict[str, str]
-    """Every switch's P4Runtime address: 'unix:/path' or 'host:port'."""
+    """Every switch's P4Runtime address: 'unix:/path', 'host:port' or 'plain:host:port'."""
     path_server: str | None = None
     """gRPC address of the path server; left out, all traffic follows the base routes."""
     collector: str | None = None
@@ -83,7 +84,7 @@ class DaemonSettings(Strict, frozen=True):
     election_id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = ELECTION_ID
     """The P4Runtime election id; of two daemons the one with the higher id is primary."""
     tls: TlsSettings | None = None
-    """TLS towards the switches; left out, connections are not encrypted."""
+    """Certificates for HOST:PORT: of switches, path server and collector, of jobs and status that are served."""
     retry: RetrySettings = RetrySettings()
     """How the daemon waits."""
     listen: str | None = None
@@ -100,11 +101,11 @@ class DaemonSettings(Strict, frozen=True):
         for name in self.switches:
             if name not in topology.switch:
                 raise ControllerError(f"switches.{name}: topology {topology.name} has no such switch")
-        problem = None if self.collector is None else malformed(self.collector)
+        problem = None if self.collector is None else uncallable(self.collector, self.tls)
         if problem is not None:
             raise ControllerError(f"collector: {self.collector!r} {problem}")
         for name, address in self.switches.items():
-            problem = malformed(address)
+            problem = uncallable(address, self.tls)
             if problem is not None:
                 raise ControllerError(f"switches.{name}: {address!r} {problem}")
         for node in topology.switches:

@@ -34,6 +34,7 @@ from controller.store.settings import StoreSettings
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
+from dataplane.rpc.access.tls import check_client
 from dataplane.rpc.backoff import Backoff
 from dataplane.running import run_until, stop_on_signals
 from dataplane.topology.file import load_topology
@@ -100,26 +101,30 @@ async def serve(
     store, where the program has one. `more` are owners of tables that the program has beside those of ours.
     """
     if settings.tls is not None:
-        settings.tls.check()
+        check_client(settings.tls)
     features = features_of(settings, topology, more)
     schema = load_schema(*program_files(settings))
     check_schema(schema, features.coordinator.samples())
     async with AsyncExitStack() as stack:
         routes, subscribers = nothing(), list[Subscriber]()
         if settings.path_server is not None:
-            client = RouteClient(RouteClientSettings(address=settings.path_server), on_wait=LOGGER.warning)
+            client = RouteClient(
+                RouteClientSettings(address=settings.path_server, tls=settings.tls), on_wait=LOGGER.warning
+            )
             routes = (await stack.enter_async_context(client)).routes()
             subscribers.append(
                 Subscriber(f"the path server at {settings.path_server}", client.note_links, LOGGER.warning)
             )
         if settings.collector is not None:
-            collector = await stack.enter_async_context(FeedClient(FeedClientSettings(address=settings.collector)))
+            collector = await stack.enter_async_context(
+                FeedClient(FeedClientSettings(address=settings.collector, tls=settings.tls))
+            )
             subscribers.append(
                 Subscriber(f"the collector at {settings.collector}", collector.note_links, LOGGER.warning)
             )
         states, aggregation = None, settings.effective_aggregation
         if aggregation is not None and settings.collector is not None:
-            feed = FeedClient(FeedClientSettings(address=settings.collector), on_wait=LOGGER.warning)
+            feed = FeedClient(FeedClientSettings(address=settings.collector, tls=settings.tls), on_wait=LOGGER.warning)
             states = (await stack.enter_async_context(feed)).snapshots(aggregation.interval_ns)
         daemon = Daemon(
             features,
@@ -137,10 +142,11 @@ async def serve(
             on_store(daemon.store)
         service = None
         if settings.jobs is not None and aggregation is not None and daemon.jobs is not None:
-            service = JobService(settings.jobs, topology, daemon.jobs, clock, change_ns=aggregation.deadline_ns)
+            change_ns = aggregation.deadline_ns
+            service = JobService(settings.jobs, topology, daemon.jobs, clock, change_ns=change_ns, tls=settings.tls)
         status = None
         if settings.listen is not None:
-            status = StatusServer(settings.listen, lambda: status_of(daemon, topology))
+            status = StatusServer(settings.listen, lambda: status_of(daemon, topology), settings.tls)
             await status.start()
             stack.push_async_callback(status.stop)
         if on_ready is not None:
@@ -148,7 +154,10 @@ async def serve(
             where += "" if status is None else f", status at {status.address}"
             on_ready(f"controlling {len(topology.switches)} switches of {topology.name}{where}")
         watchers = port_watchers(settings, topology, daemon.links)
-        await run_until(work_of(daemon, service, settings.collector, subscribers, watchers), stop)
+        names = None
+        if settings.collector is not None:
+            names = FeedClientSettings(address=settings.collector, tls=settings.tls)
+        await run_until(work_of(daemon, service, names, subscribers, watchers), stop)
 
 
 def status_of(daemon: Daemon, topology: Topology) -> ControllerStatus:
@@ -170,7 +179,7 @@ def status_of(daemon: Daemon, topology: Topology) -> ControllerStatus:
 async def work_of(
     daemon: Daemon,
     service: JobService | None,
-    feed: str | None,
+    feed: FeedClientSettings | None,
     subscribers: Sequence[Subscriber] = (),
     watchers: Sequence[PortWatcher] = (),
 ) -> None:
@@ -188,7 +197,7 @@ async def work_of(
             return
         group.create_task(service.run())
         if feed is not None:
-            group.create_task(tell_jobs(FeedClientSettings(address=feed), service.notes, LOGGER.warning))
+            group.create_task(tell_jobs(feed, service.notes, LOGGER.warning))
 
 
 def features_of(settings: DaemonSettings, topology: Topology, more: Sequence[Owner] = ()) -> Features:
@@ -248,11 +257,10 @@ def connector(settings: DaemonSettings, topology: Topology) -> Connect:
 def port_watchers(settings: DaemonSettings, topology: Topology, observer: PortObserver) -> list[PortWatcher]:
     """Return what watches each switch's ports, and has them say hello to their neighbours."""
     hellos = wanted_hellos(topology, settings.hellos)
-    credentials = None if settings.tls is None else settings.tls.credentials()
     retry, rng = settings.retry, random.Random()
     return [
         PortWatcher(
-            PortTarget(name, target.address, hellos[name], credentials),
+            PortTarget(name, target.address, hellos[name], settings.tls),
             observer,
             Backoff(retry.first_wait_ns, retry.longest_wait_ns, rng),
         )

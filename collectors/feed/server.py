@@ -1,7 +1,4 @@
-"""The feed from the collector to other processes, a gRPC service as feed.proto describes it.
-
-Nothing here authenticates: the address is a unix socket, guarded by its folder's rights, or loopback.
-"""
+"""The feed from the collector to other processes, a gRPC service as feed.proto describes it."""
 
 from __future__ import annotations
 
@@ -24,11 +21,25 @@ from collectors.feed.statuses import statuses_of
 from collectors.settings import FEED_ADDRESS, Positive
 from collectors.values import Event, Snapshot
 from dataplane.config import Strict
+from dataplane.rpc.access.permissions import Permission
+from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.errors import MessageError
 from dataplane.rpc.server import RpcServer
 from dataplane.rpc.service import Service
 
 MAX_INTERVAL_NS: Final = 3_600_000_000_000
+
+_NEEDS: Final = {
+    "WatchSnapshots": Permission.READ,
+    "WatchRecords": Permission.READ,
+    "WatchDrops": Permission.READ,
+    "WatchEvents": Permission.READ,
+    "GetRules": Permission.READ,
+    "SetRules": Permission.OPERATE,
+    "NameJobs": Permission.CHANGE,
+    "NoteLinks": Permission.CHANGE,
+    "GetStatus": Permission.READ,
+}
 
 T = TypeVar("T")
 _Subscribe = Callable[[Callable[[tuple[T, ...]], None]], Callable[[], None]]
@@ -38,7 +49,10 @@ class FeedSettings(Strict, frozen=True):
     """Where the collector serves its feed, and how much it keeps for a slow subscriber."""
 
     address: str = FEED_ADDRESS
-    """A gRPC address: unix:PATH, or HOST:PORT with port 0 for a free one."""
+    """A gRPC address: unix:PATH, or HOST:PORT with port 0 for a free one; others than loopback need `tls`."""
+
+    tls: TlsSettings | None = None
+    """Certificates for HOST:PORT: ours, and by `ca` or `tokens` whom we serve."""
 
     queue_batches: Positive = 4096
     """How many reports' records wait for one subscriber; those beyond are dropped and counted."""
@@ -61,9 +75,10 @@ class FeedServer:
         self._settings = settings or FeedSettings()
         self._server = RpcServer(
             self._settings.address,
-            [Service(FEED, self._methods())],
+            [Service(FEED, self._methods(), _NEEDS)],
             purpose="cannot serve the feed",
             error=CollectorError,
+            tls=self._settings.tls,
         )
         self.address = self._server.address
 

@@ -35,9 +35,8 @@ from controller.storage.sqlite import SqliteStorage
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
-from dataplane.rpc.access.certificates import load_into, now_utc, server_context, validity_of
+from dataplane.rpc.access.tls import TlsFiles, check_current, load_into, server_context
 from dataplane.rpc.addresses import is_unix
-from dataplane.rpc.tls import TlsFiles
 from dataplane.running import run_until, stop_on_signals
 
 LOGGER = logging.getLogger("millrace.api")
@@ -159,15 +158,8 @@ def _tls(settings: ApiSettings) -> tuple[TlsFiles | None, ssl.SSLContext | None]
     ca = None if tls.client_ca is None else Path(tls.client_ca)
     files = TlsFiles(Path(tls.certificate), Path(tls.private_key), ca)
     context = server_context(files)
-    _check_certificate(files)
+    check_current(files.certificate)
     return files, context
-
-
-def _check_certificate(files: TlsFiles) -> None:
-    """Raise AccessError for a certificate that does not count; warn before it expires."""
-    warning = validity_of(files.certificate).check(now_utc())
-    if warning is not None:
-        LOGGER.warning("%s", warning)
 
 
 async def _keep_certificate(files: TlsFiles | None) -> None:
@@ -175,7 +167,7 @@ async def _keep_certificate(files: TlsFiles | None) -> None:
     while files is not None:
         await asyncio.sleep(_DAY_S)
         try:
-            _check_certificate(files)
+            check_current(files.certificate)
         except MillraceError as error:
             LOGGER.warning("%s", error)
 
@@ -190,7 +182,7 @@ async def _reload(
         try:
             audit.reopen()
             if files is not None and context is not None:
-                _check_certificate(files)
+                check_current(files.certificate)
                 load_into(context, files)
                 LOGGER.info("certificate %s is in use", files.certificate)
         except MillraceError as error:

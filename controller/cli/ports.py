@@ -11,8 +11,7 @@ import typer
 from controller.cli.output import Cells, Format, FormatOption, show, utc
 
 if TYPE_CHECKING:
-    from finsy import GRPCCredentialsTLS
-
+    from dataplane.rpc.access.settings import TlsSettings
     from dataplane.switch.ports.states import PortState
 
 ports = typer.Typer(
@@ -21,7 +20,8 @@ ports = typer.Typer(
 
 Address = Annotated[str, typer.Argument(metavar="ADDRESS", help="The switch's P4Runtime address, which gNMI shares.")]
 Tls = Annotated[
-    Path | None, typer.Option("--tls", metavar="FILE", help="ca, certificate, private_key and server_name, as TOML.")
+    Path | None,
+    typer.Option("--tls", metavar="FILE", help="ca, certificate, private_key, server_name; else the environment."),
 ]
 _COLUMNS: Final = ("port", "device", "admin", "oper", "since", "Mbit/s", "hello", "hello since", "cause")
 
@@ -31,14 +31,14 @@ def show_ports(address: Address, tls: Tls = None, form: FormatOption = Format.TA
     """List a switch's ports: whether the device is up and the neighbour answers; times are UTC."""
     from controller.gnmi.queries import read_ports  # noqa: PLC0415
 
-    found = asyncio.run(read_ports(address, _credentials(tls)))
+    found = asyncio.run(read_ports(address, _tls(tls)))
     show(_COLUMNS, map(_cells, found), form)
 
 
 @ports.command()
 def watch(address: Address, tls: Tls = None) -> None:
     """Print a line for each port, then for each change, until interrupted."""
-    asyncio.run(_watch(address, _credentials(tls)))
+    asyncio.run(_watch(address, _tls(tls)))
 
 
 @ports.command("set")
@@ -53,26 +53,24 @@ def set_port(
         raise typer.BadParameter(f"{state!r} is not up or down", param_hint="up|down")
     from controller.gnmi.queries import set_port as ask  # noqa: PLC0415
 
-    asyncio.run(ask(address, device, up=state == "up", credentials=_credentials(tls)))
+    asyncio.run(ask(address, device, up=state == "up", tls=_tls(tls)))
 
 
-async def _watch(address: str, credentials: GRPCCredentialsTLS | None) -> None:
+async def _watch(address: str, tls: TlsSettings | None) -> None:
     from controller.gnmi.queries import watch_ports  # noqa: PLC0415
 
-    async for state in watch_ports(address, credentials):
+    async for state in watch_ports(address, tls):
         cells = ("-" if cell is None else str(cell) for cell in _cells(state))
         typer.echo("  ".join(cells))
 
 
-def _credentials(tls: Path | None) -> GRPCCredentialsTLS | None:
-    if tls is None:
+def _tls(file: Path | None) -> TlsSettings | None:
+    if file is None:
         return None
-    from controller.p4runtime.grpc_session import TlsSettings  # noqa: PLC0415
     from dataplane.config import load  # noqa: PLC0415
+    from dataplane.rpc.access.settings import TlsSettings  # noqa: PLC0415
 
-    settings = load(tls, TlsSettings)
-    settings.check()
-    return settings.credentials()
+    return load(file, TlsSettings)
 
 
 def _cells(state: PortState) -> Cells:

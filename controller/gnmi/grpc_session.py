@@ -13,15 +13,16 @@ from typing import Final
 
 import grpc
 import grpc.aio
-from finsy import GRPCCredentialsTLS
 from finsy.proto import gnmi, gnmi_grpc
 
 from controller.errors import SessionError
 from controller.gnmi.mirror import PortMirror, subscription
 from controller.gnmi.observer import PortObserver
-from dataplane.errors import SwitchError
+from dataplane.errors import AccessError, ConfigError, SwitchError
+from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.backoff import Backoff
 from dataplane.rpc.call_errors import reason_of
+from dataplane.rpc.channels import open_aio_channel
 from dataplane.running import until_first_ends
 from dataplane.switch.ports.states import HelloSettings
 
@@ -41,7 +42,7 @@ class PortTarget:
     switch: str
     address: str
     hellos: Mapping[int, HelloSettings | None]
-    credentials: GRPCCredentialsTLS | None = None
+    tls: TlsSettings | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class PortSession:
     async def run(self) -> None:
         """Tell the observer of every port, then of each change, until the session fails: SessionError."""
         try:
-            async with open_channel(self._target.address, self._target.credentials) as channel:
+            async with open_channel(self._target.address, self._target.tls) as channel:
                 stub = gnmi_grpc.gNMIStub(channel)
                 # A stream that ends as it begins does not always say why: whether gNMI is served shows here.
                 await self._ask(stub)
@@ -75,7 +76,13 @@ class PortSession:
             raise SessionError(self._target.switch, WATCH, reason_of(error), code=error.code().name) from error
         except TimeoutError as error:
             raise self._failure(f"no answer within {self._patience.timeout_s:g} s") from error
-        except (SwitchError, OSError, ValueError) as error:  # it talks nonsense; or files of TLS are gone
+        except (
+            SwitchError,
+            ConfigError,
+            AccessError,
+            OSError,
+            ValueError,
+        ) as error:  # it talks nonsense; or files of TLS are gone
             raise self._failure(str(error)) from error
 
     async def _work(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
@@ -182,11 +189,6 @@ class PortWatcher:
         self._problem = problem
 
 
-def open_channel(address: str, credentials: GRPCCredentialsTLS | None) -> grpc.aio.Channel:
-    """Return a channel to a switch; raise OSError or ValueError for files of TLS that cannot be used."""
-    options: list[tuple[str, int | str]] = [("grpc.enable_http_proxy", 0)]
-    if credentials is None:
-        return grpc.aio.insecure_channel(address, options=options)
-    if credentials.target_name_override:
-        options.append(("grpc.ssl_target_name_override", credentials.target_name_override))
-    return grpc.aio.secure_channel(address, credentials.to_client_credentials(), options=options)
+def open_channel(address: str, tls: TlsSettings | None) -> grpc.aio.Channel:
+    """Return a channel to a switch; raise ConfigError or AccessError for files of TLS that cannot be used."""
+    return open_aio_channel(address, tls, [("grpc.enable_http_proxy", 0)])

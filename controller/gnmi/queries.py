@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager, contextmanager
 from typing import Final
 
 import grpc.aio
-from finsy import GRPCCredentialsTLS
 from finsy.gnmipath import GNMIPath
 from finsy.proto import gnmi, gnmi_grpc
 
 from controller.errors import ControllerError
 from controller.gnmi.grpc_session import open_channel
 from controller.gnmi.mirror import PortMirror, subscription
-from dataplane.errors import SwitchError
-from dataplane.rpc.addresses import malformed
+from dataplane.errors import AccessError, ConfigError, SwitchError
+from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.call_errors import reason_of
+from dataplane.rpc.channels import uncallable
 from dataplane.switch.ports.states import PortState
 
 TIMEOUT_S: Final = 10.0
@@ -26,15 +26,15 @@ _Read = Callable[[], Awaitable[object]]
 _UNSERVED: Final = "it serves no gNMI"
 
 
-async def read_ports(address: str, credentials: GRPCCredentialsTLS | None = None) -> list[PortState]:
+async def read_ports(address: str, tls: TlsSettings | None = None) -> list[PortState]:
     """Return a switch's ports as they are; raise ControllerError."""
-    async with _mirrored(address, credentials) as (mirror, _):
+    async with _mirrored(address, tls) as (mirror, _):
         return mirror.states()
 
 
-async def watch_ports(address: str, credentials: GRPCCredentialsTLS | None = None) -> AsyncIterator[PortState]:
+async def watch_ports(address: str, tls: TlsSettings | None = None) -> AsyncIterator[PortState]:
     """Yield each port as it is, then each change until the switch ends it; raise ControllerError."""
-    async with _mirrored(address, credentials) as (mirror, more):
+    async with _mirrored(address, tls) as (mirror, more):
         for state in mirror.states():
             yield state
         with _failures(address):
@@ -44,33 +44,33 @@ async def watch_ports(address: str, credentials: GRPCCredentialsTLS | None = Non
     raise ControllerError(f"switch at {address}: it has ended the subscription")
 
 
-async def set_port(address: str, name: str, *, up: bool, credentials: GRPCCredentialsTLS | None = None) -> None:
+async def set_port(address: str, name: str, *, up: bool, tls: TlsSettings | None = None) -> None:
     """Take a port out of use or back into it, by the name of its device; raise ControllerError."""
     path = gnmi.Path(elem=[gnmi.PathElem(name="interfaces"), gnmi.PathElem(name="interface", key={"name": name})])
     path.elem.extend(GNMIPath("config").path.elem)
     value = gnmi.TypedValue(json_ietf_val=json.dumps({"enabled": up}).encode())
     with _failures(address):
-        async with _connected(address, credentials) as stub:
+        async with _connected(address, tls) as stub:
             await stub.Set(gnmi.SetRequest(update=[gnmi.Update(path=path, val=value)]), timeout=TIMEOUT_S)
 
 
 @asynccontextmanager
-async def _connected(address: str, credentials: GRPCCredentialsTLS | None) -> AsyncIterator[gnmi_grpc.gNMIAsyncStub]:
-    problem = malformed(address)
+async def _connected(address: str, tls: TlsSettings | None) -> AsyncIterator[gnmi_grpc.gNMIAsyncStub]:
+    problem = uncallable(address, tls)
     if problem is not None:
         raise ControllerError(f"switch at {address!r}: {problem}")
-    async with open_channel(address, credentials) as channel:
+    async with open_channel(address, tls) as channel:
         stub = gnmi_grpc.gNMIStub(channel)
         await stub.Capabilities(gnmi.CapabilityRequest(), timeout=TIMEOUT_S)
         yield stub
 
 
 @asynccontextmanager
-async def _mirrored(address: str, credentials: GRPCCredentialsTLS | None) -> AsyncIterator[tuple[PortMirror, _Read]]:
+async def _mirrored(address: str, tls: TlsSettings | None) -> AsyncIterator[tuple[PortMirror, _Read]]:
     """Yield the mirror of a switch's ports once it is complete, and what reads on."""
     mirror = PortMirror()
     with _failures(address):
-        async with _connected(address, credentials) as stub:
+        async with _connected(address, tls) as stub:
             stream = stub.Subscribe()  # type: ignore[call-arg]  # the stubs insist on an iterator
             await stream.write(subscription())
             async with asyncio.timeout(TIMEOUT_S):
@@ -93,5 +93,5 @@ def _failures(address: str) -> Iterator[None]:
         raise ControllerError(f"switch at {address}: no answer within {TIMEOUT_S:g} s") from error
     except SwitchError as error:
         raise ControllerError(f"switch at {address}: {error}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ConfigError, AccessError) as error:
         raise ControllerError(f"switch at {address}: TLS: {error}") from error

@@ -194,12 +194,13 @@ async def follow(
     model = topology if isinstance(topology, CostModel) else CostModel(topology)
     keeper = CostMapKeeper(model, wants_routes=settings.path_server is not None, stale_after_ns=settings.stale_after_ns)
     feed = FeedClient(
-        FeedClientSettings(address=settings.feed), on_wait=lambda line: follower.note_problem("feed", line)
+        FeedClientSettings(address=settings.feed, tls=settings.tls),
+        on_wait=lambda line: follower.note_problem("feed", line),
     )
     routes = None
     if settings.path_server is not None:
         routes = RouteClient(
-            RouteClientSettings(address=settings.path_server),
+            RouteClientSettings(address=settings.path_server, tls=settings.tls),
             on_wait=lambda line: follower.note_problem("routes", line),
         )
     follower = CostMapFollower(keeper, feed, routes, clock or MonotonicClock(), interval_ns=settings.interval_ns)
@@ -221,10 +222,13 @@ async def ask(topology: Topology | CostModel, settings: NetworkStateSettings, *,
     model = topology if isinstance(topology, CostModel) else CostModel(topology)
     keeper = CostMapKeeper(model, wants_routes=settings.path_server is not None, stale_after_ns=settings.stale_after_ns)
     if settings.path_server is not None:
-        async with RouteClient(RouteClientSettings(address=settings.path_server)) as routes:
+        async with RouteClient(RouteClientSettings(address=settings.path_server, tls=settings.tls)) as routes:
             keeper.take_routes(await routes.current_routes())
     try:
-        async with asyncio.timeout(patience_s), FeedClient(FeedClientSettings(address=settings.feed)) as feed:
+        async with (
+            asyncio.timeout(patience_s),
+            FeedClient(FeedClientSettings(address=settings.feed, tls=settings.tls)) as feed,
+        ):
             await feed.status()  # which, unlike a stream, fails at once when nobody is there
             async with aclosing(feed.snapshots(settings.interval_ns)) as snapshots:
                 keeper.observe(await anext(snapshots), 0)

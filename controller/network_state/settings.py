@@ -9,6 +9,7 @@ import msgspec
 from collectors.settings import FeedClientSettings, Positive
 from controller.paths.settings import ADDRESS
 from dataplane.config import Strict
+from dataplane.rpc.access.settings import TlsSettings
 
 
 class NetworkStateSettings(Strict, frozen=True):
@@ -18,6 +19,8 @@ class NetworkStateSettings(Strict, frozen=True):
     """The collector's feed: unix:PATH or HOST:PORT."""
     path_server: str | None = ADDRESS
     """The path server: unix:PATH or HOST:PORT; null: there is none, and all packets follow base routes."""
+    tls: TlsSettings | None = None
+    """Certificates for HOST:PORT of both; null: those that the environment names."""
     interval_ns: Annotated[int, msgspec.Meta(ge=10_000_000)] = 1_000_000_000
     """How often a snapshot is taken."""
     stale_after_ns: Positive = 10_000_000_000

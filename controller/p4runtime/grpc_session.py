@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import grpc
 import grpc.aio
@@ -21,7 +19,7 @@ from finsy.grpcutil import GRPCStatusCode
 from finsy.pbutil import PBMessage
 from finsy.proto import p4r
 
-from controller.errors import ControllerError, SessionError
+from controller.errors import SessionError
 from controller.p4runtime.session import (
     ELECTION_ID,
     Bundling,
@@ -38,7 +36,11 @@ from controller.p4runtime.session import (
     write_request,
 )
 from controller.tables.entities import Batch, Entity, EntityKey
-from dataplane.config import Strict
+from dataplane.errors import AccessError, ConfigError
+from dataplane.rpc.access.settings import TlsSettings
+from dataplane.rpc.access.tls import client_credentials
+from dataplane.rpc.addresses import target_of
+from dataplane.rpc.channels import is_encrypted, tls_of, uncallable
 from dataplane.running import until_first_ends
 
 LOGGER = logging.getLogger("millrace.controller")
@@ -49,52 +51,25 @@ _OK, _BACKUP, _NO_PRIMARY = GRPCStatusCode.OK, GRPCStatusCode.ALREADY_EXISTS, GR
 _UNREACHABLE = "failed to connect to all addresses"
 
 
-class TlsSettings(Strict, frozen=True):
-    """PEM files for TLS towards switches; certificate and key are for mutual TLS."""
-
-    ca: str
-    """Certificate of the authority that signed the switches' certificates."""
-    certificate: str | None = None
-    """The controller's own certificate."""
-    private_key: str | None = None
-    """The key of that certificate; a file, so that it stands on no command line."""
-    server_name: str = ""
-    """The name that switches' certificates are made out to, where it is not the address."""
-
-    def check(self) -> None:
-        """Raise ControllerError for files that cannot be used: gRPC ends the whole process over some of those."""
-        if (self.certificate is None) != (self.private_key is None):
-            raise ControllerError("tls: certificate and private_key go together")
-        try:
-            context = ssl.create_default_context(cafile=self.ca)
-        except OSError as error:
-            raise ControllerError(f"tls.ca: {self.ca}: {error.strerror or error}") from error
-        if self.certificate is None:
-            return
-        try:
-            # The empty password refuses encrypted keys, for which OpenSSL would ask on the terminal.
-            context.load_cert_chain(self.certificate, self.private_key, password="")
-        except OSError as error:
-            where = f"{self.certificate}, {self.private_key}"
-            raise ControllerError(f"tls.certificate, tls.private_key: {where}: {error.strerror or error}") from error
-
-    def credentials(self) -> GRPCCredentialsTLS:
-        """Return what finsy wants; the files are read when a channel opens."""
-        return GRPCCredentialsTLS(
-            cacert=Path(self.ca),
-            cert=None if self.certificate is None else Path(self.certificate),
-            private_key=None if self.private_key is None else Path(self.private_key),
-            target_name_override=self.server_name,
-        )
-
-
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A switch as a client finds it: `unix:/path` or `host:port`, and its P4Runtime device id."""
+    """A switch as a client finds it: `unix:/path`, `host:port` or `plain:host:port`, and its P4Runtime device id."""
 
     switch: str
     address: str
     device_id: int
+
+
+class _Credentials(GRPCCredentialsTLS):
+    """Ours as finsy takes them; the files are read when a channel opens."""
+
+    def __init__(self, tls: TlsSettings) -> None:
+        super().__init__(cacert=None, cert=None, private_key=None, target_name_override=tls.server_name)
+        self._tls = tls
+
+    def to_client_credentials(self) -> grpc.ChannelCredentials:
+        """Return gRPC's; raise ConfigError or AccessError."""
+        return client_credentials(self._tls)
 
 
 class GrpcSession:
@@ -111,10 +86,12 @@ class GrpcSession:
         probe_s: float = 5.0,
     ) -> None:
         """See every `probe_s` whether the switch still answers; give it, and connecting, `timeout_s` at most."""
-        self._target, self._schema, self._timeout_s = target, schema, timeout_s
+        self._target, self._schema, self._timeout_s, self._tls = target, schema, timeout_s, tls
         self._probe_s = probe_s
         self._election_id = election_id
-        self._client = P4Client(target.address, None if tls is None else tls.credentials(), wait_for_ready=False)
+        found = tls_of(tls) if is_encrypted(target.address, tls) else None
+        credentials = None if found is None else _Credentials(found)
+        self._client = P4Client(target_of(target.address), credentials, wait_for_ready=False)
         self._listener: asyncio.Task[None] | None = None
         self._learners: dict[str, OnLearned] = {}
         self.ignored_messages = 0
@@ -216,11 +193,14 @@ class GrpcSession:
     @asynccontextmanager
     async def _connecting(self) -> AsyncIterator[None]:
         try:
+            problem = uncallable(self._target.address, self._tls)
+            if problem is not None:
+                raise SessionError(self.switch, "connect", f"{self._target.address}: {problem}")
             yield
         except TimeoutError as error:
             cause = f"no answer from {self._target.address} within {self._timeout_s:g} s"
             raise SessionError(self.switch, "connect", cause) from error
-        except (P4ClientError, RuntimeError, ValueError, OSError) as error:
+        except (P4ClientError, RuntimeError, ValueError, OSError, ConfigError, AccessError) as error:
             raise self._failure("connect", error) from error
 
     async def _ask_version(self) -> None:

@@ -12,6 +12,7 @@ from controller.intents import FlowSpec
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.telemetry_load import TelemetryLoad
 from dataplane.config import Strict
+from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.own_folder import default_address
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -152,7 +153,9 @@ class PathServerSettings(Strict, frozen=True):
     feed: str = FeedClientSettings().address
     """gRPC address of the collector's feed: 'unix:/run/millrace/collector.sock' or 'host:port'."""
     listen: str = ADDRESS
-    """gRPC address on which routes and decisions are served."""
+    """gRPC address on which routes and decisions are served; others than a UNIX socket's or loopback need `tls`."""
+    tls: TlsSettings | None = None
+    """Certificates for HOST:PORT, of the feed and of what is served."""
     interval_ns: Positive = 100_000_000
     """Time between two rounds of decisions."""
     max_snapshot_age_ns: Positive | None = None

@@ -1,7 +1,4 @@
-"""The controller's gRPC service, and its client.
-
-Nothing here authenticates: the address is a unix socket, guarded by its folder's rights, or loopback.
-"""
+"""The controller's gRPC service, and its client."""
 
 from __future__ import annotations
 
@@ -12,6 +9,8 @@ from controller.errors import ControllerError
 from controller.status import controller_pb2 as pb
 from controller.status.values import ControllerStatus
 from dataplane.config import Strict
+from dataplane.rpc.access.permissions import Permission
+from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.client import Peer, ServiceClient
 from dataplane.rpc.own_folder import default_address
 from dataplane.rpc.server import RpcServer
@@ -29,11 +28,11 @@ _TIMEOUT_S: Final = 5.0
 class StatusServer:
     """Serves what `read` returns; construct and use it inside a running event loop."""
 
-    def __init__(self, address: str, read: Callable[[], ControllerStatus]) -> None:
+    def __init__(self, address: str, read: Callable[[], ControllerStatus], tls: TlsSettings | None = None) -> None:
         """Raise ControllerError for an address that cannot be had."""
         self._read = read
-        service = Service(_DESCRIPTOR, {"GetStatus": self._get_status})
-        self._server = RpcServer(address, [service], purpose="cannot serve the status", error=ControllerError)
+        service = Service(_DESCRIPTOR, {"GetStatus": self._get_status}, {"GetStatus": Permission.READ})
+        self._server = RpcServer(address, [service], purpose="cannot serve the status", error=ControllerError, tls=tls)
         self.address = self._server.address
 
     async def start(self) -> None:
@@ -52,7 +51,9 @@ class ControllerClientSettings(Strict, frozen=True):
     """Where a controller is."""
 
     address: str = ADDRESS
-    """Its gRPC address: unix:PATH or HOST:PORT."""
+    """Its gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT."""
+    tls: TlsSettings | None = None
+    """Certificates for HOST:PORT; null: those that the environment names."""
     first_wait_ns: int = 100_000_000
     """How long to wait before the first new try to connect."""
     longest_wait_ns: int = 1_000_000_000

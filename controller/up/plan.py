@@ -16,7 +16,6 @@ from collectors.feed.server import FeedSettings
 from collectors.history.settings import HistorySettings
 from collectors.ingest.receiver import ReceiverSettings
 from collectors.process import CollectorProcessSettings
-from controller.api.client.place import TOKEN_FILE
 from controller.api.settings import ApiSettings, StoragePlace
 from controller.balance.settings import BalanceSettings
 from controller.balance.settings import HistorySettings as BalanceHistory
@@ -41,6 +40,7 @@ from controller.up.state import StateFolder, write_private
 from dataplane.config import Strict
 from dataplane.fabric.live.settings import FabricSettings, Time
 from dataplane.rpc.access import Role
+from dataplane.rpc.access.settings import TOKEN_FILE
 from dataplane.topology.demands import DemandMatrix, dumps_demands
 from dataplane.topology.file import dumps, load_topology
 from dataplane.topology.values import Topology

@@ -52,9 +52,11 @@ from dataplane.allreduce.membership_state import (
 )
 from dataplane.closing import Closing
 from dataplane.errors import AllReduceError
-from dataplane.rpc.addresses import client_options, malformed
+from dataplane.rpc.access.settings import TlsSettings
+from dataplane.rpc.addresses import client_options
 from dataplane.rpc.backoff import Backoff
 from dataplane.rpc.call_errors import PERMANENT, reason_of
+from dataplane.rpc.channels import open_channel, uncallable
 
 LOGGER = logging.getLogger("millrace.allreduce")
 
@@ -80,7 +82,7 @@ _NS: Final = 1e9
 class Membership(Closing):
     """A worker of a job, from `join` to `close`; its threads talk to the service."""
 
-    def __init__(self, address: str, hello: Hello, make: MakeEngine) -> None:
+    def __init__(self, address: str, hello: Hello, make: MakeEngine, tls: TlsSettings | None) -> None:
         """Use `join`."""
         self._address, self._hello, self._make = address, hello, make
         self._state = MembershipState()
@@ -98,7 +100,7 @@ class Membership(Closing):
         self._held_until_s: float | None = None
         self._is_closing = False
         self._call: Any = None
-        self._channel = grpc.insecure_channel(address, options=client_options(int(_LONGEST_RETRY_S * _NS)))
+        self._channel = open_channel(address, tls, client_options(int(_LONGEST_RETRY_S * _NS)))
         self._thread = threading.Thread(target=self._run, name=f"millrace-member-{hello.host}", daemon=True)
 
     @classmethod
@@ -116,6 +118,7 @@ class Membership(Closing):
         server: tuple[str, int] | None = None,
         local_address: str = "",
         patience_s: float | None = None,
+        tls: TlsSettings | None = None,
         make: MakeEngine = AllReducer,
     ) -> Self:
         """Meet the other workers of a job at its service, and return once the switches add up for them.
@@ -125,10 +128,11 @@ class Membership(Closing):
         service's choice if left out; so is `patience_s`, the time without a result after which an all-reduce fails:
         longer than it takes to do without a worker that has died. `server`, a host and its UDP port, gets final sums:
         see `for_server`. `local_address` is where results come to, if the machine has several. `make` returns what
-        adds up: without its own thread, a JobEngine. Raises JobRefusedError, with the reason that all workers get,
-        and AllReduceError when no answer comes in time.
+        adds up: without its own thread, a JobEngine. `tls` has the certificate of a worker of this host, for HOST:PORT
+        beyond loopback; None: the environment's. Raises JobRefusedError, with the reason that all workers get,
+        AllReduceError when no answer comes in time, ConfigError or AccessError for certificates that cannot be used.
         """
-        problem = malformed(address)
+        problem = uncallable(address, tls)
         if problem is not None:
             raise AllReduceError(f"job service at {address!r}: {problem}")
         port = _free_port(local_address)
@@ -140,7 +144,7 @@ class Membership(Closing):
             patience = settings.patience_s if patience_s is None else patience_s
             return make(replace(settings, local=(local_address, port), patience_s=patience))
 
-        membership = cls(address, hello, with_choices)
+        membership = cls(address, hello, with_choices, tls)
         membership._start(deadline_s)
         return membership
 

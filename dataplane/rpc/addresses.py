@@ -1,4 +1,6 @@
-"""gRPC addresses of ours, `unix:PATH` or `HOST:PORT`, checked before gRPC sees them.
+"""gRPC addresses of ours, `unix:PATH`, `HOST:PORT` or `plain:HOST:PORT`, checked before gRPC sees them.
+
+HOST:PORT is TLS where there are certificates, else loopback alone; `plain:` says of any other that it is not encrypted.
 
 gRPC takes a missing port for 443, lets two servers share a port, and takes a unix socket away from the server that
 listens there; what it then says has several lines. A user's own folder is made, and refused where others can enter it.
@@ -6,6 +8,7 @@ listens there; what it then says has several lines. A user's own folder is made,
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import socket
 import stat
@@ -13,7 +16,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Final
 
-from dataplane.rpc.own_folder import own_folders, prepare, refusal
+from dataplane.rpc.own_folder import foreign_socket, own_folders, prepare, refusal
 
 SERVER_OPTIONS: Final = (
     ("grpc.so_reuseport", 0),
@@ -32,13 +35,40 @@ _LEAST_RECONNECT_MS: Final = 100
 
 _UNIX: Final = "unix:"
 _ABSTRACT: Final = "unix-abstract:"
+_PLAIN: Final = "plain:"
 _UNIX_PATH_BYTES: Final = 107
 _PROBE_S: Final = 1.0
 
 
 def is_unix(address: str) -> bool:
     """Return whether an address is a UNIX socket's."""
-    return address.startswith(("unix:", "unix-abstract:"))
+    return address.startswith(_UNIX)
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether only this machine can reach HOST:PORT; a name other than localhost may mean anything tomorrow."""
+    host = target_of(address).rpartition(":")[0].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def is_plain(address: str) -> bool:
+    """Return whether an address says of itself that nothing is encrypted."""
+    return address.startswith(_PLAIN)
+
+
+def target_of(address: str) -> str:
+    """Return an address as gRPC takes it."""
+    return address.removeprefix(_PLAIN)
+
+
+def exposed(address: str, *, has_tls: bool) -> str | None:
+    """Return why an address may not be used without TLS, None if it may, or if there is TLS."""
+    if has_tls or is_unix(address) or is_plain(address) or is_loopback(address):
+        return None
+    return f"it is not loopback, and there is no tls; what is not encrypted is called {_PLAIN}{address}"
 
 
 def client_options(longest_wait_ns: int) -> list[tuple[str, int]]:
@@ -62,7 +92,7 @@ def client_options(longest_wait_ns: int) -> list[tuple[str, int]]:
 def malformed(address: str) -> str | None:
     """Return why nothing can listen or be called at an address, None if something might."""
     if address.startswith(_ABSTRACT):
-        return None
+        return "an abstract socket has no owner and no rights: any user can call, or take, it"
     if address.startswith(_UNIX):
         path = _path(address)
         if not path or "\0" in path:
@@ -71,8 +101,9 @@ def malformed(address: str) -> str | None:
         if size > _UNIX_PATH_BYTES:
             return f"the path has {size} bytes, a socket's at most {_UNIX_PATH_BYTES}"
         folder = Path(path).parent
-        return refusal(folder) if folder in own_folders() else None
-    host, _, port = address.rpartition(":")
+        problem = refusal(folder) if folder in own_folders() else None
+        return problem or foreign_socket(Path(path))
+    host, _, port = target_of(address).rpartition(":")
     if host and port.isascii() and port.isdigit() and int(port) <= 0xFFFF:
         return None
     return "is neither unix:PATH nor HOST:PORT"
@@ -81,11 +112,11 @@ def malformed(address: str) -> str | None:
 def unavailable(address: str) -> str | None:
     """Return why a server cannot listen at an address, None if it should be able to; port 0 is a free one."""
     problem = malformed(address)
-    if problem is not None or address.startswith(_ABSTRACT):
+    if problem is not None:
         return problem
     if address.startswith(_UNIX):
         return _unix_unavailable(Path(_path(address)))
-    return _port_unavailable(address)
+    return _port_unavailable(target_of(address))
 
 
 def _path(address: str) -> str:

@@ -8,14 +8,28 @@ import grpc
 import grpc.aio
 
 PERMANENT: Final = frozenset(
-    {grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.INVALID_ARGUMENT}
+    {
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.UNIMPLEMENTED,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.PERMISSION_DENIED,
+    }
 )
 """Codes that no waiting mends."""
 
 _UNREACHABLE: Final = "last error:"
+_HANDSHAKE: Final = "Tls handshake failed"
+_HUNG_UP: Final = "Socket closed"
 _NO_NAME: Final = "errors resolving "
 _ANSWERED: Final = frozenset(
-    {grpc.StatusCode.NOT_FOUND, grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT}
+    {
+        grpc.StatusCode.NOT_FOUND,
+        grpc.StatusCode.FAILED_PRECONDITION,
+        grpc.StatusCode.INVALID_ARGUMENT,
+        grpc.StatusCode.UNAUTHENTICATED,
+        grpc.StatusCode.PERMISSION_DENIED,
+    }
 )
 """Codes that our servers give, each with a sentence."""
 
@@ -26,6 +40,10 @@ def reason_of(error: grpc.aio.AioRpcError | grpc.Call) -> str:
     match error.code():
         case code if code in _ANSWERED and details:
             return details
+        case grpc.StatusCode.UNAVAILABLE if _HANDSHAKE in details:
+            return f"{_HANDSHAKE}: what answers has no certificate of our authority for this address"
+        case grpc.StatusCode.UNAVAILABLE if _UNREACHABLE in details and details.endswith(_HUNG_UP):
+            return "it hangs up at once: it takes TLS, or no TLS, or a certificate of another authority"
         case grpc.StatusCode.UNAVAILABLE if _UNREACHABLE in details:
             return f"cannot connect: {details.rpartition(': ')[2]}"
         case grpc.StatusCode.UNAVAILABLE if details.startswith(_NO_NAME):

@@ -15,9 +15,11 @@ import grpc.aio
 from google.protobuf.message import Message
 
 from dataplane.errors import MillraceError
-from dataplane.rpc.addresses import client_options, malformed
+from dataplane.rpc.access.settings import TlsSettings
+from dataplane.rpc.addresses import client_options
 from dataplane.rpc.backoff import Backoff
 from dataplane.rpc.call_errors import PERMANENT, reason_of
+from dataplane.rpc.channels import open_aio_channel, uncallable
 from dataplane.rpc.errors import MessageError
 from dataplane.rpc.messages import parse
 from dataplane.rpc.values import Mirror
@@ -31,7 +33,12 @@ class ServiceSettings(Protocol):
 
     @property
     def address(self) -> str:
-        """The gRPC address: unix:PATH or HOST:PORT."""
+        """The gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT."""
+        ...
+
+    @property
+    def tls(self) -> TlsSettings | None:
+        """What is shown and believed at HOST:PORT; None: what the environment says."""
         ...
 
     @property
@@ -78,11 +85,11 @@ class ServiceClient:
         self._channel: grpc.aio.Channel | None = None
 
     async def __aenter__(self) -> Self:
-        problem = malformed(self._place.address)
+        place = self._place
+        problem = uncallable(place.address, place.tls)
         if problem is not None:
-            raise self._peer.error(f"{self._peer.name} at {self._place.address!r}: {problem}")
-        options = client_options(self._place.longest_wait_ns)
-        self._channel = grpc.aio.insecure_channel(self._place.address, options=options)
+            raise self._peer.error(f"{self._peer.name} at {place.address!r}: {problem}")
+        self._channel = open_aio_channel(place.address, place.tls, client_options(place.longest_wait_ns))
         return self
 
     async def __aexit__(

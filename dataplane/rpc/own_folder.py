@@ -1,8 +1,8 @@
 """Where sockets of a user's own services are: a folder that no other user can enter, the same for both sides.
 
-It is `millrace` in $XDG_RUNTIME_DIR, else in /run/user/UID, else in ~/.local/state; where there is no home either,
-/tmp/millrace-UID. A folder there that belongs to another user, is a link or lets others in is refused: in /tmp any user
-could have put it there, and listened in a service's place.
+It is `millrace` in $XDG_RUNTIME_DIR, else in /run/user/UID, else in /run for root and for whoever was given
+/run/millrace, else in ~/.local/state; never in /tmp, where any user could have put one. A folder that belongs to
+another user, is a link or lets others in is refused, and so is a socket that another user has made.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 _OTHERS = 0o077
+_WRITABLE_BY_OTHERS = 0o022
+_SYSTEM = Path("/run")
 
 
 def own_folders(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
     """Return the folders that this user's sockets may be in, the best one first; none of them need be there."""
-    uid = os.geteuid()
-    return *_in_own_places(environ, uid), Path(f"/tmp/millrace-{uid}")  # noqa: S108 - looked at before it is used
+    return tuple(_in_own_places(environ, os.geteuid())) or (_SYSTEM / "millrace",)
 
 
 def default_address(name: str, folders: tuple[Path, ...] | None = None) -> str:
@@ -49,6 +50,23 @@ def refusal(folder: Path) -> str | None:
     return None
 
 
+def foreign_socket(path: Path) -> str | None:
+    """Return why a client should not talk to a socket: another user made it; None if it is ours, or not there.
+
+    Root may talk to other users' daemons, where nobody else could have put a socket in their place.
+    """
+    own = os.geteuid()
+    try:
+        owner = path.lstat().st_uid
+        folder = path.parent.stat()
+    except OSError:
+        return None  # nobody listens, which is said when it is called
+    is_theirs = own == 0 and folder.st_uid in {owner, 0} and not folder.st_mode & _WRITABLE_BY_OTHERS
+    if owner in {own, 0} or is_theirs:
+        return None
+    return f"it belongs to user {owner}, not to user {own}"
+
+
 def prepare(folder: Path) -> str | None:
     """Make a user's own folder if it is not there; return why it cannot be used, None if it can."""
     try:
@@ -64,6 +82,8 @@ def _in_own_places(environ: Mapping[str, str], uid: int) -> Iterator[Path]:
     for base in (Path(runtime), Path(f"/run/user/{uid}")):
         if base.is_absolute() and _is_own(base, uid):
             yield base / "millrace"
+    if _is_own(_SYSTEM / "millrace", uid) or (uid == 0 and not (_SYSTEM / "millrace").exists()):
+        yield _SYSTEM / "millrace"
     try:
         home = Path(pwd.getpwuid(uid).pw_dir)
     except KeyError:

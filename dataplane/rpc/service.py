@@ -19,6 +19,7 @@ from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
+from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.errors import CallError
 from dataplane.rpc.messages import parse_request, serialize
 
@@ -29,15 +30,21 @@ STOPPING: Final = "the service stops"
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A service of a .proto, `NAME_pb2.DESCRIPTOR.services_by_name[...]`, and the method behind each of its calls."""
+    """A service of a .proto, `NAME_pb2.DESCRIPTOR.services_by_name[...]`.
+
+    methods: what answers each of its calls. needs: which permission each one takes, where callers are known.
+    """
 
     descriptor: ServiceDescriptor
     methods: Mapping[str, Callable[..., Any]]
+    needs: Mapping[str, Permission]
 
     def __post_init__(self) -> None:
         declared = {method.name for method in self.descriptor.methods}
         if declared != self.methods.keys():
             raise ValueError(f"{self.descriptor.full_name} declares {sorted(declared)}, not {sorted(self.methods)}")
+        if declared != self.needs.keys():
+            raise ValueError(f"{self.descriptor.full_name}: {sorted(declared ^ self.needs.keys())}: what does it need?")
 
 
 @dataclass(slots=True)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from dataplane.errors import ConfigError, SwitchError
-from dataplane.rpc.tls import TlsFiles
+from dataplane.rpc.access.tls import TlsFiles
+from dataplane.rpc.addresses import is_plain, is_unix
 from dataplane.switch.counters import DEFAULT_CPU_PORT
 from dataplane.switch.traffic import PortSettings, deflect_session_of
 from dataplane.switch.v1model import DROP_PORT
@@ -40,6 +41,7 @@ _WITHOUT_MEANING = (
     "--max-l1-entries",
     "--max-l2-entries",
 )
+_OF_TLS = ("with_client_auth", "cert", "key", "cacert", "tokens")
 _FLAGS_WITHOUT_MEANING = ("--log-console", "--log-flush", "--disable-swap")
 
 
@@ -209,13 +211,15 @@ def _add_target_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--grpc-server-addr",
         default=DEFAULT_GRPC_ADDRESS,
-        help=f"HOST:PORT or unix:PATH; default: {DEFAULT_GRPC_ADDRESS}",
+        help=f"HOST:PORT or unix:PATH, plain:HOST:PORT beyond loopback without TLS; default: {DEFAULT_GRPC_ADDRESS}",
     )
     add("--grpc-server-ssl", action="store_true", help="TLS; needs certificate and key")
     add("--grpc-server-cacert", type=Path, help="PEM of the authority that signs clients' certificates")
     add("--grpc-server-cert", type=Path, help="PEM of the server's certificate")
     add("--grpc-server-key", type=Path, help="PEM of the server's key, without passphrase")
     add("--grpc-server-with-client-auth", action="store_true", help="require clients' certificates")
+    tokens_help = "require one of these tokens (millrace certs token) instead of clients' certificates"
+    add("--grpc-server-tokens", type=Path, metavar="FILE", help=tokens_help)
     add(
         "--cpu-port",
         type=_non_negative,
@@ -279,18 +283,25 @@ def _by_port(option: str, pairs: Sequence[tuple[int, int]], devices: dict[int, s
 
 def _find_tls(found: argparse.Namespace) -> TlsFiles | None:
     if not found.grpc_server_ssl:
-        if found.grpc_server_with_client_auth or found.grpc_server_cert or found.grpc_server_key:
+        if any(getattr(found, f"grpc_server_{name}") for name in _OF_TLS):
             raise _wrong("--grpc-server-ssl", "certificates are given, but TLS is not asked for")
         return None
+    if is_unix(found.grpc_server_addr) or is_plain(found.grpc_server_addr):
+        raise _wrong("--grpc-server-ssl", f"nothing is encrypted at {found.grpc_server_addr}")
     for option in ("grpc_server_cert", "grpc_server_key"):
         if getattr(found, option) is None:
             raise _wrong(f"--{option.replace('_', '-')}", "--grpc-server-ssl needs it")
     if found.grpc_server_with_client_auth and found.grpc_server_cacert is None:
         raise _wrong("--grpc-server-cacert", "--grpc-server-with-client-auth needs it")
+    if found.grpc_server_cacert is not None and not found.grpc_server_with_client_auth:
+        raise _wrong("--grpc-server-cacert", "it counts with --grpc-server-with-client-auth only, which is not given")
+    if found.grpc_server_tokens is not None and found.grpc_server_with_client_auth:
+        raise _wrong("--grpc-server-tokens", "clients show tokens instead of certificates: one of the two")
     return TlsFiles(
         certificate=found.grpc_server_cert,
         private_key=found.grpc_server_key,
-        client_ca=found.grpc_server_cacert if found.grpc_server_with_client_auth else None,
+        client_ca=found.grpc_server_cacert,
+        tokens=found.grpc_server_tokens,
     )
 
 
@@ -351,6 +362,8 @@ def command_line(settings: SwitchSettings) -> list[str]:
     own += _driver_words(settings.driver)
     if settings.deflect_session is not None:
         own += ["--deflect-session", str(settings.deflect_session)]
+    if settings.tls is not None and settings.tls.tokens is not None:
+        own += ["--grpc-server-tokens", str(settings.tls.tokens)]
     return [*own, "--seed", str(settings.seed), *words]
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from dataplane.errors import SwitchError
+from dataplane.rpc.addresses import target_of
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, bmv2_command_line
 from dataplane.switch.traffic import PortSettings
 
@@ -35,6 +36,7 @@ def command(settings: SwitchSettings) -> list[str]:
     for port in settings.ports:
         if port.settings.rate_bps is not None or port.settings.delay_ns:
             raise SwitchError(f"port {port.settings.number}: {EXECUTABLE} has no rate in bit/s and no delay")
+    settings = replace(settings, grpc_address=target_of(settings.grpc_address))
     return [path, *bmv2_command_line(settings), "--priority-queues", "8"]
 
 
@@ -63,7 +65,7 @@ class Bmv2Process:
         process = self._process
         if process is None:
             raise SwitchError(f"{EXECUTABLE} has not been started")
-        wait_listening(self.settings.grpc_address, timeout_s, lambda: process.poll() is None)
+        wait_listening(target_of(self.settings.grpc_address), timeout_s, lambda: process.poll() is None)
 
     def stop(self, timeout_s: float = 5.0) -> None:
         """End it, with force after `timeout_s`; a second call does nothing."""

@@ -9,6 +9,7 @@ from controller.errors import JobError
 from dataplane.allreduce.jobs import jobs_pb2 as pb
 from dataplane.allreduce.jobs.messages import ADDRESS, SERVICE
 from dataplane.config import Strict
+from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.client import Peer, ServiceClient
 
 TIMEOUT_S: Final = 5.0
@@ -18,7 +19,9 @@ class JobClientSettings(Strict, frozen=True):
     """Where the job service is."""
 
     address: str = ADDRESS
-    """Its gRPC address: unix:PATH or HOST:PORT."""
+    """Its gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT."""
+    tls: TlsSettings | None = None
+    """Certificates for HOST:PORT; null: those that the environment names."""
     first_wait_ns: int = 100_000_000
     longest_wait_ns: int = 5_000_000_000
     """Waits for a connection."""

@@ -1,8 +1,8 @@
 """The job service in the controller's process: workers meet, are missed and come back, people look and interfere.
 
 Service millrace.jobs.v1.Jobs, as dataplane/allreduce/jobs/jobs.proto describes it. What is decided is in `rendezvous`;
-here are streams, the clock and the reconciler of the switches' jobs. Nothing here authenticates: the address is a unix
-socket, guarded by its folder's rights, or one of the cluster's own.
+here are streams, the clock and the reconciler of the switches' jobs. Over TLS a worker is on the host that its
+certificate or token says.
 """
 
 from __future__ import annotations
@@ -42,6 +42,10 @@ from dataplane.allreduce.jobs import jobs_pb2 as pb
 from dataplane.allreduce.jobs.codec import DOWNWARD, upward_of
 from dataplane.allreduce.jobs.messages import Ended, Hello, Refused
 from dataplane.clock import Clock
+from dataplane.errors import AccessError
+from dataplane.rpc.access.caller import CALLER
+from dataplane.rpc.access.permissions import Permission, check_host
+from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.addresses import KEEPALIVE_MS
 from dataplane.rpc.errors import CallError, MessageError
 from dataplane.rpc.server import Limits, RpcServer
@@ -56,6 +60,13 @@ MAX_PENDING: Final = 1024
 
 LIMITS: Final = Limits(request_bytes=64 << 10, calls=8192, connections=4096)
 """Each worker has a connection and a stream of its own, and little to say."""
+
+_NEEDS: Final = {
+    "Attend": Permission.ATTEND,
+    "ListJobs": Permission.READ,
+    "EndJob": Permission.OPERATE,
+    "RemoveWorker": Permission.OPERATE,
+}
 
 _Outbox = asyncio.Queue[Notify | MessageError | None]
 """Messages to a worker, in order; None, or why its stream is refused, ends it."""
@@ -104,7 +115,14 @@ class JobService:
     """Serves a reconciler's jobs to workers and people; construct it inside a running event loop."""
 
     def __init__(
-        self, settings: JobSettings, topology: Topology, reconciler: Reconciler, clock: Clock, *, change_ns: int
+        self,
+        settings: JobSettings,
+        topology: Topology,
+        reconciler: Reconciler,
+        clock: Clock,
+        *,
+        change_ns: int,
+        tls: TlsSettings | None = None,
     ) -> None:
         """Serve jobs of a reconciler whose changes take `change_ns` at most."""
         settings.check()
@@ -122,6 +140,7 @@ class JobService:
             error=JobError,
             limits=LIMITS,
             keepalive_ms=keepalive_ms,
+            tls=tls,
         )
         self.address = self._server.address
         reconciler.listen(self)
@@ -256,6 +275,7 @@ class JobService:
                 "EndJob": self._serve_end,
                 "RemoveWorker": self._serve_remove,
             },
+            _NEEDS,
         )
 
     async def _attend(self, requests: AsyncIterator[pb.WorkerMessage]) -> AsyncIterator[pb.ServiceMessage]:
@@ -264,6 +284,10 @@ class JobService:
         hello = None if first is None else upward_of(first)
         if not isinstance(hello, Hello):
             raise MessageError("a worker begins with Hello")
+        try:
+            check_host(CALLER.get(), hello.host)
+        except AccessError as error:
+            raise CallError(grpc.StatusCode.PERMISSION_DENIED, str(error)) from None
         outbox: _Outbox = asyncio.Queue()
         before = self._outboxes.get(hello.token)
         if before is not None:

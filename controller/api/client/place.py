@@ -9,7 +9,6 @@ from __future__ import annotations
 import ipaddress
 import os
 import ssl
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,11 +16,12 @@ from typing import Final
 
 from controller.api.default_socket import default_socket
 from controller.errors import InvalidError
+from dataplane.errors import AccessError
+from dataplane.rpc.access import token_files
+from dataplane.rpc.access.settings import CA, TOKEN_FILE
 from dataplane.rpc.addresses import is_unix, malformed
 
 API: Final = "MILLRACE_API"
-TOKEN_FILE: Final = "MILLRACE_TOKEN_FILE"  # noqa: S105 - where one is, not what it is
-CA: Final = "MILLRACE_CA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +92,6 @@ def find_place(address: str | None = None, environ: Mapping[str, str] = os.envir
 def read_token(file: Path) -> str:
     """Return a token's file's content; raise InvalidError where others may read it too."""
     try:
-        mode, text = file.stat().st_mode, file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidError(f"token file {file}: {getattr(error, 'strerror', None) or 'no token'}") from None
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        raise InvalidError(f"token file {file} lets others read it; chmod 600 {file}")
-    if not text or len(text.split()) != 1:
-        raise InvalidError(f"token file {file} holds no token")
-    return text
+        return token_files.read_token(file)
+    except AccessError as error:
+        raise InvalidError(str(error)) from None

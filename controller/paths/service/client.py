@@ -40,6 +40,7 @@ from controller.paths.service.messages import (
 )
 from controller.paths.settings import ADDRESS
 from dataplane.config import Strict
+from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.client import Peer, ServiceClient
 from dataplane.topology.values import LinkKey
 
@@ -50,7 +51,9 @@ class RouteClientSettings(Strict, frozen=True):
     """Where the path server is, and how to wait for it."""
 
     address: str = ADDRESS
-    """Its gRPC address: unix:PATH or HOST:PORT."""
+    """Its gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT."""
+    tls: TlsSettings | None = None
+    """Certificates for HOST:PORT; null: those that the environment names."""
     first_wait_ns: Annotated[int, msgspec.Meta(ge=1)] = 100_000_000
     """How long to wait before the first new try; each further wait is twice as long."""
     longest_wait_ns: Annotated[int, msgspec.Meta(ge=1)] = 1_000_000_000

@@ -41,7 +41,7 @@ async def _until_signalled(
     stop = stop_on_signals()
     ignored = "SIGHUP changes nothing: settings are read at the start"
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, LOGGER.warning, ignored)
-    async with FeedClient(FeedClientSettings(address=settings.feed), on_wait=LOGGER.warning) as feed:
+    async with FeedClient(FeedClientSettings(address=settings.feed, tls=settings.tls), on_wait=LOGGER.warning) as feed:
         await serve(settings, topology, feed, UtcClock(), stop, on_ready=on_ready)
 
 

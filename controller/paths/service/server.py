@@ -50,6 +50,7 @@ from controller.paths.service.messages import (
 )
 from controller.paths.settings import PathServerSettings
 from dataplane.clock import Clock
+from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.errors import CallError
 from dataplane.rpc.server import RpcServer
 from dataplane.rpc.service import Service
@@ -63,6 +64,18 @@ _LOOKS: Final = 4
 """How often, in the time that makes a feed silent, one looks whether it is."""
 MAX_PENDING_DECISIONS = 1024
 """Decisions that wait for one subscriber before more are dropped and counted."""
+
+_NEEDS: Final = {
+    "WatchRoutes": Permission.READ,
+    "WatchDecisions": Permission.READ,
+    "WatchRebalances": Permission.READ,
+    "Explain": Permission.READ,
+    "GetHistory": Permission.READ,
+    "ReportLink": Permission.CHANGE,
+    "NoteLinks": Permission.CHANGE,
+    "GetRecords": Permission.READ,
+    "GetStatus": Permission.READ,
+}
 
 T = TypeVar("T")
 
@@ -119,7 +132,9 @@ class PathServer:
             ),
             0,
         )
-        self._server = RpcServer(settings.listen, [self._service()], purpose="cannot serve routes", error=PathError)
+        self._server = RpcServer(
+            settings.listen, [self._service()], purpose="cannot serve routes", error=PathError, tls=settings.tls
+        )
         self.address = self._server.address
 
     async def run(self, feed: Feed) -> None:
@@ -284,6 +299,7 @@ class PathServer:
                 "GetRecords": self._serve_records,
                 "GetStatus": self._serve_status,
             },
+            _NEEDS,
         )
 
     async def _serve_routes(self, _: pb.WatchRoutesRequest) -> AsyncIterator[bytes]:

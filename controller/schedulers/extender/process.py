@@ -29,9 +29,8 @@ from dataplane.clock import MonotonicClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
 from dataplane.metrics_server import serve_metrics
-from dataplane.rpc.access.certificates import load_into, now_utc, server_context, validity_of
+from dataplane.rpc.access.tls import TlsFiles, check_current, load_into, server_context
 from dataplane.rpc.addresses import is_unix
-from dataplane.rpc.tls import TlsFiles
 from dataplane.running import run_until, stop_on_signals
 
 LOGGER: Final = logging.getLogger("millrace.extender")
@@ -195,8 +194,7 @@ def _files(tls: TlsSettings) -> TlsFiles:
 
 def _context(files: TlsFiles) -> ssl.SSLContext:
     context = server_context(files)
-    if (warning := validity_of(files.certificate).check(now_utc())) is not None:
-        LOGGER.warning("%s", warning)
+    check_current(files.certificate)
     return context
 
 
@@ -208,7 +206,7 @@ async def _keep_certificate(files: TlsFiles, context: ssl.SSLContext, interval_s
         if (now := _versions(files)) == used:
             continue
         try:
-            validity_of(files.certificate).check(now_utc())
+            check_current(files.certificate)
             load_into(context, files)
         except MillraceError as error:
             if str(error) != said:

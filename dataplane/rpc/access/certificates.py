@@ -1,17 +1,13 @@
-"""Certificates of a server of ours: until when they count, and the context that TLS wants."""
+"""Certificates of ours: until when they count."""
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from cryptography import x509
-
 from dataplane.errors import AccessError, ConfigError
-from dataplane.rpc.tls import TlsFiles, server_credentials
 
 WARN_BEFORE: Final = timedelta(days=14)
 
@@ -37,6 +33,8 @@ class Validity:
 
 def validity_of(file: Path) -> Validity:
     """Return from when until when all certificates of a PEM file count; raise ConfigError."""
+    from cryptography import x509  # noqa: PLC0415 - takes a while to load
+
     try:
         found = x509.load_pem_x509_certificates(file.read_bytes())
     except OSError as error:
@@ -45,24 +43,6 @@ def validity_of(file: Path) -> Validity:
         raise ConfigError("it holds no PEM certificate", file=str(file), key="tls") from error
     begins = max(certificate.not_valid_before_utc for certificate in found)
     return Validity(file, begins, min(certificate.not_valid_after_utc for certificate in found))
-
-
-def server_context(files: TlsFiles) -> ssl.SSLContext:
-    """Return the context of a server; raise ConfigError naming the file that is not what it should be."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    load_into(context, files)
-    if files.client_ca is not None:
-        context.verify_mode = ssl.CERT_REQUIRED
-    return context
-
-
-def load_into(context: ssl.SSLContext, files: TlsFiles) -> None:
-    """Have a context use what the files hold now, for connections to come; raise ConfigError and leave it as it is."""
-    server_credentials(files)  # names the file that is wrong
-    context.load_cert_chain(files.certificate, files.private_key)
-    if files.client_ca is not None:
-        context.load_verify_locations(files.client_ca)
 
 
 def now_utc() -> datetime:

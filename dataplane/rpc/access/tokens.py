@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from dataplane.errors import AccessError
-from dataplane.rpc.access.values import SUBJECTS, Principal, Right, Role
+from dataplane.rpc.access.values import Principal, Right, Role, problem_of
 
 _TOKEN: Final = re.compile(r"millrace_(?P<id>[0-9a-f]{12})_(?P<secret>[A-Za-z0-9_-]{43})", re.ASCII)
 _BEARER: Final = re.compile(r"bearer +(?P<token>\S+)", re.IGNORECASE | re.ASCII)
@@ -40,11 +40,9 @@ class TokenRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     rights: Annotated[tuple[Right, ...], Meta(max_length=8)] = ()
 
     def __post_init__(self) -> None:
-        if (self.role in SUBJECTS) != (self.subject is not None):
-            whose = "names its node, centre or holder" if self.role in SUBJECTS else "names none"
-            raise ValueError(f"a token of role {self.role.value} {whose}")
-        if self.rights and self.role is not Role.USER:
-            raise ValueError(f"rights are for tokens of role user, not {self.role.value}")
+        problem = problem_of(self.role, self.subject, self.rights)
+        if problem is not None:
+            raise ValueError(problem)
 
     @property
     def principal(self) -> Principal:

@@ -22,6 +22,8 @@ class Role(StrEnum):
     """An upstream device that holds units of pools; its subject is the name that it has there."""
     BALANCE = "balance"
     """Who shares units of pools out."""
+    WORKER = "worker"
+    """A worker of jobs of all-reduce; its subject is its host's name in the topology."""
     ADMIN = "admin"
 
 
@@ -32,20 +34,38 @@ class Right(StrEnum):
     """Run commands in containers, and so see and change all that is in them."""
     KERNELS = "kernels"
     """Write probe kernels, whose code compute centres run."""
+    CHANGE = "change"
+    """Change what services of the network hold, beside reading it."""
+    OPERATE = "operate"
+    """That, and decide about them: end jobs, replace rules and programs."""
 
 
-SUBJECTS = (Role.NODE, Role.CENTRE, Role.HOLDER)
-"""Roles whose tokens are of one node, one centre, one holder of units."""
+SUBJECTS = (Role.NODE, Role.CENTRE, Role.HOLDER, Role.WORKER)
+"""Roles whose tokens and certificates are of one node, one centre, one holder of units, one host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls; `name` is for logs and limits, `subject` the one node or centre that it stands for."""
+    """Who calls; `name` is for logs and limits, `subject` the one node, centre, holder or host that it stands for."""
 
     name: str
     role: Role
     subject: str | None = None
     rights: tuple[Right, ...] = ()
+
+    def __str__(self) -> str:
+        """Say who it is, for a line of a refusal or of a log."""
+        whose = "" if self.subject is None else f" {self.subject}"
+        return f"{self.name} ({self.role.value}{whose})"
+
+
+def problem_of(role: Role, subject: str | None, rights: tuple[Right, ...]) -> str | None:
+    """Return why there is nobody of this role, subject and rights; None if there is."""
+    if (role in SUBJECTS) != (subject is not None):
+        return f"role {role.value} " + ("names its node, centre, holder or host" if role in SUBJECTS else "names none")
+    if rights and role is not Role.USER:
+        return f"rights are for role user, not {role.value}"
+    return None
 
 
 LOCAL = Principal("local", Role.ADMIN)

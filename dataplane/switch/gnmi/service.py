@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 import grpc
 import grpc.aio
 from finsy.proto import gnmi, gnmi_grpc
 
+from dataplane.rpc.access.permissions import Permission
 from dataplane.switch.gnmi.core import GnmiCore
 from dataplane.switch.gnmi.errors import GnmiError, exhausted, invalid
 from dataplane.switch.gnmi.subscriptions import Subscription
@@ -75,6 +76,13 @@ class GnmiService(gnmi_grpc.gNMIServicer):
         self._stopping = asyncio.Event()
         self._threads = in_order or ThreadPoolExecutor(1, "gnmi-requests")
         self._waiting = 0
+
+    needs: ClassVar[Mapping[str, Permission]] = {
+        "/gnmi.gNMI/Capabilities": Permission.READ,
+        "/gnmi.gNMI/Get": Permission.READ,
+        "/gnmi.gNMI/Set": Permission.OPERATE,
+        "/gnmi.gNMI/Subscribe": Permission.READ,
+    }
 
     def register(self, server: grpc.aio.Server) -> str:
         """Let a server serve this, on the loop that runs; return the service's name."""

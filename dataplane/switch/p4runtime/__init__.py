@@ -1,6 +1,6 @@
 """P4Runtime: a core without transport, and a gRPC server around it."""
 
-from dataplane.rpc.tls import TlsFiles
+from dataplane.rpc.access.tls import TlsFiles
 from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.p4runtime.core import P4RuntimeCore, StreamSession
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError

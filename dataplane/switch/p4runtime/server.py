@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import grpc
 
 from dataplane.errors import SwitchError
-from dataplane.rpc.addresses import unavailable
-from dataplane.rpc.server import ServedHealth, bind, keepalive_options
-from dataplane.rpc.tls import TlsFiles, server_credentials
+from dataplane.rpc.access import Principal, Role
+from dataplane.rpc.access.permissions import Permission
+from dataplane.rpc.access.tls import TlsFiles, server_credentials
+from dataplane.rpc.addresses import exposed, is_plain, is_unix, unavailable
+from dataplane.rpc.server import ServedHealth, bind, guards_of, keepalive_options
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.service import P4RuntimeService
 
@@ -32,6 +34,9 @@ START_S = 30.0
 
 SHORTEST_WAIT_S = 0.001
 """How long the server waits at least until it looks again for what is due: a clock may stand still."""
+
+UNMARKED: Final = Principal("controller", Role.ADMIN)
+"""Who shows a certificate that says nothing of roles."""
 
 _UNIX = "unix:"
 _OPTIONS = [
@@ -62,6 +67,11 @@ class Keepalive:
 class Beside(Protocol):
     """Another service on the same addresses; all of it is called on the server's loop."""
 
+    @property
+    def needs(self) -> Mapping[str, Permission]:
+        """The permission that each method takes, "/package.Service/Method", where callers are known."""
+        ...
+
     def register(self, server: grpc.aio.Server) -> str:
         """Let the server serve this, before it starts; return the service's name."""
         ...
@@ -78,8 +88,8 @@ class Beside(Protocol):
 class P4RuntimeServer:
     """Serves one core on TCP addresses (`host:port`, port 0 for any) and UNIX sockets (`unix:PATH`).
 
-    Services `beside` it share addresses and TLS. Use it as a context manager, or call `start` and `stop`; each works
-    once.
+    Services `beside` it share addresses and TLS, which is of TCP alone. A certificate without a role of ours may do
+    everything, as at simple_switch_grpc. Use it as a context manager, or call `start` and `stop`; each works once.
     """
 
     def __init__(
@@ -149,7 +159,7 @@ class P4RuntimeServer:
         """Have credentials ready; raise ConfigError, or SwitchError for an address that cannot be had."""
         self._credentials = None if self._tls is None else server_credentials(self._tls)
         for address in self._addresses:
-            problem = unavailable(address)
+            problem = unavailable(address) or exposed(address, has_tls=self._tls is not None)
             if problem is not None:
                 raise SwitchError(f"cannot listen on {address}: {problem}")
 
@@ -165,9 +175,10 @@ class P4RuntimeServer:
 
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        server = grpc.aio.server(options=self._options)
         service = P4RuntimeService(self._core, self._in_order)
         services: tuple[Beside, ...] = (service, *self._beside)
+        needs = {method: need for one in services for method, need in one.needs.items()}
+        server = grpc.aio.server(options=self._options, interceptors=guards_of(self._tls, needs, UNMARKED))
         health = ServedHealth(server, [one.register(server) for one in services])
         timer = asyncio.create_task(self._keep_time(service))
         try:
@@ -205,7 +216,7 @@ class P4RuntimeServer:
 
     def _bind(self, server: grpc.aio.Server, address: str) -> int:
         try:
-            return bind(server, address, self._credentials)
+            return bind(server, address, None if is_unix(address) or is_plain(address) else self._credentials)
         except RuntimeError as error:
             raise SwitchError(f"cannot listen on {address}: is it taken, or not an address of this machine?") from error
 

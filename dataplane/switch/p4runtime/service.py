@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import grpc
 from finsy.proto import p4r, p4r_grpc
 
+from dataplane.rpc.access.permissions import Permission
 from dataplane.switch.p4runtime.core import P4RuntimeCore, StreamSession
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError
 from dataplane.switch.p4runtime.outbox import Outbox
@@ -40,6 +41,15 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
         self._in_order = in_order or ThreadPoolExecutor(1, "p4runtime-requests")
         self._configs = in_order or ThreadPoolExecutor(1, "p4runtime-config")
         self._waiting = 0
+
+    needs: ClassVar[Mapping[str, Permission]] = {
+        "/p4.v1.P4Runtime/Write": Permission.CHANGE,
+        "/p4.v1.P4Runtime/Read": Permission.READ,
+        "/p4.v1.P4Runtime/SetForwardingPipelineConfig": Permission.OPERATE,
+        "/p4.v1.P4Runtime/GetForwardingPipelineConfig": Permission.READ,
+        "/p4.v1.P4Runtime/StreamChannel": Permission.CHANGE,
+        "/p4.v1.P4Runtime/Capabilities": Permission.READ,
+    }
 
     def register(self, server: grpc.aio.Server) -> str:
         """Let a server serve this; return the service's name."""

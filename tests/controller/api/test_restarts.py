@@ -32,8 +32,8 @@ from controller.storage import Put
 from controller.storage.sqlite import SqliteStorage
 from dataplane.rpc.access import Role
 from dataplane.rpc.access.values import LOCAL
+from tests.certificates import DAY, Authority
 from tests.controller.api.api_server import WAIT_S, Served, serving, settings_in
-from tests.controller.api.certificates import DAY, Authority
 from tests.controller.api.test_resources_over_http import happenings, pod
 from tests.controller.api.test_tls import tls_settings
 

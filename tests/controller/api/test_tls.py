@@ -21,8 +21,8 @@ from controller.errors import (
 from dataplane.config import loads
 from dataplane.errors import AccessError, ConfigError
 from dataplane.rpc.access import Role
+from tests.certificates import DAY, Authority
 from tests.controller.api.api_server import serving, settings_in
-from tests.controller.api.certificates import DAY, Authority
 
 
 def test_no_address_but_loopback_without_tls() -> None:

@@ -45,7 +45,7 @@ def test_tokens_are_made_listed_and_revoked(run: Run, tmp_path: Path) -> None:
     assert token.rpartition("_")[2] not in listed
     assert [(one["id"], one["role"], one["subject"]) for one in json.loads(listed)] == [(number, "node", "h1")]
     assert run(f"api token create --role user -o {file}")[1].startswith(f"millrace: token file {file}: File exists")
-    assert "a token of role node names its node, centre or holder" in run("api token create --role node --name x")[1]
+    assert "role node names its node, centre, holder or host" in run("api token create --role node --name x")[1]
     assert "Invalid enum value 'king'" in run("api token create --role king")[1]
     assert run(f"api token revoke {number}")[0] == f"token {number} of h1 is revoked\n"
     assert run(f"api token revoke {number}") == ("", f"millrace: there is no token {number}\n")

@@ -3,32 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from finsy import P4TableAction, P4TableEntry, P4TableMatch
+from msgspec.structs import replace
 
 from controller.errors import ControllerError, SessionError
 from controller.gnmi.queries import read_ports
-from controller.p4runtime.grpc_session import GrpcSession, Target, TlsSettings
+from controller.p4runtime.grpc_session import GrpcSession, Target
 from controller.p4runtime.session import fabric_program, load_schema
 from controller.reconcile import diff
 from controller.tables.entities import Update, Verb, key_of
 from dataplane.clock import VirtualClock
-from dataplane.rpc.tls import TlsFiles
+from dataplane.rpc.access.settings import TlsSettings
+from dataplane.rpc.access.tls import files_of
 from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
 from dataplane.switch.switch import PortSettings, Switch
 from dataplane.topology.values import Topology
 from tests.black_hole import BlackHole
+from tests.certificates import Authority
 from tests.controller.base_tables import base_entities
 
 BOUND_S = 20.0
@@ -189,36 +187,11 @@ def test_closing_in_the_middle_of_a_call_is_an_error_not_a_cancellation(address:
     asyncio.run(asyncio.wait_for(run(), BOUND_S))
 
 
-@pytest.fixture
-def certificate(tmp_path: Path) -> tuple[Path, Path]:
-    """Return a self-signed certificate for localhost and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    signed = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(hours=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    files = tmp_path / "cert.pem", tmp_path / "key.pem"
-    files[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
-    files[1].write_bytes(
-        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return files
-
-
-def test_mutual_tls_works_and_everything_less_is_an_error(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
-    public, private = certificate
+def test_mutual_tls_works_and_everything_less_is_an_error(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
     core = P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock()))
-    both = TlsSettings(ca=str(public), certificate=str(public), private_key=str(private), server_name="localhost")
-    anonymous = TlsSettings(ca=str(public), server_name="localhost")
+    both = replace(authority.settings("controller"), server_name="localhost")
+    anonymous = TlsSettings(ca=str(authority.file), server_name="localhost")
     unreadable = TlsSettings(ca=str(tmp_path / "nothing.pem"))
 
     async def connect(address: str, tls: TlsSettings | None) -> None:
@@ -236,26 +209,25 @@ def test_mutual_tls_works_and_everything_less_is_an_error(tmp_path: Path, certif
         with pytest.raises(SessionError, match=r"switch a: connect: .*nothing\.pem"):
             await connect(address, unreadable)
 
-    address = f"unix:{tmp_path}/tls.sock"
-    with P4RuntimeServer(core, [address], TlsFiles(public, private, client_ca=public)):
-        asyncio.run(asyncio.wait_for(run(address), BOUND_S))
+    with P4RuntimeServer(core, ["127.0.0.1:0"], files_of(authority.settings("switch"))) as server:
+        asyncio.run(asyncio.wait_for(run(f"127.0.0.1:{server.ports[0]}"), BOUND_S))
 
 
-def test_gnmi_shares_address_and_tls(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
-    public, private = certificate
+def test_gnmi_shares_address_and_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
     switch = Switch(1, [PortSettings(1)], VirtualClock())
-    both = TlsSettings(ca=str(public), certificate=str(public), private_key=str(private), server_name="localhost")
-    anonymous = TlsSettings(ca=str(public), server_name="localhost")
+    both = replace(authority.settings("controller"), server_name="localhost")
+    anonymous = TlsSettings(ca=str(authority.file), server_name="localhost")
     missing = TlsSettings(ca=str(tmp_path / "nothing.pem"))
-    address = f"unix:{tmp_path}/tls.sock"
 
-    async def run() -> None:
-        assert [state.port for state in await read_ports(address, both.credentials())] == [1]
-        refused = (anonymous.credentials(), "UNAVAILABLE|cannot connect")
-        for less, text in (refused, (None, ""), (missing.credentials(), "TLS")):
+    async def run(address: str) -> None:
+        assert [state.port for state in await read_ports(address, both)] == [1]
+        refused = (anonymous, "it hangs up at once")
+        for less, text in (refused, (None, ""), (missing, "TLS")):
             with pytest.raises(ControllerError, match=f"switch at {address}: .*({text})"):
                 await read_ports(address, less)
 
-    tls = TlsFiles(public, private, client_ca=public)
-    with P4RuntimeServer(P4RuntimeCore(switch), [address], tls, beside=[GnmiService(GnmiCore(switch))]):
-        asyncio.run(asyncio.wait_for(run(), BOUND_S))
+    tls = files_of(authority.settings("switch"))
+    beside = [GnmiService(GnmiCore(switch))]
+    with P4RuntimeServer(P4RuntimeCore(switch), ["127.0.0.1:0"], tls, beside=beside) as server:
+        asyncio.run(asyncio.wait_for(run(f"127.0.0.1:{server.ports[0]}"), BOUND_S))

@@ -11,6 +11,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import Default
 from google.protobuf.message_factory import GetMessageClass
 
+from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.errors import CallError
 from dataplane.rpc.service import Service
 
@@ -47,7 +48,8 @@ class Echo:
     def service(self) -> Service:
         """What a server serves."""
         methods = {"Say": self.say, "Repeat": self.repeat, "Talk": self.talk}
-        return Service(DESCRIPTOR.services_by_name["Echo"], methods)
+        needs = {"Say": Permission.READ, "Repeat": Permission.CHANGE, "Talk": Permission.OPERATE}
+        return Service(DESCRIPTOR.services_by_name["Echo"], methods, needs)
 
     async def say(self, request: Any) -> Any:
         """Answer once."""

@@ -28,14 +28,15 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    "address", ["", "x", "127.0.0.1", ":5", "h:", "h:x", "h:65536", "h:-1", "h:²", "unix:", "unix:a\0"]
+    "address",
+    ["", "x", "127.0.0.1", ":5", "h:", "h:x", "h:65536", "h:-1", "h:²", "unix:", "unix:a\0", "unix-abstract:x"],
 )
 def test_what_is_no_address(address: str) -> None:
     assert malformed(address) is not None
     assert unavailable(address) is not None
 
 
-@pytest.mark.parametrize("address", ["localhost:1", "[::1]:65535", "unix:x", "unix:///tmp/x", "unix-abstract:x"])
+@pytest.mark.parametrize("address", ["localhost:1", "[::1]:65535", "unix:x", "unix:///tmp/x", "plain:h:1"])
 def test_what_is_one(address: str) -> None:
     assert malformed(address) is None
 

@@ -51,7 +51,7 @@ def test_the_runtime_folder_is_the_best_one_and_made_for_this_user_alone(runtime
 def test_without_a_runtime_folder_there_are_others(named: str) -> None:
     folders = own_folders({"XDG_RUNTIME_DIR": named})
     assert folders == own_folders({})
-    assert folders[-1] == Path(f"/tmp/millrace-{os.geteuid()}")
+    assert not any(folder.is_relative_to("/tmp") for folder in folders)
 
 
 def test_a_socket_that_is_there_is_found_in_whichever_folder_it_is(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from dataplane.errors import ConfigError
-from dataplane.rpc.tls import TlsFiles
+from dataplane.rpc.access.tls import TlsFiles
 from dataplane.switch.arguments import (
     IO_KINDS,
     PIPELINES,
@@ -71,10 +71,33 @@ def test_the_p4info_beside_a_program_is_found(tmp_path: Path) -> None:
 
 
 def test_tls() -> None:
-    line = "--no-p4 -- --grpc-server-ssl --grpc-server-cert c --grpc-server-key k --grpc-server-cacert a"
+    line = "--no-p4 -- --grpc-server-ssl --grpc-server-cert c --grpc-server-key k"
     assert parse_arguments(line.split()).tls == TlsFiles(Path("c"), Path("k"))
-    mutual = parse_arguments([*line.split(), "--grpc-server-with-client-auth"]).tls
+    mutual = parse_arguments([*line.split(), "--grpc-server-cacert", "a", "--grpc-server-with-client-auth"]).tls
     assert mutual == TlsFiles(Path("c"), Path("k"), Path("a"))
+    assert parse_arguments([*line.split(), "--grpc-server-tokens", "t"]).tls == TlsFiles(
+        Path("c"), Path("k"), tokens=Path("t")
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("cacert=a", "--grpc-server-ssl: certificates are given, but TLS is not asked for"),
+        ("tokens=t", "--grpc-server-ssl: certificates are given, but TLS is not asked for"),
+        ("with-client-auth", "--grpc-server-ssl: certificates are given, but TLS is not asked for"),
+        ("ssl cert=c", "--grpc-server-key: --grpc-server-ssl needs it"),
+        ("ssl cert=c key=k cacert=a", "--grpc-server-cacert: it counts with --grpc-server-with-client-auth only"),
+        ("ssl cert=c key=k with-client-auth", "--grpc-server-cacert: --grpc-server-with-client-auth needs it"),
+        ("ssl cert=c key=k cacert=a with-client-auth tokens=t", "--grpc-server-tokens: .*one of the two"),
+        ("ssl cert=c key=k addr=unix:/s", "--grpc-server-ssl: nothing is encrypted at unix:/s"),
+        ("ssl cert=c key=k addr=plain:0.0.0.0:9559", "--grpc-server-ssl: nothing is encrypted at plain:0.0.0.0:9559"),
+    ],
+)
+def test_half_of_tls_is_refused(options: str, problem: str) -> None:
+    words = [f"--grpc-server-{option}" for option in options.split()]
+    with pytest.raises(ConfigError, match=problem):
+        parse_arguments(["--no-p4", *words])
 
 
 @pytest.mark.parametrize(
@@ -148,7 +171,7 @@ SETTINGS = st.builds(
     driver=DRIVER,
     device_id=st.integers(0, 1 << 32),
     grpc_address=st.sampled_from(["[::1]:9559", "unix:/run/x/s1.sock"]),
-    tls=st.none() | st.builds(TlsFiles, st.just(Path("c")), st.just(Path("k")), st.none() | st.just(Path("a"))),
+    tls=st.none(),
     cpu_port=st.integers(255, 510),
     log_level=st.sampled_from(["trace", "off"]),
     log_file=PATH,
@@ -157,11 +180,22 @@ SETTINGS = st.builds(
     lifeline_fd=st.none() | st.integers(3, 9),
     seed=st.integers(0, 9),
 )
+TLS = [
+    TlsFiles(Path("c"), Path("k")),
+    TlsFiles(Path("c"), Path("k"), client_ca=Path("a")),
+    TlsFiles(Path("c"), Path("k"), tokens=Path("t")),
+]
 
 
 @hypothesis_settings(deadline=None)
 @given(SETTINGS)
 def test_a_command_line_reads_back_as_the_same_settings(settings: SwitchSettings) -> None:
+    assert parse_arguments(command_line(settings)) == settings
+
+
+@pytest.mark.parametrize("tls", TLS)
+def test_tls_reads_back_too(tls: TlsFiles) -> None:
+    settings = SwitchSettings(ports=(), grpc_address="[::1]:9559", tls=tls)
     assert parse_arguments(command_line(settings)) == settings
 
 

@@ -20,7 +20,7 @@ from controller.schedulers.extender.process import serve
 from controller.schedulers.extender.service import ExtenderService
 from controller.schedulers.extender.settings import ExtenderLimits, ExtenderSettings, KubernetesSettings
 from controller.schedulers.settings import MetricsSettings
-from tests.controller.api.certificates import DAY, Authority
+from tests.certificates import DAY, Authority
 from tests.controller.schedulers.extender.api_double import kube_double
 from tests.controller.schedulers.extender.extending import peers
 from tests.controller.schedulers.extender.kube_objects import a_node, a_pod, arguments, recorded

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,16 +13,13 @@ from typing import TYPE_CHECKING, Any
 import finsy as fy
 import grpc
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from finsy.proto import p4r, p4r_grpc, rpc_status
 
 from dataplane.errors import ConfigError, SwitchError
 from dataplane.switch.p4runtime import Code, P4RuntimeCore, P4RuntimeServer, TlsFiles
 from dataplane.switch.p4runtime import outbox as outbox_module
 from dataplane.switch.p4runtime.outbox import Outbox
+from tests.certificates import Authority
 
 if TYPE_CHECKING:
     from tests.dataplane.switch.p4runtime.conftest import FakeSwitch
@@ -332,44 +328,6 @@ def test_an_outbox_drops_packets_before_news(monkeypatch: pytest.MonkeyPatch) ->
     run(job)
 
 
-class Authority:
-    """A certificate authority for one test."""
-
-    def __init__(self, folder: Path, name: str) -> None:
-        self._folder, self._name = folder, name
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._certificate = self._sign(name, self._key, authority=True)
-        self.file = folder / f"{name}.pem"
-        self.file.write_bytes(self._certificate.public_bytes(serialization.Encoding.PEM))
-
-    def issue(self, name: str) -> tuple[Path, Path]:
-        """Return the files of a new certificate for `localhost` and its key."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        certificate, private = self._folder / f"{name}.crt", self._folder / f"{name}.key"
-        certificate.write_bytes(self._sign(name, key).public_bytes(serialization.Encoding.PEM))
-        private.write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-        return certificate, private
-
-    def _sign(self, name: str, key: ec.EllipticCurvePrivateKey, *, authority: bool = False) -> x509.Certificate:
-        now = datetime.datetime.now(datetime.UTC)
-        return (
-            x509.CertificateBuilder()
-            .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
-            .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, self._name)]))
-            .public_key(key.public_key())
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - datetime.timedelta(hours=1))
-            .not_valid_after(now + datetime.timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca=authority, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
-            .sign(self._key, hashes.SHA256())
-        )
-
-
 async def version(port: int, credentials: grpc.ChannelCredentials | None) -> str:
     target = f"localhost:{port}"
     options = [("grpc.enable_http_proxy", 0)]
@@ -387,7 +345,7 @@ async def version(port: int, credentials: grpc.ChannelCredentials | None) -> str
 def test_tls(core: P4RuntimeCore, tmp_path: Path) -> None:
     authority = Authority(tmp_path, "ca")
     trusting = grpc.ssl_channel_credentials(authority.file.read_bytes())
-    with P4RuntimeServer(core, ["127.0.0.1:0"], TlsFiles(*authority.issue("switch"))) as server:
+    with P4RuntimeServer(core, ["127.0.0.1:0"], TlsFiles(*authority.sign("switch"))) as server:
 
         async def job() -> None:
             assert await version(server.ports[0], trusting) == "1.5.0"
@@ -399,10 +357,12 @@ def test_tls(core: P4RuntimeCore, tmp_path: Path) -> None:
 
 def test_mutual_tls_with_finsy(core: P4RuntimeCore, tmp_path: Path) -> None:
     authority, stranger = Authority(tmp_path, "ca"), Authority(tmp_path, "stranger")
-    certificate, key = authority.issue("controller")
-    wrong_certificate, wrong_key = stranger.issue("intruder")
+    certificate, key = authority.sign("controller")
+    wrong_certificate, wrong_key = stranger.sign("intruder")
     root = authority.file.read_bytes()
-    with P4RuntimeServer(core, ["127.0.0.1:0"], TlsFiles(*authority.issue("switch"), authority.file)) as server:
+    with P4RuntimeServer(
+        core, ["127.0.0.1:0"], TlsFiles(*authority.sign("switch"), client_ca=authority.file)
+    ) as server:
 
         async def job() -> None:
             for credentials in (
@@ -422,8 +382,8 @@ def test_mutual_tls_with_finsy(core: P4RuntimeCore, tmp_path: Path) -> None:
 
 def test_bad_tls_files(core: P4RuntimeCore, tmp_path: Path) -> None:
     authority = Authority(tmp_path, "ca")
-    certificate, key = authority.issue("switch")
-    _, other_key = authority.issue("other")
+    certificate, key = authority.sign("switch")
+    _, other_key = authority.sign("other")
     garbage = tmp_path / "garbage.pem"
     garbage.write_text("not PEM")
     none = tmp_path / "none.pem"

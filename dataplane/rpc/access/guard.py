@@ -1,0 +1,139 @@
+"""In front of every call of a gRPC server over TLS: who calls, and whether his role allows it.
+
+A method that is not named is refused, but for health and reflection, which whoever may connect may ask.
+"""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Final
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health
+from grpc_reflection.v1alpha import reflection
+
+from dataplane.errors import AccessError
+from dataplane.rpc.access.caller import CALLER
+from dataplane.rpc.access.names import principal_of_pem
+from dataplane.rpc.access.permissions import Permission, check
+from dataplane.rpc.access.tls import TlsFiles
+from dataplane.rpc.access.token_files import TokenFile
+from dataplane.rpc.access.tokens import bearer
+from dataplane.rpc.access.values import LOCAL, Principal
+from dataplane.rpc.addresses import is_unix
+
+_OPEN: Final = (f"/{health.SERVICE_NAME}/", f"/{reflection.SERVICE_NAME}/")
+_Context = Any
+"""gRPC's, of whatever the method's messages are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """How a server knows who calls: by tokens where it has some, else by certificates.
+
+    `unmarked` is who shows a certificate without a role; None: he is refused.
+    """
+
+    tokens: TokenFile | None = None
+    unmarked: Principal | None = None
+
+    def identified(self, context: _Context) -> Principal:
+        """Return who calls; raise AccessError. Whoever can open the server's UNIX socket is its user."""
+        if is_unix(context.peer()):
+            return LOCAL
+        if self.tokens is not None:
+            header = next((value for key, value in context.invocation_metadata() or () if key == "authorization"), None)
+            if header is None:
+                raise AccessError("a bearer token is needed")
+            return self.tokens.principal_of(bearer(str(header)))
+        shown = context.auth_context().get("x509_pem_cert")
+        if not shown:
+            raise AccessError("a certificate is needed")
+        found = principal_of_pem(shown[0]) or self.unmarked
+        if found is None:
+            raise AccessError("this certificate has no role (urn:millrace:role:...) among its names")
+        return found
+
+
+def callers_of(files: TlsFiles, unmarked: Principal | None = None) -> Callers:
+    """Return how a server with these files knows who calls; raise AccessError for tokens that cannot be read."""
+    return Callers(None if files.tokens is None else TokenFile(files.tokens, time.time_ns), unmarked)
+
+
+class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in its stubs alone
+    """Refuses with UNAUTHENTICATED or PERMISSION_DENIED what is not allowed; `needs` has "/package.Service/Method"."""
+
+    def __init__(self, callers: Callers, needs: Mapping[str, Permission]) -> None:
+        self._callers, self._needs = callers, needs
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:  # noqa: ANN401 - a handler of whatever messages
+        """Return the method's handler, behind the check."""
+        handler, method = await continuation(handler_call_details), str(handler_call_details.method)
+        if handler is None or method.startswith(_OPEN):
+            return handler
+        needed = self._needs.get(method)
+
+        async def admit(context: _Context) -> None:
+            await self._admit(method, needed, context)
+
+        return _behind(admit, handler)
+
+    async def _admit(self, method: str, needed: Permission | None, context: _Context) -> None:
+        try:
+            principal = self._callers.identified(context)
+        except AccessError as error:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+        try:
+            if needed is None:
+                raise AccessError(f"nobody may call {method} here")
+            check(principal, needed, method.rpartition("/")[2])
+        except AccessError as error:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+        CALLER.set(principal)
+
+
+def _behind(admit: Callable[[_Context], Awaitable[None]], handler: Any) -> Any:  # noqa: ANN401
+    """Return a handler that answers once `admit` has returned."""
+    if handler.response_streaming:
+        stream = handler.stream_stream if handler.request_streaming else handler.unary_stream
+        return handler._replace(**{_kind(handler): _streaming(admit, stream)})
+    single = handler.stream_unary if handler.request_streaming else handler.unary_unary
+
+    async def answer(request: Any, context: _Context) -> Any:  # noqa: ANN401
+        await admit(context)
+        return await single(request, context)
+
+    return handler._replace(**{_kind(handler): answer})
+
+
+def _streaming(admit: Callable[[_Context], Awaitable[None]], stream: Any) -> Any:  # noqa: ANN401
+    """Return it either way: answers are generated, or written by functions that write to their context."""
+    if not inspect.isasyncgenfunction(stream):
+
+        async def write(request: Any, context: _Context) -> None:  # noqa: ANN401
+            await admit(context)
+            await stream(request, context)
+
+        return write
+
+    async def answers(request: Any, context: _Context) -> AsyncIterator[Any]:  # noqa: ANN401
+        await admit(context)
+        async with aclosing(stream(request, context)) as found:
+            async for answer in found:
+                yield answer
+
+    return answers
+
+
+def _kind(handler: Any) -> str:  # noqa: ANN401
+    asked = "stream" if handler.request_streaming else "unary"
+    return f"{asked}_{'stream' if handler.response_streaming else 'unary'}"

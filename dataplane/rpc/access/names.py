@@ -1,0 +1,70 @@
+"""Roles and rights in a certificate: alternative names of the kind URI, which any authority can put there.
+
+`urn:millrace:role:ROLE`, or `urn:millrace:role:ROLE:SUBJECT` of a node, centre, holder or worker's host, once; and
+`urn:millrace:right:RIGHT` for each right of a user. The common name is what logs call its holder.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+from urllib.parse import quote, unquote
+
+from cryptography import x509
+from cryptography.x509.oid import NameOID
+
+from dataplane.errors import AccessError
+from dataplane.rpc.access.values import Principal, Right, Role, problem_of
+
+_ROLE: Final = "urn:millrace:role:"
+_RIGHT: Final = "urn:millrace:right:"
+
+
+def uris_of(principal: Principal) -> list[str]:
+    """Return the names of a role and of rights; the principal's own name is none of them."""
+    subject = "" if principal.subject is None else f":{quote(principal.subject, safe='')}"
+    return [f"{_ROLE}{principal.role.value}{subject}", *(f"{_RIGHT}{right.value}" for right in principal.rights)]
+
+
+def principal_in(certificate: x509.Certificate) -> Principal | None:
+    """Return who holds a certificate, None if it has no role; raise AccessError for a role that cannot be."""
+    name = common_name(certificate)
+    uris = [uri for uri in alternative_names(certificate, x509.UniformResourceIdentifier) if isinstance(uri, str)]
+    roles = [uri.removeprefix(_ROLE) for uri in uris if uri.startswith(_ROLE)]
+    rights = [uri.removeprefix(_RIGHT) for uri in uris if uri.startswith(_RIGHT)]
+    if not roles and not rights:
+        return None
+    if len(roles) != 1:
+        raise AccessError(f"the certificate of {name} has {len(roles)} roles, not one")
+    role, separator, subject = roles[0].partition(":")
+    try:
+        found = Principal(
+            name, Role(role), unquote(subject) if separator else None, tuple(Right(right) for right in rights)
+        )
+    except ValueError as error:
+        raise AccessError(f"the certificate of {name}: {error}") from None
+    problem = problem_of(found.role, found.subject, found.rights)
+    if problem is not None:
+        raise AccessError(f"the certificate of {name}: {problem}")
+    return found
+
+
+@lru_cache(maxsize=1024)
+def principal_of_pem(pem: bytes) -> Principal | None:
+    """Return who holds a certificate that TLS has verified, as `principal_in`."""
+    return principal_in(x509.load_pem_x509_certificate(pem))
+
+
+def common_name(certificate: x509.Certificate) -> str:
+    """Return what a certificate calls its holder."""
+    found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(found[0].value) if found else "nobody"
+
+
+def alternative_names(certificate: x509.Certificate, kind: type[x509.GeneralName]) -> list[object]:
+    """Return a certificate's alternative names of a kind."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (x509.ExtensionNotFound, ValueError):
+        return []
+    return [name.value for name in names if isinstance(name, kind)]

@@ -1,0 +1,52 @@
+"""The files by which a daemon or a command of ours proves who it is, and by which it knows others."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from dataplane.config import Strict
+
+CA: Final = "MILLRACE_CA"
+CERTIFICATE: Final = "MILLRACE_CERTIFICATE"
+PRIVATE_KEY: Final = "MILLRACE_PRIVATE_KEY"
+TOKEN_FILE: Final = "MILLRACE_TOKEN_FILE"  # noqa: S105 - a variable's name
+
+
+class TlsSettings(Strict, frozen=True):
+    """PEM files for TLS: of whatever is called at HOST:PORT, and of what this daemon serves there."""
+
+    ca: str
+    """Certificate of the authority that signed the certificates of the others."""
+    certificate: str | None = None
+    """Our own certificate, by which we are known where we call, and where we serve."""
+    private_key: str | None = None
+    """The key of that certificate; a file, so that it stands on no command line."""
+    server_name: str = ""
+    """The name that certificates of those who are called are made out to, where it is not the address."""
+    token_file: str | None = None
+    """Our own token, shown to whomever we call."""
+    tokens: str | None = None
+    """Tokens that count where we serve, made by `millrace certs token`: callers show one instead of a certificate."""
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.private_key is None):
+            raise ValueError("certificate and private_key belong together")
+        if self.tokens is not None and self.certificate is None:
+            raise ValueError("tokens are for what is served, which needs certificate and private_key")
+
+
+def from_environment(environ: Mapping[str, str] = os.environ) -> TlsSettings | None:
+    """Return what a user's environment says, None if it says nothing; raise ValueError for half of it."""
+    found = {name: environ.get(name) or None for name in (CA, CERTIFICATE, PRIVATE_KEY, TOKEN_FILE)}
+    ca = found[CA]
+    if ca is None:
+        if found[CERTIFICATE] or found[PRIVATE_KEY]:
+            raise ValueError(f"{CERTIFICATE} and {PRIVATE_KEY} need {CA}")
+        return None
+    if (found[CERTIFICATE] is None) != (found[PRIVATE_KEY] is None):
+        raise ValueError(f"{CERTIFICATE} and {PRIVATE_KEY} belong together")
+    return TlsSettings(
+        ca=ca, certificate=found[CERTIFICATE], private_key=found[PRIVATE_KEY], token_file=found[TOKEN_FILE]
+    )

@@ -1,0 +1,60 @@
+"""Channels to services of ours: plain to a UNIX socket or loopback, else TLS unless the address says `plain:`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from dataplane.errors import ConfigError
+from dataplane.rpc.access.settings import TlsSettings, from_environment
+from dataplane.rpc.access.tls import client_credentials
+from dataplane.rpc.addresses import exposed, is_plain, is_unix, malformed, target_of
+
+Options = Sequence[tuple[str, Any]]
+
+
+def uncallable(address: str, tls: TlsSettings | None) -> str | None:
+    """Return why an address cannot be called with these settings, or the environment's, None if it can."""
+    return malformed(address) or exposed(address, has_tls=tls_of(tls) is not None)
+
+
+def open_channel(address: str, tls: TlsSettings | None, options: Options) -> grpc.Channel:
+    """Return a channel; raise ConfigError or AccessError for files that cannot be used."""
+    found = credentials_of(address, tls)
+    if found is None:
+        return grpc.insecure_channel(target_of(address), options=options)
+    return grpc.secure_channel(target_of(address), found, options=[*options, *_name(tls)])
+
+
+def open_aio_channel(address: str, tls: TlsSettings | None, options: Options) -> grpc.aio.Channel:
+    """Return a channel for asyncio, as `open_channel`."""
+    found = credentials_of(address, tls)
+    if found is None:
+        return grpc.aio.insecure_channel(target_of(address), options=options)
+    return grpc.aio.secure_channel(target_of(address), found, options=[*options, *_name(tls)])
+
+
+def credentials_of(address: str, tls: TlsSettings | None) -> grpc.ChannelCredentials | None:
+    """Return what is shown at an address, None where nothing is encrypted; raise as `open_channel`."""
+    found = tls_of(tls) if is_encrypted(address, tls) else None
+    return None if found is None else client_credentials(found)
+
+
+def is_encrypted(address: str, tls: TlsSettings | None) -> bool:
+    """Return whether an address is called by TLS, with these settings or the environment's."""
+    return not is_unix(address) and not is_plain(address) and tls_of(tls) is not None
+
+
+def tls_of(tls: TlsSettings | None) -> TlsSettings | None:
+    """Return these settings, or else the environment's; raise ConfigError for half of those."""
+    try:
+        return tls or from_environment()
+    except ValueError as error:
+        raise ConfigError(str(error), file="environment") from None
+
+
+def _name(tls: TlsSettings | None) -> Options:
+    return [("grpc.ssl_target_name_override", tls.server_name)] if tls is not None and tls.server_name else []

@@ -15,6 +15,7 @@ from controller.p4runtime.grpc_session import Target
 from controller.p4runtime.session import ELECTION_ID
 from controller.store.settings import StoreSettings
 from controller.tables.base import WATCH_ALL
+from controller.tables.sources import RoutedNetworks
 from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
@@ -81,6 +82,8 @@ class DaemonSettings(Strict, frozen=True):
     """The job service, where workers rendezvous; off by default. It enables aggregation even without `aggregation`."""
     store: StoreSettings | None = None
     """Named content in switches; by default switches hold none, and what they hold is removed."""
+    routed_networks: tuple[RoutedNetworks, ...] = ()
+    """Networks behind hosts that route; by default a host's port carries the host's own addresses alone."""
     election_id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = ELECTION_ID
     """The P4Runtime election id; of two daemons the one with the higher id is primary."""
     tls: TlsSettings | None = None

@@ -16,10 +16,12 @@ from controller.owners.base import Owner
 from controller.owners.content import ContentOwner
 from controller.owners.flow_paths import FlowPathsOwner
 from controller.owners.routes import RoutesOwner
+from controller.owners.sources import SourcesOwner
 from controller.owners.telemetry import Telemetry, TelemetryOwner
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION
 from controller.store.settings import StoreSettings
 from controller.store.stores import Stores
+from controller.tables.sources import RoutedNetworks
 from dataplane.topology.values import Topology
 
 DEFAULT_TELEMETRY = Telemetry()
@@ -36,12 +38,14 @@ class Features:
         aggregation: AggregationSettings | None = None,
         newest_job: int = 0,
         store: StoreSettings | None = None,
+        routed: Sequence[RoutedNetworks] = (),
         more: Sequence[Owner] = (),
     ) -> None:
         """Raise ControllerError for settings that do not fit the topology or each other.
 
         Jobs get numbers from the one after `newest_job` on. The program that holds content is the one that adds up, so
-        that with `store` there is aggregation, too. `more` are owners of tables that a program has beside ours.
+        that with `store` there is aggregation, too. `routed` are networks behind hosts that route; `more` are owners
+        of tables that a program has beside ours.
         """
         self.topology = topology
         self.aggregation: AggregationOwner | None = None
@@ -50,9 +54,10 @@ class Features:
             self.aggregation = AggregationOwner(tables)
         rules = () if self.aggregation is None else self.aggregation.rules()
         self.telemetry = TelemetryOwner(topology, telemetry, rules)
+        self.sources = SourcesOwner(topology, routed)
         self.routes, self.flow_paths = RoutesOwner(topology), FlowPathsOwner(topology)
         self.content = None if store is None else ContentOwner(Stores(topology, store))
-        owners = (self.telemetry, self.routes, self.flow_paths, self.aggregation, self.content, *more)
+        owners = (self.telemetry, self.sources, self.routes, self.flow_paths, self.aggregation, self.content, *more)
         self.coordinator = Coordinator(topology, [owner for owner in owners if owner is not None])
 
     @property

@@ -204,7 +204,7 @@ def features_of(settings: DaemonSettings, topology: Topology, more: Sequence[Own
     """Return the owners of tables that settings ask for; raise ControllerError for settings that cannot be."""
     telemetry = Telemetry(settings.watches, settings.reporting, settings.int_domain)
     if not runs_aggregation(settings):
-        return Features(topology, telemetry, more=more)
+        return Features(topology, telemetry, routed=settings.routed_networks, more=more)
     # Jobs' numbers at random, so that packets of jobs under another daemon are of no job of this one.
     return Features(
         topology,
@@ -212,6 +212,7 @@ def features_of(settings: DaemonSettings, topology: Topology, more: Sequence[Own
         aggregation=settings.effective_aggregation,
         newest_job=random.randrange(1 << 16),
         store=settings.store or StoreSettings(),
+        routed=settings.routed_networks,
         more=more,
     )
 

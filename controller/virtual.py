@@ -21,6 +21,7 @@ from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program, load_schema
 from controller.store.settings import StoreSettings
 from controller.tables.base import WATCH_ALL
+from controller.tables.sources import RoutedNetworks
 from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
@@ -92,6 +93,7 @@ class VirtualController:
         delays: WriteDelays = DEFAULT_DELAYS,
         aggregation: AggregationSettings | None = None,
         store: StoreSettings | None = None,
+        routed: Sequence[RoutedNetworks] = (),
         more: Sequence[Owner] = (),
         return_after_ns: int = RETURN_AFTER_NS,
         ports: Mapping[str, GnmiCore] | None = None,
@@ -99,13 +101,14 @@ class VirtualController:
     ) -> None:
         """Watch the ports of switches by their gNMI services, where `ports` has them, and set their hellos.
 
-        `more` are owners of tables that the switches' program has beside those of ours.
+        `routed` are the networks behind hosts that route; `more` are owners of tables that the switches' program has
+        beside those of ours.
         """
         missing = [node.name for node in topology.switches if node.name not in sessions]
         if missing:
             raise ControllerError(f"topology {topology.name}: no session to switch {missing[0]}")
         telemetry = Telemetry(tuple(watches), reporting, domain)
-        self.features = Features(topology, telemetry, aggregation=aggregation, store=store, more=more)
+        self.features = Features(topology, telemetry, aggregation=aggregation, store=store, routed=routed, more=more)
         self.coordinator = self.features.coordinator
         self.applied: list[Applied] = []
         self._clock, self._call_at, self._delays = clock, call_at, delays

@@ -18,6 +18,7 @@
 #include "ingress/punt.p4"
 #include "ingress/int_marker.p4"
 #include "ingress/collector.p4"
+#include "ingress/source_addresses.p4"
 #include "ingress/validation.p4"
 #include "ingress/routing.p4"
 #include "ingress/int_watch.p4"
@@ -68,6 +69,7 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
     Punt() punt;
     IntMarker() int_marker;
     Collector() collector;
+    SourceAddresses() source_addresses;
     Validation() validation;
     Routing() routing;
     IntWatch() int_watch;
@@ -86,6 +88,9 @@ control FabricIngress(inout headers_t hdr, inout metadata_t meta, inout standard
             if (!hdr.packet_in.isValid()) {
                 int_marker.apply(hdr, meta);
                 collector.apply(hdr, meta);
+                if (meta.from_outside == 1) {
+                    source_addresses.apply(hdr, meta, standard_metadata);
+                }
                 validation.apply(hdr, meta, standard_metadata);
 #ifdef AGGREGATION
                 if (meta.drop_reason == DROP_UNKNOWN && hdr.aggregation.isValid()) {

@@ -21,10 +21,11 @@ class Stores:
     def __init__(self, topology: Topology, settings: StoreSettings) -> None:
         """Want what settings say; raise ControllerError if they do not fit the topology."""
         self.topology, self.settings = topology, settings
-        producers: dict[str, set[int]] = {node.name: set() for node in topology.switches}
+        producers: dict[str, dict[int, int]] = {node.name: {} for node in topology.switches}
         for host in settings.producers:
             address = int(topology.host[self._host(host)].ipv4)
-            producers[topology.attachment[host].node].add(address)
+            edge = topology.attachment[host]
+            producers[edge.node][address] = edge.port
         generations = Generations()
         self._stores = {switch: SwitchStore(found, settings, generations) for switch, found in producers.items()}
         for wanted in settings.recorded:

@@ -73,9 +73,9 @@ class RecordedName:
 
 
 class SwitchStore:
-    """The store's entries of one switch, wanted and held; `producers` are the addresses plugged in at it."""
+    """The store's entries of one switch, wanted and held; `producers` are addresses at it, with their ports."""
 
-    def __init__(self, producers: Set[int], settings: StoreSettings, generations: Generations) -> None:
+    def __init__(self, producers: Mapping[int, int], settings: StoreSettings, generations: Generations) -> None:
         self._producers, self._settings, self._generations = producers, settings, generations
         self._held: dict[EntityKey, Entity] = {}
         self._copies: dict[Segment, Copied] = {}
@@ -183,7 +183,9 @@ class SwitchStore:
             self.packets.pop(gone.segment, None)
         for come in choice.inserted:
             producer = self._hot[come.segment].producer
-            self._copies[come.segment] = Copied(come.segment, come.cell, self._generation(), producer)
+            self._copies[come.segment] = Copied(
+                come.segment, come.cell, self._generation(), producer, self._producers[producer]
+            )
             self.packets[come.segment] = self._hot[come.segment].requests
         self._begin(self._interval, now_ns)
 
@@ -234,7 +236,7 @@ class SwitchStore:
     def _may_have(self, copy: Copied, taken: Set[int]) -> bool:
         """Return whether a copy that was there, or was believed to be, may stay."""
         is_known = copy.segment in self._copies or copy.segment in self._recorded
-        is_ours = copy.producer in self._producers and copy.cell in self._cells()
+        is_ours = self._producers.get(copy.producer) == copy.port and copy.cell in self._cells()
         return is_ours and not is_known and copy.cell not in taken
 
     def _cells(self) -> range:

@@ -39,6 +39,16 @@ class Family:
     bits: int
 
     @property
+    def mask(self) -> int:
+        """All ones."""
+        return (1 << self.bits) - 1
+
+    @property
+    def sources(self) -> str:
+        """Its table of the networks that hosts route."""
+        return f"ipv{self.version}_sources"
+
+    @property
     def routes(self) -> str:
         """Its routing table."""
         return f"ipv{self.version}_routes"

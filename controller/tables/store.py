@@ -44,12 +44,13 @@ _ANY_PORT: Final = 0x1FF
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A segment that the switch copies from its producer, known by his address."""
+    """A segment that the switch copies from its producer, known by its address and port of the switch."""
 
     segment: Segment
     cell: int
     generation: int
     producer: int
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ def name_entity(placed: Placed) -> Entity:
     """Return the entry of a segment."""
     where = {"cell": placed.cell, "generation": placed.generation}
     if isinstance(placed, Copied):
-        action = P4TableAction("cached", **where, producer=placed.producer)
+        action = P4TableAction("cached", **where, producer=placed.producer, port=placed.port)
     else:
         action = P4TableAction("recorded", **where, writers=placed.group, forward=int(placed.forward))
     match = P4TableMatch(name=placed.segment.name, segment=placed.segment.number)
@@ -148,7 +149,7 @@ def _placed(entries: list[P4TableEntry]) -> Iterator[Placed]:
             continue
         found, segment = _arguments(entry), segment_of(entry)
         if "producer" in found:
-            yield Copied(segment, found["cell"], found["generation"], found["producer"])
+            yield Copied(segment, found["cell"], found["generation"], found["producer"], found["port"])
         else:
             yield Recorded(segment, found["cell"], found["generation"], found["writers"], bool(found["forward"]))
 

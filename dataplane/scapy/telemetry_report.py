@@ -57,6 +57,7 @@ DROP_REASONS = {
     9: "queue_full",
     10: "mtu_exceeded",
     11: "report_at_edge",
+    12: "source_spoofed",
 }
 """Millrace's; the specification leaves the numbers to the implementation."""
 

@@ -18,6 +18,10 @@ MAX_HOSTS_PER_SWITCH = 253
 """Automatic host addresses are .1 to .253."""
 
 _SWITCH_OCTET = 254
+
+SWITCH_ADDRESSES = 10 << 24 | _SWITCH_OCTET, 0xFF0000FF
+"""What is the address of a switch, of this fabric or of one that may yet join it: value and mask."""
+
 _HOST_MACS = 0x0200 << 32
 _PORT_MACS = 0x0201 << 32
 

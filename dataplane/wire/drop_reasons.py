@@ -23,6 +23,7 @@ class DropReason(IntEnum):
     QUEUE_FULL = 9
     MTU_EXCEEDED = 10
     REPORT_AT_EDGE = 11
+    SOURCE_SPOOFED = 12
 
 
 def reason_name(reason: int | None) -> str:

@@ -35,7 +35,8 @@ control Drop(inout metadata_t meta, inout standard_metadata_t standard_metadata)
     apply {
         mark_to_drop(standard_metadata);
         drop_reports.apply();
-        if (reported == 1) {
+        // What a forged packet says of itself is nobody's flow: it is counted, and that is all.
+        if (reported == 1 && meta.drop_reason != DROP_SOURCE_SPOOFED) {
             read();
             request.apply(meta);
             clone_preserving_field_list(CloneType.I2E, REPORT_CLONE_SESSION, 1);

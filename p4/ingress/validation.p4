@@ -14,6 +14,7 @@ control Validation(in headers_t hdr, inout metadata_t meta, in standard_metadata
     counter(1, CounterType.packets_and_bytes) drop_int_malformed;
     counter(1, CounterType.packets_and_bytes) drop_ttl_expired;
     counter(1, CounterType.packets_and_bytes) drop_report_at_edge;
+    counter(1, CounterType.packets_and_bytes) drop_source_spoofed;
 
     IntStartPlace() shield_place;
 
@@ -52,11 +53,14 @@ control Validation(in headers_t hdr, inout metadata_t meta, in standard_metadata
         } else if (meta.int_seen == 1 && meta.int_overrun == 1) {
             drop_int_malformed.count(0);
             meta.drop_reason = DROP_INT_MALFORMED;
-        } else if (meta.from_edge == 1) {
+        } else if (meta.from_outside == 1) {
             if (meta.is_report == 1) {
                 // Only switches have anything to report.
                 drop_report_at_edge.count(0);
                 meta.drop_reason = DROP_REPORT_AT_EDGE;
+            } else if (meta.spoofed == 1) {
+                drop_source_spoofed.count(0);
+                meta.drop_reason = DROP_SOURCE_SPOOFED;
             } else if (meta.int_shield == 1) {
                 shield_place.apply(hdr, meta, place);
                 if (place == PLACE_NONE) {

@@ -24,6 +24,7 @@ const bit<16> STORE_PORT = 19778;
 
 // Without 16 bytes behind IP a GRE header may be cut off: such packets are not taken apart.
 const bit<16> GRE_LONGEST_BYTES = 16;
+const bit<16> GRE_BRIDGED = 0x6558;
 const bit<16> VXLAN_PORT = 4789;
 const bit<16> VXLAN_GPE_PORT = 4790;
 // Both ports, and their neighbours.
@@ -31,6 +32,7 @@ const bit<16> VXLAN_PORTS = 0x12b4;
 const bit<16> VXLAN_PORTS_MASK = 0xfffc;
 const bit<8>  VXLAN_VNI_FLAG = 0x08;
 const bit<8>  VXLAN_NEXT_PROTOCOL_FLAG = 0x04;
+const bit<8>  VXLAN_NEXT_IPV4 = 0x01;
 const bit<8>  VXLAN_NEXT_ETHERNET = 0x03;
 const bit<8>  VXLAN_NEXT_INT = 0x82;
 
@@ -75,6 +77,9 @@ const bit<8>  INT_HEADER_WORDS = 3;
 const bit<16> INT_FIXED_BYTES = 16;
 const bit<16> PROBE_MARKER_BYTES = 8;
 const bit<16> UDP_BYTES = 8;
+const bit<16> IPV4_BYTES = 20;
+const bit<16> ETHERNET_BYTES = 14;
+const bit<16> VLAN_BYTES = 4;
 // An IP payload that INT is put in; INT headers have 1,044 bytes at most.
 const bit<16> LONGEST_TO_START_BYTES = 0xf000;
 

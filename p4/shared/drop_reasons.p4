@@ -17,5 +17,6 @@ const drop_reason_t DROP_INT_DISCARD = 8;
 const drop_reason_t DROP_QUEUE_FULL = 9;
 const drop_reason_t DROP_MTU_EXCEEDED = 10;
 const drop_reason_t DROP_REPORT_AT_EDGE = 11;
+const drop_reason_t DROP_SOURCE_SPOOFED = 12;
 
 #endif

@@ -189,6 +189,26 @@ struct inner_tcp_t {
     bit<4>  data_offset;
 }
 
+// What a tunnel carries, as far as the parser looks at it.
+struct inner_ipv4_t {
+    bit<96> before;
+    bit<32> src_addr;
+}
+
+struct inner_ethernet_t {
+    bit<96> addresses;
+    bit<16> ether_type;
+    bit<96> before;
+    bit<32> src_addr;
+}
+
+struct inner_vlan_t {
+    bit<128> before_type;
+    bit<16>  ether_type;
+    bit<96>  before;
+    bit<32>  src_addr;
+}
+
 header node_word_t {
     bit<32> node_id;
 }

@@ -27,6 +27,8 @@ struct metadata_t {
     bit<16> inner_src_port;
     bit<16> inner_dst_port;
     @field_list(1) bit<4>   inner_words;
+    // Who sent the IPv4 packet that a tunnel carries, 0 where there is none.
+    bit<32> tunnelled_addr;
 
     // How the INT domain marks its packets, from ingress; `int_seen`: this packet bears the mark. The place is where its
     // INT headers are, if it has any or is about to.
@@ -56,8 +58,16 @@ struct metadata_t {
     @field_list(1) bit<16>  completion_ahead;
 #endif
 
-    // From ingress. A report of whichever switch is on its way to the collector.
+    // From ingress. Hosts, or whoever else is not a switch of this fabric, are behind the port, and these are their
+    // addresses under masks; `from_edge`: INT begins there. The packet's address is not one that may come from there.
+    bit<1>  from_outside;
     bit<1>  from_edge;
+    bit<32> own_addr;
+    bit<32> own_mask;
+    bit<128> own_ipv6_addr;
+    bit<128> own_ipv6_mask;
+    bit<1>  spoofed;
+    // A report of whichever switch is on its way to the collector.
     @field_list(1) bit<1>   is_report;
     bit<1>  routed;
     bit<16> path_hash;

@@ -16,6 +16,10 @@ const bit<8> STORE_ABSENT = 2;
 const bit<8> STORE_STALE = 3;
 const bit<8> STORE_FORBIDDEN = 4;
 
+// By how much a version may pass another one, unasked for, to be believed; and for how long a copy may be given out.
+const bit<32> STORE_FAR = 1 << 16;
+const bit<32> STORE_LONGEST_FRESHNESS_MS = 3600000;
+
 // 1,024 bytes each.
 #define STORE_CELLS 4096
 

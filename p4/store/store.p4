@@ -33,6 +33,7 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     bit<32> place = 0;
     bit<32> generation = 0;
     bit<32> producer = 0;
+    port_t producer_port = 0;
     bit<16> writers = 0;
     bit<1> forward = 0;
     bit<1> of_record = 0;
@@ -56,11 +57,13 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
     action cached(
         @name("cell") bit<32> at,
         @name("generation") bit<32> number,
-        @name("producer") bit<32> address
+        @name("producer") bit<32> address,
+        @name("port") port_t port
     ) {
         place = at;
         generation = number;
         producer = address;
+        producer_port = port;
     }
 
     // The switch is where it is; `forward`: whoever a PUT is addressed to gets it, too, and acknowledges it.
@@ -140,7 +143,8 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
         version = hdr.store.content_version;
         writer = hdr.ipv4.src_addr;
         arrival_us = standard_metadata.ingress_global_timestamp;
-        freshness_ms = hdr.store.freshness_ms;
+        freshness_ms = (hdr.store.freshness_ms < STORE_LONGEST_FRESHNESS_MS)
+            ? hdr.store.freshness_ms : STORE_LONGEST_FRESHNESS_MS;
         quarters = hdr.store.quarters;
         write = 1;
     }
@@ -223,11 +227,18 @@ control Store(inout headers_t hdr, inout metadata_t meta, inout standard_metadat
                 }
             } else if (of_record == 0) {
                 if (
-                    hdr.ipv4.src_addr == producer && hdr.store.content_version != 0
+                    hdr.ipv4.src_addr == producer && standard_metadata.ingress_port == producer_port
+                    && hdr.store.content_version != 0
                     && (hdr.store.kind == STORE_DATA || hdr.store.kind == STORE_PUT_ACK || hdr.store.kind == STORE_NACK)
                 ) {
                     if (hdr.store.tag == generation) {
+                        // What it was asked for proves wrong what came unasked and is far ahead of it.
+                        if (synced == 0 && ahead[31:31] == 1 && 0 - ahead > STORE_FAR) {
+                            newer = 1;
+                        }
                         synced = 1;
+                    } else if (version != 0 && newer == 1 && ahead > STORE_FAR) {
+                        synced = 0;
                     }
                     if (newer == 0 && same == 0) {
                         outcome = STORE_WAS_OLD;

@@ -308,6 +308,9 @@ parser FabricParser(
         meta.int_at = meta.int_at + 8;
         transition select(hdr.vxlan.flags, hdr.vxlan.next_protocol) {
             (VXLAN_NEXT_PROTOCOL_FLAG &&& VXLAN_NEXT_PROTOCOL_FLAG, VXLAN_NEXT_INT): find_int_in_tunnel;
+            (VXLAN_NEXT_PROTOCOL_FLAG &&& VXLAN_NEXT_PROTOCOL_FLAG, VXLAN_NEXT_IPV4): find_tunnelled_ipv4;
+            (VXLAN_NEXT_PROTOCOL_FLAG &&& VXLAN_NEXT_PROTOCOL_FLAG, VXLAN_NEXT_ETHERNET): find_tunnelled_frame;
+            (0 &&& VXLAN_NEXT_PROTOCOL_FLAG, _): find_tunnelled_frame;
             default: accept;
         }
     }
@@ -374,7 +377,65 @@ parser FabricParser(
 
     state parse_gre_options {
         packet.extract(hdr.gre_options, ((bit<32>) hdr.gre.has_key + (bit<32>) hdr.gre.has_sequence) << 5);
-        transition find_int_in_tunnel;
+        transition select(hdr.gre.protocol) {
+            ETHERTYPE_IPV4: find_tunnelled_ipv4;
+            GRE_BRIDGED: find_tunnelled_frame;
+            default: find_int_in_tunnel;
+        }
+    }
+
+    // What a tunnel carries is payload, but the edge has to know who is said to have sent it.
+    state find_tunnelled_ipv4 {
+        transition select((bit<1>) (meta.ip_payload_bytes >= meta.int_at + IPV4_BYTES)) {
+            1: peek_tunnelled_ipv4;
+            default: accept;
+        }
+    }
+
+    state peek_tunnelled_ipv4 {
+        meta.tunnelled_addr = packet.lookahead<inner_ipv4_t>().src_addr;
+        transition accept;
+    }
+
+    state find_tunnelled_frame {
+        transition select((bit<1>) (meta.ip_payload_bytes >= meta.int_at + ETHERNET_BYTES + IPV4_BYTES)) {
+            1: peek_tunnelled_frame;
+            default: accept;
+        }
+    }
+
+    state peek_tunnelled_frame {
+        transition select(packet.lookahead<inner_ethernet_t>().ether_type) {
+            ETHERTYPE_IPV4: peek_ipv4_in_frame;
+            ETHERTYPE_VLAN: find_ipv4_behind_vlan;
+            default: accept;
+        }
+    }
+
+    state peek_ipv4_in_frame {
+        meta.tunnelled_addr = packet.lookahead<inner_ethernet_t>().src_addr;
+        transition accept;
+    }
+
+    state find_ipv4_behind_vlan {
+        transition select(
+            (bit<1>) (meta.ip_payload_bytes >= meta.int_at + ETHERNET_BYTES + VLAN_BYTES + IPV4_BYTES)
+        ) {
+            1: peek_vlan;
+            default: accept;
+        }
+    }
+
+    state peek_vlan {
+        transition select(packet.lookahead<inner_vlan_t>().ether_type) {
+            ETHERTYPE_IPV4: peek_ipv4_behind_vlan;
+            default: accept;
+        }
+    }
+
+    state peek_ipv4_behind_vlan {
+        meta.tunnelled_addr = packet.lookahead<inner_vlan_t>().src_addr;
+        transition accept;
     }
 
     state find_int_in_tunnel {

@@ -1,4 +1,4 @@
-"""Tables of a fabric on which nobody wants anything but that it works: ports, base routes and telemetry."""
+"""Tables of a fabric on which nobody wants anything but that it works: ports, base routes, telemetry."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from controller.base_paths import next_hops
 from controller.tables.base import WATCH_ALL, telemetry_entities
 from controller.tables.entities import Entities, index
 from controller.tables.routing import hash_entity, route_entities
+from controller.tables.sources import source_entities
 from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
@@ -27,7 +28,8 @@ def base_entities(
     topology or each other.
     """
     hops = next_hops(topology, down)
-    return {
-        switch: {**entities, **index((hash_entity(topology, switch), *route_entities(topology, hops, switch)))}
-        for switch, entities in telemetry_entities(topology, watches, reporting, domain, down).items()
-    }
+    found = telemetry_entities(topology, watches, reporting, domain, down)
+    for switch, entities in found.items():
+        routes = hash_entity(topology, switch), *route_entities(topology, hops, switch)
+        found[switch] = {**entities, **index((*routes, *source_entities(topology, switch, ())))}
+    return found

@@ -234,7 +234,9 @@ def _spread_entities(item: Spread) -> list[Entity]:
 
 _PARAMETERS = {
     "set_node": ("node_id",),
-    "set_source_port": (),
+    "set_source_port": ("addr", "mask", "ipv6_addr", "ipv6_mask"),
+    "set_host_port": ("addr", "mask", "ipv6_addr", "ipv6_mask"),
+    "set_switch_addresses": ("addr", "mask"),
     "set_egress_port": ("src_mac", "sink", "mtu_bytes", "strip_at_mtu"),
     "forward": ("egress_port", "dst_mac"),
     "set_report_target": ("src_mac", "dst_mac", "src_addr", "dst_addr", "udp_port"),
@@ -266,7 +268,7 @@ _PARAMETERS = {
     "add_up_for": ("epoch", "children", "first_cell", "last_cell", "group", "parent"),
     "report_items": ("mask", "slow_us"),
     "address": ("dst_mac", "dst_addr", "dst_port"),
-    "cached": ("cell", "generation", "producer"),
+    "cached": ("cell", "generation", "producer", "port"),
     "recorded": ("cell", "generation", "writers", "forward"),
     "NoAction": (),
     "find_hot": ("interval", "threshold"),

@@ -116,6 +116,10 @@ def watch_drops(quota: int = 0, *, reason: int = 0) -> tuple[Item, ...]:
     return (DefaultAction("drop_reports", "report_drops"), *watches)
 
 
+ANY_ADDRESS = (0, 0, 0, 0)
+"""Addresses under masks that have a host's port carry what comes from any address."""
+
+
 @dataclass(frozen=True, slots=True)
 class Role:
     """How a switch under test is set up: everything routed from anywhere goes to `out_port`."""
@@ -127,13 +131,15 @@ class Role:
     reports: bool = True
     mtu_bytes: int = 0
     strip_at_mtu: bool = False
+    own: tuple[int, int, int, int] = ANY_ADDRESS
+    """Address and mask, for IPv4 and IPv6, of what the host sends."""
     extra: tuple[Item, ...] = field(default=())
 
     def items(self) -> list[Item]:
         """Return everything that makes the switch that."""
         items: list[Item] = [
             DefaultAction("node", "set_node", (self.node_id,)),
-            Entry("port_roles", {"ingress_port": HOST_PORT}, "set_source_port"),
+            Entry("port_roles", {"ingress_port": HOST_PORT}, "set_source_port", self.own),
             Entry(
                 "egress_ports",
                 {"egress_port": self.out_port},

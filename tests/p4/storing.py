@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from dataplane.store.reference.holder import Back, Cached, Held, Sent
+from dataplane.store.reference.holder import Back, Cached, Held, Sender, Sent
 from dataplane.wire import store
 from dataplane.wire.store import UDP_PORT, Message
 from tests.p4 import targets
@@ -24,7 +24,7 @@ from tests.p4.entries import (
 PRODUCER = IPv4Address("10.9.0.1")
 HOSTS = tuple(IPv4Address(f"10.1.{number}.1") for number in range(3))
 GROUP = 5
-_PORTS = dict(zip((*HOSTS, PRODUCER), (HOST_PORT, UP_PORT, DOWN_PORT, COLLECTOR_PORT), strict=True))
+PORTS = dict(zip((*HOSTS, PRODUCER), (HOST_PORT, UP_PORT, DOWN_PORT, COLLECTOR_PORT), strict=True))
 _CLIENT_PORT = 20000
 
 
@@ -41,14 +41,16 @@ class Named:
         """Return the name's entry."""
         held, key = self.held, {"name": self.name, "segment": self.segment}
         if isinstance(held, Cached):
-            return Entry("store_names", key, "cached", (self.cell, held.generation, held.producer))
+            return Entry(
+                "store_names", key, "cached", (self.cell, held.generation, held.producer.address, held.producer.port)
+            )
         return Entry("store_names", key, "recorded", (self.cell, held.generation, GROUP, int(held.forward)))
 
 
 def fabric_items(writers: frozenset[int]) -> list[Item]:
     """Return what the switch needs besides: ports, routes, and who may write."""
     items: list[Item] = []
-    for address, port in _PORTS.items():
+    for address, port in PORTS.items():
         key = {"dst_addr": (int(address), 32)}
         items += [
             Entry("egress_ports", {"egress_port": port}, "set_egress_port", (SWITCH_MAC, 0, 0, 0)),
@@ -58,10 +60,15 @@ def fabric_items(writers: frozenset[int]) -> list[Item]:
     return [*items, *(Entry("store_writers", key, "NoAction", priority=1) for key in writer_keys)]
 
 
+def sender(src: IPv4Address) -> Sender:
+    """Return who sends from an address, at its port."""
+    return Sender(int(src), PORTS[src])
+
+
 def frame(src: IPv4Address, message: Message, *, to: IPv4Address | None = None) -> tuple[int, bytes]:
     """Return port and frame of a message: of the producer to a host, or of a host to the producer."""
     ports = (UDP_PORT, _CLIENT_PORT) if src == PRODUCER else (_CLIENT_PORT, UDP_PORT)
-    return _PORTS[src], datagram((src, ports[0]), (to or PRODUCER, ports[1]), message.encode())
+    return PORTS[src], datagram((src, ports[0]), (to or PRODUCER, ports[1]), message.encode())
 
 
 Arrival = tuple[int, str, str, int, int, Message]
@@ -76,6 +83,6 @@ def seen(sent: targets.Sent) -> list[Arrival]:
 def expected(sent: Sent, src: IPv4Address, to: IPv4Address) -> list[Arrival]:
     """Return what should leave the switch for a packet between two, as the reference has it."""
     if isinstance(sent, Back):
-        return [(_PORTS[src], str(to), str(src), UDP_PORT, _CLIENT_PORT, sent.message)]
+        return [(PORTS[src], str(to), str(src), UDP_PORT, _CLIENT_PORT, sent.message)]
     ports = (UDP_PORT, _CLIENT_PORT) if src == PRODUCER else (_CLIENT_PORT, UDP_PORT)
-    return [(_PORTS[to], str(src), str(to), *ports, sent.message)]
+    return [(PORTS[to], str(src), str(to), *ports, sent.message)]

@@ -25,7 +25,7 @@ from tests.p4.aggregating import (
     seen,
     udp_port_of,
 )
-from tests.p4.entries import DOWN_PORT, HOST_PORT, NEXT_HOP_MAC, Entry, Item, MulticastTo, Watch, mac
+from tests.p4.entries import ANY_ADDRESS, DOWN_PORT, HOST_PORT, NEXT_HOP_MAC, Entry, Item, MulticastTo, Watch, mac
 from tests.p4.targets import Sent, Target
 
 PAYLOAD_AT = 42
@@ -155,7 +155,7 @@ def test_padding_behind_a_short_packet_is_not_counted(aggregating: Target) -> No
 def test_somebody_elses_packets_pass_and_telemetry_does_not_move_their_values(aggregating: Target) -> None:
     job = hosted(17)
     watch = Watch(protocol=17).entries()
-    set_up(aggregating, job, Entry("port_roles", {"ingress_port": HOST_PORT}, "set_source_port"), *watch)
+    set_up(aggregating, job, Entry("port_roles", {"ingress_port": HOST_PORT}, "set_source_port", ANY_ADDRESS), *watch)
     data = bytearray(frame(address_of(0), udp_port_of(0), of(job, values=bytes(range(256)))))
     data[30:34] = address_of(5).packed
     there = _with_ip(bytes(data))

@@ -25,6 +25,8 @@ DROPS = (
     "drop_no_route",
     "drop_int_discard",
     "drop_report_without_target",
+    "drop_report_at_edge",
+    "drop_source_spoofed",
 )
 _COUNTED_WITHIN_S = 2.0
 

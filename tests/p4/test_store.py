@@ -10,19 +10,22 @@ from ipaddress import IPv4Address
 import pytest
 
 from dataplane.store.names import Segment
-from dataplane.store.reference.holder import Cached, Cell, Recorded, receive
+from dataplane.store.reference.holder import FAR, LONGEST_FRESHNESS_MS, Cached, Cell, Recorded, Sender, receive
 from dataplane.store.reference.sketch import Sketch
 from dataplane.wire.store import Kind, Message
 from tests.p4.entries import DefaultAction
-from tests.p4.storing import HOSTS, PRODUCER, Arrival, Named, expected, fabric_items, frame, seen
+from tests.p4.storing import HOSTS, PORTS, PRODUCER, Arrival, Named, expected, fabric_items, frame, seen, sender
 from tests.p4.targets import Target
 
 STEPS = {"builtin": 200, "compiled": 800, "bmv2": 110}
 WRITERS = frozenset({int(HOSTS[0]), int(HOSTS[1])})
 LONG_MS = 10**6
+FOR_EVER_MS = 2**32 - 1
 WORDS = {"answered", "missed", "filled", "raised", "old", "kept", "repeated", "refused", "passed"}
-Step = tuple[Named, IPv4Address, IPv4Address, Message]
-"""The name, who sends, to whom, and the message."""
+JUMPS = (FAR, FAR + 1, -FAR, -FAR - 1, 2**30, -(2**30), 2**31 - 1, 2**31)
+"""How far a forged version may be from the true one."""
+Step = tuple[Named, IPv4Address, int, IPv4Address, Message]
+"""The name, who sends, at which port, to whom, and the message."""
 
 
 @pytest.fixture(params=["builtin", "compiled", pytest.param("bmv2", marks=[pytest.mark.bmv2, pytest.mark.root])])
@@ -36,7 +39,7 @@ def switch(request: pytest.FixtureRequest) -> Target:
 
 def names(generation: int) -> list[Named]:
     """Return two names that are copied, and two that are in the switch alone; generations are never given twice."""
-    producer = int(PRODUCER)
+    producer = sender(PRODUCER)
     return [
         Named(2**127 + 1, 0, 0, Cached(generation, producer)),
         Named(2**127 + 1, 1, 1, Cached(generation + 1, producer)),
@@ -46,7 +49,7 @@ def names(generation: int) -> list[Named]:
 
 
 class Schedule:
-    """Random questions, answers and writes, now and then old, of a stranger, too short, or not to be copied."""
+    """Random questions, answers and writes, some old, far ahead, of a stranger, too short, or not to be copied."""
 
     def __init__(self, seed: int, held: list[Named]) -> None:
         self._chance = random.Random(seed)
@@ -58,7 +61,7 @@ class Schedule:
     def step(self) -> Step:
         """Return what comes next; now and then what was last written is sent again."""
         step = self._step() if self._last is None or self._chance.random() < 0.85 else self._last
-        if step[3].kind is Kind.PUT:
+        if step[4].kind is Kind.PUT:
             self._last = step
         return step
 
@@ -70,8 +73,8 @@ class Schedule:
             kind=chance.choice((Kind.INTEREST, Kind.INTEREST, Kind.PUT)),
             name=named.name,
             segment=named.segment,
-            version=(self._version + chance.choice((0, 0, 0, -1, -2, 1))) % 2**32,
-            freshness_ms=chance.choice((LONG_MS, LONG_MS, LONG_MS, 1, 0)),
+            version=(self._version + chance.choice((0, 0, 0, 0, -1, -2, 1, chance.choice(JUMPS)))) % 2**32,
+            freshness_ms=chance.choice((LONG_MS, LONG_MS, LONG_MS, FOR_EVER_MS, 1, 0)),
             content=chance.randbytes(256 * chance.choice((4, 4, 4, 3, 2, 1, 0))),
             size=chance.randrange(5),
             tag=chance.choice((0, 0, 0, named.held.generation, named.held.generation, *self._tags)),
@@ -79,15 +82,16 @@ class Schedule:
         )
         if chance.random() < 0.4:
             kind = chance.choice((Kind.DATA, Kind.DATA, Kind.PUT_ACK, Kind.NACK))
-            return named, PRODUCER, chance.choice(HOSTS), replace(message, kind=kind)
+            port = PORTS[PRODUCER] if chance.random() < 0.9 else chance.choice(list(PORTS.values()))
+            return named, PRODUCER, port, chance.choice(HOSTS), replace(message, kind=kind)
         if chance.random() < 0.05:
             message = replace(message, kind=Kind.DATA)  # says who is not the producer
-        return named, chance.choice(HOSTS), PRODUCER, message
+        host = chance.choice(HOSTS)
+        return named, host, PORTS[host], PRODUCER, message
 
 
-def _without_age(arrivals: list[Arrival], most_ms: int) -> list[Arrival]:
+def _without_age(arrivals: list[Arrival]) -> list[Arrival]:
     """Return arrivals without what is left of freshness, which a real switch's own clock decides."""
-    assert all(message.freshness_ms <= most_ms for *_, message in arrivals)
     return [(*rest, replace(message, freshness_ms=0)) for *rest, message in arrivals]  # type: ignore[misc]
 
 
@@ -99,20 +103,21 @@ def test_every_packet_is_treated_as_the_reference_says(switch: Target, seed: int
     counts: Counter[str] = Counter()
     schedule = Schedule(seed, held)
     for step in range(STEPS[switch.name]):
-        named, src, dst, message = schedule.step()
-        cells[named.cell], sent, what = receive(named.held, cells[named.cell], int(src), message, step * 1000)
+        named, src, port, dst, message = schedule.step()
+        whose = Sender(int(src), port)
+        cells[named.cell], sent, what = receive(named.held, cells[named.cell], whose, message, step * 1000)
         counts[what] += 1
-        got = seen(switch.send(*frame(src, message, to=dst), expect=1))
+        got = seen(switch.send(port, frame(src, message, to=dst)[1], expect=1))
         right = expected(sent, src, dst)
         if switch.name == "bmv2":
-            got, right = _without_age(got, LONG_MS), _without_age(right, LONG_MS)
+            got, right = _without_age(got), _without_age(right)
         assert got == right, (message, what)
     assert set(counts) == WORDS
 
 
 def _copied(switch: Target, generation: int, freshness_ms: int = LONG_MS) -> Message:
     """Have the switch copy a name's content; return the INTEREST for it."""
-    named = Named(9, 0, 7, Cached(generation, int(PRODUCER)))
+    named = Named(9, 0, 7, Cached(generation, sender(PRODUCER)))
     switch.write([named.entry()])
     interest = Message(Kind.INTEREST, 9, content=bytes(256))
     ((*_, asked),) = seen(switch.send(*frame(HOSTS[0], interest), expect=1))
@@ -143,10 +148,62 @@ def test_what_is_no_longer_fresh_is_asked_for_again(switch: Target) -> None:
     assert _kind_at(switch, HOSTS[1], interest) == (PRODUCER, Kind.INTEREST)
 
 
+def _answers(switch: Target, interest: Message) -> tuple[Kind, int, int, bytes]:
+    """Return kind, version, freshness and content of what a host gets, or of what goes on to the producer."""
+    ((*_, answer),) = seen(switch.send(*frame(HOSTS[1], interest), expect=1))
+    return answer.kind, answer.version, answer.freshness_ms, answer.content
+
+
+FORGED = Message(Kind.DATA, 9, version=2**31, freshness_ms=FOR_EVER_MS, content=b"\xee" * 256)
+"""Half a circle ahead of the copy's version, to be given out for 49 days."""
+
+
+@pytest.mark.parametrize("tag", [0, 1005], ids=["no tag", "the tag"])
+def test_data_in_the_producers_name_from_another_port_changes_nothing(switch: Target, tag: int) -> None:
+    interest = _copied(switch, 1005)
+    for port in (PORTS[host] for host in HOSTS):
+        _, data = frame(PRODUCER, replace(FORGED, tag=tag), to=HOSTS[0])
+        assert len(switch.send(port, data, expect=1)) == 1  # it goes where it is addressed
+    kind, version, _, content = _answers(switch, interest)
+    assert (kind, version, content) == (Kind.DATA, 1, b"\1" * 256)
+
+
+def test_a_version_far_ahead_is_given_out_only_where_it_was_asked_for(switch: Target) -> None:
+    """Not even from the producer's own port: the copy ends, and the next answer is believed."""
+    interest = _copied(switch, 1006)
+    switch.send(*frame(PRODUCER, FORGED, to=HOSTS[0]), expect=1)
+    ((*_, asked),) = seen(switch.send(*frame(HOSTS[1], interest), expect=1))
+    assert (asked.kind, asked.tag) == (Kind.INTEREST, 1006)
+    late = Message(Kind.DATA, 9, version=2, freshness_ms=LONG_MS, content=b"\2" * 256)
+    switch.send(*frame(PRODUCER, late, to=HOSTS[0]), expect=1)
+    assert _kind_at(switch, HOSTS[1], interest) == (PRODUCER, Kind.INTEREST)
+    switch.send(*frame(PRODUCER, replace(late, tag=asked.tag), to=HOSTS[0]), expect=1)
+    kind, version, _, content = _answers(switch, interest)
+    assert (kind, version, content) == (Kind.DATA, 2, b"\2" * 256)
+
+
+@pytest.mark.parametrize("ahead", [FAR, FAR + 1])
+def test_a_producer_that_is_far_ahead_is_asked_once_more(switch: Target, ahead: int) -> None:
+    interest = _copied(switch, 1100 + ahead)
+    data = Message(Kind.DATA, 9, version=1 + ahead, freshness_ms=LONG_MS, content=b"\3" * 256)
+    switch.send(*frame(PRODUCER, data, to=HOSTS[0]), expect=1)
+    ((*_, asked),) = seen(switch.send(*frame(HOSTS[1], interest), expect=1))
+    assert (asked.kind is Kind.INTEREST) == (ahead > FAR)
+    switch.send(*frame(PRODUCER, replace(data, tag=1100 + ahead), to=HOSTS[0]), expect=1)
+    assert _answers(switch, interest)[:2] == (Kind.DATA, 1 + ahead)
+
+
+def test_no_copy_is_given_out_for_longer_than_an_hour(switch: Target) -> None:
+    interest = _copied(switch, 1007, freshness_ms=FOR_EVER_MS)
+    kind, _, freshness_ms, _ = _answers(switch, interest)
+    assert (kind, LONGEST_FRESHNESS_MS) == (Kind.DATA, 3_600_000)
+    assert 0 < freshness_ms <= LONGEST_FRESHNESS_MS
+
+
 def test_a_name_that_comes_back_is_not_answered_with_what_was_there_before(switch: Target) -> None:
     _copied(switch, 1003)
     switch.reset()
-    switch.write([*fabric_items(WRITERS), Named(9, 0, 7, Cached(1004, int(PRODUCER))).entry()])
+    switch.write([*fabric_items(WRITERS), Named(9, 0, 7, Cached(1004, sender(PRODUCER))).entry()])
     assert _kind_at(switch, HOSTS[1], Message(Kind.INTEREST, 9, content=bytes(256))) == (PRODUCER, Kind.INTEREST)
 
 

@@ -118,6 +118,8 @@ COUNTERS = (
     "drop_ttl_expired",
     "drop_no_route",
     "drop_int_discard",
+    "drop_report_at_edge",
+    "drop_source_spoofed",
     "int_transit",
     "int_skipped",
     "int_hops_exceeded",

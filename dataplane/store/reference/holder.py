@@ -18,7 +18,11 @@ version before any reader does. Hence:
    repeats the tag as a producer's does: what it gives out is as new, so that copies of copies can be had.
 3. A cell of another generation is empty: cells go from name to name, and a name may come back, with nothing to clear.
 4. A copy is given out as long as it is fresh, and with what is left of its freshness, so that freshness bounds what
-   copies of copies may be behind, in switches that do not see all that the producer sends.
+   copies of copies may be behind, in switches that do not see all that the producer sends. It is never more than
+   `LONGEST_FRESHNESS_MS`.
+5. Only what comes in at the port that the producer is plugged in at, with its address, is the producer's.
+6. A version that is `FAR` ahead of the last one and did not come with the tag ends the copy, and nothing is given out
+   before another question is answered: the answer's version then counts, should the far one have been nobody's.
 
 Recorded content has the versions that its writers give it, and does not age. A PUT of a newer version is kept and can
 be read at once; the same again is acknowledged again; anything else is refused with the stored version. With
@@ -33,14 +37,25 @@ from typing import TypeAlias
 from dataplane.wire.store import Kind, Message, Reason
 
 VERSION_BITS = 32
+FAR = 1 << 16
+"""Versions from one to the next that is still believed without having been asked for."""
+LONGEST_FRESHNESS_MS = 3_600_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Whose packet it is: its address, and the port of the switch at which it comes in."""
+
+    address: int
+    port: int
 
 
 @dataclass(frozen=True, slots=True)
 class Cached:
-    """A name whose content is copied from a producer, known by its address."""
+    """A name whose content is copied from a producer."""
 
     generation: int
-    producer: int
+    producer: Sender
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,8 +106,8 @@ def ahead(version: int, of: int) -> int:
     return (version - of + half) % (2 * half) - half
 
 
-def receive(held: Held, cell: Cell, source: int, message: Message, now_us: int) -> tuple[Cell, Sent, str]:
-    """Take a packet from an address; return the cell, what is sent, and what it was.
+def receive(held: Held, cell: Cell, sender: Sender, message: Message, now_us: int) -> tuple[Cell, Sent, str]:
+    """Take a packet of somebody's; return the cell, what is sent, and what it was.
 
     The words are the names of the switch's counters: answered, missed, filled, raised, old, kept, repeated, refused,
     passed.
@@ -103,9 +118,9 @@ def receive(held: Held, cell: Cell, source: int, message: Message, now_us: int) 
         return cell, *_asked(held, cell, message, now_us)
     if isinstance(held, Recorded):
         if message.kind is Kind.PUT:
-            return _written(held, cell, source, message, now_us)
-    elif message.kind is not Kind.PUT and source == held.producer and message.version:
-        cell, what = _learnt(cell, source, message, now_us)
+            return _written(held, cell, sender.address, message, now_us)
+    elif message.kind is not Kind.PUT and sender == held.producer and message.version:
+        cell, what = _learnt(cell, sender.address, message, now_us)
         return cell, On(message), what
     return cell, On(message), "passed"
 
@@ -126,9 +141,13 @@ def _asked(held: Held, cell: Cell, message: Message, now_us: int) -> tuple[Sent,
 
 
 def _learnt(cell: Cell, source: int, message: Message, now_us: int) -> tuple[Cell, str]:
+    passed = ahead(message.version, of=cell.version) if cell.version else 0
+    newer = not cell.version or passed > 0
     if message.tag == cell.generation:
+        newer |= not cell.synced and passed < -FAR
         cell = replace(cell, synced=True)
-    newer = not cell.version or ahead(message.version, of=cell.version) > 0
+    elif passed > FAR:
+        cell = replace(cell, synced=False)
     if not newer and message.version != cell.version:
         return cell, "old"
     if cell.synced and message.kind is not Kind.NACK and message.content and message.freshness_ms:
@@ -156,7 +175,7 @@ def _with(cell: Cell, source: int, message: Message, now_us: int) -> Cell:
         version=message.version,
         writer=source,
         arrival_us=now_us,
-        freshness_ms=message.freshness_ms,
+        freshness_ms=min(message.freshness_ms, LONGEST_FRESHNESS_MS),
         synced=cell.synced,
         content=message.content,
     )

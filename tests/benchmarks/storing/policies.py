@@ -83,7 +83,7 @@ class Switch:
 
     def __init__(self, cells: int, per_interval: int) -> None:
         settings = StoreSettings(interval_ns=INTERVAL_NS, copies=cells)
-        self._store = SwitchStore(frozenset((_PRODUCER,)), settings, Generations())
+        self._store = SwitchStore({_PRODUCER: 1}, settings, Generations())
         self._sketch, self._packets = Sketch(), Counter[Segment]()
         self._asked, self._per_interval, self._interval = 0, per_interval, 1
         self._threshold = settings.threshold

@@ -70,15 +70,13 @@ def test_a_refused_update_is_named(address: str) -> None:
         one = session(address)
         await one.connect()
         await one.install_pipeline()
-        entry = P4TableEntry("port_roles", match=P4TableMatch(ingress_port=1), action=P4TableAction("set_source_port"))
+        entry = P4TableEntry("punt", match=P4TableMatch(ether_type=1), action=P4TableAction("send_to_cpu"))
         update = Update(Verb.INSERT, key_of(entry), entry)
         await one.write((update,))
         with pytest.raises(SessionError) as caught:
             await one.write((update,))
         assert caught.value.refused == (0,)
-        assert str(caught.value).startswith(
-            "switch a: write: ALREADY_EXISTS: insert entry port_roles ingress_port=0x1: "
-        )
+        assert str(caught.value).startswith("switch a: write: ALREADY_EXISTS: insert entry punt ether_type=0x1: ")
         await one.close()
         with pytest.raises(SessionError, match="switch a: write: the session is closed"):
             await one.write((update,))

@@ -134,7 +134,7 @@ def test_a_refused_update_is_named_and_the_others_take_effect(schema: P4Schema) 
     session.become_primary()
     session.install_pipeline()
     entries = [
-        P4TableEntry("port_roles", match=P4TableMatch(ingress_port=port), action=P4TableAction("set_source_port"))
+        P4TableEntry("punt", match=P4TableMatch(ether_type=port), action=P4TableAction("send_to_cpu"))
         for port in (1, 2)
     ]
     first, second = (Update(Verb.INSERT, key_of(entry), entry) for entry in entries)
@@ -142,7 +142,7 @@ def test_a_refused_update_is_named_and_the_others_take_effect(schema: P4Schema) 
     with pytest.raises(SessionError) as caught:
         session.write((first, second))
     assert caught.value.refused == (0,)
-    assert str(caught.value).startswith("switch a: write: UNKNOWN: insert entry port_roles ingress_port=0x1: ")
+    assert str(caught.value).startswith("switch a: write: UNKNOWN: insert entry punt ether_type=0x1: ")
     assert len(session.read()) == 2
 
 

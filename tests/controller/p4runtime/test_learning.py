@@ -47,7 +47,7 @@ async def connected(switch: str) -> GrpcSession:
 
 
 def test_counters_of_entries_are_read_and_digests_are_asked_for_once_or_again(switch: str) -> None:
-    entities = [name_entity(Copied(Segment(5, 1), 3, 9, 77)), mark_entity(88)]
+    entities = [name_entity(Copied(Segment(5, 1), 3, 9, 77, 4)), mark_entity(88)]
 
     async def scene() -> None:
         session = await connected(switch)

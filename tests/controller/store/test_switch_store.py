@@ -19,6 +19,7 @@ from dataplane.store.names import HotName, Segment
 
 S = 1_000_000_000
 PRODUCER, OTHER = 10, 11
+PORT = 3
 SETTINGS = StoreSettings(producers=("h1",), copies=4)
 COPIES = st.dictionaries(st.integers(1, 9), st.integers(2, 99), max_size=5)
 STEPS = st.one_of(
@@ -59,7 +60,7 @@ class Switch:
 
 
 def new(generations: Generations | None = None, settings: StoreSettings = SETTINGS) -> SwitchStore:
-    return SwitchStore(frozenset({PRODUCER}), settings, generations or Generations())
+    return SwitchStore({PRODUCER: PORT}, settings, generations or Generations())
 
 
 def tell(store: SwitchStore, requests: dict[int, int], now_ns: int) -> None:
@@ -184,7 +185,7 @@ def test_a_store_without_producers_takes_away_what_is_there_but_the_mark() -> No
     store.interval({}, S)
     switch.bring(store)
     mark = held_in(switch.entities).mark
-    empty = SwitchStore(frozenset(), StoreSettings(), Generations())
+    empty = SwitchStore({}, StoreSettings(), Generations())
     empty.connected(switch.entities, {}, 0)
     switch.bring(empty)
     assert len(switch.entities) == 1

@@ -55,7 +55,16 @@ def test_ports_have_addresses_and_roles(diamond: Topology) -> None:
         "mtu_bytes": 0,
         "strip_at_mtu": 0,
     }
-    assert action(entities, "port_roles", ingress_port=1).name == "set_source_port"
+    role = action(entities, "port_roles", ingress_port=1)
+    assert (role.name, role.args) == (
+        "set_source_port",
+        {
+            "addr": 0x0A000101,
+            "mask": 2**32 - 1,
+            "ipv6_addr": 0xFD00 << 112 | 1 << 64 | 1,
+            "ipv6_mask": 2**128 - 1,
+        },
+    )
     assert [key for key in entities if key.table == "port_roles" and dict(key.match) != {"ingress_port": 1}] == []
 
 

@@ -26,7 +26,7 @@ from controller.tables.store import (
 )
 from dataplane.store.names import Segment
 
-COPY = Copied(Segment(2**128 - 1, 2**32 - 1), CELLS - 1, 2**32 - 1, producer=10 << 24 | 5)
+COPY = Copied(Segment(2**128 - 1, 2**32 - 1), CELLS - 1, 2**32 - 1, producer=10 << 24 | 5, port=511)
 WRITERS = (Writer(10 << 24 | 1), Writer(10 << 24 | 2, port=7))
 RECORD = Recorded(Segment(1, 2), 0, 9, group=3, forward=True)
 

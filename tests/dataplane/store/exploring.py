@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from dataplane.store.reference.holder import Back, Cached, Cell, On, Sent, ahead, receive
+from dataplane.store.reference.holder import Back, Cached, Cell, On, Sender, Sent, ahead, receive
 from dataplane.wire.store import Kind, Message
 
 T = TypeVar("T")
-NAME, PRODUCER, CLIENT = 1, 100, 200
+NAME, PRODUCER, CLIENT = 1, Sender(100, 1), Sender(200, 2)
 FRESH_MS = 1000
 ROOM = bytes(256)
 

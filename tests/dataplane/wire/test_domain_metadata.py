@@ -55,6 +55,7 @@ def test_drop_reasons_have_the_numbers_of_the_program() -> None:
                 "queue_full",
                 "mtu_exceeded",
                 "report_at_edge",
+                "source_spoofed",
             ]
         )
     )

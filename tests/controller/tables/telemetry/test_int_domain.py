@@ -62,8 +62,10 @@ def test_a_port_may_be_source_or_sink_or_neither(diamond: Topology) -> None:
         PortRole(switch="a", port=3, source=True, sink=True, mtu_bytes=1500),
     )
     entities = base_entities(diamond, domain=IntDomain(ports=ports))["a"]
-    sources = [dict(key.match)["ingress_port"] for key in entities if key.table == "port_roles"]
-    assert sources == [3]
+    host, between = (action(entities, "port_roles", ingress_port=port) for port in (1, 3))
+    assert (host.name, between.name) == ("set_host_port", "set_source_port")
+    assert (host.args["addr"], host.args["mask"]) == (0x0A000101, 0xFFFFFFFF)
+    assert set(between.args.values()) == {0}  # whatever another switch sends
     assert [action(entities, "egress_ports", egress_port=port).args["sink"] for port in (1, 3)] == [1, 1]
     assert action(entities, "egress_ports", egress_port=3).args["mtu_bytes"] == 1500
 

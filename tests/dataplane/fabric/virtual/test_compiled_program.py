@@ -18,7 +18,7 @@ from dataplane.fabric.virtual import VirtualFabric
 from dataplane.topology.addressing import mac_at, switch_ipv4
 from dataplane.topology.file import load_topology
 from dataplane.topology.scaling import scaled
-from dataplane.topology.values import LinkKey, Topology
+from dataplane.topology.values import HostNode, LinkKey, Topology
 from dataplane.wire import inner, report
 from dataplane.wire.marking import Marking
 from dataplane.wire.packet import decode_udp_frame
@@ -191,6 +191,10 @@ def test_packet_out_leaves_at_once_and_packet_in_comes_back() -> None:
     assert [message.packet.payload for message in client.messages[1:]] == [bytes(12) + b"\x88\xb5" + bytes(46)]
 
 
+def own_addresses(host: HostNode) -> dict[str, int]:
+    return {"addr": int(host.ipv4), "mask": 2**32 - 1, "ipv6_addr": int(host.ipv6 or 0), "ipv6_mask": 2**128 - 1}
+
+
 def add_telemetry(client: Client, topology: Topology, switch: str) -> None:
     """Make a switch source, transit and sink of INT for every UDP packet, with reports to the collector."""
     assert topology.collector is not None
@@ -221,7 +225,7 @@ def add_telemetry(client: Client, topology: Topology, switch: str) -> None:
             fy.P4TableEntry(
                 "port_roles",
                 match=fy.P4TableMatch({"ingress_port": number}),
-                action=fy.P4TableAction("set_source_port"),
+                action=fy.P4TableAction("set_source_port", **own_addresses(topology.host[end.node])),
             )
             for number, end in topology.neighbours[switch].items()
             if end.node in topology.host

@@ -1,0 +1,106 @@
+"""What the filter of source addresses costs a plain packet: fabric.p4 beside the same program before it had the filter.
+
+Both compiled, memory to memory, in one process and in turn: packets of a host, without telemetry.
+programs/fabric_without_filter.* is what p4c made of the earlier program, without the places in its sources.
+"""
+
+from __future__ import annotations
+
+import lzma
+import tempfile
+from ipaddress import IPv4Address, IPv6Address
+from pathlib import Path
+from statistics import median
+
+from dataplane.program.loader import load_program
+from dataplane.program.model import Program
+from dataplane.program.objects import ActionCall
+from dataplane.switch.tables import ForwardingState, TableEntry
+from dataplane.wire.packet import udp_frame
+from tests.benchmarks.traffic.memory import BURST, CompiledMemory
+
+Address = IPv4Address | IPv6Address
+BUILD = Path(__file__).parents[3] / "p4" / "build" / "fabric"
+BEFORE = Path(__file__).parents[1] / "programs" / "fabric_without_filter"
+HOST_PORT, UP_PORT = 1, 2
+_HOSTS: dict[int, Address] = {4: IPv4Address("10.0.1.1"), 6: IPv6Address("fd00:0:0:1::1")}
+_STEPS = {4: 1 << 8, 6: 1 << 64}
+"""From a network of one switch to the next."""
+_FLOWS = 32 * BURST
+_PAYLOAD = bytes(86)
+
+
+def plain_packet_cost_ratio(rounds: int = 9, *, version: int = 4) -> float:
+    """Return the time of a plain packet of IPv4 or IPv6 with the filter over that without: the median of the rounds."""
+    with_filter, without = program_now(), program_before()
+    now, before = CompiledMemory(with_filter), CompiledMemory(without)
+    sides = [(now, edge_state(with_filter, version)), (before, edge_state(without, version))]
+    frames = plain_frames(version)
+    ratios = []
+    for number in range(rounds):
+        order = sides if number % 2 else sides[::-1]
+        rates = {id(side): side.measure(state, frames, HOST_PORT) for side, state in order}
+        if any(rate.sent_share != 1 for rate in rates.values()):
+            raise RuntimeError(f"plain packets were lost: {rates}")
+        ratios.append(rates[id(before)].pps / rates[id(now)].pps)
+    return median(ratios)
+
+
+def program_now() -> Program:
+    """Return fabric.p4 as it is."""
+    return load_program(BUILD.with_suffix(".json"), BUILD.with_suffix(".p4info.txtpb"))
+
+
+def program_before() -> Program:
+    """Return fabric.p4 as it was without the filter."""
+    with tempfile.TemporaryDirectory(prefix="millrace-bench-") as folder:
+        files = [Path(folder) / f"fabric.{kind}" for kind in ("json", "p4info.txtpb")]
+        for file in files:
+            kind = file.name.partition(".")[2]
+            file.write_bytes(lzma.decompress(BEFORE.with_suffix(f".{kind}.xz").read_bytes()))
+        return load_program(*files)
+
+
+def edge_state(program: Program, version: int) -> ForwardingState:
+    """Return the tables of a switch with a host, and with routes to a hundred others."""
+    state = ForwardingState(program)
+    names = {name.rpartition(".")[2]: name for name in (*program.tables, *program.actions, *state.profiles)}
+    host = program.actions[names["set_source_port"]]
+    own = (int(_HOSTS[4]), 2**32 - 1, int(_HOSTS[6]), 2**128 - 1)
+    role = ActionCall(names["set_source_port"], own if host.parameters else ())
+    state.tables[names["port_roles"]].insert(TableEntry((HOST_PORT,), call=role))
+    state.tables[names["node"]].set_default(ActionCall(names["set_node"], (1,)))
+    out = ActionCall(names["set_egress_port"], (0x02_00_00_00_00_02, 0, 0, 0))
+    state.tables[names["egress_ports"]].insert(TableEntry((UP_PORT,), call=out))
+    state.profiles[names[f"ipv{version}_ecmp"]].insert_member(
+        1, ActionCall(names["forward"], (UP_PORT, 0x02_00_00_00_00_03))
+    )
+    routes = state.tables[names[f"ipv{version}_routes"]]
+    for number in range(100):
+        routes.insert(TableEntry(((int(_far(version, number)), 32 if version == 4 else 128),), member=1))
+    return state
+
+
+def plain_frames(version: int) -> list[bytes]:
+    """Return UDP frames of one host, of as many flows, to a hundred hosts."""
+    return [
+        udp_frame(
+            src_mac=0x02_00_00_00_01_00,
+            dst_mac=0x02_00_00_00_02_00,
+            src=_HOSTS[version],
+            dst=_far(version, number % 100),
+            src_port=1_000 + number,
+            dst_port=2_000,
+            payload=_PAYLOAD,
+        )
+        for number in range(_FLOWS)
+    ]
+
+
+def _far(version: int, number: int) -> Address:
+    return type(_HOSTS[version])(int(_HOSTS[version]) + (number + 1) * _STEPS[version])
+
+
+if __name__ == "__main__":
+    for version in (4, 6):
+        print(f"IPv{version}: {plain_packet_cost_ratio(version=version):.3f}")

@@ -12,7 +12,6 @@ from controller.errors import ControllerError
 from controller.gnmi.settings import Hellos
 from controller.links.status import RETURN_AFTER_NS
 from controller.p4runtime.grpc_session import Target
-from controller.p4runtime.session import ELECTION_ID
 from controller.store.settings import StoreSettings
 from controller.tables.base import WATCH_ALL
 from controller.tables.sources import RoutedNetworks
@@ -84,8 +83,8 @@ class DaemonSettings(Strict, frozen=True):
     """Named content in switches; by default switches hold none, and what they hold is removed."""
     routed_networks: tuple[RoutedNetworks, ...] = ()
     """Networks behind hosts that route; by default a host's port carries the host's own addresses alone."""
-    election_id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] = ELECTION_ID
-    """The P4Runtime election id; of two daemons the one with the higher id is primary."""
+    election_id: Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)] | None = None
+    """The P4Runtime election id; of two daemons the one with the higher id is primary. Default: when it started."""
     tls: TlsSettings | None = None
     """Certificates for HOST:PORT: of switches, path server and collector, of jobs and status that are served."""
     retry: RetrySettings = RetrySettings()

@@ -31,7 +31,7 @@ from controller.status.service import StatusServer
 from controller.status.values import ControllerStatus, SwitchProblem
 from controller.store.reconciler import StoreReconciler
 from controller.store.settings import StoreSettings
-from dataplane.clock import Clock, MonotonicClock
+from dataplane.clock import Clock, MonotonicClock, UtcClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
 from dataplane.rpc.access.tls import check_client
@@ -235,6 +235,8 @@ def connector(settings: DaemonSettings, topology: Topology) -> Connect:
     """Return what opens a session to a switch by name; raise ControllerError for a switch without an address."""
     targets = settings.targets(topology)
     files = program_files(settings)
+    # Ids grow from start to start: who starts last need not wait until a switch misses one that died without a word.
+    election_id = settings.election_id or UtcClock().now_ns() // 1000
 
     @asynccontextmanager
     async def connect(switch: str) -> AsyncIterator[SwitchSession]:
@@ -243,7 +245,7 @@ def connector(settings: DaemonSettings, topology: Topology) -> Connect:
             targets[switch],
             load_schema(*files),
             tls=settings.tls,
-            election_id=settings.election_id,
+            election_id=election_id,
             timeout_s=settings.retry.timeout_ns / 1e9,
         )
         try:

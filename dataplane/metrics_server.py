@@ -1,14 +1,46 @@
-"""Metrics over HTTP, for Prometheus."""
+"""Metrics over HTTP, for Prometheus: a thread a connection, so many at a time, each for so long."""
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+import logging
+import socket
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from socketserver import ThreadingMixIn
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from dataplane.errors import MillraceError
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication
+
+LOGGER = logging.getLogger("millrace.metrics")
+
+_LOOK_S: Final = 0.2
+_FAILED: Final = "a scrape failed: %s: %s"
+_FULL: Final = (
+    b"HTTP/1.0 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsLimits:
+    """What those who scrape may take."""
+
+    connections: int = 16
+    """Connections at a time; more are answered with 503."""
+    silent_s: float = 5.0
+    """A connection on which nothing is sent or taken for so long is closed."""
+    whole_s: float = 30.0
+    """A connection takes no longer, however it trickles."""
 
 
 class MetricsPlace(Protocol):
@@ -28,8 +60,16 @@ class MetricsPlace(Protocol):
 class MetricsServer:
     """Serves a registry at http://address:port/metrics until it is closed; raises OSError."""
 
-    def __init__(self, registry: CollectorRegistry, address: str, port: int) -> None:
-        self._server, self._thread = start_http_server(port, address, registry)
+    def __init__(
+        self, registry: CollectorRegistry, address: str, port: int, limits: MetricsLimits | None = None
+    ) -> None:
+        family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        self._server = _Server(family, place, limits or MetricsLimits())
+        self._server.set_app(_in_one_line(make_wsgi_app(registry)))
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(_LOOK_S,), name="millrace-metrics", daemon=True
+        )
+        self._thread.start()
 
     @property
     def port(self) -> int:
@@ -49,6 +89,84 @@ class MetricsServer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _Handler(WSGIRequestHandler):
+    """One request of one connection."""
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's name
+        """Say nothing: who scrapes does so all the time."""
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+    def __init__(self, family: socket.AddressFamily, place: Any, limits: MetricsLimits) -> None:  # noqa: ANN401
+        self.limits = limits
+        self.address_family = family
+        self._since: dict[socket.socket, float] = {}
+        self._lock = threading.Lock()
+        super().__init__(place[:2], _Handler)
+
+    def server_bind(self) -> None:
+        """Bind, and ask no name server for the host's name."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self.socket.bind(self.server_address)
+        self.server_address = self.socket.getsockname()
+        self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
+        self.setup_environ()
+
+    def process_request(self, request: Any, client_address: Any) -> None:  # noqa: ANN401 - socketserver's types
+        """Serve a connection in a thread, unless there are too many."""
+        request.settimeout(self.limits.silent_s)
+        most = self.limits.connections
+        with self._lock:
+            is_one_too_many = len(self._since) >= most
+            if not is_one_too_many:
+                self._since[request] = time.monotonic()
+        if is_one_too_many:
+            line = b"%d connections are open, the most at a time\n" % most
+            with suppress(OSError):
+                request.setblocking(False)
+                request.send(_FULL % (len(line), line))
+            super().shutdown_request(request)
+            return
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:  # noqa: ANN401
+        """Let go of a connection that has ended."""
+        with self._lock:
+            self._since.pop(request, None)
+        super().shutdown_request(request)
+
+    def service_actions(self) -> None:
+        """End connections that have taken too long: their threads find them at their end."""
+        latest = time.monotonic() - self.limits.whole_s
+        with self._lock:
+            late = [request for request, since in self._since.items() if since < latest]
+            for request in late:
+                with suppress(OSError):
+                    request.shutdown(socket.SHUT_RDWR)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002
+        """Say in a line what went wrong, unless it is that a client has gone or was too slow."""
+        error = sys.exception()
+        if not isinstance(error, OSError):
+            LOGGER.error(_FAILED, type(error).__name__, error)
+
+
+def _in_one_line(application: WSGIApplication) -> WSGIApplication:
+    """Return an application whose failures are a line of the log, and status 500, where wsgiref prints a stack."""
+
+    def answer(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            return application(environ, start_response)
+        except Exception as error:  # noqa: BLE001 - whatever a registry's collectors raise
+            LOGGER.error(_FAILED, type(error).__name__, error)  # noqa: TRY400 - a line
+            start_response("500 Internal Server Error", [("Content-Type", "text/plain")])
+            return [b"the figures cannot be read: the log says why\n"]
+
+    return answer
 
 
 def serve_metrics(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from controller.aggregation.cells import cells_for
 from controller.aggregation.service.job_state import JobState, Phase
+from controller.aggregation.service.settings import JobSettings
 from dataplane.allreduce.formats import MOST_WORKERS
 from dataplane.allreduce.jobs.messages import Hello
 
@@ -12,8 +14,10 @@ _LONGEST_NAME = 200
 _PORTS = 0xFFFF
 
 
-def problem_of(hello: Hello, hosts: Collection[str], job: JobState | None) -> str | None:
-    """Return why a worker cannot have a seat in `job`, or in a new one; None if it can."""
+def problem_of(
+    hello: Hello, hosts: Collection[str], job: JobState | None, settings: JobSettings, jobs: int
+) -> str | None:
+    """Return why a worker cannot have a seat in `job`, or in a new one beside so many jobs; None if it can."""
     if hello.host not in hosts:
         return f"the topology has no host {hello.host!r}"
     if not (1 <= len(hello.job) <= _LONGEST_NAME and hello.job.isprintable()):
@@ -28,7 +32,17 @@ def problem_of(hello: Hello, hosts: Collection[str], job: JobState | None) -> st
     window = hello.window
     if window is not None and (window < 1 or window & (window - 1)):
         return f"a window of {window} items is no power of two"
-    return None if job is None else _misfit(job, hello)
+    return _excess(hello, settings, jobs) if job is None else _misfit(job, hello)
+
+
+def _excess(hello: Hello, settings: JobSettings, jobs: int) -> str | None:
+    """Return what a new job would have too much of."""
+    window, workers = hello.window or settings.window, hello.capacity or hello.workers
+    if cells_for(window) > settings.most_cells:
+        return f"a window of {window} items takes {cells_for(window)} cells, a job has {settings.most_cells} at most"
+    if workers > settings.most_workers:
+        return f"{workers} workers are more than the {settings.most_workers} that a job may have"
+    return f"there are {jobs} jobs, the most at a time" if jobs >= settings.most_jobs else None
 
 
 def _misfit(job: JobState, hello: Hello) -> str | None:

@@ -73,7 +73,7 @@ class Rendezvous:
         elif hello.number is not None:
             self._notify(hello.token, self._farewell_of(hello, hello.number))
         else:
-            problem = problem_of(hello, self._hosts, self._named(hello.job))
+            problem = problem_of(hello, self._hosts, self._named(hello.job), self._settings, len(self.jobs))
             if problem is None:
                 self._seat_worker(hello, now_ns)
             else:

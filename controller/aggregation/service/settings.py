@@ -6,7 +6,9 @@ from typing import Annotated
 
 import msgspec
 
+from controller.aggregation.cells import cells_for
 from controller.errors import ControllerError
+from controller.tables.aggregation import CELLS, MAX_JOBS
 from dataplane.allreduce.formats import MOST_WORKERS
 from dataplane.allreduce.jobs.messages import ADDRESS
 from dataplane.config import Strict
@@ -30,6 +32,12 @@ class JobSettings(Strict, frozen=True):
     """Most items in flight, for jobs that do not set it; a power of two. Each takes 2 cells of a switch."""
     capacity: Workers | None = None
     """Most workers, for jobs that do not set it; default: as many as it begins with. More is less exact."""
+    most_jobs: Annotated[int, msgspec.Meta(ge=1, le=MAX_JOBS)] = MAX_JOBS
+    """Jobs at a time; a worker that would begin one more is refused."""
+    most_workers: Workers = MOST_WORKERS
+    """Workers of a job, and its capacity, at most, whatever it asks for."""
+    most_cells: Annotated[int, msgspec.Meta(ge=2, le=CELLS)] = CELLS // 4
+    """Cells of a switch that one job may take, two for each item of its window; a quarter of all."""
     kept: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 100
     """How many ended jobs are remembered, with the reason."""
 
@@ -37,3 +45,6 @@ class JobSettings(Strict, frozen=True):
         """Raise ControllerError for what no job can have."""
         if self.window & (self.window - 1):
             raise ControllerError(f"jobs.window: {self.window} is no power of two")
+        if cells_for(self.window) > self.most_cells:
+            cells = f"takes {cells_for(self.window)} cells, most_cells is {self.most_cells}"
+            raise ControllerError(f"jobs.window: {self.window} {cells}")

@@ -15,6 +15,8 @@ import grpc.aio
 from finsy.proto import gnmi, gnmi_grpc
 
 from dataplane.rpc.access.permissions import Permission
+from dataplane.rpc.errors import CallError
+from dataplane.rpc.limits import FIRST_MESSAGE_S, in_time
 from dataplane.switch.gnmi.core import GnmiCore
 from dataplane.switch.gnmi.errors import GnmiError, exhausted, invalid
 from dataplane.switch.gnmi.subscriptions import Subscription
@@ -70,9 +72,14 @@ class Changes:
 class GnmiService(gnmi_grpc.gNMIServicer):
     """Serves gnmi.gNMI on the event loop of another service's server; what reads or sets ports runs in a thread."""
 
-    def __init__(self, core: GnmiCore, in_order: Executor | None = None) -> None:
-        """Read and set ports one request after the other by `in_order`; by default in a thread."""
-        self._core = core
+    def __init__(
+        self, core: GnmiCore, in_order: Executor | None = None, *, first_message_s: float = FIRST_MESSAGE_S
+    ) -> None:
+        """Read and set ports one request after the other by `in_order`; by default in a thread.
+
+        A subscriber who does not say what he wants within `first_message_s` is ended.
+        """
+        self._core, self._first_message_s = core, first_message_s
         self._stopping = asyncio.Event()
         self._threads = in_order or ThreadPoolExecutor(1, "gnmi-requests")
         self._waiting = 0
@@ -121,13 +128,16 @@ class GnmiService(gnmi_grpc.gNMIServicer):
         changes = Changes(asyncio.get_running_loop())
         subscription = None
         try:
-            first = await anext(requests, None)
+            said = in_time(requests, self._first_message_s)
+            first = await anext(said, None)
             if first is None or first.WhichOneof("request") != "subscribe":
                 raise invalid("a Subscribe begins with a SubscriptionList")
             subscription = self._core.subscribe(first.subscribe, changes.put)
-            await self._serve(_Stream(subscription, changes, context, self._core.now_ns), requests)
+            await self._serve(_Stream(subscription, changes, context, self._core.now_ns), said)
         except GnmiError as error:
             await context.abort(error.code, error.message)
+        except CallError as error:
+            await context.abort(error.code, str(error))
         finally:
             if subscription is not None:
                 self._core.close(subscription)

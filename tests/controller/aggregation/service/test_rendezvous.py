@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
+from typing import Any
 
-from controller.aggregation.service.job_state import Create, Phase, Remove
-from dataplane.allreduce.jobs.messages import Barrier, View
+import pytest
+from msgspec import structs
+
+from controller.aggregation.service.job_state import Create, Notify, Phase, Remove
+from controller.aggregation.service.rendezvous import Rendezvous
+from controller.aggregation.service.settings import JobSettings
+from controller.errors import ControllerError
+from dataplane.allreduce.jobs.messages import Barrier, Hello, Refused, View
 from dataplane.allreduce.membership_state import EnterBarrier, Resume, RunUntil
 from tests.controller.aggregation.service.random_workers import SETTINGS, Crowd, Player, S
 
@@ -71,6 +78,36 @@ def test_the_first_so_many_make_the_job() -> None:
     crowd.settle()
     assert all(player.following.members == ("h1", "h2", "h3") for player in crowd.players)
     assert all(player.finished > 1 for player in crowd.players)
+
+
+def asked(machine: Rendezvous, token: str, **change: Any) -> str:
+    """Return why a worker that comes is refused, empty if it is not."""
+    hello = replace(Hello("job", "h1", token, 2, 1000, 60 * S), **change)
+    said = [one.message for one in machine.connect(hello, 0) if isinstance(one, Notify) and one.token == token]
+    return "".join(one.reason for one in said if isinstance(one, Refused))
+
+
+def test_what_is_beyond_a_limit_is_refused_in_one_line_and_jobs_within_them_go_on() -> None:
+    limits = structs.replace(SETTINGS, window=16, most_jobs=2, most_workers=3, most_cells=64)
+    machine = Rendezvous(limits, ("h1", "h2"), S)
+    cells = "job job: a window of 64 items takes 128 cells, a job has 64 at most"
+    assert asked(machine, "a", window=64) == cells
+    assert asked(machine, "b", workers=4) == "job job: 4 workers are more than the 3 that a job may have"
+    assert asked(machine, "c", capacity=4) == "job job: 4 workers are more than the 3 that a job may have"
+    assert asked(machine, "d", window=32, capacity=3) == ""
+    assert asked(machine, "e", job="other") == ""
+    for number in range(100):
+        assert asked(machine, f"f{number}", job=f"{number}") == f"job {number}: there are 2 jobs, the most at a time"
+    assert len(machine.jobs) == 2
+    assert asked(machine, "g", job="other", host="h2") == ""  # the second worker of one that is there
+    assert machine.end("other", "enough", 0) is not None
+    assert asked(machine, "h", job="third") == ""
+
+
+def test_a_default_window_that_no_job_may_have_is_refused_at_the_start() -> None:
+    JobSettings(window=1024).check()
+    with pytest.raises(ControllerError, match=r"^jobs\.window: 2048 takes 4096 cells, most_cells is 2048$"):
+        JobSettings(window=2048).check()
 
 
 def test_all_hear_the_same_reason_when_there_is_no_place() -> None:

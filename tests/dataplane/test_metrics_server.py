@@ -1,0 +1,121 @@
+"""Metrics over HTTP: scraped as Prometheus would, by many, and by those who never finish."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+
+import pytest
+from prometheus_client import CollectorRegistry, Counter
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from dataplane.metrics_server import MetricsLimits, MetricsServer
+
+HOST = "127.0.0.1"
+REQUEST = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+def registry() -> CollectorRegistry:
+    made = CollectorRegistry()
+    Counter("packets", "Packets.", registry=made).inc(7)
+    return made
+
+
+def scraped(server: MetricsServer) -> str:
+    with urllib.request.urlopen(f"http://{HOST}:{server.port}/metrics", timeout=30) as answer:
+        return str(answer.read().decode())
+
+
+def connected(server: MetricsServer) -> socket.socket:
+    return socket.create_connection((HOST, server.port), timeout=30)
+
+
+def received(connection: socket.socket) -> bytes:
+    """Return all that comes until the other side closes; a reset is an end, too."""
+    whole = b""
+    while True:
+        try:
+            data = connection.recv(65536)
+        except ConnectionResetError:
+            return whole
+        if not data:
+            return whole
+        whole += data
+
+
+@pytest.fixture
+def two() -> Iterator[MetricsServer]:
+    with MetricsServer(registry(), HOST, 0, MetricsLimits(connections=2)) as server:
+        yield server
+
+
+def test_it_is_scraped() -> None:
+    with MetricsServer(registry(), HOST, 0) as server:
+        assert "packets_total 7.0" in scraped(server)
+    with MetricsServer(registry(), "::1", 0) as server, closing(socket.create_connection(("::1", server.port))) as one:
+        one.sendall(REQUEST)
+        assert b"packets_total 7.0" in received(one)
+
+
+def test_a_connection_too_many_is_told_so_and_the_others_go_on(two: MetricsServer) -> None:
+    with ExitStack() as stack:
+        open_ = [stack.enter_context(connected(two)) for _ in range(2)]
+        for _ in range(50):
+            with connected(two) as beyond:
+                answer = received(beyond)
+            assert answer.startswith(b"HTTP/1.0 503 Service Unavailable\r\n")
+            assert answer.endswith(b"\r\n\r\n2 connections are open, the most at a time\n")
+        assert sum(one.name.startswith("Thread-") for one in threading.enumerate()) <= 2
+        for one in open_:
+            one.sendall(REQUEST)
+            assert b"packets_total 7.0" in received(one)
+    assert "packets_total 7.0" in scraped(two)
+
+
+def ends_while_it_trickles(connection: socket.socket) -> bool:
+    """Send a request byte by byte, without an end; return whether the other side ends it."""
+    connection.settimeout(0.05)
+    for _ in range(600):
+        try:
+            connection.send(b"G")
+            if not connection.recv(1):
+                return True
+        except TimeoutError:
+            continue
+        except ConnectionError:
+            return True
+    return False
+
+
+def test_who_is_silent_and_who_trickles_are_disconnected(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    limits = MetricsLimits(connections=2, silent_s=0.2, whole_s=1.0)
+    with MetricsServer(registry(), HOST, 0, limits) as server:
+        with connected(server) as silent:
+            assert received(silent) == b""
+        with connected(server) as trickling:
+            assert ends_while_it_trickles(trickling)
+        assert "packets_total 7.0" in scraped(server)
+    assert caplog.text == ""
+
+
+class Broken(Collector):
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        yield CounterMetricFamily("packets", "Packets.", value=int("no figure"))
+
+
+def test_a_failure_is_a_line_not_a_trace(caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> None:
+    made = CollectorRegistry(auto_describe=False)
+    made.register(Broken())
+    with MetricsServer(made, HOST, 0) as server, connected(server) as one:
+        one.sendall(REQUEST)
+        assert received(one).startswith(b"HTTP/1.0 500")
+    assert "Traceback" not in capfd.readouterr().err
+    assert [record.getMessage() for record in caplog.records] == [
+        "a scrape failed: ValueError: invalid literal for int() with base 10: 'no figure'"
+    ]

@@ -1,15 +1,22 @@
 """How a switch's stamps stand to the time at which they come: which are late, and which are not trusted yet.
 
 A stamp shows how far a report is behind the newest of its switch. One that runs ahead of what the switch's offset lets
-expect by more than half a window, or is more than a window behind, moves nothing, so that no single report, wrong or
-forged, makes all others late. Where for a whole window nothing else comes, the clock was set, or restarted.
+expect by more than half a window, or is more than a window behind, strays: it moves nothing, so that no report, wrong or
+forged, however many stamps it has, makes all others late. A clock is believed once stamps of `AGREEING` parts of a
+window have agreed, and until then every stamp that strays begins it anew. One that is believed was set, or restarted,
+where for a whole window only stamps came that stray, and as many of them agreed.
 `collectors.native.kernels.state.stamps` is the same in native memory.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from collectors.settings import StateSettings
 from collectors.statistics.window import SLOTS
+
+AGREEING = 4
+"""From so many parts of a window stamps have to come that agree; what comes together counts once."""
 
 STEEPEST = 1024
 """The offset follows by a nanosecond in so many: ten times what a poor oscillator drifts."""
@@ -22,14 +29,16 @@ class SwitchClock:
         self._window_ns = settings.window_ns
         self._stale_after_ns = settings.stale_after_ns
         self._slot_ns = max(settings.window_ns // SLOTS, 1)
-        self._begin(stamp_ns, received_ns)
+        self._begin(stamp_ns, received_ns, agreeing=1)
 
-    def _begin(self, stamp_ns: int, received_ns: int) -> None:
+    def _begin(self, stamp_ns: int, received_ns: int, agreeing: int) -> None:
         self._newest_ns = stamp_ns
         self._offset_ns = received_ns - stamp_ns
         self._followed_ns = received_ns
         self._slot = received_ns // self._slot_ns
+        self._agreeing = agreeing
         self._strayed_ns: int | None = None
+        self._other = _Other(0, 0, 0)
 
     def runs_ahead(self, stamp_ns: int, received_ns: int) -> bool:
         """Return whether a stamp is further ahead than reports of one switch are apart on their way."""
@@ -42,21 +51,44 @@ class SwitchClock:
         """
         behind_ns = self._newest_ns - stamp_ns
         if behind_ns > self._window_ns or self.runs_ahead(stamp_ns, received_ns):
-            if self._strayed_ns is None:
-                self._strayed_ns = received_ns
-            elif received_ns - self._strayed_ns > self._window_ns:
-                self._begin(stamp_ns, received_ns)
-                return 0
-            return behind_ns if self._window_ns < behind_ns <= self._stale_after_ns else 0
+            return self._stray(stamp_ns, received_ns, behind_ns)
         slot = received_ns // self._slot_ns
         if self._strayed_ns is not None or slot != self._slot:
+            self._agreeing = min(self._agreeing + (slot != self._followed_ns // self._slot_ns), AGREEING)
             self._strayed_ns, self._slot = None, slot
             self._follow(received_ns - stamp_ns, received_ns)
         self._newest_ns = max(self._newest_ns, stamp_ns)
         return max(behind_ns, 0)
+
+    def _stray(self, stamp_ns: int, received_ns: int, behind_ns: int) -> int:
+        """Take a stamp that does not fit; those that agree with one another are not late, and may be the clock."""
+        if self._agreeing < AGREEING:
+            self._begin(stamp_ns, received_ns, agreeing=1)
+            return 0
+        offset_ns, slot = received_ns - stamp_ns, received_ns // self._slot_ns
+        if not self._other.agreeing or abs(offset_ns - self._other.offset_ns) > self._window_ns // 2:
+            self._other = _Other(offset_ns, slot, 1)
+        elif slot != self._other.slot:
+            self._other = _Other(self._other.offset_ns, slot, min(self._other.agreeing + 1, AGREEING))
+        agreed = self._other.agreeing == AGREEING
+        if self._strayed_ns is None:
+            self._strayed_ns = received_ns
+        elif agreed and received_ns - self._strayed_ns > self._window_ns:
+            self._begin(stamp_ns, received_ns, agreeing=AGREEING)
+            return 0
+        return behind_ns if self._window_ns < behind_ns <= self._stale_after_ns and not agreed else 0
 
     def _follow(self, offset_ns: int, received_ns: int) -> None:
         """Follow the clock's drift, and no faster than clocks drift."""
         most_ns = max(received_ns - self._followed_ns, 0) // STEEPEST
         self._offset_ns += min(max(offset_ns - self._offset_ns, -most_ns), most_ns)
         self._followed_ns = received_ns
+
+
+@dataclass(frozen=True, slots=True)
+class _Other:
+    """A clock that stamps which stray agree on: its offset, the part of a window they came in last, in how many."""
+
+    offset_ns: int
+    slot: int
+    agreeing: int

@@ -354,11 +354,14 @@ class FateCell(Struct):
 
 
 class SwitchClockCell(Struct):
-    """A switch's clock (`collectors.clocks.stamps.SwitchClock`); its offset wraps in 64 bits."""
+    """A switch's clock (`collectors.clocks.stamps.SwitchClock`), 64 bytes; its offsets wrap in 64 bits."""
 
     newest_ns: u64
     offset_ns: u64
     slot: u64  # in which the offset was followed last, and 1; 0: the next stamp that is believed has it followed
     strayed_ns: u64  # since when nothing came that is believed; NONE64: it did
     followed_ns: u64
-    known: u64
+    other_offset_ns: u64  # that stamps agree on which stray
+    other_slot: u64
+    agreeing: u32  # 0: nothing came yet
+    other_agreeing: u32

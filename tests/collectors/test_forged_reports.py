@@ -14,6 +14,7 @@ from collectors.settings import CollectorSettings, Core
 from collectors.values import LinkState
 from dataplane.clock import VirtualClock
 from dataplane.topology.values import LinkKey
+from dataplane.wire.report import decode
 from tests.collectors.cores import every_core, receive_together
 from tests.collectors.reports import Reporter, build_topology, long_way
 
@@ -158,6 +159,65 @@ def test_many_stamps_ahead_do_not_outweigh_those_that_are_right(core: Core, give
             bench.forge(sequence + more, (100 + 400 * more) * MS)
         sequence += 6
     assert "late samples" not in bench.collector.status().counters
+
+
+@every_core
+@every_way
+@pytest.mark.parametrize("ahead_ms", [600, 1000, 2900, -1000, 90_000])
+def test_forged_stamps_that_come_before_all_others_make_no_sample_late(core: Core, give: Give, ahead_ms: int) -> None:
+    """The first says how the clock stands, and one every 400 ms keeps that alive: it made all genuine ones late."""
+    bench, calm = Bench(core, give), Bench(core, give)
+    for one in (bench, calm):
+        one.clock.advance_to(10_000 * MS)
+    for number in range(60):
+        if number % 40 == 0:
+            bench.forge(5000 + number, ahead_ms * MS)
+        for one in (bench, calm):
+            one.report(1, first=number)
+    forged = 6 if ahead_ms < 0 else 0  # which may be late themselves
+    assert bench.collector.counters["late samples"] <= forged
+    assert bench.link().age_ns == calm.link().age_ns
+    assert bench.link().samples >= calm.link().samples
+
+
+@every_core
+@every_way
+def test_many_stamps_of_one_datagram_are_one_opinion(core: Core, give: Give) -> None:
+    """Hundreds of hops of every switch, all as far ahead, are no more than one report."""
+    bench, calm = Bench(core, give), Bench(core, give)
+    one = decode(Reporter().stacked(long_way(bench.clock.now_ns() + 1000 * MS), sequence=7000))
+    give(bench.collector, [replace(one, reports=one.reports * 84).encode()])
+    for each in (bench, calm):
+        each.report(60)
+    assert "late samples" not in bench.collector.status().counters
+    assert (bench.link().samples, bench.link().age_ns) == (calm.link().samples, calm.link().age_ns)
+
+
+@every_core
+@every_way
+def test_two_stamps_ahead_in_a_pause_do_not_set_the_clock(core: Core, give: Give) -> None:
+    bench = Bench(core, give)
+    bench.report(60)
+    bench.forge(60, 1000 * MS)
+    bench.clock.advance_to(bench.clock.now_ns() + 550 * MS)
+    bench.forge(61, 1550 * MS)
+    bench.report(60, first=62)
+    assert "late samples" not in bench.collector.status().counters
+
+
+@every_core
+@every_way
+@pytest.mark.parametrize("set_ms", [-5000, 700, 3000])
+def test_a_clock_that_was_set_is_followed_once_several_reports_agree(core: Core, give: Give, set_ms: int) -> None:
+    bench = Bench(core, give)
+    bench.clock.advance_to(10_000 * MS)
+    bench.report(60)
+    for number in range(60, 180):
+        bench.forge(number, set_ms * MS)
+        bench.clock.advance_to(bench.clock.now_ns() + 10 * MS)
+    before = bench.collector.counters["late samples"]
+    bench.forge(180, (set_ms - 800) * MS)
+    assert bench.collector.counters["late samples"] > before, "a report that is late by the clock as it was set"
 
 
 _WAITS_MS = st.sampled_from([0, 0, 1, 7, 63, 130, 400, 900])

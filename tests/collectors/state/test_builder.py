@@ -313,7 +313,8 @@ def test_flows_are_bounded_and_the_one_unheard_for_longest_goes() -> None:
 
 def test_a_sample_from_before_the_window_is_late_and_counts_for_nothing() -> None:
     bench = Bench(settings=StateSettings(window_ns=100 * MS))
-    bench.builder.add(records(long_way(500 * MS), received_ns=500 * MS))
+    for at_ns in (440 * MS, 460 * MS, 480 * MS, 500 * MS):  # from four parts of a window: the clock is believed then
+        bench.builder.add(records(long_way(at_ns), received_ns=at_ns))
     bench.builder.add(records(long_way(300 * MS, queued_ns=MS), received_ns=501 * MS))
     assert bench.link("s2", "s3").delay_mean_ns == 7 * MICRO
     assert bench.counters[Count.LATE_SAMPLES] == 3

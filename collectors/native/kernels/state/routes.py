@@ -258,7 +258,7 @@ def take_route(  # noqa: PLR0917 - kernels have no keywords
 def is_ahead(tables: TelemetryTables, switch: u32, stamp_ns: u64) -> bool:
     """Return whether a stamp of now is further ahead than it can be; of one that is none, anything."""
     clock = tables.clocks.switches[switch]
-    return clock.known != 0 and runs_ahead(tables, clock, stamp_ns, tables.batch.now_ns)
+    return clock.agreeing != 0 and runs_ahead(tables, clock, stamp_ns, tables.batch.now_ns)
 
 
 @kernel(inline=False)

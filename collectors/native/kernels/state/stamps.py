@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collectors.clocks.stamps import STEEPEST
+from collectors.clocks.stamps import AGREEING, STEEPEST
 from collectors.native.structures import NONE64, SwitchClockCell
 from collectors.native.tables import TelemetryTables
 from dataplane.native import as_i64, as_u64, i64, kernel, u32, u64
@@ -18,27 +18,50 @@ def runs_ahead(tables: TelemetryTables, clock: SwitchClockCell, stamp_ns: u64, r
 def stamp_behind(tables: TelemetryTables, switch: u32, stamp_ns: u64, received_ns: u64) -> u64:
     """Return how far a sample's stamp is behind the newest of its switch, 0 for one that does not show it."""
     clock = tables.clocks.switches[switch]
-    if clock.known == 0:
-        begin_clock(tables, clock, stamp_ns, received_ns)
+    if clock.agreeing == 0:
+        begin_clock(tables, clock, stamp_ns, received_ns, 1)
         return 0
     behind_ns: i64 = as_i64(clock.newest_ns - stamp_ns)
     if behind_ns > as_i64(tables.windows.window_ns) or runs_ahead(tables, clock, stamp_ns, received_ns):
-        if clock.strayed_ns == NONE64:
-            clock.strayed_ns = received_ns
-            clock.slot = 0
-        elif as_i64(received_ns - clock.strayed_ns) > as_i64(tables.windows.window_ns):
-            begin_clock(tables, clock, stamp_ns, received_ns)
-            return 0
-        is_late: bool = behind_ns > as_i64(tables.windows.window_ns) and behind_ns <= as_i64(tables.limits.stale_ns)
-        return as_u64(behind_ns) if is_late else 0
+        return stray(tables, clock, stamp_ns, received_ns, behind_ns)
     slot: u64 = slot_at(tables, received_ns)
     if clock.slot != slot:
+        if clock.agreeing < AGREEING and slot != clock.followed_ns // tables.windows.slot_ns + 1:
+            clock.agreeing += 1
         clock.strayed_ns = NONE64
         clock.slot = slot
         follow(clock, received_ns - stamp_ns, received_ns)
     if behind_ns < 0:
         clock.newest_ns = stamp_ns
     return as_u64(max(behind_ns, 0))
+
+
+@kernel(inline=False)
+def stray(tables: TelemetryTables, clock: SwitchClockCell, stamp_ns: u64, received_ns: u64, behind_ns: i64) -> u64:
+    """Take a stamp that does not fit; those that agree with one another are not late, and may be the clock."""
+    if clock.agreeing < AGREEING:
+        begin_clock(tables, clock, stamp_ns, received_ns, 1)
+        return 0
+    offset_ns: u64 = received_ns - stamp_ns
+    slot: u64 = slot_at(tables, received_ns)
+    apart_ns: i64 = as_i64(offset_ns - clock.other_offset_ns)
+    lead_ns: i64 = as_i64(tables.limits.lead_ns)
+    if clock.other_agreeing == 0 or apart_ns > lead_ns or apart_ns < -lead_ns:
+        clock.other_offset_ns = offset_ns
+        clock.other_slot = slot
+        clock.other_agreeing = 1
+    elif slot != clock.other_slot:
+        clock.other_slot = slot
+        clock.other_agreeing = min(clock.other_agreeing + 1, AGREEING)
+    agreed: bool = clock.other_agreeing == AGREEING
+    if clock.strayed_ns == NONE64:
+        clock.strayed_ns = received_ns
+        clock.slot = 0
+    elif agreed and as_i64(received_ns - clock.strayed_ns) > as_i64(tables.windows.window_ns):
+        begin_clock(tables, clock, stamp_ns, received_ns, AGREEING)
+        return 0
+    is_late: bool = behind_ns > as_i64(tables.windows.window_ns) and behind_ns <= as_i64(tables.limits.stale_ns)
+    return as_u64(behind_ns) if is_late and not agreed else 0
 
 
 @kernel(inline=True)
@@ -50,9 +73,12 @@ def slot_at(tables: TelemetryTables, received_ns: u64) -> u64:
 
 
 @kernel(inline=False)
-def begin_clock(tables: TelemetryTables, clock: SwitchClockCell, stamp_ns: u64, received_ns: u64) -> None:
-    """Take a switch's clock to be what a stamp says."""
-    clock.known = 1
+def begin_clock(  # noqa: PLR0917 - kernels have no keywords
+    tables: TelemetryTables, clock: SwitchClockCell, stamp_ns: u64, received_ns: u64, agreeing: u32
+) -> None:
+    """Take a switch's clock to be what a stamp says, with which so many agree."""
+    clock.agreeing = agreeing
+    clock.other_agreeing = 0
     clock.newest_ns = stamp_ns
     clock.offset_ns = received_ns - stamp_ns
     clock.followed_ns = received_ns

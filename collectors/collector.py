@@ -53,7 +53,13 @@ class Collector:
             parts = reference_parts(topology, self._clock, settings, self._counters)
         self._accounting, self._state = parts.accounting, parts.state
         self._reader = ReportReader(
-            topology, parts, self._counters, sources, marking=marking, report_udp_port=self._report_udp_port
+            topology,
+            parts,
+            self._counters,
+            sources,
+            marking=marking,
+            report_udp_port=self._report_udp_port,
+            most_drops=settings.state.drops_per_report,
         )
         self._links = LinkNotes(topology)
         self._records_left = TokenBucket(settings.records_reports_per_s, clock)

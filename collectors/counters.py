@@ -53,6 +53,9 @@ class Count(StrEnum):
     PACKET_DROPPED = "packet dropped"
     """Individual reports that say that a switch dropped the packet; the hops before it may be reported all the same."""
 
+    DROPS_CAPPED = "drops capped"
+    """Those of them that count in no loss and make no record, because one report packet may say so many at most."""
+
     ITEMS_REPORTED = "items reported"
     """Individual reports that a switch has added up an item of a job."""
 

@@ -51,6 +51,7 @@ class ReportReader:
         *,
         marking: Marking,
         report_udp_port: int,
+        most_drops: int,
     ) -> None:
         self._accounting = parts.accounting
         self._state = parts.state
@@ -60,6 +61,7 @@ class ReportReader:
         self._known = topology.switch_by_id.keys()
         self._marking = marking
         self._report_udp_port = report_udp_port
+        self._most_drops = most_drops
         self.last_problem: str | None = None
         """Why the last bad report was refused."""
 
@@ -115,7 +117,8 @@ class ReportReader:
         drops = [drop for drop in decoded.drops if drop.flow is None or not self._is_report(drop.flow)]
         self._counters[Count.ABOUT_REPORTS] += len(decoded.drops) - len(drops)
         self._counters[Count.PACKET_DROPPED] += len(drops)
-        records = tuple(drop_record(decoded.group, drop, now_ns) for drop in drops)
+        self._counters[Count.DROPS_CAPPED] += max(len(drops) - self._most_drops, 0)
+        records = tuple(drop_record(decoded.group, drop, now_ns) for drop in drops[: self._most_drops])
         self._state.drop(records)
         return records
 

@@ -116,6 +116,10 @@ class StateSettings(Strict, frozen=True):
     max_pending_packets: Positive = 65_536
     """How many packets may wait for the reports of their other hops; the oldest makes room."""
 
+    drops_per_report: Positive = 32
+    """So many drops of one report packet count at most (our switches gather four in one); further ones are `drops
+    capped`, and change no loss."""
+
     longest_wait_ns: Positive = 200_000_000
     """How long a packet may wait for the reports of its other hops; then it is evaluated without them."""
 

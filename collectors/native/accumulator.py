@@ -58,6 +58,7 @@ _COUNTED = (
     ("routes_full", Count.ROUTES_FULL),
     ("not_read", Count.NOT_READ),
     ("packet_dropped", Count.PACKET_DROPPED),
+    ("drops_capped", Count.DROPS_CAPPED),
     ("unknown_reporter", Count.UNKNOWN_REPORTER),
     ("wrong_source", Count.WRONG_SOURCE),
 )

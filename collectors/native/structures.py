@@ -216,7 +216,7 @@ class Packet(Struct):
     fresh: u32  # not 0: to be accounted
     route: u32  # whose hops these are, NONE32: not known
     kind: u32
-    dropped: u32  # not 0: the reporter dropped it; hops are those before
+    dropped: u32  # not 0: the reporter dropped it, CAPPED: which does not count; hops are those before
     identity: u64  # distinguishes a flow's packets; of others than stacks
     inner: u64  # address of the packet as the report has it
     cell: u64  # address of its flow's cell; of others than stacks the hash of flow and identity

@@ -172,6 +172,7 @@ class LossTable(Struct):
     noted_count: u64
     lost_early: Array[u32]  # by link: packets lost in parts of time that the ring has no cell for any more
     reporting: Array[u32]  # by switch: not 0: it has reported a drop
+    most_drops: u64  # that count of one report packet
 
 
 class Batch(Struct):
@@ -203,6 +204,7 @@ class Counts(Struct):
     routes_full: u64
     not_read: u64
     packet_dropped: u64
+    drops_capped: u64
     unknown_reporter: u64
     wrong_source: u64
     refused_row: u32  # the last of these

@@ -1,20 +1,25 @@
 """A link fails by loss in two rounds: what one report says, true or forged, empties no link.
 
 A link whose loss reaches `dead_loss` is suspected. It is dead once the packets reported as lost since then, beside
-those that were measured on it, reach `dead_loss` by themselves; so it takes another report, later on, and a link that
-is measured. Until then deciders do not see its loss. It is dead until the loss is less.
+those that were measured on it, reach `dead_loss` by themselves; so it takes further reports, later on, and a link on
+which enough packets were measured meanwhile: of few, some drops are most. Until then deciders do not see its loss. It
+is dead until the loss is less.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 
 from collectors.state.link_states import LinkStates
 from collectors.values import LinkState, Snapshot
 from dataplane.topology.values import LinkKey
+
+LEAST_SAMPLES: Final = 10
+"""So many packets have to be measured on a link within a window for it to die by loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +34,8 @@ class _Suspect:
 class LossFailureDetector:
     """Remembers suspected links from round to round, no more than a snapshot has."""
 
-    def __init__(self, dead_loss: float) -> None:
-        self._dead_loss = dead_loss
+    def __init__(self, dead_loss: float, least_samples: int = LEAST_SAMPLES) -> None:
+        self._dead_loss, self._least_samples = dead_loss, max(least_samples, 1)
         self._suspects: dict[LinkKey, _Suspect] = {}
 
     def confirmed(self, snapshot: Snapshot) -> Snapshot:
@@ -51,7 +56,7 @@ class LossFailureDetector:
         suspect = self._suspects.get(state.link)
         if suspect is None or _is_restarted(state, suspect):
             return _Suspect(now_ns, state.lost_packets)
-        if suspect.is_dead or now_ns <= suspect.since_ns or not state.samples:
+        if suspect.is_dead or now_ns <= suspect.since_ns or state.samples < self._least_samples:
             return suspect
         if state.lost_packets is None or suspect.lost_packets is None:
             return replace(suspect, is_dead=True)

@@ -74,7 +74,7 @@ class PathServerCore:
         self._moved_ns: dict[FlowSpec, int] = {}
         self._snapshot: Snapshot | None = None
         self._reported, self._is_reported = ReportedLinks(), False
-        self._loss_failures = LossFailureDetector(settings.dead_loss)
+        self._loss_failures = LossFailureDetector(settings.dead_loss, settings.dead_loss_samples)
         self._backups = Backups(self.network.table)
         self._evacuation = Evacuation(self._backups, self._reported, return_after_ns=settings.return_after_ns)
         self._check_flows()

@@ -9,6 +9,7 @@ import msgspec
 
 from collectors.settings import FeedClientSettings
 from controller.intents import FlowSpec
+from controller.links.loss_failures import LEAST_SAMPLES
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.telemetry_load import TelemetryLoad
 from dataplane.config import Strict
@@ -101,6 +102,8 @@ class DecideSettings(Strict, frozen=True):
     """Threads that share the work when all shortest path trees are computed again; for large fabrics."""
     dead_loss: Share = 0.9
     """A link that loses this share of its frames is dead, once the next round confirms it by new losses."""
+    dead_loss_samples: Positive = LEAST_SAMPLES
+    """So many packets have to be measured on a link, within the collector's window, for it to die by loss."""
     dead_after_ns: DurationNs | None = None
     """A link that was measured once and is silent for this long is dead; only for fabrics whose flows never pause."""
     return_after_ns: DurationNs = 5_000_000_000

@@ -220,6 +220,21 @@ def test_a_clock_that_was_set_is_followed_once_several_reports_agree(core: Core,
     assert bench.collector.counters["late samples"] > before, "a report that is late by the clock as it was set"
 
 
+@settings(max_examples=20)
+@given(st.lists(st.tuples(st.integers(0, 2**22 - 1), st.integers(0, 29)), max_size=30), st.integers(0, 2**22 - 1))
+def test_whatever_numbers_are_forged_no_measurement_is_thrown_away(forged: list[tuple[int, int]], first: int) -> None:
+    for core in Core:
+        bench = Bench(core, receive_together)
+        for number in range(30):
+            for order, (sequence, at) in enumerate(forged):
+                if at == number:
+                    bench.forge(sequence, order + 1)
+            bench.report(1, first=first + number)
+        counters = bench.collector.status().counters
+        assert counters["records"] == 3 * (30 + len(forged))
+        assert "repeated" not in counters
+
+
 _WAITS_MS = st.sampled_from([0, 0, 1, 7, 63, 130, 400, 900])
 _LEADS_MS = st.sampled_from([0, 0, 0, -1, 40, 249, 251, -300, 501, -502, 2900, -2900, 3100, -3100, 90_000])
 

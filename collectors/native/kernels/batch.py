@@ -5,7 +5,7 @@ from __future__ import annotations
 from collectors.native.kernels.decode.decoding import DECODED, REPORT_VERSION, decode_report
 from collectors.native.kernels.decode.flow_key import same_key
 from collectors.native.kernels.decode.hops import egress_of
-from collectors.native.kernels.drops import take_drop, take_hops_before
+from collectors.native.kernels.drops import CAPPED, take_drop, take_hops_before
 from collectors.native.kernels.sequence import CONTESTED, NEW, REPEATED, account, content_mark, observe
 from collectors.native.kernels.sources import is_refused
 from collectors.native.kernels.state.flows import count_packet, prefetch_flow, prefetch_index, touch_flow
@@ -237,10 +237,12 @@ def note_item(decoder: Decoder, packet: Packet) -> None:
 def find_flows(tables: TelemetryTables, sequences: SequenceTable, decoder: Decoder) -> None:
     """Account the numbers of the report packets and find the flows of those that count."""
     fresh: u32 = 0
+    drops: u64 = 0
     i: u32 = 0
     while i < decoder.packet_count:
         packet = decoder.packets[i]
         if packet.leads != 0:
+            drops = 0
             tables.counts.reports += 1
             arrival: u32 = account(sequences, packet.node_id, packet.sequence, packet.mark, tables.batch.now_ns)
             fresh = 1
@@ -250,6 +252,9 @@ def find_flows(tables: TelemetryTables, sequences: SequenceTable, decoder: Decod
         if packet.kind | packet.dropped != STACK:
             packet.route = NONE32
             prefetch_single(tables, packet)
+            drops += as_u64(packet.dropped != 0)
+            if drops > tables.losses.most_drops and packet.dropped != 0:
+                packet.dropped = CAPPED
         elif fresh != 0:
             cell = touch_flow(tables, reference(packet.key[0]), packet.hash, tables.batch.now_ns)
             packet.cell = address(cell)

@@ -10,12 +10,17 @@ from collectors.native.tables import TelemetryTables
 from dataplane.native import as_u64, kernel, u32, view
 
 OTHERS = 5
+CAPPED = 1
+"""In place of the flag of a drop beyond those of one report packet that count."""
 
 
 @kernel(inline=False)
 def take_drop(tables: TelemetryTables, packet: Packet) -> None:
     """Count a drop on the link that the packet was to leave by."""
     tables.counts.packet_dropped += 1
+    if packet.dropped == CAPPED:
+        tables.counts.drops_capped += 1
+        return
     switch: u32 = find_switch(tables, packet.node_id)
     if switch == NONE32:
         return

@@ -24,7 +24,7 @@ from tests.collectors.reports import Reporter, build_topology, short_way
 
 MS = 1_000_000
 LINK = LinkKey("s1", "s3")
-HEALTHY = LinkState(LINK, 10**9, 5000, 5000, 5000, 0.0, 0.0, 10**9, 0.0, 0, 3, DelaySource.STAMPS, lost_packets=7)
+HEALTHY = LinkState(LINK, 10**9, 5000, 5000, 5000, 0.0, 0.0, 10**9, 0.0, 0, 12, DelaySource.STAMPS, lost_packets=7)
 
 
 def confirmed_loss(state: LinkState, at_ms: int, detector: LossFailureDetector) -> float | None:
@@ -32,22 +32,24 @@ def confirmed_loss(state: LinkState, at_ms: int, detector: LossFailureDetector) 
     return detector.confirmed(Snapshot(at_ms * MS, {LINK: state}, {}, {})).links[LINK].loss
 
 
-def lossy(lost: int, samples: int = 3) -> LinkState:
+def lossy(lost: int, samples: int = 12) -> LinkState:
     return replace(HEALTHY, loss=0.95, lost_packets=7 + lost, samples=samples)
 
 
 @pytest.mark.parametrize(
     ("rounds", "expected"),
     [
-        ([lossy(80)] * 4, [None] * 4),  # one report, seen for as long as the window holds it
-        ([lossy(80), lossy(160)], [None, 0.95]),
-        ([lossy(80), lossy(80), lossy(110)], [None, None, 0.95]),
-        ([lossy(80), lossy(81)], [None, None]),  # another drop, beside three packets that arrived
-        ([lossy(80), lossy(81), lossy(107)], [None, None, 0.95]),
-        ([lossy(80, samples=0), lossy(160, samples=0)], [None, None]),  # nobody measures it
-        ([lossy(80), HEALTHY, lossy(160)], [None, 0.0, None]),
-        ([lossy(80), lossy(160), lossy(160), HEALTHY, lossy(160)], [None, 0.95, 0.95, 0.0, None]),
-        ([lossy(80), lossy(-7), lossy(60)], [None, None, 0.95]),  # another collector counts anew
+        ([lossy(280)] * 4, [None] * 4),  # one report, seen for as long as the window holds it
+        ([lossy(280), lossy(560)], [None, 0.95]),
+        ([lossy(280), lossy(280), lossy(390)], [None, None, 0.95]),
+        ([lossy(280), lossy(281)], [None, None]),  # another drop, beside twelve packets that arrived
+        ([lossy(280), lossy(281), lossy(388)], [None, None, 0.95]),
+        ([lossy(280, samples=0), lossy(560, samples=0)], [None, None]),  # nobody measures it
+        ([lossy(280, samples=9), lossy(560, samples=9)], [None, None]),  # too few say that it is measured
+        ([lossy(280, samples=10), lossy(560, samples=10)], [None, 0.95]),
+        ([lossy(280), HEALTHY, lossy(560)], [None, 0.0, None]),
+        ([lossy(280), lossy(560), lossy(560), HEALTHY, lossy(560)], [None, 0.95, 0.95, 0.0, None]),
+        ([lossy(280), lossy(-7), lossy(160)], [None, None, 0.95]),  # another collector counts anew
     ],
 )
 def test_a_link_dies_by_what_is_lost_in_a_second_round(rounds: list[LinkState], expected: list[float | None]) -> None:
@@ -84,7 +86,8 @@ class World:
         """Let so many rounds pass, with packets measured on the link, and drops if there are any; return the moves."""
         for _ in range(count):
             now_ns = self.clock.now_ns()
-            receive_together(self.collector, [self.reporter.stacked(short_way(now_ns)), *(drops or [])])
+            measured = [self.reporter.stacked(short_way(now_ns + number)) for number in range(3)]
+            receive_together(self.collector, [*measured, *(drops or [])])
             self.paths.step(self.collector.snapshot(), now_ns)
             self.clock.advance_to(now_ns + 100 * MS)
         return len(self.paths.decisions)
@@ -101,19 +104,50 @@ class World:
 def test_one_datagram_of_forged_drops_moves_no_flow(core: Core) -> None:
     world = World(core)
     assert world.rounds(5) == 0
-    forged = world.datagram(300)
-    receive_together(world.collector, [forged])
-    state = world.collector.snapshot().links[LINK]
-    assert state.loss is not None
-    assert state.loss > 0.9
-    assert state.lost_packets == 300
+    receive_together(world.collector, [world.datagram(300)])
+    state, counters = world.collector.snapshot().links[LINK], world.collector.status().counters
+    assert (state.lost_packets, counters["packet dropped"], counters["drops capped"]) == (32, 300, 268)
     assert world.rounds(15) == 0
+
+
+@every_core
+def test_a_datagram_of_forged_drops_in_each_of_two_rounds_moves_no_flow(core: Core) -> None:
+    world = World(core)
+    world.rounds(5)
+    for _ in range(2):
+        assert world.rounds(1, [world.datagram(300)]) == 0
+    assert world.rounds(15) == 0
+
+
+@every_core
+def test_few_measured_packets_beside_many_forged_drops_move_no_flow(core: Core) -> None:
+    """A link of which nine packets a window were measured."""
+    world = World(core)
+    world.rounds(5)
+    world.clock.advance_to(world.clock.now_ns() + 400 * MS)
+    for _ in range(3):
+        assert world.rounds(1, [world.datagram(32) for _ in range(9)]) == 0
+        world.clock.advance_to(world.clock.now_ns() + 150 * MS)
 
 
 @every_core
 def test_what_is_lost_round_after_round_moves_all_flows_to_their_backup(core: Core) -> None:
     world = World(core)
     world.rounds(5)
-    assert world.rounds(1, [world.datagram(60)]) == 0
-    assert world.rounds(2, [world.datagram(60)]) == 20
+    assert world.rounds(1, [world.datagram(32) for _ in range(5)]) == 0
+    assert world.rounds(2, [world.datagram(32) for _ in range(5)]) == 20
     assert "link s1->s3 of s1-s3 is dead" in world.paths.decisions[0].reason
+
+
+def test_native_and_plain_cap_alike_whatever_a_datagram_holds() -> None:
+    """Drops between stacks, and groups of drops side by side: each report packet begins anew."""
+    worlds = [World(core) for core in (Core.REFERENCE, Core.NATIVE)]
+    for world in worlds:
+        stacked = report.decode(world.reporter.stacked(short_way(world.clock.now_ns())))
+        many = report.decode(world.datagram(40))
+        mixed = replace(many, reports=(*many.reports[:20], *stacked.reports, *many.reports[20:]))
+        receive_together(world.collector, [many.encode(), mixed.encode(), world.datagram(31), world.datagram(33)])
+    plain, native = (world.collector for world in worlds)
+    assert native.status().counters == plain.status().counters
+    assert native.counters["drops capped"] == 8 + 8 + 1
+    assert native.snapshot().links[LINK] == plain.snapshot().links[LINK]

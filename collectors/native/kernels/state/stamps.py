@@ -73,7 +73,7 @@ def slot_at(tables: TelemetryTables, received_ns: u64) -> u64:
 
 
 @kernel(inline=False)
-def begin_clock(  # noqa: PLR0917 - kernels have no keywords
+def begin_clock(
     tables: TelemetryTables, clock: SwitchClockCell, stamp_ns: u64, received_ns: u64, agreeing: u32
 ) -> None:
     """Take a switch's clock to be what a stamp says, with which so many agree."""

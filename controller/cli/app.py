@@ -12,6 +12,7 @@ from controller.cli.alto import alto
 from controller.cli.api import api
 from controller.cli.balance.commands import balance
 from controller.cli.centre import centre
+from controller.cli.certs import certs
 from controller.cli.common import SettingsFile, log_to_stderr, ready, say
 from controller.cli.devices import devices
 from controller.cli.fabric import fabric
@@ -43,6 +44,7 @@ app.add_typer(accel)
 app.add_typer(api)
 app.add_typer(balance)
 app.add_typer(centre)
+app.add_typer(certs)
 app.add_typer(fabric)
 app.add_typer(alto)
 app.add_typer(job)

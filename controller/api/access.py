@@ -10,6 +10,7 @@
 | balance | unit pools, nodes | shares and status of unit pools |
 | service | everything, logs of pods | everything, but no commands in pods |
 | admin | everything, and tokens | everything, and tokens |
+| worker | nothing more: workers attend jobs, at the job service | nothing |
 
 All read probe kernels and probe tasks. A user with the right `exec` runs commands in pods, with `kernels` he writes
 probe kernels.
@@ -98,7 +99,7 @@ def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource)
             raise _forbidden(principal, verb, f"a {kind.name}")
         return
     name = resource.metadata.name
-    field = _OWN_FIELDS[role].get(kind.name)
+    field = _OWN_FIELDS.get(role, {}).get(kind.name)
     read = None if field is None else kind.field(field)
     if read is None or verb not in _OWN_VERBS[kind.name] or not _is_own(read(resource), principal):
         raise _forbidden(principal, verb, f"{kind.name} {name}")

@@ -148,12 +148,12 @@ class Service:
         self.health.check()
 
         def replaced(found: R) -> R:
-            access.check(principal, Verb.REPLACE, kind, found)
             metadata = replace(found.metadata, labels=resource.metadata.labels)
             _check_held(found, resource)
             return replace(found, metadata=metadata, spec=resource.spec)
 
-        return await self.registry.change(kind, name, replaced, expected=expected)
+        allow = _allowing(principal, Verb.REPLACE, kind)
+        return await self.registry.change(kind, name, replaced, expected=expected, allow=allow)
 
     async def replace_status(
         self, principal: Principal, kind: Kind[R], name: str, resource: R, *, expected: int | None
@@ -163,7 +163,6 @@ class Service:
         self.health.check()
 
         def replaced(found: R) -> R:
-            access.check(principal, Verb.STATUS, kind, found)
             made = replace(found, status=resource.status)
             _check_manager(found, made, self.registry.now_ns())
             kept: R = _keeping_place(found, made)
@@ -173,7 +172,8 @@ class Service:
                 )  # type: ignore[assignment]
             return self._ended(self._stamped(found, kept))
 
-        return await self.registry.change(kind, name, replaced, expected=expected)
+        allow = _allowing(principal, Verb.STATUS, kind)
+        return await self.registry.change(kind, name, replaced, expected=expected, allow=allow)
 
     async def delete(self, principal: Principal, kind: Kind[R], name: str, *, expected: int | None) -> R:
         """Remove a resource."""
@@ -425,6 +425,11 @@ def _expected(name: str, resource: Resource, expected: int | None) -> int | None
     if expected is not None and metadata.revision not in {0, expected}:
         raise InvalidError(f"metadata.revision: {metadata.revision}, but If-Match says {expected}")
     return expected if expected is not None else metadata.revision or None
+
+
+def _allowing(principal: Principal, verb: Verb, kind: Kind[R]) -> Callable[[R], None]:
+    """Return what raises ForbiddenError for a resource with which a principal may not do this."""
+    return lambda found: access.check(principal, verb, kind, found)
 
 
 def _completing(principal: Principal) -> Callable[[TaskState], None]:

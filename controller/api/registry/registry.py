@@ -101,14 +101,25 @@ class Registry:
             raise StaleError(f"{kind.name} {metadata.name} is there already, of revision {error.found}") from None
         return of_revision(made, revision)
 
-    async def change(self, kind: Kind[R], name: str, make: Callable[[R], R], *, expected: int | None = None) -> R:
+    async def change(
+        self,
+        kind: Kind[R],
+        name: str,
+        make: Callable[[R], R],
+        *,
+        expected: int | None = None,
+        allow: Callable[[R], None] | None = None,
+    ) -> R:
         """Write what `make` makes of a resource; raise StaleError where it is not of the revision that is expected.
 
-        Without one it is made again of what others have written meanwhile.
+        Without one it is made again of what others have written meanwhile. `allow` looks at the resource first, and
+        raises for whoever may not write it: its revision is not said to him.
         """
 
         async def once() -> R:
             found = await self.get(kind, name)
+            if allow is not None:
+                allow(found)
             check_revision(kind, found, expected)
             made = make(found)
             if made == found:

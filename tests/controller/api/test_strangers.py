@@ -75,12 +75,38 @@ def test_a_token_expires(play: Play) -> None:
     play(act)
 
 
+def test_who_may_not_write_hears_nothing_of_revisions(play: Play) -> None:
+    async def act(served: Served) -> None:
+        made = await served.client.of(Node).create(node("h1"))
+        revision = made.metadata.revision + 7
+        async with await served.client_of(Role.USER) as client:
+            with pytest.raises(ForbiddenError, match="may not replace a Node"):
+                await client.of(Node).replace(replace(made, metadata=replace(made.metadata, revision=revision)))
+            with pytest.raises(ForbiddenError, match="may not write the status of a Node"):
+                await client.of(Node).replace_status(replace(made, metadata=replace(made.metadata, revision=revision)))
+        with pytest.raises(StaleError, match="not of"):
+            await served.client.of(Node).replace(replace(made, metadata=replace(made.metadata, revision=revision)))
+
+    play(act)
+
+
+def test_workers_of_jobs_have_nothing_to_do_here(play: Play) -> None:
+    async def act(served: Served) -> None:
+        await served.client.of(Pod).create(pod("a"))
+        async with await served.client_of(Role.WORKER, "h1") as client:
+            for call in (client.of(Pod).get("a"), client.of(Pod).list(), client.of(Pod).create(pod("b"))):
+                with pytest.raises(ForbiddenError, match="h1"):
+                    await call
+
+    play(act)
+
+
 @pytest.mark.parametrize(
     ("role", "subject"), [(Role.NODE, None), (Role.USER, "h1"), (Role.CENTRE, None), (Role.ADMIN, "x")]
 )
 def test_only_tokens_of_nodes_and_centres_are_of_one(play: Play, role: Role, subject: str | None) -> None:
     async def act(served: Served) -> None:
-        with pytest.raises(InvalidError, match=f"a token of role {role.value} names"):
+        with pytest.raises(InvalidError, match=f"role {role.value} names"):
             await served.client.create_token(TokenRequest(name="x", role=role, subject=subject))
 
     play(act)

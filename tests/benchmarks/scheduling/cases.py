@@ -29,8 +29,8 @@ from controller.schedulers.learning.training.given import Given, LearningSetting
 
 DATA: Final = Path(__file__).parents[4] / "shared" / "data"
 SEEDS: Final = (0, 1, 2)
-Form = Literal["tokens", "dense"]
-FORMS: Final[tuple[Form, ...]] = ("tokens", "dense")
+Form = Literal["tokens", "dense", "flat"]
+FORMS: Final[tuple[Form, ...]] = ("tokens", "dense", "flat")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Case:
 
 def _of_form(settings: LearningSettings, form: Form | None) -> LearningSettings:
     """Return settings as a form needs them: the places of a window without a job are seen where outputs are fixed."""
-    if form != "dense":
+    if form not in {"dense", "flat"}:
         return settings
     return replace(settings, ordering=replace(settings.ordering, empty_places=True))
 

@@ -94,6 +94,7 @@ def initial(model: Model, seed: int, layout: Layout) -> Saved:
         "free_bytes": layout.constants["capacity_bytes"],
         "home": homes,
         "place": np.where(workload.created != 0, NONE, homes),
+        "source": NONE,
         "missing": workload.predecessors.astype(np.int64),
     }
     for name, value in values.items():
@@ -121,8 +122,9 @@ def _counts(model: Model) -> dict[str, int]:
         "held": nodes * nodes,
         "assigned": len(engines),
         "free_ns": sum(engine.slots for engine in engines),
-        **dict.fromkeys(("home", "place", "older", "newer", "used"), objects),
+        **dict.fromkeys(("home", "place", "arrives_ns", "source", "source_ns", "older", "newer", "used"), objects),
         **dict.fromkeys(("missing", "engine", "refusal", "listed"), tasks),
+        **dict.fromkeys(_SCRATCH, int(np.diff(model.workload.access_start).max(initial=0))),
         **dict.fromkeys(("ready_time_ns", "ready_task", "ends_time_ns", "ends_task"), tasks),
         "row": -(-_row_length(model) // 2),
         "candidates": -(-model.system.actions // 8),
@@ -162,6 +164,7 @@ def _constants(model: Model) -> dict[str, Longs]:
 
 
 _RATES: Final = ("float_ops_per_s", "int_ops_per_s")
+_SCRATCH: Final = ("taken", "taken_ns", "reaches_ns")
 _MEMORY: Final = ("read_ns", "write_ns", "read_bps", "write_bps")
 _WORKLOAD: Final = (
     "submitted_ns",
@@ -183,6 +186,7 @@ def _state(model: Model, constants: dict[str, Longs], changing: Mapping[str, Lon
     return PoolState(
         slots=model.slots,
         has_network=model.settings.network_features,
+        await_arrival=model.settings.await_arrival,
         load_start=_load_start(model) if model.settings.load_features else 0,
         nodes=Nodes(
             count=len(model.system.nodes),
@@ -199,13 +203,13 @@ def _state(model: Model, constants: dict[str, Longs], changing: Mapping[str, Lon
             delay_feature=pointer_to(model.delay_features.view(np.uint32)),
             bandwidth_feature=pointer_to(model.bandwidth_features.view(np.uint32)),
         ),
-        objects=Objects(**_fields(Objects, at)),
+        objects=Objects(count=len(model.workload.object_bytes), **_fields(Objects, at)),
         tasks=Tasks(
             firsts=len(constants["first"]),
             kinds=pointer_to(constants["task_kinds"]),
             features=pointer_to(model.task_features.view(np.uint32)),
             **tasks,
-            **{name: at[name] for name in ("first", "data_bytes", "missing", "engine", "refusal", "listed")},
+            **{name: at[name] for name in ("first", "data_bytes", "missing", "engine", "refusal", "listed", *_SCRATCH)},
         ),
         changes=Changes(
             count=len(model.system.changes),

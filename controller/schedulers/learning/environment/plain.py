@@ -12,22 +12,18 @@ import numpy as np
 from controller.schedulers.learning.environment.model import (
     BACKLOG_UNIT_NS,
     LAST_NS,
-    LOAD_BITS,
     LOAD_UNIT_NS,
     MOST_BACKLOG_NS,
     NOWHERE,
     QUEUE_BITS,
     Model,
 )
+from controller.schedulers.learning.environment.plain_figures import logarithmic, serving_ns, share, transfer_ns
 from controller.schedulers.learning.environment.rewarding import reward
 from controller.schedulers.learning.environment.settings import PoolSettings
 from controller.schedulers.learning.environment.values import Engine, Memory, System, Workload
 from controller.schedulers.learning.environment.view import Forecast, Refusal, no_time, nothing_runs, wrong_action
 from controller.schedulers.learning.values import Observation, Step
-
-_NS_PER_S = 1_000_000_000
-_SHARE_BITS = 16
-"""Shares that are seen are counted in whole parts of 1 / 65536."""
 
 
 @dataclass(slots=True)
@@ -50,6 +46,15 @@ class _Node:
 
 
 @dataclass(frozen=True, slots=True)
+class _Move:
+    """Data on its way to its place: there from `arrives_ns` on, and in store `source` from `source_ns` on."""
+
+    arrives_ns: int
+    source: int = NOWHERE
+    source_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class _Plan:
     """How a task would run on a node."""
 
@@ -58,7 +63,8 @@ class _Plan:
     engine: int
     slot: int
     in_free_ns: int
-    out_free_ns: dict[int, int]
+    out_free_ns: list[int]
+    moves: dict[int, _Move]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +72,6 @@ class PlainSaved:
     """A moment of a pool."""
 
     attributes: dict[str, object]
-
-
-def transfer_ns(amount: int, per_s: int) -> int:
-    """Return how long so many bits or operations take at so many a second, in ns rounded up."""
-    return -(-amount * _NS_PER_S // per_s)
 
 
 class PlainPool:
@@ -165,6 +166,7 @@ class PlainPool:
         self._home: list[int] = model.homes(seed).tolist()
         created = model.workload.created.tolist()
         self._place = [NOWHERE if new else home for new, home in zip(created, self._home, strict=True)]
+        self._moves = [_Move(0) for _ in self._home]
         self._missing: list[int] = model.workload.predecessors.tolist()
         self._ready = [(ns, n) for n, ns in enumerate(model.workload.submitted_ns.tolist()) if not self._missing[n]]
         self._ends: list[tuple[int, int]] = []
@@ -220,6 +222,12 @@ class PlainPool:
             for number in [] if change.is_there else list(node.kept):
                 self._drop(number)
                 self._place[number] = NOWHERE if self.model.workload.created[number] else self._home[number]
+                self._moves[number] = _Move(0)
+            if not change.is_there:
+                gone = self._numbers[change.node]
+                self._moves = [
+                    _Move(move.arrives_ns) if self._is_at(move.source, gone) else move for move in self._moves
+                ]
 
     # Who can
 
@@ -237,6 +245,9 @@ class PlainPool:
         if room < needed:
             room += sum(self._bytes(n) for n in node.kept if n not in own and self._can_go(n, action))
         return None if room >= needed else Refusal.NO_ROOM
+
+    def _is_at(self, store: int, node: int) -> bool:
+        return store != NOWHERE and self.model.stores[store].node == node
 
     def _is_in_reach(self, number: int, action: int) -> bool:
         place = self._place[number]
@@ -258,27 +269,53 @@ class PlainPool:
         Of what a node's ports let in, and of what it gives out, one transfer is served after another.
         """
         node, fast = self._nodes[action], self._fast(action)
-        in_free_ns, fetched_ns, access_ns = node.in_free_ns, self.now_ns, 0
-        out_free_ns: dict[int, int] = {}
+        fetched_ns, access_ns, moves = self.now_ns, 0, dict[int, _Move]()
+        free_ns = [other.out_free_ns for other in self._nodes]
+        in_free_ns = node.in_free_ns
         for number, is_write in self._accesses(task):
-            bits = 8 * self._bytes(number)
-            access_ns += _access_ns(fast, bits, is_write=is_write)
-            if is_write or number in node.kept:
+            access_ns += serving_ns(fast, 8 * self._bytes(number), is_write=is_write)
+            if is_write:
                 continue
-            store = self.model.stores[self._place[number]]
-            begin_ns = max(self.now_ns, out_free_ns.get(store.node, self._nodes[store.node].out_free_ns))
-            rate_bps, delay_ns = min(store.memory.read_bps, fast.write_bps), store.memory.read_ns
-            if store.node != action:
-                begin_ns = max(begin_ns, in_free_ns)
-                rate_bps = min(rate_bps, int(self.model.network.rate_bps[self._epoch, store.node, action]))
-                delay_ns += int(self.model.network.delay_ns[self._epoch, store.node, action])
-            sent_ns = begin_ns + transfer_ns(bits, rate_bps)
-            out_free_ns[store.node] = sent_ns
-            if store.node != action:
+            if number in node.kept:
+                fetched_ns = max(fetched_ns, self._moves[number].arrives_ns)
+                continue
+            sources = self._sources(number, action)
+            moves[number], sent_ns = min(
+                (self._sent(action, number, source, in_free_ns, free_ns) for source in sources),
+                key=lambda found: found[0].arrives_ns,
+            )
+            src = self.model.stores[moves[number].source].node
+            free_ns[src] = sent_ns
+            if src != action:
                 in_free_ns = sent_ns
-            fetched_ns = max(fetched_ns, sent_ns + delay_ns)
+            fetched_ns = max(fetched_ns, moves[number].arrives_ns)
         forecast, engine, slot = self._soonest(action, task, fetched_ns, access_ns)
-        return _Plan(forecast, fetched_ns, engine, slot, in_free_ns, out_free_ns)
+        return _Plan(forecast, fetched_ns, engine, slot, in_free_ns, free_ns, moves)
+
+    def _sources(self, number: int, action: int) -> list[tuple[int, int]]:
+        """Return which stores have an object, and from when on: what is under way is where it comes from, too."""
+        move = self._moves[number]
+        found = [(self._place[number], move.arrives_ns)]
+        is_source = move.arrives_ns > self.now_ns and move.source != NOWHERE
+        if is_source and self._is_way(self.model.stores[move.source].node, action):
+            found.insert(0, (move.source, move.source_ns))
+        return found
+
+    def _sent(
+        self, action: int, number: int, source: tuple[int, int], in_free_ns: int, free_ns: list[int]
+    ) -> tuple[_Move, int]:
+        """Return how an object moves to a node from a store that has it from a time on, and when it has been sent."""
+        place, since_ns = source
+        store = self.model.stores[place]
+        begin_ns = max(self.now_ns, free_ns[store.node])
+        rate_bps, delay_ns = min(store.memory.read_bps, self._fast(action).write_bps), store.memory.read_ns
+        if store.node != action:
+            begin_ns = max(begin_ns, in_free_ns)
+            rate_bps = min(rate_bps, int(self.model.network.rate_bps[self._epoch, store.node, action]))
+            delay_ns += int(self.model.network.delay_ns[self._epoch, store.node, action])
+        takes_ns = transfer_ns(8 * self._bytes(number), rate_bps)
+        # While its data is yet to come, it lets others pass.
+        return _Move(max(begin_ns, since_ns) + takes_ns + delay_ns, place, since_ns), begin_ns + takes_ns
 
     def _soonest(self, action: int, task: int, fetched_ns: int, access_ns: int) -> tuple[Forecast, int, int]:
         """Return how the task runs on that engine of a node on which it ends first, with engine and slot."""
@@ -307,14 +344,18 @@ class PlainPool:
         plan, node, task = self._plan(action, self.task), self._nodes[action], self.task
         end_ns = plan.forecast.end_ns
         node.in_free_ns = plan.in_free_ns
-        for number, free_ns in plan.out_free_ns.items():
-            self._nodes[number].out_free_ns = free_ns
+        for other, free_ns in zip(self._nodes, plan.out_free_ns, strict=True):
+            other.out_free_ns = free_ns
         engine = node.engines[plan.engine]
         engine.free_ns[plan.slot] = end_ns
         engine.assigned += 1
         self._engine_of[task] = engine
         heappush(self._ends, (end_ns, task))
         evicted = self._keep(action, [number for number, _ in self._accesses(task)])
+        for number, is_write in self._accesses(task):
+            move = _Move(plan.forecast.served_ns) if is_write else plan.moves.get(number)
+            if move and self.model.settings.await_arrival:
+                self._moves[number] = move
         if max(end_ns, node.out_free_ns) > LAST_NS:
             raise no_time(task)
         return evicted
@@ -349,15 +390,20 @@ class PlainPool:
         node, home = self._nodes[action], self.model.stores[self._home[number]]
         self._drop(number)
         self._place[number] = self._home[number]
-        rate_bps = min(self._fast(action).read_bps, home.memory.write_bps)
+        rate_bps, delay_ns = min(self._fast(action).read_bps, home.memory.write_bps), self._fast(action).read_ns
+        since_ns = self._moves[number].arrives_ns
         begin_ns = max(self.now_ns, node.out_free_ns)
         if home.node != action:
             rate_bps = min(rate_bps, int(self.model.network.rate_bps[self._epoch, action, home.node]))
             begin_ns = max(begin_ns, self._nodes[home.node].in_free_ns)
+            delay_ns += int(self.model.network.delay_ns[self._epoch, action, home.node])
         takes_ns = transfer_ns(8 * self._bytes(number), rate_bps)
         node.out_free_ns = begin_ns + takes_ns
         if home.node != action:
             self._nodes[home.node].in_free_ns = begin_ns + takes_ns
+        if self.model.settings.await_arrival:
+            arrives_ns = max(begin_ns, since_ns) + takes_ns + delay_ns
+            self._moves[number] = _Move(arrives_ns, self.model.fast[action], since_ns)
         return takes_ns
 
     def _drop(self, number: int) -> None:
@@ -377,12 +423,12 @@ class PlainPool:
         ways = [self._way_features(node) for node in actions] if model.settings.network_features else None
         loads = [self._load_features(node) for node in actions] if model.settings.load_features else []
         return Observation.of(
-            utilisation=_share(busy, model.slots),
+            utilisation=share(busy, model.slots),
             operations=operations,
             size=size,
             is_write=is_write,
-            free=[_share(self._nodes[node].free_bytes, self._fast(node).capacity_bytes) for node in actions],
-            similarity=[_share(self.local_bytes(node), max(total, 1)) for node in actions],
+            free=[share(self._nodes[node].free_bytes, self._fast(node).capacity_bytes) for node in actions],
+            similarity=[share(self.local_bytes(node), max(total, 1)) for node in actions],
             delay=None if ways is None else [delay for delay, _ in ways],
             bandwidth=None if ways is None else [bandwidth for _, bandwidth in ways],
             load=list(zip(*loads, strict=True)),
@@ -412,17 +458,17 @@ class PlainPool:
         """Return queued, wait, compute, arriving, leaving, fetching, evicting; 1 for what the task cannot do there."""
         node, now_ns = self._nodes[action], self.now_ns
         slots = sum(engine.engine.slots for engine in node.engines)
-        queued = _logarithmic(LOAD_UNIT_NS * self.queued(action) // slots, QUEUE_BITS)
-        arriving, leaving = (_logarithmic(free_ns - now_ns) for free_ns in (node.in_free_ns, node.out_free_ns))
+        queued = logarithmic(LOAD_UNIT_NS * self.queued(action) // slots, QUEUE_BITS)
+        arriving, leaving = (logarithmic(free_ns - now_ns) for free_ns in (node.in_free_ns, node.out_free_ns))
         if self._obstacle(action, self.task) is not None:
             return queued, 1.0, 1.0, arriving, leaving, 1.0, 1.0
         plan = self._plan(action, self.task)
         waits_ns = plan.forecast.start_ns - now_ns
         takes_ns = plan.forecast.end_ns - plan.forecast.served_ns
-        fetching = _logarithmic(plan.fetched_ns - now_ns)
+        fetching = logarithmic(plan.fetched_ns - now_ns)
         missing = sum(self._bytes(number) for number, _ in self._accesses(self.task) if number not in node.kept)
-        evicting = _logarithmic(missing - node.free_bytes)
-        return queued, _logarithmic(waits_ns), _logarithmic(takes_ns), arriving, leaving, fetching, evicting
+        evicting = logarithmic(missing - node.free_bytes)
+        return queued, logarithmic(waits_ns), logarithmic(takes_ns), arriving, leaving, fetching, evicting
 
     # What is known
 
@@ -446,22 +492,3 @@ class PlainPool:
         start, end = self.model.workload.follower_start[task : task + 2].tolist()
         found: list[int] = self.model.workload.follower[start:end].tolist()
         return found
-
-
-def _access_ns(memory: Memory, bits: int, *, is_write: bool) -> int:
-    if is_write:
-        return memory.write_ns + transfer_ns(bits, memory.write_bps)
-    return memory.read_ns + transfer_ns(bits, memory.read_bps)
-
-
-def _logarithmic(figure: int, bits: int = LOAD_BITS) -> float:
-    """Return log2(1 + figure / unit) over bits, straight between powers of two; 0 below 0 and 1 at most."""
-    units = LOAD_UNIT_NS + max(figure, 0)
-    high = units.bit_length() - 1
-    part = ((units << _SHARE_BITS) >> high) & ((1 << _SHARE_BITS) - 1)
-    log = ((high - LOAD_UNIT_NS.bit_length() + 1) << _SHARE_BITS) + part
-    return _share(min(log, bits << _SHARE_BITS), bits << _SHARE_BITS)
-
-
-def _share(part: int, whole: int) -> float:
-    return ((part << _SHARE_BITS) // whole) / (1 << _SHARE_BITS)

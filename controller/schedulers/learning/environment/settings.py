@@ -43,7 +43,8 @@ class PoolSettings(Strict, frozen=True):
     until when the node's ports are taken for what is `arriving` and `leaving`; when what the task misses would be
     there, `fetching`; and how much must make room for it, `evicting`. With `port_hz` above 0, responses of `gain` have
     with them what a decision's transfers leave others to wait for, were so many a second to come to each port.
-    `page_bytes` is the unit of a request's size.
+    `page_bytes` is the unit of a request's size. With `await_arrival` who needs data that is on its way waits for it,
+    or takes it from where it comes from; without, data is at its new place from the decision that moves it.
     """
 
     placing: Placing = Placing.SCATTERED
@@ -55,6 +56,7 @@ class PoolSettings(Strict, frozen=True):
     latency_unit_ns: int = 100_000
     gain: Gain = Gain.SPECIFICATION
     port_hz: float = 0.0
+    await_arrival: bool = False
 
     def __post_init__(self) -> None:
         # A plain string in Python's hands is the choice that it names, as in a file.

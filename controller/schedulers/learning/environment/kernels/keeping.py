@@ -76,6 +76,15 @@ def keep(pool: PoolState, node: i64, number: i64) -> None:
 
 
 @kernel(inline=True)
+def move(pool: PoolState, number: i64, source: i64, source_ns: i64, arrives_ns: i64) -> None:
+    """Note from where an object comes to its place, from when on it is there, and when it is in its place."""
+    if pool.await_arrival != 0:
+        pool.objects.source[number] = source
+        pool.objects.source_ns[number] = source_ns
+        pool.objects.arrives_ns[number] = arrives_ns
+
+
+@kernel(inline=True)
 def evictable_bytes(pool: PoolState, node: i64, task: i64) -> i64:
     """Return how much a node can send home, without what a task uses."""
     found: i64 = 0
@@ -100,10 +109,17 @@ def next_victim(pool: PoolState, node: i64) -> i64:
 
 @kernel(inline=True)
 def vanish(pool: PoolState, node: i64) -> None:
-    """Have all that a node keeps be at its home, as it was there; what a task created is nobody's again."""
+    """Have all that a node keeps be at its home, as it was there; what a task created is nobody's again.
+
+    Nothing is to be had from there any more, while what was under way arrives.
+    """
     while pool.nodes.oldest[node] != NONE:
         number: i64 = pool.nodes.oldest[node]
         drop(pool, number)
         pool.objects.place[number] = pool.objects.home[number]
+        pool.objects.arrives_ns[number] = 0
         if pool.objects.created[number] != 0:
             pool.objects.place[number] = NONE
+    for moving in range(pool.objects.count):
+        if pool.objects.source[moving] != NONE and pool.stores.node[pool.objects.source[moving]] == node:
+            pool.objects.source[moving] = NONE

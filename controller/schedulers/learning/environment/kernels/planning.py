@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.schedulers.learning.environment.kernels.keeping import way
+from controller.schedulers.learning.environment.kernels.keeping import is_way, way
 from controller.schedulers.learning.environment.kernels.structures import (
     END,
     ENGINE,
@@ -27,12 +27,17 @@ def plan(pool: PoolState, action: i64) -> None:
     pool.plan[IN_FREE] = nodes.in_free_ns[action]
     fetched_ns: i64 = pool.now_ns
     access_ns: i64 = 0
-    for access in range(pool.tasks.access_start[pool.task], pool.tasks.access_start[pool.task + 1]):
+    start: i64 = pool.tasks.access_start[pool.task]
+    for access in range(start, pool.tasks.access_start[pool.task + 1]):
         number: i64 = pool.tasks.access_object[access]
         is_write: bool = pool.tasks.access_is_write[access] != 0
         access_ns += local_ns(pool, nodes.fast[action], number, is_write)
-        if not is_write and pool.objects.place[number] != nodes.fast[action]:
-            fetched_ns = max(fetched_ns, fetch(pool, action, number))
+        if not is_write:
+            if pool.objects.place[number] != nodes.fast[action]:
+                fetch(pool, action, number, access - start)
+                fetched_ns = max(fetched_ns, pool.tasks.reaches_ns[access - start])
+            else:
+                fetched_ns = max(fetched_ns, pool.objects.arrives_ns[number])
     pool.plan[FETCHED] = fetched_ns
     soonest(pool, action, fetched_ns, access_ns)
 
@@ -47,23 +52,63 @@ def local_ns(pool: PoolState, store: i64, number: i64, is_write: bool) -> i64:
 
 
 @kernel(inline=True)
-def fetch(pool: PoolState, action: i64, number: i64) -> i64:
-    """Plan the transfer of an object, and return when its last byte is there."""
-    stores = pool.stores
-    store: i64 = pool.objects.place[number]
-    src: i64 = stores.node[store]
-    begin_ns: i64 = max(pool.now_ns, pool.nodes.planned_ns[src])
-    rate_bps: i64 = min(stores.read_bps[store], stores.write_bps[pool.nodes.fast[action]])
-    delay_ns: i64 = stores.read_ns[store]
-    if src != action:
-        begin_ns = max(begin_ns, pool.plan[IN_FREE])
-        rate_bps = min(rate_bps, pool.ways.rate_bps[way(pool, src, action)])
-        delay_ns += pool.ways.delay_ns[way(pool, src, action)]
-    sent_ns: i64 = begin_ns + sending_ns(8 * pool.objects.nbytes[number], rate_bps)
-    pool.nodes.planned_ns[src] = sent_ns
-    if src != action:
+def fetch(pool: PoolState, action: i64, number: i64, turn: i64) -> None:
+    """Plan the transfer of an object that an access, the task's `turn`-th, reads.
+
+    It is taken from where it is, or, while it still moves there, from where it comes from, if that is no later. While
+    its data is yet to come, a transfer lets others pass.
+    """
+    taken: i64 = pool.objects.place[number]
+    taken_ns: i64 = pool.objects.arrives_ns[number]
+    begin_ns: i64 = begins_ns(pool, action, taken)
+    reaches_ns: i64 = max(begin_ns, taken_ns) + takes_ns(pool, action, number, taken) + delay_ns(pool, action, taken)
+    source: i64 = pool.objects.source[number]
+    if taken_ns > pool.now_ns and source != NONE and is_way(pool, pool.stores.node[source], action):
+        source_ns: i64 = pool.objects.source_ns[number]
+        other_ns: i64 = max(begins_ns(pool, action, source), source_ns)
+        other_ns += takes_ns(pool, action, number, source) + delay_ns(pool, action, source)
+        if other_ns <= reaches_ns:
+            taken = source
+            taken_ns = source_ns
+            begin_ns = begins_ns(pool, action, source)
+            reaches_ns = other_ns
+    sent_ns: i64 = begin_ns + takes_ns(pool, action, number, taken)
+    pool.nodes.planned_ns[pool.stores.node[taken]] = sent_ns
+    if pool.stores.node[taken] != action:
         pool.plan[IN_FREE] = sent_ns
-    return sent_ns + delay_ns
+    pool.tasks.taken[turn] = taken
+    pool.tasks.taken_ns[turn] = taken_ns
+    pool.tasks.reaches_ns[turn] = reaches_ns
+
+
+@kernel(inline=True)
+def begins_ns(pool: PoolState, action: i64, store: i64) -> i64:
+    """Return when the ports between a store and a node are free for a transfer."""
+    src: i64 = pool.stores.node[store]
+    found: i64 = max(pool.now_ns, pool.nodes.planned_ns[src])
+    if src != action:
+        found = max(found, pool.plan[IN_FREE])
+    return found
+
+
+@kernel(inline=True)
+def takes_ns(pool: PoolState, action: i64, number: i64, store: i64) -> i64:
+    """Return how long sending an object from a store to a node takes."""
+    src: i64 = pool.stores.node[store]
+    rate_bps: i64 = min(pool.stores.read_bps[store], pool.stores.write_bps[pool.nodes.fast[action]])
+    if src != action:
+        rate_bps = min(rate_bps, pool.ways.rate_bps[way(pool, src, action)])
+    return sending_ns(8 * pool.objects.nbytes[number], rate_bps)
+
+
+@kernel(inline=True)
+def delay_ns(pool: PoolState, action: i64, store: i64) -> i64:
+    """Return how long what a store has sent is on its way to a node."""
+    src: i64 = pool.stores.node[store]
+    found: i64 = pool.stores.read_ns[store]
+    if src != action:
+        found += pool.ways.delay_ns[way(pool, src, action)]
+    return found
 
 
 @kernel(inline=True)

@@ -9,6 +9,7 @@ from controller.schedulers.learning.environment.kernels.keeping import (
     home_node,
     keep,
     link_newest,
+    move,
     next_victim,
     unlink,
     vanish,
@@ -111,10 +112,16 @@ def keep_all(pool: PoolState, action: i64) -> None:
             link_newest(pool, action, number)
     for access in range(start, end):
         missing: i64 = pool.tasks.access_object[access]
-        if pool.objects.place[missing] != fast:
+        is_fetched: bool = pool.objects.place[missing] != fast
+        if is_fetched:
             while pool.nodes.free_bytes[action] < pool.objects.nbytes[missing]:
                 evict(pool, action, next_victim(pool, action))
             keep(pool, action, missing)
+        if pool.tasks.access_is_write[access] != 0:
+            move(pool, missing, NONE, 0, pool.plan[SERVED])
+        elif is_fetched:
+            turn: i64 = access - start
+            move(pool, missing, pool.tasks.taken[turn], pool.tasks.taken_ns[turn], pool.tasks.reaches_ns[turn])
 
 
 @kernel(inline=True)
@@ -122,17 +129,22 @@ def evict(pool: PoolState, action: i64, number: i64) -> None:
     """Send an object home, behind the data that the task waits for."""
     home: i64 = pool.objects.home[number]
     node: i64 = home_node(pool, number)
+    fast: i64 = pool.nodes.fast[action]
+    since_ns: i64 = pool.objects.arrives_ns[number]
+    delay_ns: i64 = pool.stores.read_ns[fast]
     drop_object(pool, number)
     pool.objects.place[number] = home
-    rate_bps: i64 = min(pool.stores.read_bps[pool.nodes.fast[action]], pool.stores.write_bps[home])
+    rate_bps: i64 = min(pool.stores.read_bps[fast], pool.stores.write_bps[home])
     begin_ns: i64 = max(pool.now_ns, pool.nodes.out_free_ns[action])
     if node != action:
         rate_bps = min(rate_bps, pool.ways.rate_bps[way(pool, action, node)])
         begin_ns = max(begin_ns, pool.nodes.in_free_ns[node])
+        delay_ns += pool.ways.delay_ns[way(pool, action, node)]
     takes_ns: i64 = sending_ns(8 * pool.objects.nbytes[number], rate_bps)
     pool.nodes.out_free_ns[action] = begin_ns + takes_ns
     if node != action:
         pool.nodes.in_free_ns[node] = begin_ns + takes_ns
+    move(pool, number, fast, since_ns, max(begin_ns, since_ns) + takes_ns + delay_ns)
     pool.result[EVICTED_BYTES] += pool.objects.nbytes[number]
     pool.result[EVICTION_NS] += takes_ns
 

@@ -70,12 +70,17 @@ class Ways(Struct):
 class Objects(Struct):
     """Objects: the store that each is in and its home, its neighbours by age in the fast memory that keeps it.
 
-    `used` is the number of the last decision on a task that uses it.
+    `arrives_ns` is when it is in its store for real. Before that it is to be had in store `source`, which has it from
+    `source_ns` on; NONE where it is written anew. `used` is the number of the last decision on a task that uses it.
     """
 
+    count: i64
     nbytes: Array[i64]
     home: Array[i64]
     place: Array[i64]
+    arrives_ns: Array[i64]
+    source: Array[i64]
+    source_ns: Array[i64]
     created: Array[i64]
     older: Array[i64]
     newer: Array[i64]
@@ -86,7 +91,8 @@ class Tasks(Struct):
     """Tasks as a workload has them; `missing` are how many before each have not ended, `refusal` is 0 if not refused.
 
     `first` are the `firsts` tasks that come after none, in their order. `features` are three float32 each, as bits.
-    `listed` is scratch memory.
+    `listed` is scratch memory, and so is what a plan says of each access of a task: the store that it is `taken` from,
+    which has it from `taken_ns` on, and when it arrives then.
     """
 
     firsts: i64
@@ -106,6 +112,9 @@ class Tasks(Struct):
     engine: Array[i64]
     refusal: Array[i64]
     listed: Array[i64]
+    taken: Array[i64]
+    taken_ns: Array[i64]
+    reaches_ns: Array[i64]
 
 
 class Changes(Struct):
@@ -128,9 +137,10 @@ class Queue(Struct):
 class PoolState(Struct):
     """All of it, and the decision that is to be made; `slots` and `running` are of the whole system.
 
-    `first` is how many of `tasks.first`, those that come after none, have been decided on. `row` and `candidates` are
-    the observation, in which the load's features begin at `load_start`, 0 where they are off. `plan` is what a task
-    would meet on a node, `result` what came of the last decision.
+    `first` is how many of `tasks.first`, those that come after none, have been decided on. Without `await_arrival` data
+    is at its place from the decision that moves it. `row` and `candidates` are the observation, in which the load's
+    features begin at `load_start`, 0 where they are off. `plan` is what a task would meet on a node, `result` what came
+    of the last decision.
     """
 
     now_ns: i64
@@ -142,6 +152,7 @@ class PoolState(Struct):
     running: i64
     slots: i64
     has_network: i64
+    await_arrival: i64
     load_start: i64
     nodes: Nodes
     engines: Engines

@@ -28,6 +28,7 @@ from controller.schedulers.learning.values import Observation, Step
 
 GBPS = 1_000_000_000
 PLAIN = PoolSettings(placing=Placing.STRIPED)
+ARRIVING = PoolSettings(placing=Placing.STRIPED, await_arrival=True)
 _KINDS = (*(kind.bit for kind in EngineKind), *[ANY_ENGINE] * 12)
 
 
@@ -106,6 +107,7 @@ def drawn_settings(rng: np.random.Generator) -> PoolSettings:
         eviction_bound=-float(rng.random()),
         utilisation_weight=float(rng.random()),
         latency_unit_ns=int(rng.choice([1, 1000, 100_000])),
+        await_arrival=bool(rng.integers(2)),
     )
 
 

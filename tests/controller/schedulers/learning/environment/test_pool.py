@@ -17,6 +17,7 @@ from controller.schedulers.learning.environment.values import (
 from controller.schedulers.learning.environment.view import Refusal
 from controller.schedulers.learning.errors import LearningError
 from tests.controller.schedulers.learning.environment.pools import (
+    ARRIVING,
     GBPS,
     MAKERS,
     PLAIN,
@@ -75,6 +76,77 @@ def test_data_moves_from_the_fast_memory_of_another_node(make: Maker) -> None:
     assert step.observation is not None
     assert step.observation.similarity.tolist() == [0.0, 1.0]
     assert step.observation.free.tolist() == [1.0, 0.5]
+
+
+def test_a_task_waits_for_data_that_another_one_has_fetched_until_it_has_arrived(make: Maker) -> None:
+    tasks = [Task(0, reads=(0,)), Task(100, reads=(0,)), Task(FETCH_NS + 1, reads=(0,))]
+    base = system(node("a", cpu(3)), node("pool", slow_bytes=10_000))
+    pool = make(base, Workload.of(tasks, [1000]), ARRIVING)
+    pool.start(0)
+    assert [pool.step(0).latency_ns for _ in tasks] == [FETCH_NS + ACCESS_NS, FETCH_NS - 100 + ACCESS_NS, ACCESS_NS]
+    # Without the setting it is there from the decision on.
+    pool = make(base, Workload.of(tasks, [1000]), PLAIN)
+    pool.start(0)
+    assert [pool.step(0).latency_ns for _ in tasks] == [FETCH_NS + ACCESS_NS, ACCESS_NS, ACCESS_NS]
+
+
+def test_data_under_way_is_read_where_it_comes_from_if_that_is_sooner(make: Maker) -> None:
+    tasks = [Task(0, reads=(0,)), Task(100, reads=(0,)), Task(200, reads=(0,))]
+    pool = make(two_and_pool(), Workload.of(tasks, [1000]), ARRIVING)
+    pool.start(0)
+    pool.step(0)
+    # The pool sends it once more, from 8000 ns on. The first node has it from 9100 ns on, and it would take 9010 more.
+    assert pool.step(1).latency_ns == 8000 + FETCH_NS - 100 + ACCESS_NS
+    # By now the pool is taken until 16,000 ns, and the first node has it no longer: sent a third time.
+    assert pool.foretell(0).served_ns == 16_000 + FETCH_NS + ACCESS_NS
+    wide = system(node("a", cpu()), node("b", cpu()), node("pool", slow_bytes=100_000), delay_ns=1)
+    tasks = [Task(0, reads=(0, 1, 2)), Task(100, reads=(0,))]
+    pool = make(wide, Workload.of(tasks, [100, 1000, 900]), ARRIVING)
+    pool.start(0)
+    pool.step(0)
+    # The first of three objects is at the first node after 901 ns; the pool sends the two others until 16,000 ns.
+    assert pool.foretell(1).served_ns == 800 + 101 + 800 + 1 + 10 + 10 + 100
+
+
+def test_what_a_task_writes_is_there_when_it_has_written_it(make: Maker) -> None:
+    tasks = [Task(0, writes=(0,)), Task(100, reads=(0,)), Task(200, reads=(1,))]
+    pool = make(two_and_pool(), Workload.of(tasks, [1000, 1000]), ARRIVING)
+    pool.start(0)
+    written_ns = pool.step(0).latency_ns
+    assert written_ns == 20 + 1000
+    assert pool.step(1).latency_ns == written_ns + 8000 + 1000 + 10 - 100 + ACCESS_NS
+    # While its data is yet to come a transfer lets others pass: the node's port is taken from 100 to 8100 ns.
+    assert pool.foretell(1).served_ns >= 8100 + FETCH_NS + ACCESS_NS
+
+
+def test_what_is_evicted_is_read_where_it_comes_from_until_it_is_home(make: Maker) -> None:
+    tasks = [Task(0, reads=(0,)), Task(50_000, reads=(1,)), Task(100_000, reads=(2,)), Task(100_001, reads=(0,))]
+    pool = make(two_and_pool(), Workload.of(tasks, [1000] * 3), ARRIVING)
+    pool.start(0)
+    assert [pool.step(0).evicted_bytes for _ in tasks[:3]] == [0, 0, 1000]
+    # The pool sends what was asked for until 108,000 ns, the node what it evicts alike. It has it, the pool not before
+    # 109,010 ns.
+    assert pool.foretell(1).served_ns == 108_000 + 8000 + 1000 + 10 + ACCESS_NS
+
+
+def test_where_the_source_vanishes_what_is_under_way_arrives_and_is_passed_on_from_there(make: Maker) -> None:
+    # It may be back before that: what a memory had may be gone.
+    for back in ((), (Change(150, "pool", is_there=True),)):
+        base, changes = two_and_pool(), (Change(100, "pool", is_there=False), *back)
+        tasks = [Task(0, reads=(0,)), Task(200, reads=(0,))]
+        pool = make(System(base.nodes, base.network, changes), Workload.of(tasks, [1000]), ARRIVING)
+        pool.start(0)
+        pool.step(0)
+        assert pool.step(1).latency_ns == FETCH_NS + 8000 + 1000 + 10 - 200 + ACCESS_NS
+
+
+def test_what_is_written_on_a_node_that_vanishes_is_at_home_as_it_was(make: Maker) -> None:
+    base, changes = two_and_pool(), (Change(100, "a", is_there=False),)
+    tasks = [Task(0, writes=(0,)), Task(200, reads=(0,))]
+    pool = make(System(base.nodes, base.network, changes), Workload.of(tasks, [1000]), ARRIVING)
+    pool.start(0)
+    pool.step(0)
+    assert pool.step(1).latency_ns == FETCH_NS + ACCESS_NS
 
 
 def test_what_was_not_used_for_longest_is_evicted_to_remote_when_local_memory_is_full(make: Maker) -> None:

@@ -66,8 +66,8 @@ def by_prices(made: PoolInput, engines: list[int], arriving: int, leaving: int) 
             first = sum(len(one.engines) for one in state[:node])
             forecast, now_ns = plan.forecast, pool.now_ns
             left = sum(
-                max(free_ns, now_ns) - max(state[other].out_free_ns, now_ns)
-                for other, free_ns in plan.out_free_ns.items()
+                max(free_ns, now_ns) - max(other.out_free_ns, now_ns)
+                for other, free_ns in zip(state, plan.out_free_ns, strict=True)
             )
             arrived = max(plan.in_free_ns, now_ns) - max(state[node].in_free_ns, now_ns)
             held = engines[first + plan.engine] * (forecast.end_ns - forecast.start_ns)

@@ -1,0 +1,16 @@
+"""Each departure that is measured changes something, to settings that can be."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.benchmarks.scheduling.cases import CASES
+from tests.benchmarks.scheduling.departures import DEPARTURES, Departure
+
+
+@pytest.mark.parametrize("departure", DEPARTURES, ids=lambda one: one.name)
+def test_a_departure_changes_the_bursty_case_where_it_is_learned_and_tried(departure: Departure) -> None:
+    case = CASES["bursty"]
+    changed = departure.of(case)
+    changed.agent("tokens", 0).check()
+    assert (changed.learning == case.learning) == (changed.tried == case.tried) == (not departure.changes)

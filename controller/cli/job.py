@@ -81,10 +81,10 @@ def remove(
 
 
 def _ask(server: str, question: Callable[[JobClient], Awaitable[T]]) -> T:
-    from controller.aggregation.service.client import JobClient  # noqa: PLC0415
+    from controller.aggregation.service.client import JobClient, JobClientSettings  # noqa: PLC0415
 
     async def ask() -> T:
-        async with JobClient(server) as client:
+        async with JobClient(JobClientSettings(address=server)) as client:
             return await question(client)
 
     return asyncio.run(ask())

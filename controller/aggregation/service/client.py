@@ -30,10 +30,8 @@ class JobClientSettings(Strict, frozen=True):
 class JobClient(ServiceClient):
     """Asks a job service; use it as an async context manager. Whatever fails is a JobError in one line."""
 
-    def __init__(self, address: str) -> None:
-        super().__init__(
-            Peer(SERVICE, "job service", JobError), JobClientSettings(address=address), timeout_s=TIMEOUT_S
-        )
+    def __init__(self, settings: JobClientSettings) -> None:
+        super().__init__(Peer(SERVICE, "job service", JobError), settings, timeout_s=TIMEOUT_S)
 
     async def jobs(self) -> tuple[JobRow, ...]:
         """Return the jobs that there are, then those that have ended, the newest first."""

@@ -26,6 +26,7 @@ from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.membership import Membership
 from dataplane.allreduce.reference.aggregator import Job
 from dataplane.clock import MonotonicClock
+from dataplane.rpc.access.settings import TlsSettings
 from dataplane.running import run_until
 from dataplane.topology.families import leaf_spine
 from tests.controller.aggregation.states import nominal
@@ -97,8 +98,10 @@ class PlainReconciler:
 class RunningService:
     """A running service, and workers in threads."""
 
-    def __init__(self, address: str, server: Server, places: int, settings: JobSettings) -> None:
-        self.address = address
+    def __init__(
+        self, address: str, server: Server, places: int, settings: JobSettings, tls: TlsSettings | None
+    ) -> None:
+        self.address, self._tls = address, tls
         self.server, self._settings = server, structs.replace(settings, listen=self.address)
         self.reconciler = PlainReconciler(server, places)
         self._pool = ThreadPoolExecutor(8)
@@ -115,7 +118,9 @@ class RunningService:
 
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        service = JobService(self._settings, TOPOLOGY, self.reconciler, MonotonicClock(), change_ns=1000 * MS)
+        service = JobService(
+            self._settings, TOPOLOGY, self.reconciler, MonotonicClock(), change_ns=1000 * MS, tls=self._tls
+        )
         self.address = service.address
         self._ready.set()
         await run_until(service.run(), self._stop)
@@ -133,13 +138,14 @@ class RunningService:
         self._pool.shutdown()
 
     def join(
-        self, host: str, workers: int, *, job: str = "job", deadline_s: float = 30, **more: Any
+        self, host: str, workers: int, *, job: str = "job", deadline_s: float = 30, address: str = "", **more: Any
     ) -> Future[Membership]:
         """Have a worker come."""
 
         def come() -> Membership:
+            where = address or self.address
             member = Membership.join(
-                self.address, job=job, host=host, workers=workers, deadline_s=deadline_s, make=self._reducer, **more
+                where, job=job, host=host, workers=workers, deadline_s=deadline_s, make=self._reducer, **more
             )
             self._made.append(member)
             return member
@@ -166,10 +172,11 @@ def place(
     places: int = 9,
     settings: JobSettings = SETTINGS,
     make_server: Callable[[int, int], Server] = Server,
+    tls: TlsSettings | None = None,
 ) -> Iterator[RunningService]:
     """Run the service until the block ends."""
     with make_server(1, WINDOW) as server:
-        found = RunningService(address or f"unix:{folder}/jobs", server, places, settings)
+        found = RunningService(address or f"unix:{folder}/jobs", server, places, settings, tls)
         found.start()
         try:
             yield found

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from controller.aggregation.service.client import JobClient
+from controller.aggregation.service.client import JobClient, JobClientSettings
 from controller.cli import main
 from controller.daemon_settings import DaemonSettings
 from controller.errors import JobError
@@ -287,7 +287,7 @@ def test_people_see_jobs_and_interfere(folder: Path, capsys: pytest.CaptureFixtu
 
 def ask(here: RunningService, question: Callable[[JobClient], Awaitable[T]]) -> T:
     async def asked() -> T:
-        async with JobClient(here.address) as client:
+        async with JobClient(JobClientSettings(address=here.address)) as client:
             return await question(client)
 
     return asyncio.run(asked())

@@ -25,6 +25,7 @@ from controller.links.monitor import LinkMonitor
 from controller.links.status import RETURN_AFTER_NS, LinkStatusTable
 from controller.owners.telemetry import Telemetry
 from controller.store.reconciler import StoreReconciler
+from controller.tables.sources import RoutedNetworks
 from controller.tables.telemetry.int_domain import IntDomain
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import Reporting
@@ -94,9 +95,18 @@ class Daemon:
                 if self._states is not None:
                     group.create_task(_observe(self.jobs, self._states), name="observe")
 
-    def configure(self, watches: Sequence[Watch], reporting: Reporting, domain: IntDomain) -> None:
-        """Want other telemetry on every switch; raise ControllerError, and change nothing, if it does not fit."""
-        self.features.configure(Telemetry(tuple(watches), reporting, domain))
+    def configure(
+        self,
+        watches: Sequence[Watch],
+        reporting: Reporting,
+        domain: IntDomain,
+        routed: Sequence[RoutedNetworks] | None = None,
+    ) -> None:
+        """Want other telemetry on every switch, and other networks behind hosts unless None.
+
+        Raise ControllerError, and change nothing, if they do not fit.
+        """
+        self.features.configure(Telemetry(tuple(watches), reporting, domain), routed)
         self.changed()
 
     def changed(self) -> None:

@@ -76,10 +76,15 @@ class Features:
         self.routes.want(routes.weighted)
         self.flow_paths.want(routes, paths)
 
-    def configure(self, telemetry: Telemetry) -> None:
-        """Want other telemetry from now on; raise ControllerError, and change nothing, if it does not fit the topology.
+    def configure(self, telemetry: Telemetry, routed: Sequence[RoutedNetworks] | None = None) -> None:
+        """Want other telemetry from now on, and other networks behind hosts unless None.
+
+        Raise ControllerError, and change nothing, if they do not fit the topology.
 
         A switch that is read next is updated, without touching anything else, or, while the change has another
         stage before it, to that stage.
         """
+        sources = None if routed is None else self.sources.tables_of(routed)
         self.telemetry.want(telemetry)
+        if sources is not None:
+            self.sources.want(sources)

@@ -76,10 +76,10 @@ async def _until_signalled(
 
 
 def reconfigure(daemon: Daemon, read: Callable[[], DaemonSettings]) -> None:
-    """Have a daemon want the telemetry that its settings say now; what cannot be leaves everything as it is."""
+    """Have a daemon want the telemetry and networks that its settings say now; what cannot be changes nothing."""
     try:
         settings = read()
-        daemon.configure(settings.watches, settings.reporting, settings.int_domain)
+        daemon.configure(settings.watches, settings.reporting, settings.int_domain, settings.routed_networks)
     except MillraceError as error:
         LOGGER.warning("telemetry settings unchanged: %s", error)
 

@@ -129,6 +129,7 @@ class VirtualController:
         delays: WriteDelays = DEFAULT_DELAYS,
         aggregation: AggregationSettings | None = None,
         store: StoreSettings | None = None,
+        routed: Sequence[RoutedNetworks] = (),
         return_after_ns: int = RETURN_AFTER_NS,
         hellos: Hellos = HELLOS,
     ) -> VirtualController:
@@ -152,6 +153,7 @@ class VirtualController:
             delays=delays,
             aggregation=aggregation,
             store=store,
+            routed=routed,
             return_after_ns=return_after_ns,
             ports={node.name: GnmiCore(fabric.switch(node.name)) for node in fabric.topology.switches},
             hellos=hellos,

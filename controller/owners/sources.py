@@ -20,15 +20,18 @@ class SourcesOwner(TableOwner):
         """Raise ControllerError for networks that do not fit the topology."""
         super().__init__()
         self._topology = topology
-        self._wanted: dict[str, Entities] = {}
-        self.want(routed)
+        self._wanted = self.tables_of(routed)
 
-    def want(self, routed: Sequence[RoutedNetworks]) -> None:
-        """Want these networks from now on; raise ControllerError, and change nothing, if they do not fit."""
+    def tables_of(self, routed: Sequence[RoutedNetworks]) -> dict[str, Entities]:
+        """Return each switch's tables for these networks; raise ControllerError if they do not fit the topology."""
         check_networks(self._topology, routed)
-        self._wanted = {
+        return {
             node.name: index(source_entities(self._topology, node.name, routed)) for node in self._topology.switches
         }
+
+    def want(self, tables: dict[str, Entities]) -> None:
+        """Want what `tables_of` returned from now on."""
+        self._wanted = tables
 
     def wanted(self, switch: str) -> Entities:
         """Return the switches' addresses and the networks behind a switch's hosts."""

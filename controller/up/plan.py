@@ -33,6 +33,7 @@ from controller.placement.settings import PlacementSettings
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.settings import SchedulerSettings
 from controller.tables.base import WATCH_ALL
+from controller.tables.sources import check_networks
 from controller.tables.telemetry.int_watch import Watch
 from controller.up.errors import UpError
 from controller.up.settings import BalanceSection, UpSettings
@@ -224,10 +225,12 @@ class _Maker:
             aggregation=section.aggregation,
             jobs=section.jobs,
             store=section.store,
+            routed_networks=section.routed_networks,
             retry=_RETRY,
             listen=self.settings.address("controller"),
         )
         settings.targets(self.topology)  # what it would refuse is refused before anything starts
+        check_networks(self.topology, settings.routed_networks)
         addresses = {"status": self.settings.address("controller")}
         if section.jobs is not None:
             addresses["jobs"] = section.jobs.listen

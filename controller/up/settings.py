@@ -32,6 +32,7 @@ from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.settings import MetricsSettings as SchedulerMetrics
 from controller.schedulers.settings import QueueSettings
 from controller.store.settings import StoreSettings
+from controller.tables.sources import RoutedNetworks
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
 from controller.up.state import StateFolder, default_run
@@ -108,6 +109,8 @@ class ControllerSection(Strict, frozen=True):
     """The job service; default: none."""
     store: StoreSettings | None = None
     """Named content in switches; default: none."""
+    routed_networks: tuple[RoutedNetworks, ...] = ()
+    """Networks behind hosts that route, beside the hosts' own addresses; default: none."""
 
 
 class ApiSection(Strict, frozen=True):

@@ -23,7 +23,8 @@ from controller.p4runtime.session import Bundling, OnLearned, fabric_program, lo
 from controller.reconcile import diff
 from controller.tables.base import WATCH_ALL
 from controller.tables.entities import Batch, Entity, EntityKey, same
-from controller.tables.telemetry.int_domain import IntDomain
+from controller.tables.sources import RoutedNetworks
+from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import NO_REPORTING
 from dataplane.clock import VirtualClock
@@ -301,6 +302,26 @@ def test_a_mark_that_a_switch_refuses_leaves_telemetry_as_it_was(lab: Lab, caplo
             for name, tables in before.items():
                 assert diff(tables, lab.tables(name)) == []
             assert "telemetry settings rolled back: switch" in caplog.text
+
+    play(scene())
+
+
+def test_networks_behind_a_host_come_while_traffic_flows_and_wrong_ones_change_nothing(lab: Lab) -> None:
+    async def scene() -> None:
+        async with running(lab) as run:
+            run.source.put_nowait(RouteSet(1, ()))
+            await run.settle(1)
+            lab.written.clear()
+            behind = RoutedNetworks("ha", ("172.16.0.0/12",))
+            run.daemon.configure(WATCH_ALL, NO_REPORTING, DEFAULT_DOMAIN, (behind,))
+            await run.settle(1)
+            run.daemon.configure(WATCH_ALL, NO_REPORTING, DEFAULT_DOMAIN)
+            with pytest.raises(ControllerError, match="routed_networks: topology diamond has no host 'hz'"):
+                run.daemon.configure((), NO_REPORTING, DEFAULT_DOMAIN, (RoutedNetworks("hz", ()),))
+            await run.settle(1)
+            assert [(switch, [str(update) for update in batch]) for switch, batch in lab.written] == [
+                ("a", ["insert entry ipv4_sources ingress_port=0x1 src_addr=0xac100000/0xc"])
+            ]
 
     play(scene())
 

@@ -5,7 +5,7 @@ Frozen values that only controller/tables turns into entries.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,6 +69,7 @@ class AggregationJob:
 
     `number` (1 to 65,535) names it in packets; `capacity` is how many of them may be members at a time; of
     `window` items a worker may wait for results at a time. `server` also gets results that are marked as final.
+    Switches take no packet without `nonce`, a random number of 64 bits that only they and the job's workers know.
     """
 
     number: int
@@ -76,6 +77,7 @@ class AggregationJob:
     capacity: int
     window: int
     server: Worker | None = None
+    nonce: int = field(default=0, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

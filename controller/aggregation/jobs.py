@@ -7,8 +7,10 @@ needs it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from collectors.values import Snapshot
 from controller.aggregation.cells import cells_for
@@ -22,6 +24,7 @@ from controller.tables.entities import Entities, EntityKey
 from dataplane.topology.values import Topology
 
 _EPOCHS = 1 << 16
+_NONCE_BITS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +43,11 @@ class RunningJob:
 class Jobs:
     """All jobs of a fabric; every change is checked before anything else changes, and refused by ControllerError."""
 
-    def __init__(self, topology: Topology, hops: NextHops, newest: int = 0) -> None:
-        """Begin without jobs, with the number after `newest`."""
+    def __init__(
+        self, topology: Topology, hops: NextHops, newest: int = 0, draw_nonce: Callable[[], int] | None = None
+    ) -> None:
+        """Begin without jobs, with the number after `newest`; `draw_nonce` is for tests that need the same ones."""
+        self._draw_nonce = draw_nonce or partial(secrets.randbits, _NONCE_BITS)
         self._topology, self._hops, self._ways = topology, hops, hops
         self._registry = Registry(newest)
         self._running: dict[int, RunningJob] = {}
@@ -81,7 +87,7 @@ class Jobs:
             self._topology, self._hops, snapshot, hosts, cells=cells_for(window), taken=self.taken(), banned=banned
         )
         held = self._registry.reserve(switches_of(tree), window)
-        job = AggregationJob(held.number, tuple(workers), capacity, window, server)
+        job = AggregationJob(held.number, tuple(workers), capacity, window, server, self._draw_nonce())
         running = RunningJob(PlacedJob(job, tree, held.blocks), Members(1, frozenset(hosts)))
         try:
             return self._keep(running)

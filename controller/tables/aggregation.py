@@ -224,6 +224,7 @@ class _Entries:
 
     def _add_up(self, action: str, block: Block, epoch: int, present: Mapping[int, str], **more: int) -> Entity:
         arguments = {
+            "nonce": self.job.nonce,
             "epoch": epoch,
             "children": sum(1 << number for number in present),
             "first_cell": block.first,

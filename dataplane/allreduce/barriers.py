@@ -52,7 +52,7 @@ class AllReduceBarrier:
 
     def resume(self, command: Resume) -> None:
         """Release the reducer."""
-        self._reducer.release(command.epoch, aggregator=command.aggregator, job=command.number)
+        _release(self._reducer, command)
 
     def fail(self, error: AllReduceError) -> None:
         """Do nothing: the reducer fails by itself."""
@@ -87,7 +87,7 @@ class RoundBarrier:
     def resume(self, command: Resume) -> None:
         """Let the next round begin."""
         with self._changed:
-            self._reducer.release(command.epoch, aggregator=command.aggregator, job=command.number)
+            _release(self._reducer, command)
             self._limit, self._wanted = None, None
             self._newcomers = command.newcomers or self._newcomers
             self._changed.notify_all()
@@ -124,6 +124,16 @@ class RoundBarrier:
         _, report = self._wanted
         self._wanted = None
         report_when_done(self._reducer.run_until(self._reducer.hold(self._limit_s)), report)
+
+
+def _release(reducer: JobEngine, command: Resume) -> None:
+    reducer.release(
+        command.epoch,
+        command.contributors,
+        aggregator=command.aggregator,
+        job=command.number,
+        nonce=command.nonce,
+    )
 
 
 def report_when_done(future: Future[int], report: Report) -> None:

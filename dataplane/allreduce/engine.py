@@ -6,19 +6,20 @@ import ctypes
 import os
 import threading
 import time
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dataplane.allreduce.errors import NoResultError, RefusedError, SaturatedError
+from dataplane.allreduce.errors import CorruptedError, NoResultError, RefusedError, SaturatedError
 from dataplane.allreduce.formats import BLOCK, headroom
 from dataplane.allreduce.kernels import layouts
 from dataplane.allreduce.kernels.layouts import (
     AGREED_GROUPS,
     BURST,
+    KNOWN_EPOCHS,
     PACKET_BYTES,
     STRIDE,
     EngineState,
@@ -70,6 +71,10 @@ class EngineSettings:
     capacity: int
     """How many workers the job may have at most, which sets how exact floats are."""
     epoch: int
+    nonce: int = field(default=0, repr=False)
+    """The job's random number of 64 bits: packets with another one are not the job's."""
+    contributors: int | None = None
+    """How many contribute in this epoch: a result of fewer is not taken; None: nobody knows, up to `capacity`."""
     first_item: int = 0
     first_all_reduce: int = 0
     """How many all-reduces the others had done when this worker came."""
@@ -100,6 +105,10 @@ class EngineStatistics:
     results: int
     useless: int
     malformed: int
+    forged: int
+    """Packets with another nonce than the job's."""
+    corrupt: int
+    """Results that did not fit their check, or were not of all workers; none was used."""
     congested: int
     cuts: int
     """Of the congestion window, for marks and for what seemed to be lost."""
@@ -129,6 +138,7 @@ class Engine(Closing):
         _connect(self._transport, settings)
         self._epochs = threading.Lock()
         self._state = self._prepare(settings)
+        self._note_contributors(settings.epoch, settings.contributors)
 
     @staticmethod
     def _check(settings: EngineSettings) -> None:
@@ -142,6 +152,7 @@ class Engine(Closing):
         state = EngineState(
             job=settings.job,
             epoch=settings.epoch,
+            nonce=settings.nonce,
             wanted_epoch=settings.epoch,
             hears_refusals=int(settings.hears_refusals),
             window=window,
@@ -167,6 +178,7 @@ class Engine(Closing):
         state.recent = zeros(2 * window * STRIDE)
         state.pending, state.tx_items, state.scratch = zeros(4 * window), zeros(4 * BURST), zeros(4 * BLOCK)
         state.agreed, state.settled = zeros(AGREED_GROUPS * GROUP * 4), zeros(AGREED_GROUPS * 4)
+        state.contributors = zeros(4 * KNOWN_EPOCHS)
         state.saved_classes = zeros(GROUP * (layouts.VALUE_BYTES + 4))
         self._transport.attach(state)
         return state
@@ -251,19 +263,25 @@ class Engine(Closing):
         """Have `all_reduce` of another thread fail soon."""
         self._state.stop = 1
 
-    def set_epoch(self, epoch: int) -> None:
-        """Have the worker continue in this epoch if it is newer; any thread may call this at any time."""
+    def set_epoch(self, epoch: int, contributors: int | None = None) -> None:
+        """Have the worker continue in this epoch, of so many, if it is newer; from any thread, at any time."""
         with self._epochs:
             if is_newer(epoch, self.epoch):
+                self._note_contributors(epoch, contributors)
                 self._state.wanted_epoch = epoch
 
-    def move(self, aggregator: str, job: int, epoch: int) -> None:
-        """Continue at another switch, or under another number; no all-reduce may be running. Raises AllReduceError."""
-        moved = replace(self.settings, aggregator=aggregator, job=job, epoch=epoch)
-        _connect(self._transport, moved)
-        self.settings = moved
+    def move(self, settings: EngineSettings) -> None:
+        """Continue with another aggregator, number, nonce, epoch or contributors; all else stays as it is.
+
+        No all-reduce may be running. Raises AllReduceError.
+        """
+        _connect(self._transport, settings)
+        self.settings, epoch = settings, settings.epoch
         with self._epochs:
-            self._state.job, self._state.epoch, self._state.wanted_epoch = job, epoch, epoch
+            ctypes.memset(self._state.contributors.address, 0, 4 * KNOWN_EPOCHS)
+            self._note_contributors(epoch, settings.contributors)
+            self._state.job, self._state.nonce = settings.job, settings.nonce
+            self._state.epoch, self._state.wanted_epoch = epoch, epoch
 
     def hold(self, until_ns: int) -> None:
         """Be patient until then, whatever is late, and then give up; 0: be as patient as the settings say from now on.
@@ -291,6 +309,9 @@ class Engine(Closing):
                 self._adopt(self._state, epoch)
             if is_newer(self._state.epoch, self._state.wanted_epoch):
                 self._state.wanted_epoch = self._state.epoch
+
+    def _note_contributors(self, epoch: int, contributors: int | None) -> None:
+        self._state.contributors[epoch % KNOWN_EPOCHS] = 0 if contributors is None else epoch << 16 | contributors
 
     def _begin(self, values: NDArray[np.generic], target: NDArray[np.generic], *, mean: bool) -> None:
         if values.dtype not in (_FLOATS, _INTEGERS) or target.dtype != values.dtype or target.size != values.size:
@@ -322,6 +343,11 @@ class Engine(Closing):
             return RefusedError(
                 f"{who}: {self._what(state.bad_item)} was refused ({Reason(state.bad_reason).name.lower()}): "
                 "workers do not reduce the same sizes and types in the same order"
+            )
+        if status is Status.CORRUPT:
+            return CorruptedError(
+                f"{who}: {self._what(state.bad_item)} from {self._where()} is not what the workers have sent: "
+                f"{self._slot(state.bad_item).corrupt} results did not fit their check"
             )
         if status is Status.SOCKET:
             carrier = "the socket" if isinstance(self._transport, UdpTransport) else "rings"

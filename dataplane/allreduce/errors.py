@@ -3,6 +3,7 @@
 AllReduceError (dataplane/errors.py)
 ├── NoResultError     no result came for longer than the caller is patient
 ├── SaturatedError    a sum of integers left int32
+├── CorruptedError    results are not what the workers have sent
 ├── RefusedError      the aggregator does not take what this worker sends
 ├── JobRefusedError   the worker is not admitted to a job
 └── RemovedError      the job continues without this worker
@@ -19,6 +20,10 @@ class NoResultError(AllReduceError):
 
 class SaturatedError(AllReduceError):
     """A sum of integers is beyond int32; all workers get this error."""
+
+
+class CorruptedError(AllReduceError):
+    """Results do not fit their check: a switch, or what is on the way to it, changes bits; none of it was used."""
 
 
 class RefusedError(AllReduceError):

@@ -1,10 +1,10 @@
 """Numbers on the wire: blocks of 256 floats as integers with one exponent, so that a switch that adds integers can sum.
 
 A block's exponent e is the least with |x| < 2^e for all its finite values, the greatest over all workers (the switch
-takes the maximum). Each worker sends round(x 2^(30 - h - e)), h being ceil(log2(capacity)): of `capacity` workers no
-sum can leave int32. Each value so sent is off by at most half a unit, so the sum of n workers is within
-n 2^(e + h - 31) of the exact one before it is rounded to the result's own format: for 8 workers, 2^-25 of the block's
-bound. Float16 and bfloat16 are widened to float32 first, which is exact.
+takes the maximum; it is sent times CODE, by which a changed bit shows). Each worker sends round(x 2^(30 - h - e)), h
+being ceil(log2(capacity)): of `capacity` workers no sum can leave int32. Each value so sent is off by at most half a
+unit, so the sum of n workers is within n 2^(e + h - 31) of the exact one before it is rounded to the result's own
+format: for 8 workers, 2^-25 of the block's bound. Float16 and bfloat16 are widened to float32 first, which is exact.
 
 The more may join, the fewer bits each has: of 1,024 workers each sends 20 bits and a sign, and sums are within
 2^(e - 11), which is 2^-21 of what they can reach; of 65,535, the most that the header can say, 14 bits, and within
@@ -21,6 +21,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from dataplane.allreduce.checks import CODE
+
 Floats = NDArray[np.float32]
 Lanes = NDArray[np.int32]
 
@@ -31,8 +33,9 @@ ZERO: Final = 0
 """A block's exponent on the wire is e + BIAS, or ZERO where all finite values are zero (-148 <= e <= 128)."""
 MOST_WORKERS: Final = 0xFFFF
 """What the header can say; two levels of switches with 64 children each have 4,096."""
-PLUS, MINUS = 1 << 16, 1
-"""What of +Inf and of -Inf a lane of classes has."""
+MOST_EXPONENT: Final = 128 + BIAS
+PLUS, MINUS = CODE << 16, CODE
+"""What of +Inf and of -Inf a lane of classes has; it is two lanes of 16 bits, each 0 or CODE."""
 
 
 def headroom(capacity: int) -> int:

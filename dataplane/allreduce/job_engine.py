@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -127,22 +128,42 @@ class JobEngine(Closing):
         self._turns.run_until(count, on_done)
         return future
 
-    def release(self, epoch: int | None = None, *, aggregator: str | None = None, job: int | None = None) -> None:
-        """Continue after `hold`, in this epoch if it is newer.
+    def release(
+        self,
+        epoch: int | None = None,
+        contributors: int | None = None,
+        *,
+        aggregator: str | None = None,
+        job: int | None = None,
+        nonce: int | None = None,
+    ) -> None:
+        """Continue after `hold`, in this epoch if it is newer, in which so many contribute.
 
-        With an aggregator or a number the job has moved there, and begins with that epoch, whatever it was before.
-        That is possible once what was begun is done (`run_until`); raises AllReduceError.
+        With an aggregator or a number, and its nonce, the job has moved there, and begins with that epoch, whatever it
+        was before. That is possible once what was begun is done (`run_until`); raises AllReduceError.
         """
         if aggregator is not None or job is not None:
-            self._move(epoch, aggregator, job)
+            settings = self._engine.settings
+            moved = replace(
+                settings,
+                aggregator=settings.aggregator if aggregator is None else aggregator,
+                job=settings.job if job is None else job,
+                nonce=settings.nonce if nonce is None else nonce,
+                epoch=self._engine.epoch if epoch is None else epoch,
+                contributors=contributors,
+            )
+            self._move(moved)
         elif epoch is not None:
-            self._engine.set_epoch(epoch)
+            self._engine.set_epoch(epoch, contributors)
         self._engine.hold(0)
         self._turns.release()
 
-    def set_epoch(self, epoch: int) -> None:
-        """Continue in this epoch if it is newer, also in the middle of an all-reduce: membership has changed."""
-        self._engine.set_epoch(epoch)
+    def set_epoch(self, epoch: int, contributors: int | None = None) -> None:
+        """Continue in this epoch if it is newer, also in the middle of an all-reduce: membership has changed.
+
+        `contributors` is how many are members in it, if that is known.
+        """
+        self._engine.set_epoch(epoch, contributors)
 
     def fail(self, error: AllReduceError) -> None:
         """Have all that has no result, and all that follows, fail with this error; soon, from any thread."""
@@ -185,12 +206,7 @@ class JobEngine(Closing):
         self._done_item = self._engine.next_item
         self._turns.finish()
 
-    def _move(self, epoch: int | None, aggregator: str | None, job: int | None) -> None:
+    def _move(self, settings: EngineSettings) -> None:
         if not self._turns.is_drained:
             raise AllReduceError(f"{self.who}: it can only be moved while it is held and all that was begun is done")
-        settings = self._engine.settings
-        self._engine.move(
-            settings.aggregator if aggregator is None else aggregator,
-            settings.job if job is None else job,
-            self._engine.epoch if epoch is None else epoch,
-        )
+        self._engine.move(settings)

@@ -230,6 +230,7 @@ class Membership(Closing):
             window=admitted.window,
             capacity=admitted.capacity,
             epoch=admitted.epoch,
+            nonce=admitted.nonce,
             first_item=self.engine.next_item,
             local=("", 0 if self._hello.server is None else self._hello.server[1]),
         )
@@ -377,7 +378,7 @@ class Membership(Closing):
                 case Begin():
                     self._begin(command.admitted)
                 case SetEpoch():
-                    self.engine.set_epoch(command.epoch)
+                    self.engine.set_epoch(command.epoch, command.contributors)
                 case ReportWhenComplete():
                     self._report_when_complete(command.item)
                 case EnterBarrier() | RunUntil() | Resume():
@@ -391,6 +392,8 @@ class Membership(Closing):
             window=admitted.window,
             capacity=admitted.capacity,
             epoch=admitted.epoch,
+            nonce=admitted.nonce,
+            contributors=admitted.contributors,
             first_item=admitted.first_item,
             first_all_reduce=admitted.first_count,
             hears_refusals=False,

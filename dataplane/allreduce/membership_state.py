@@ -33,20 +33,23 @@ class RunUntil:
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Begin again; the aggregator and number are given where they are others than before."""
+    """Begin again; the aggregator, number and nonce are given where they are others than before."""
 
     epoch: int
+    contributors: int
     aggregator: str | None = None
     number: int | None = None
+    nonce: int | None = None
     newcomers: tuple[str, ...] = ()
     """Who has come in."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetEpoch:
-    """Members have changed: continue in this epoch."""
+    """Members have changed: continue in this epoch, in which so many contribute."""
 
     epoch: int
+    contributors: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +110,7 @@ class MembershipState:
         if self.barrier is None or self.admitted is None:
             return []
         self.barrier = None
-        return [Resume(self.admitted.epoch)]
+        return [Resume(self.admitted.epoch, self.admitted.contributors)]
 
     def _begin(self, message: Admitted) -> list[Command]:
         if self.admitted is not None:
@@ -122,13 +125,19 @@ class MembershipState:
             return []
         self.members = view.members
         self.admitted = replace(
-            before, number=view.number, aggregator=view.aggregator, root=view.root, epoch=view.epoch
+            before,
+            number=view.number,
+            aggregator=view.aggregator,
+            root=view.root,
+            epoch=view.epoch,
+            nonce=view.nonce,
+            contributors=view.contributors,
         )
         commands: list[Command] = []
         if view.barrier is None or view.barrier.number != self.barrier:
             commands += self._leave_hold(view)
         if view.epoch != before.epoch and not commands:
-            commands.append(SetEpoch(view.epoch))
+            commands.append(SetEpoch(view.epoch, view.contributors))
         if view.barrier is not None:
             if self.barrier is None or view.barrier.count is None:
                 commands.append(EnterBarrier(view.barrier.number, view.barrier.limit_ns))
@@ -145,11 +154,12 @@ class MembershipState:
         is_moved, self.place = place != self.place, place
         if is_moved:
             self.barrier = None
-            return [Resume(view.epoch, view.aggregator, view.number, view.newcomers)]
+            where = view.aggregator, view.number, view.nonce
+            return [Resume(view.epoch, view.contributors, *where, view.newcomers)]
         if self.barrier is None:
             return []
         self.barrier = None
-        return [Resume(view.epoch, newcomers=view.newcomers)]
+        return [Resume(view.epoch, view.contributors, newcomers=view.newcomers)]
 
     def _fail(self, reason: str, *, removed: bool) -> list[Command]:
         self.is_over = True

@@ -1,10 +1,13 @@
-"""Aggregation header: 16 bytes over UDP, then up to 1,024 bytes of values which a switch adds up.
+"""Aggregation header: 32 bytes over UDP, then up to 1,024 bytes of values which a switch adds up.
 
-Version4=1 Kind4 Flags8 Job16 | Item32 | Epoch16 Workers16 | Operation4 Quarters4 Reason8 Reserved16, then `quarters`
-times 256 bytes: 64 lanes of int32 each, or 128 of unsigned 16 bits, in network order. The format is our own.
+Version4=2 Kind4 Flags8 Job16 | Item32 | Epoch16 Workers16 | Operation4 Quarters4 Reason8 Reserved16 | Nonce64 |
+Check64, then `quarters` times 256 bytes: 64 lanes of int32 each, or 128 of unsigned 16 bits, in network order. The
+format is our own.
 
 An item is one vector that all workers of a job contribute to; items are numbered without gaps. Nothing in the header
-says who sent it: the switch knows its children by where they are.
+says who sent it: the switch knows its children by where they are, and by the nonce, a random number that only the job's
+switches and workers know. A packet with another one is nobody's. The check is a number that switches add up modulo
+2^64; what it says is the workers' (dataplane/allreduce/checks.py).
 """
 
 from __future__ import annotations
@@ -17,8 +20,8 @@ from dataplane.errors import WireError
 from dataplane.wire.fields import fit, need
 
 HEADER: Final = "aggregation"
-SIZE: Final = 16
-VERSION: Final = 1
+SIZE: Final = 32
+VERSION: Final = 2
 UDP_PORT: Final = 19777
 ITEM_BITS: Final = 32
 _NOBODY: Final = "values of 0 workers: a mean divides by them"
@@ -81,6 +84,8 @@ class Aggregation:
     values: bytes = b""
     flags: Flags = NO_FLAGS
     reason: Reason = Reason.NONE
+    nonce: int = 0
+    check: int = 0
 
     def encode(self) -> bytes:
         """Return the bytes; raise WireError for a value that does not fit its field, or broken quarters."""
@@ -90,16 +95,17 @@ class Aggregation:
         if not self.workers:
             raise WireError(HEADER, _NOBODY)
         fit(HEADER, job=(self.job, 16), item=(self.item, 32), epoch=(self.epoch, 16), workers=(self.workers, 16))
+        fit(HEADER, nonce=(self.nonce, 64), check=(self.check, 64))
         first = VERSION << 28 | self.kind << 24 | self.flags << 16 | self.job
         fourth = self.operation << 28 | quarters << 24 | self.reason << 16
         words = first << 96 | self.item << 64 | self.epoch << 48 | self.workers << 32 | fourth
-        return words.to_bytes(SIZE, "big") + self.values
+        return (words << 128 | self.nonce << 64 | self.check).to_bytes(SIZE, "big") + self.values
 
 
 def decode(data: bytes, offset: int = 0) -> Aggregation:
     """Return the header at `offset` and its values; raise WireError when it is cut, of another version, or unknown."""
     need(HEADER, data, offset, SIZE)
-    words = int.from_bytes(data[offset : offset + SIZE], "big")
+    words = int.from_bytes(data[offset : offset + SIZE - 16], "big")
     if words >> 124 != VERSION:
         raise WireError(HEADER, f"version is {words >> 124}, not {VERSION}", offset=offset)
     size = (words >> 24 & 15) * QUARTER_BYTES
@@ -122,6 +128,8 @@ def decode(data: bytes, offset: int = 0) -> Aggregation:
         values=bytes(data[offset + SIZE : offset + SIZE + size]),
         flags=Flags(words >> 112 & 255),
         reason=reason,
+        nonce=int.from_bytes(data[offset + 16 : offset + 24], "big"),
+        check=int.from_bytes(data[offset + 24 : offset + SIZE], "big"),
     )
 
 

@@ -24,6 +24,7 @@ const bit<32> OUTCOME_REPEATED = 4;
 const bit<32> OUTCOME_OPENED = 5;
 const bit<32> OUTCOME_ADDED = 6;
 const bit<32> OUTCOME_COMPLETE = 7;
+const bit<32> OUTCOME_FORGED = 8;
 
 enum bit<3> answer_t {
     NOTHING = 0,
@@ -33,7 +34,7 @@ enum bit<3> answer_t {
 }
 
 control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_metadata_t standard_metadata) {
-    counter(8, CounterType.packets_and_bytes) aggregation_outcomes;
+    counter(9, CounterType.packets_and_bytes) aggregation_outcomes;
     register<cell_t>(AGGREGATION_CELLS) aggregation_cells;
     // The newest item of a job, at its first cell.
     register<bit<32>>(AGGREGATION_CELLS) aggregation_newest;
@@ -50,6 +51,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     bit<64> child = 0;
     bit<8> child_number = 0;
 
+    bit<64> nonce;
     bit<16> epoch;
     bit<64> children;
     bit<32> first_cell;
@@ -71,6 +73,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     bit<4> quarters;
     bit<16> repeated;
     bit<48> opened_us;
+    bit<64> check;
     bit<32> newest;
     bit<1> all_in = 0;
 
@@ -118,6 +121,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
 
     // One entry, so that children and epoch change at once. `cells` is a power of two, twice the window.
     action add_up(
+        @name("nonce") bit<64> job_nonce,
         @name("epoch") bit<16> job_epoch,
         @name("children") bit<64> mask,
         @name("first_cell") bit<32> first,
@@ -125,6 +129,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         @name("group") bit<16> multicast_group,
         @name("group_with_server") bit<16> multicast_group_with_server
     ) {
+        nonce = job_nonce;
         epoch = job_epoch;
         children = mask;
         first_cell = first;
@@ -136,6 +141,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     }
 
     action add_up_for(
+        @name("nonce") bit<64> job_nonce,
         @name("epoch") bit<16> job_epoch,
         @name("children") bit<64> mask,
         @name("first_cell") bit<32> first,
@@ -143,6 +149,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         @name("group") bit<16> multicast_group,
         @name("parent") bit<32> parent_address
     ) {
+        nonce = job_nonce;
         epoch = job_epoch;
         children = mask;
         first_cell = first;
@@ -170,16 +177,17 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
     action fetch() {
         place = first_cell + (hdr.aggregation.item & (last_cell - first_cell));
         aggregation_cells.read(cell, place);
-        done = cell[231:231];
-        cell_epoch = cell[207:192];
-        cell_item = cell[191:160];
-        seen = cell[159:96];
-        workers = cell[95:80];
-        flags = cell[79:72];
-        operation = cell[71:68];
-        quarters = cell[67:64];
-        repeated = cell[63:48];
-        opened_us = cell[47:0];
+        done = cell[295:295];
+        cell_epoch = cell[271:256];
+        cell_item = cell[255:224];
+        seen = cell[223:160];
+        workers = cell[159:144];
+        flags = cell[143:136];
+        operation = cell[135:132];
+        quarters = cell[131:128];
+        repeated = cell[127:112];
+        opened_us = cell[111:64];
+        check = cell[63:0];
     }
 
     @hidden
@@ -187,7 +195,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         aggregation_cells.write(
             place,
             done ++ 7w0 ++ hdr.aggregation.job ++ cell_epoch ++ cell_item ++ seen ++ workers ++ flags ++ operation
-                ++ quarters ++ repeated ++ opened_us
+                ++ quarters ++ repeated ++ opened_us ++ check
         );
     }
 
@@ -203,6 +211,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         quarters = hdr.aggregation.quarters;
         repeated = 0;
         opened_us = standard_metadata.ingress_global_timestamp;
+        check = hdr.aggregation.check;
         write = 1;
         outcome = OUTCOME_OPENED;
         // What is not among the job's cells is of a job that had them before.
@@ -221,6 +230,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         seen = seen | child;
         workers = workers |+| hdr.aggregation.workers;
         flags = flags | hdr.aggregation.flags;
+        check = check + hdr.aggregation.check;
         read = 1;
         combine = 1;
         write = 1;
@@ -236,6 +246,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         flags = hdr.aggregation.flags;
         operation = hdr.aggregation.operation;
         quarters = hdr.aggregation.quarters;
+        check = hdr.aggregation.check;
         write = 1;
         answer = answer_t.ALL;
         outcome = OUTCOME_COMPLETE;
@@ -258,6 +269,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
         hdr.aggregation.quarters = quarters;
         hdr.aggregation.reason = 0;
         hdr.aggregation.reserved = 0;
+        hdr.aggregation.check = check;
     }
 
     @hidden
@@ -310,10 +322,13 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
                 hdr.aggregation.flags = hdr.aggregation.flags | FLAG_CONGESTED;
             }
             fetch();
-            bit<1> known = (bit<1>) (cell[223:208] == hdr.aggregation.job);
+            bit<1> known = (bit<1>) (cell[287:272] == hdr.aggregation.job);
             bit<1> same = known & (bit<1>) (cell_item == hdr.aggregation.item);
             bit<32> age = hdr.aggregation.item - cell_item;
-            if (sender == sender_t.PARENT) {
+            if (hdr.aggregation.nonce != nonce || hdr.aggregation.workers == 0) {
+                // Nobody of the job sends this: no cell changes, and there is no answer.
+                outcome = OUTCOME_FORGED;
+            } else if (sender == sender_t.PARENT) {
                 if (same == 1 && done == 0 && (hdr.aggregation.kind == KIND_RESULT || hdr.aggregation.kind == KIND_AGAIN)) {
                     take();
                 }
@@ -392,7 +407,7 @@ control Aggregation(inout headers_t hdr, inout metadata_t meta, inout standard_m
             if (saturated == 1) {
                 flags = flags | FLAG_SATURATED;
             }
-            if (outcome >= OUTCOME_REPEATED) {
+            if (outcome >= OUTCOME_REPEATED && outcome != OUTCOME_FORGED) {
                 keep();
                 show();
             }

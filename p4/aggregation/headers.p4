@@ -1,9 +1,9 @@
-// Aggregation over UDP: 16 bytes, then `quarters` times 256 bytes of values.
+// Aggregation over UDP: 32 bytes, then `quarters` times 256 bytes of values.
 #ifndef P4_AGGREGATION_HEADERS_P4
 #define P4_AGGREGATION_HEADERS_P4
 
-const bit<4>  AGGREGATION_VERSION = 1;
-const bit<16> AGGREGATION_BYTES = 16;
+const bit<4>  AGGREGATION_VERSION = 2;
+const bit<16> AGGREGATION_BYTES = 32;
 
 const bit<4> KIND_CONTRIBUTION = 1;
 const bit<4> KIND_RESULT = 2;
@@ -46,6 +46,10 @@ header aggregation_t {
     bit<4>  quarters;
     bit<8>  reason;
     bit<16> reserved;
+    // The job's secret: who does not know it is not heard.
+    bit<64> nonce;
+    // A sum of all contributions' like any lane, modulo 2^64: workers see by it that no bit of a result has changed.
+    bit<64> check;
 }
 
 // What a report says of an item that all children have contributed to. `ahead`: how many newer items were open.
@@ -65,7 +69,7 @@ header values_t {
 }
 
 // What a cell remembers of an item: done1 zero7 job16 epoch16 item32 seen64 workers16 flags8 operation4 quarters4
-// repeated16 opened_us48. Job 0 is none.
-typedef bit<232> cell_t;
+// repeated16 opened_us48 check64. Job 0 is none.
+typedef bit<296> cell_t;
 
 #endif

@@ -176,6 +176,8 @@ class AggregationFabric:
             window=placed.job.window,
             capacity=placed.job.capacity,
             epoch=job.members.epoch,
+            nonce=placed.job.nonce,
+            contributors=len(job.members.workers),
             local=(str(self.topology.host[host].ipv4), self.port(host)),
         )
 

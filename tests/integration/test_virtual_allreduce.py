@@ -201,7 +201,8 @@ def test_the_main_server_gets_what_is_final_and_can_ask_again(racks: World) -> N
         (Kind.RESULT, 3, 4),
     ]
     root = switch_ipv4(racks.topology.switch[racks.tree(job).root].node_id)
-    racks.send("h8", 30_000, root, Aggregation(Kind.PULL, job, 3, 0, values=bytes(4 * BLOCK)))
+    pull = Aggregation(Kind.PULL, job, 3, 0, values=bytes(4 * BLOCK), nonce=racks.jobs.job(job).placed.job.nonce)
+    racks.send("h8", 30_000, root, pull)
     racks.run(5 * MS)
     assert (got[2].kind, got[2].values) == (Kind.AGAIN, got[1].values)
     racks.stop(job)

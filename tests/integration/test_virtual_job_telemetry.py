@@ -80,7 +80,8 @@ class Watched:
         numbers: dict[object, int] = {
             self.world.topology.host[name].ipv4: number for number, name in enumerate(children)
         }
-        reference = Aggregator({self.job: Job(epoch=1, children=2 ** len(children) - 1, cells=2 * WINDOW)})
+        nonce = self.world.jobs.job(self.job).placed.job.nonce
+        reference = Aggregator({self.job: Job(epoch=1, children=2 ** len(children) - 1, cells=2 * WINDOW, nonce=nonce)})
         last: Counter[str] = Counter()
         for frame in self.arrived:
             datagram = decode_udp_frame(frame)

@@ -150,7 +150,7 @@ class Rank:
         """Begin an all-reduce now."""
         running = self.world.jobs.job(self.job)
         job = running.placed.job
-        membership = reference.Membership(job.number, job.window, job.capacity, running.members.epoch)
+        membership = reference.Membership(job.number, job.window, job.capacity, running.members.epoch, job.nonce)
         self.worker = reference.Worker(membership, values, first_item, mean=mean)
         self._known.clear()
         self.done_ns = 0

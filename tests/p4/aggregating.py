@@ -26,6 +26,7 @@ from tests.p4.entries import (
 
 SWITCH, PARENT = IPv4Address("10.200.0.1"), IPv4Address("10.200.0.2")
 PARENT_PORT = COLLECTOR_PORT
+NONCE = 0xFEDCBA9876543210
 _PORTS = (HOST_PORT, UP_PORT, DOWN_PORT)
 
 
@@ -41,7 +42,7 @@ class Hosted:
     def items(self) -> list[Item]:
         """Return all entries of the job."""
         job = self.job
-        shared = (job.epoch, job.children, self.first_cell, self.first_cell + job.cells - 1, self.number)
+        shared = (job.nonce, job.epoch, job.children, self.first_cell, self.first_cell + job.cells - 1, self.number)
         action, last = ("add_up_for", int(PARENT)) if job.leaf else ("add_up", self.number)
         key = {"dst_addr": int(SWITCH), "job": self.number}
         items: list[Item] = [

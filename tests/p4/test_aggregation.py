@@ -9,11 +9,11 @@ import pytest
 
 from dataplane.allreduce.reference.aggregator import Aggregator, Job
 from dataplane.wire.aggregation import NO_FLAGS, Aggregation, Flags, Kind, Operation
-from tests.p4.aggregating import Hosted, expected, fabric_items, from_child, from_parent, seen
+from tests.p4.aggregating import NONCE, Hosted, expected, fabric_items, from_child, from_parent, seen
 from tests.p4.targets import Target
 
-ROOT = Hosted(1, Job(epoch=3, children=0b111, cells=4), children=3)
-LEAF = Hosted(2, Job(epoch=5, children=0b1011, cells=8, leaf=True), children=4, first_cell=4)
+ROOT = Hosted(1, Job(epoch=3, children=0b111, cells=4, nonce=NONCE), children=3)
+LEAF = Hosted(2, Job(epoch=5, children=0b1011, cells=8, leaf=True, nonce=NONCE + 1), children=4, first_cell=4)
 JOBS = {job.number: job for job in (ROOT, LEAF)}
 LANES = (0, 1, -1, 2**31 - 1, -(2**31), 0x7FFF8000, -32768)
 STEPS = {"builtin": 150, "compiled": 600, "bmv2": 60}
@@ -27,7 +27,7 @@ def switch(aggregating: Target) -> Target:
 
 
 class Schedule:
-    """Random packets of both jobs, now and then old, of another epoch, another length, or from the parent."""
+    """Random packets of both jobs, now and then old, of another epoch, length or nonce, or from the parent."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
@@ -52,6 +52,8 @@ class Schedule:
             operation=operation,
             values=self._values(4 if chance.random() < 0.9 else chance.randrange(4)),
             flags=chance.choice((NO_FLAGS, NO_FLAGS, Flags.SATURATED, Flags.FINAL)),
+            nonce=job.job.nonce ^ (chance.random() < 0.05) << chance.randrange(64),
+            check=chance.choice((2**64 - 1, 0, chance.getrandbits(64))),
         )
         return job, None if from_above else chance.randrange(job.children), packet, chance.choice((0, 0, 1, 3))
 
@@ -75,23 +77,31 @@ def test_every_packet_is_answered_as_the_reference_says(switch: Target, seed: in
             right = expected(reference.from_child(child, heard), job.children)
             sent = switch.send(*from_child(child, packet, ecn=ecn), expect=len(right))
         assert seen(sent) == right, packet
-    assert {"again", "complete", "epoch", "repeated", "opened", "added", "stale"} <= reference.counts.keys()
+    assert {"again", "complete", "epoch", "repeated", "opened", "added", "stale", "forged"} <= reference.counts.keys()
 
 
 @pytest.mark.parametrize(
     ("at", "bytes_there"),
-    [(42, b"\x21"), (54, b"\x12"), (54, b"\x15"), (40, b"\0\1"), (38, b"\1\x17")],
-    ids=["another version", "more quarters than there are", "more than four", "a checksum", "another length"],
+    [(42, b"\x11"), (54, b"\x12"), (54, b"\x15"), (40, b"\0\1"), (38, b"\1\x27"), (52, b"\0\0"), (58, b"\0")],
+    ids=[
+        "another version",
+        "more quarters than there are",
+        "more than four",
+        "a checksum",
+        "another length",
+        "of nobody",
+        "nonce",
+    ],
 )
 def test_what_is_not_quite_a_contribution_is_not_added(switch: Target, at: int, bytes_there: bytes) -> None:
-    ones = Aggregation(Kind.CONTRIBUTION, ROOT.number, item=2**22, epoch=3, values=bytes(256))
+    ones = Aggregation(Kind.CONTRIBUTION, ROOT.number, item=2**22, epoch=3, values=bytes(256), nonce=NONCE)
     for child in range(ROOT.children):
         port, data = from_child(child, ones)
         assert switch.send(port, data[:at] + bytes_there + data[at + len(bytes_there) :], expect=0) == []
 
 
 def test_nobody_speaks_for_a_job_that_he_is_no_child_of(switch: Target) -> None:
-    ones = Aggregation(Kind.CONTRIBUTION, ROOT.number, item=2**23, epoch=3, values=b"\0\0\0\1" * 64)
+    ones = Aggregation(Kind.CONTRIBUTION, ROOT.number, item=2**23, epoch=3, values=b"\0\0\0\1" * 64, nonce=NONCE)
     stranger = from_child(ROOT.children, ones)  # a child of the other job
     sent = [
         arrival

@@ -13,6 +13,7 @@ from dataplane.allreduce.reference.aggregator import Job
 from dataplane.wire import aggregation
 from dataplane.wire.aggregation import Aggregation, Flags, Kind, Operation, Reason
 from tests.p4.aggregating import (
+    NONCE,
     PARENT,
     PARENT_PORT,
     SWITCH,
@@ -33,12 +34,13 @@ PAYLOAD_AT = 42
 
 def hosted(number: int, children: int = 0b11) -> Hosted:
     """Return a job of two children: each test has a number of its own, for registers go on from test to test."""
-    return Hosted(number, Job(epoch=3, children=children, cells=4), children=2, first_cell=100)
+    return Hosted(number, Job(epoch=3, children=children, cells=4, nonce=NONCE), children=2, first_cell=100)
 
 
 def of(job: Hosted, **fields: object) -> Aggregation:
     """Return a contribution to the job, of 64 ones unless `fields` says otherwise."""
-    packet = Aggregation(Kind.CONTRIBUTION, job.number, item=7, epoch=job.job.epoch, values=b"\0\0\0\1" * 64)
+    values = b"\0\0\0\1" * 64
+    packet = Aggregation(Kind.CONTRIBUTION, job.number, item=7, epoch=job.job.epoch, values=values, nonce=job.job.nonce)
     return replace(packet, **fields)  # type: ignore[arg-type]
 
 
@@ -76,9 +78,28 @@ def test_a_process_that_was_replaced_on_its_host_is_nobody(aggregating: Target) 
     assert {packet.values[:4] for *_, packet in sent} == {b"\0\0\0\2"}
 
 
+@pytest.mark.parametrize("wrong", [{"nonce": 0}, {"nonce": NONCE ^ 1 << 63}, {"workers": 0}], ids=str)
+def test_who_knows_all_but_the_nonce_changes_nothing_and_gets_no_answer(
+    aggregating: Target, wrong: dict[str, int]
+) -> None:
+    """From a child's address and port; nor is anything of nobody added, by which a mean would divide."""
+    job = hosted(36 + len(wrong) * (wrong.get("nonce", 2) % 3))
+    set_up(aggregating, job)
+    forged = [_forged(child, of(job, values=b"\0\0\0\7" * 64), wrong) for child in range(2)]
+    assert [aggregating.send(*one, expect=0) for one in forged] == [[], []]
+    sent = seen(complete(aggregating, job, of(job, check=2**63)))
+    assert {(packet.values[:4], packet.check, packet.workers) for *_, packet in sent} == {(b"\0\0\0\2", 0, 2)}
+    assert [aggregating.send(*one, expect=0) for one in forged] == [[], []]
+
+
+def _forged(child: int, packet: Aggregation, wrong: dict[str, int]) -> tuple[int, bytes]:
+    port, data = from_child(child, replace(packet, nonce=wrong.get("nonce", packet.nonce)))
+    return port, data[: PAYLOAD_AT + 10] + wrong.get("workers", 1).to_bytes(2, "big") + data[PAYLOAD_AT + 12 :]
+
+
 def test_a_final_result_goes_to_the_main_server_too(aggregating: Target) -> None:
     job = hosted(11)
-    final = Entry("aggregation_jobs", {"job": 11}, "add_up", (3, 0b11, 100, 103, 11, 12))
+    final = Entry("aggregation_jobs", {"job": 11}, "add_up", (NONCE, 3, 0b11, 100, 103, 11, 12))
     replicas = (*((port_of(child), child + 1) for child in range(2)), (PARENT_PORT, 9))
     server = Entry("aggregation_replicas", {"job": 11, "replica": 9}, "address", (mac(9), int(PARENT), 19999))
     items = [item for item in job.items() if not (isinstance(item, Entry) and item.table == "aggregation_jobs")]
@@ -148,7 +169,7 @@ def test_padding_behind_a_short_packet_is_not_counted(aggregating: Target) -> No
     for child, answers in ((0, 0), (1, 2), (1, 1)):
         port, data = from_child(child, short)
         for _, answer in aggregating.send(port, data + pad, expect=answers):
-            assert (Ether(answer)[IP].len, Ether(answer)[IP].payload.len) == (44, 24)
+            assert (Ether(answer)[IP].len, Ether(answer)[IP].payload.len) == (60, 40)
             assert aggregation.decode(answer, PAYLOAD_AT).kind is (Kind.AGAIN if answers == 1 else Kind.RESULT)
 
 
@@ -165,7 +186,7 @@ def test_somebody_elses_packets_pass_and_telemetry_does_not_move_their_values(ag
 
 def test_results_obey_the_mtu_of_each_port(aggregating: Target) -> None:
     job = hosted(18)
-    ports = Entry("egress_ports", {"egress_port": DOWN_PORT}, "set_egress_port", (mac(1), 0, 299, 0))
+    ports = Entry("egress_ports", {"egress_port": DOWN_PORT}, "set_egress_port", (mac(1), 0, 315, 0))
     items = [item for item in fabric_items() if not (isinstance(item, Entry) and item.match == ports.match)]
     aggregating.write([*items, ports, *replace(job, children=3, job=replace(job.job, children=0b111)).items()])
     sent = seen(complete(aggregating, replace(job, children=3), of(job)))

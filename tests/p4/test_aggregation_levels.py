@@ -18,7 +18,7 @@ from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.switch.switch import PipelineFactory, PortSettings
 from dataplane.wire import aggregation
 from dataplane.wire.aggregation import UDP_PORT, Aggregation, Flags, Kind
-from tests.p4.aggregating import PARENT_PORT, Hosted, fabric_items, from_child, port_of, seen, udp_port_of
+from tests.p4.aggregating import NONCE, PARENT_PORT, Hosted, fabric_items, from_child, port_of, seen, udp_port_of
 from tests.p4.builtin_target import BuiltinTarget
 from tests.p4.drop_cases import with_ip
 from tests.p4.entries import (
@@ -42,7 +42,7 @@ from tests.p4.telemetry import decode_report
 
 PIPELINES: dict[str, PipelineFactory | None] = {"interpreter": None, "compiled": compiled_pipeline}
 ROOT, LEAVES = IPv4Address("10.200.0.2"), (IPv4Address("10.200.0.1"), IPv4Address("10.201.0.1"))
-JOB = Hosted(1, Job(epoch=1, children=0b111, cells=8, leaf=True), children=3)
+JOB = Hosted(1, Job(epoch=1, children=0b111, cells=8, leaf=True, nonce=NONCE), children=3)
 WORKERS = [(leaf, child) for leaf in range(2) for child in range(JOB.children)]
 ITEMS = 12
 
@@ -93,7 +93,7 @@ def _root_items() -> Iterator[Entry | MulticastTo]:
         for leaf in range(2)
     )
     yield MulticastTo(1, ((HOST_PORT, 1), (HOST_PORT + 1, 2)))
-    yield Entry("aggregation_jobs", {"job": 1}, "add_up", (1, 0b11, 0, 7, 1, 1))
+    yield Entry("aggregation_jobs", {"job": 1}, "add_up", (NONCE, 1, 0b11, 0, 7, 1, 1))
     for leaf, address in enumerate(LEAVES):
         key = {"src_addr": int(address), "dst_addr": int(ROOT), "job": 1}
         yield Entry("aggregation_peers", key, "from_child", (leaf,), 1)
@@ -112,7 +112,8 @@ def test_all_workers_of_two_racks_get_the_sum(factory: PipelineFactory | None, l
         if item is None:
             continue
         value = (1 + WORKERS.index(worker)) * (item + 1)
-        packet = Aggregation(Kind.CONTRIBUTION, 1, item=item, epoch=1, values=value.to_bytes(4, "big") * 64)
+        values = value.to_bytes(4, "big") * 64
+        packet = Aggregation(Kind.CONTRIBUTION, 1, item=item, epoch=1, values=values, nonce=NONCE, check=value << 57)
         for to, got in tree.send(*worker, packet):
             assert got.kind in (Kind.RESULT, Kind.AGAIN)
             before = results[to].setdefault(got.item, got)
@@ -178,7 +179,7 @@ def test_a_marked_contribution_and_a_marked_sum_of_a_rack_make_a_congested_resul
     factory: PipelineFactory | None,
 ) -> None:
     tree = Tree(factory, 1, 0.0)
-    packet = Aggregation(Kind.CONTRIBUTION, 1, item=0, epoch=1, values=bytes(256))
+    packet = Aggregation(Kind.CONTRIBUTION, 1, item=0, epoch=1, values=bytes(256), nonce=NONCE)
     got = []
     for leaf, child in WORKERS:
         port, data = from_child(child, packet, ecn=3 if (leaf, child) == (0, 1) else 2)

@@ -11,7 +11,7 @@ from dataplane.wire import completion, report
 from dataplane.wire.aggregation import Aggregation, Kind
 from dataplane.wire.completion import Completion
 from dataplane.wire.report_individual import InnerType
-from tests.p4.aggregating import PARENT_PORT, Hosted, address_of, fabric_items, from_child, port_of, seen
+from tests.p4.aggregating import NONCE, PARENT_PORT, Hosted, address_of, fabric_items, from_child, port_of, seen
 from tests.p4.entries import COLLECTOR_PORT, REPORT_TARGET, CloneTo, DefaultAction, Entry
 from tests.p4.targets import Sent, Target
 from tests.p4.telemetry import OUTER_BYTES, TRACKED, decode_report
@@ -21,7 +21,7 @@ assert PARENT_PORT == COLLECTOR_PORT
 
 def hosted(number: int, *, leaf: bool = False) -> Hosted:
     """Return a job of two children; each test has a number of its own, for registers go on from test to test."""
-    return Hosted(number, Job(epoch=3, children=0b11, cells=8, leaf=leaf), children=2, first_cell=200)
+    return Hosted(number, Job(epoch=3, children=0b11, cells=8, leaf=leaf, nonce=NONCE), children=2, first_cell=200)
 
 
 def reporting(target: Target, job: Hosted, *, mask: int = 0, slow_us: int = 0) -> None:
@@ -40,7 +40,7 @@ def reporting(target: Target, job: Hosted, *, mask: int = 0, slow_us: int = 0) -
 
 def contribute(target: Target, job: Hosted, child: int, item: int, expect: int) -> Sent:
     """Send a child's contribution to an item; return what the switch sent."""
-    packet = Aggregation(Kind.CONTRIBUTION, job.number, item=item, epoch=3, values=bytes(256))
+    packet = Aggregation(Kind.CONTRIBUTION, job.number, item=item, epoch=3, values=bytes(256), nonce=NONCE)
     return target.send(*from_child(child, packet), expect=expect)
 
 

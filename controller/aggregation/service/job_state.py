@@ -18,7 +18,7 @@ _MOST_REMOVED: Final = 256
 class InstalledJob:
     """A job as the switches have it.
 
-    `aggregators` has the address that each member sends to, `root` is the last one's.
+    `aggregators` has the address that each member of the epoch sends to, `root` is the last one's.
     """
 
     number: int
@@ -27,6 +27,7 @@ class InstalledJob:
     capacity: int
     aggregators: Mapping[str, str]
     root: str
+    nonce: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,7 +256,13 @@ class JobService:
         aggregators = {host: str(self._reconciler.aggregator(job.number, host)) for host in job.members.workers}
         asked, root = job.placed.job, self._topology.switch[job.placed.tree.root]
         return InstalledJob(
-            job.number, job.members.epoch, asked.window, asked.capacity, aggregators, str(switch_ipv4(root.node_id))
+            job.number,
+            job.members.epoch,
+            asked.window,
+            asked.capacity,
+            aggregators,
+            str(switch_ipv4(root.node_id)),
+            asked.nonce,
         )
 
     def _running(self, number: int) -> RunningJob | None:

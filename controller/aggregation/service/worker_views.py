@@ -33,6 +33,8 @@ def admitted_of(job: JobState, worker: WorkerState, lease_ns: int, change_ns: in
         patience_ns=lease_ns + 2 * change_ns,
         root=installed.root,
         newcomers=worker.newcomers,
+        nonce=installed.nonce,
+        contributors=len(installed.aggregators),
     )
 
 
@@ -47,4 +49,5 @@ def view_of(job: JobState, host: str, now_ns: int, change_ns: int) -> View:
     members = tuple(sorted(job.members))
     where = installed.number, installed.aggregators[host], installed.root
     leaving = max(job.leaving.values(), key=cmp_to_key(age), default=None)
-    return View(*where, installed.epoch, members, shown, job.newcomers, leaving)
+    count = len(installed.aggregators)
+    return View(*where, installed.epoch, members, shown, job.newcomers, leaving, installed.nonce, count)

@@ -100,7 +100,7 @@ class Waiting(_message.Message):
     def __init__(self, present: _Optional[_Iterable[str]] = ..., workers: _Optional[int] = ...) -> None: ...
 
 class Admitted(_message.Message):
-    __slots__ = ("number", "aggregator", "window", "capacity", "epoch", "first_item", "first_count", "members", "heartbeat_ns", "patience_ns", "root", "newcomers")
+    __slots__ = ("number", "aggregator", "window", "capacity", "epoch", "first_item", "first_count", "members", "heartbeat_ns", "patience_ns", "root", "newcomers", "nonce", "contributors")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
     WINDOW_FIELD_NUMBER: _ClassVar[int]
@@ -113,6 +113,8 @@ class Admitted(_message.Message):
     PATIENCE_NS_FIELD_NUMBER: _ClassVar[int]
     ROOT_FIELD_NUMBER: _ClassVar[int]
     NEWCOMERS_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
     number: int
     aggregator: str
     window: int
@@ -125,7 +127,9 @@ class Admitted(_message.Message):
     patience_ns: int
     root: str
     newcomers: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., epoch: _Optional[int] = ..., first_item: _Optional[int] = ..., first_count: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., heartbeat_ns: _Optional[int] = ..., patience_ns: _Optional[int] = ..., root: _Optional[str] = ..., newcomers: _Optional[_Iterable[str]] = ...) -> None: ...
+    nonce: int
+    contributors: int
+    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., window: _Optional[int] = ..., capacity: _Optional[int] = ..., epoch: _Optional[int] = ..., first_item: _Optional[int] = ..., first_count: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., heartbeat_ns: _Optional[int] = ..., patience_ns: _Optional[int] = ..., root: _Optional[str] = ..., newcomers: _Optional[_Iterable[str]] = ..., nonce: _Optional[int] = ..., contributors: _Optional[int] = ...) -> None: ...
 
 class Barrier(_message.Message):
     __slots__ = ("number", "count", "limit_ns")
@@ -138,7 +142,7 @@ class Barrier(_message.Message):
     def __init__(self, number: _Optional[int] = ..., count: _Optional[int] = ..., limit_ns: _Optional[int] = ...) -> None: ...
 
 class View(_message.Message):
-    __slots__ = ("number", "aggregator", "root", "epoch", "members", "barrier", "newcomers", "leaving")
+    __slots__ = ("number", "aggregator", "root", "epoch", "members", "barrier", "newcomers", "leaving", "nonce", "contributors")
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
     ROOT_FIELD_NUMBER: _ClassVar[int]
@@ -147,6 +151,8 @@ class View(_message.Message):
     BARRIER_FIELD_NUMBER: _ClassVar[int]
     NEWCOMERS_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
+    NONCE_FIELD_NUMBER: _ClassVar[int]
+    CONTRIBUTORS_FIELD_NUMBER: _ClassVar[int]
     number: int
     aggregator: str
     root: str
@@ -155,7 +161,9 @@ class View(_message.Message):
     barrier: Barrier
     newcomers: _containers.RepeatedScalarFieldContainer[str]
     leaving: int
-    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., root: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., barrier: _Optional[_Union[Barrier, _Mapping]] = ..., newcomers: _Optional[_Iterable[str]] = ..., leaving: _Optional[int] = ...) -> None: ...
+    nonce: int
+    contributors: int
+    def __init__(self, number: _Optional[int] = ..., aggregator: _Optional[str] = ..., root: _Optional[str] = ..., epoch: _Optional[int] = ..., members: _Optional[_Iterable[str]] = ..., barrier: _Optional[_Union[Barrier, _Mapping]] = ..., newcomers: _Optional[_Iterable[str]] = ..., leaving: _Optional[int] = ..., nonce: _Optional[int] = ..., contributors: _Optional[int] = ...) -> None: ...
 
 class Refused(_message.Message):
     __slots__ = ("reason",)

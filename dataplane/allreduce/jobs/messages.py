@@ -5,7 +5,7 @@ The service sends what is (`View`), not what has changed: a stream that breaks a
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from dataplane.rpc.own_folder import default_address
@@ -101,6 +101,10 @@ class Admitted:
     """Where the main server asks."""
     newcomers: tuple[str, ...] = ()
     """Who has come in together with this worker, at a barrier."""
+    nonce: int = field(default=0, repr=False)
+    """The job's random number, which all its packets have."""
+    contributors: int = 0
+    """Of how many workers results of this epoch are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +118,10 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """The job as it is now; under another number, or with another aggregator, it moved there at the last barrier."""
+    """The job as it is now; under another number, or with another aggregator, it moved there at the last barrier.
+
+    `members` may have gone, or come, when `contributors`, those whose values results of this epoch are of, have not.
+    """
 
     number: int
     aggregator: str
@@ -126,6 +133,8 @@ class View:
     """Who came in at the last barrier."""
     leaving: int | None = None
     """A worker leaves as soon as all have completed what is before this item."""
+    nonce: int = field(default=0, repr=False)
+    contributors: int = 0
 
 
 @dataclass(frozen=True, slots=True)

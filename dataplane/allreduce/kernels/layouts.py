@@ -6,8 +6,9 @@ from enum import IntEnum
 
 from dataplane.native import Array, Struct, i32, u8, u16, u32, u64
 from dataplane.nic.ports.queue import PortQueue
+from dataplane.wire.aggregation import SIZE
 
-HEADER_BYTES = 16
+HEADER_BYTES = SIZE
 VALUE_BYTES = 1024
 PACKET_BYTES = HEADER_BYTES + VALUE_BYTES
 LINK_BYTES = 42
@@ -18,6 +19,8 @@ BURST = 32
 """Packets a system call."""
 AGREED_GROUPS = 4
 """Groups whose exponents are kept: the one whose blocks are sent, and the two that are asked for ahead."""
+KNOWN_EPOCHS = 16
+"""The last epochs, of which it is known how many workers contribute."""
 NOBODY = 0xFFFFFFFF
 
 
@@ -43,6 +46,8 @@ class Status(IntEnum):
     """The job was not released in time; `bad_item` is the oldest without a result."""
     PAUSED = 9
     """It is `pause_at_ns`; continue where it was."""
+    CORRUPT = 10
+    """All results of `bad_item` that came have another check than their values."""
 
 
 class State(IntEnum):
@@ -80,6 +85,8 @@ class Slot(Struct):
     is_deferred: u32  # 1: the item `window` later is a block that waits for this one's result
     next_at: u32  # its block
     next_shift: i32
+    epoch: u32  # in which it was begun
+    corrupt: u32  # results that did not fit their check
     sent_ns: u64
     stamp: u64  # which packet of all that were sent it was, the last time
     results: u64  # how many there were when it was sent
@@ -98,6 +105,8 @@ class EngineState(Struct):
     # The job, as the controller has it.
     job: u32
     epoch: u32
+    nonce: u64
+    contributors: Array[u32]  # of the KNOWN_EPOCHS, each with the epoch above; 0: not known
     window: u32  # slots; a power of two
     headroom: u32
     capacity: u32  # no result has values of more workers
@@ -201,6 +210,8 @@ class EngineState(Struct):
     results: u64
     useless: u64  # results that were here already
     malformed: u64
+    forged: u64  # of another nonce
+    corrupt: u64  # results that did not fit their check
     congested: u64
     cuts: u64
     undone: u64  # cuts

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataplane.allreduce.checks import CODE
+from dataplane.allreduce.formats import MOST_EXPONENT
+from dataplane.allreduce.kernels.checks import check_of_one, is_maximum, weighted
 from dataplane.allreduce.kernels.formats import from_lanes
 from dataplane.allreduce.kernels.layouts import (
     AGREED_GROUPS,
     HEADER_BYTES,
+    KNOWN_EPOCHS,
     PACKET_BYTES,
     STRIDE,
     EngineState,
@@ -38,16 +42,20 @@ from dataplane.native import (
     kernel,
     load_be16,
     load_be32,
+    load_be64,
     offset,
     u8,
     u16,
     u32,
+    u64,
 )
 from dataplane.wire.aggregation import QUARTERS, VERSION, Flags, Kind, Operation, Reason
 
 _NAN_BITS, _PLUS_BITS, _MINUS_BITS = 0x7FC00000, 0x7F800000, 0xFF800000
 _MAGNITUDE = 0x7FFFFFFF
 _HALF = 1 << 15
+_MOST_CORRUPT = 3
+"""Results of one item that do not fit their check, until the switch is believed no more."""
 
 
 @kernel
@@ -57,6 +65,9 @@ def accept_packet(engine: EngineState, packet: Array[u8], length: u32) -> None:
     kind: u32 = first >> 24 & 15
     if first >> 28 != VERSION or (first & 0xFFFF) != engine.job:
         engine.malformed += 1
+        return
+    if load_be64(packet, 16) != engine.nonce:
+        engine.forged += 1
         return
     if kind == Kind.REFUSED:
         accept_refusal(engine, packet)
@@ -101,12 +112,16 @@ def accept_result(engine: EngineState, packet: Array[u8], length: u32, first: u3
     operation: u32 = Operation.SUM if slot.what == SUMS else Operation.MAX
     workers: u32 = as_u32(load_be16(packet, 10))
     is_sound: bool = length == PACKET_BYTES and load_be32(packet, 12) >> 24 == (operation << 4 | QUARTERS)
-    if not is_sound or workers == 0 or workers > engine.capacity:  # a mean divides by them
+    is_sound = is_sound and is_of_its_time(engine, slot, as_u32(load_be16(packet, 8)))
+    if not is_sound:
         engine.malformed += 1
+        return
+    flags: u32 = first >> 16 & 255
+    if not is_intact(engine, slot, packet, flags, workers):
+        note_corrupt(engine, slot)
         return
     is_again: bool = (first >> 24 & 15) == Kind.AGAIN
     note_result(engine, slot, is_again)
-    flags: u32 = first >> 16 & 255
     if (flags & Flags.CONGESTED) != 0:
         note_congestion(engine)
     if (flags & Flags.SATURATED) != 0:
@@ -132,12 +147,51 @@ def accept_result(engine: EngineState, packet: Array[u8], length: u32, first: u3
             ask_for_missing(engine, item)
 
 
+@kernel(inline=True)
+def is_of_its_time(engine: EngineState, slot: Slot, epoch: u32) -> bool:
+    """Return whether an item can be complete in an epoch: this worker has contributed in no other than these."""
+    until_now: u32 = (engine.epoch - slot.epoch) & 0xFFFF
+    return engine.reading != Reading.NO or ((epoch - slot.epoch) & 0xFFFF) <= until_now
+
+
+@kernel
+def is_intact(engine: EngineState, slot: Slot, packet: Array[u8], flags: u32, workers: u32) -> bool:
+    """Return whether a result is what all workers have sent: all of them, and no bit of it changed on the way."""
+    if workers == 0 or workers > engine.capacity:  # a mean divides by them
+        return False
+    epoch: u32 = as_u32(load_be16(packet, 8))
+    known: u32 = engine.contributors[epoch % KNOWN_EPOCHS]
+    if known != 0 and known >> 16 == epoch and (known & 0xFFFF) != workers:
+        return False
+    values: Array[u8] = offset(packet, HEADER_BYTES)
+    check: u64 = load_be64(packet, 24) - as_u64(workers) * check_of_one(engine.nonce, slot.item, slot.shift)
+    is_saturated: bool = (flags & Flags.SATURATED) != 0
+    if slot.what == SUMS:
+        fits: bool = check == weighted(values)
+        # A sum that stopped at a bound does not fit; of floats none can.
+        return fits if not is_saturated else engine.is_integer != 0 and not fits
+    own: Array[u8] = offset(packet_of(engine, slot.item), HEADER_BYTES)
+    most: u32 = MOST_EXPONENT if slot.what == EXPONENTS else 1
+    rest: bool = is_maximum(offset(values, 2 * GROUP), offset(own, 2 * GROUP), 1)
+    return check == 0 and not is_saturated and rest and is_maximum(values, own, most)
+
+
+@kernel
+def note_corrupt(engine: EngineState, slot: Slot) -> None:
+    """Count a result that is not to be used; the item is asked for again, and in the end given up."""
+    engine.corrupt += 1
+    slot.corrupt += 1
+    if slot.corrupt == _MOST_CORRUPT:
+        engine.bad_item = slot.item
+        engine.status = Status.CORRUPT
+
+
 @kernel
 def settle(engine: EngineState, group: u32, values: Array[u8]) -> None:
     """Keep the agreed exponents and marks of a group."""
     agreed: Array[u16] = offset(engine.agreed, as_u64(group % AGREED_GROUPS) * (2 * GROUP))
     for at in range(2 * GROUP):
-        agreed[at] = load_be16(values, at * 2)
+        agreed[at] = load_be16(values, at * 2) // CODE
     engine.settled[group % AGREED_GROUPS] = group + 1
 
 

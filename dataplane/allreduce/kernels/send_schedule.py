@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataplane.allreduce.checks import CODE
 from dataplane.allreduce.formats import BIAS, BLOCK, MINUS, PLUS, ZERO
+from dataplane.allreduce.kernels.checks import check_of_one, weighted
 from dataplane.allreduce.kernels.formats import MARK, block_exponent, to_lanes
 from dataplane.allreduce.kernels.layouts import (
     AGREED_GROUPS,
@@ -32,6 +34,7 @@ from dataplane.native import (
     offset,
     store_be16,
     store_be32,
+    store_be64,
     u8,
     u16,
     u32,
@@ -126,8 +129,10 @@ def begin_deferred(engine: EngineState, slot: Slot) -> u32:
     """Begin the block that waited for this slot's result; return its item."""
     item: u32 = slot.item + engine.window
     slot.is_deferred = 0
-    slot.shift = slot.next_shift
-    write_block(engine, write_item(engine, item, SUMS, slot.next_at, as_u32(Operation.SUM)), slot.next_at, slot.shift)
+    block: u32 = slot.next_at
+    shift: i32 = slot.next_shift
+    lanes: Array[u8] = write_item(engine, item, SUMS, block, as_u32(Operation.SUM))
+    write_block(engine, item, lanes, block, shift)
     return item
 
 
@@ -197,6 +202,9 @@ def write_item(engine: EngineState, item: u32, what: u32, at: u32, operation: u3
     slot.partner = NOBODY
     slot.repeats = 0
     slot.is_probe = 0
+    slot.shift = 0
+    slot.epoch = engine.epoch
+    slot.corrupt = 0
     packet: Array[u8] = packet_of(engine, item)
     first: u32 = _CONTRIBUTION if engine.reading == Reading.NO else _PULL
     flags: u32 = _FINAL if engine.is_final != 0 else 0
@@ -204,6 +212,8 @@ def write_item(engine: EngineState, item: u32, what: u32, at: u32, operation: u3
     store_be32(packet, 4, item)
     write_epoch(packet, engine.epoch)
     store_be32(packet, 12, operation << 28 | _LANES)
+    store_be64(packet, 16, engine.nonce)
+    store_be64(packet, 24, check_of_one(engine.nonce, item, 0))
     return offset(packet, HEADER_BYTES)
 
 
@@ -229,8 +239,8 @@ def begin_exponents(engine: EngineState, group: u32) -> None:
             found = any_of(block_at(engine.source, block), size)
         else:
             found = block_exponent(block_at(engine.source, block), size)
-        store_be16(lanes, at * 2, as_u16(found & (MARK - 1)))
-        store_be16(lanes, (GROUP + at) * 2, as_u16(found // MARK))
+        store_be16(lanes, at * 2, as_u16((found & (MARK - 1)) * CODE))
+        store_be16(lanes, (GROUP + at) * 2, as_u16(found // MARK * CODE))
 
 
 @kernel
@@ -259,9 +269,7 @@ def begin_block(engine: EngineState, at: u32, agreed: u32, marked: bool) -> bool
     lanes: Array[u8] = begin(engine, SUMS, block, as_u32(Operation.SUM))
     if marked:
         store_be32(saved, VALUE_BYTES, item)
-    slot = slot_of(engine, item)
-    slot.shift = shift_of(engine, agreed)
-    write_block(engine, lanes, block, slot.shift)
+    write_block(engine, item, lanes, block, shift_of(engine, agreed))
     return True
 
 
@@ -278,8 +286,9 @@ def write_zeros(engine: EngineState, block: u32) -> None:
 
 
 @kernel
-def write_block(engine: EngineState, lanes: Array[u8], block: u32, shift: i32) -> None:
-    """Write a block's lanes; a reader's are zeros."""
+def write_block(engine: EngineState, item: u32, lanes: Array[u8], block: u32, shift: i32) -> None:
+    """Write the lanes of an item that is a block, and its check; a reader's are zeros."""
+    slot_of(engine, item).shift = shift
     if engine.reading != Reading.NO:
         fill(lanes, 0, VALUE_BYTES)
         return
@@ -291,6 +300,7 @@ def write_block(engine: EngineState, lanes: Array[u8], block: u32, shift: i32) -
     else:
         to_lanes(source, size, shift, lanes)
     fill(offset(lanes, as_u64(size) * 4), 0, as_u64(BLOCK - size) * 4)
+    store_be64(packet_of(engine, item), 24, check_of_one(engine.nonce, item, shift) + weighted(lanes))
 
 
 @kernel

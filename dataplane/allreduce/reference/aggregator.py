@@ -13,6 +13,9 @@ of its item, so that those who have it and those who have not agree, whenever th
 No answer is longer than what asked for it: no sender can make the switch flood another host, and bmv2, which has 512
 bytes of room for a packet to grow, is safe. Who asks for a result without contributing sends as many zeros.
 
+A packet without the job's nonce changes nothing and gets no answer. Checks of contributions are added up modulo 2^64;
+what they say is the workers' business.
+
 With two levels a leaf sends what its rack adds up to its parent as one contribution, and keeps the parent's result.
 """
 
@@ -36,6 +39,7 @@ class Job:
     children: int
     cells: int
     leaf: bool = False
+    nonce: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +82,11 @@ Sent = Unicast | Multicast | Up
 def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
     """Take a CONTRIBUTION or PULL of a child, given by its number; return the cell, what is sent, and what it was.
 
-    The words are the names of the switch's counters: stale, again, epoch, mismatch, repeated, opened, added, complete.
+    The words are the names of the switch's counters: stale, again, epoch, mismatch, repeated, opened, added, complete,
+    forged.
     """
+    if packet.nonce != job.nonce:
+        return cell, None, "forged"
     known = cell.value is not None and cell.job == packet.job
     if known and cell.item == packet.item and cell.done and cell.value is not None:
         if len(packet.values) < len(cell.value.values):
@@ -104,12 +111,15 @@ def contribute(job: Job, cell: Cell, child: int, packet: Aggregation) -> tuple[C
         return cell, upwards, "repeated"
     values, saturated = combine(value.operation, value.values, packet.values)
     flags = value.flags | packet.flags | (Flags.SATURATED if saturated else NO_FLAGS)
-    added = replace(value, values=values, flags=flags, workers=min(value.workers + packet.workers, MOST_WORKERS))
+    workers, check = min(value.workers + packet.workers, MOST_WORKERS), (value.check + packet.check) % 2**64
+    added = replace(value, values=values, flags=flags, workers=workers, check=check)
     return _counted(job, replace(cell, seen=cell.seen | bit, value=added), "added")
 
 
-def accept(cell: Cell, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
-    """Take a packet of the parent; return the cell, what is sent, and what it was: complete, or stale (no result)."""
+def accept(job: Job, cell: Cell, packet: Aggregation) -> tuple[Cell, Sent | None, str]:
+    """Take a packet of the parent; return the cell, what is sent, and what it was: complete, stale or forged."""
+    if packet.nonce != job.nonce:
+        return cell, None, "forged"
     known = cell.value is not None and cell.job == packet.job and cell.item == packet.item
     if not known or cell.done or packet.kind not in (Kind.RESULT, Kind.AGAIN):
         return cell, None, "stale"
@@ -145,7 +155,7 @@ class Aggregator:
 
     def from_parent(self, packet: Aggregation) -> Sent | None:
         """Take a parent's packet; raise KeyError for a job that the switch does not know."""
-        return self._keep(packet, *accept(self._cell(packet), packet))
+        return self._keep(packet, *accept(self.jobs[packet.job], self._cell(packet), packet))
 
     def _place(self, packet: Aggregation) -> tuple[int, int]:
         return packet.job, packet.item % self.jobs[packet.job].cells

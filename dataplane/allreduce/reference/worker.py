@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dataplane.allreduce import formats
+from dataplane.allreduce.checks import CODE, check_of_one, is_maximum, weighted
 from dataplane.allreduce.formats import BLOCK, Floats, Lanes
 from dataplane.allreduce.schedule import GROUP, ItemKind, Part, Schedule
-from dataplane.wire.aggregation import QUARTER_BYTES, QUARTERS, Aggregation, Kind, Operation, Reason
+from dataplane.wire.aggregation import QUARTER_BYTES, QUARTERS, Aggregation, Flags, Kind, Operation, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,9 @@ class Membership:
     window: int
     capacity: int
     epoch: int
+    nonce: int = 0
+    contributors: int | None = None
+    """Of how many workers results are; None: nobody knows."""
 
 
 class Worker:
@@ -39,8 +43,10 @@ class Worker:
         self._schedule = Schedule(blocks)
         self._received: set[int] = set()
         self._counts: dict[int, Lanes] = {}
-        self.malformed = 0
-        """Results that no switch can have sent; they were not taken."""
+        self._begun: dict[int, int] = {}
+        """The epoch in which an item was sent first, by its place among the parts."""
+        self.malformed = self.forged = self.corrupt = 0
+        """Results that no switch can have sent, of another nonce, and that did not fit their check: not taken."""
 
     @property
     def is_done(self) -> bool:
@@ -63,10 +69,14 @@ class Worker:
             before = number - self._membership.window
             may_go = number not in self._received and (before < 0 or before in self._received)
             if may_go and (self._item(number), self.epoch) not in sent:
+                self._begun.setdefault(number, self.epoch)
                 yield self._contribution(number, part)
 
     def receive(self, packet: Aggregation) -> None:
         """Take a result, or the news that membership has changed; repeated ones do nothing."""
+        if packet.nonce != self._membership.nonce:
+            self.forged += 1
+            return
         if packet.kind is Kind.REFUSED:
             self.epoch = packet.epoch if packet.reason is Reason.EPOCH else self.epoch
             return
@@ -74,12 +84,15 @@ class Worker:
         if number in self._received or number >= len(self._schedule.parts):
             return
         part = self._schedule.parts[number]
-        if not self._is_sound(part, packet):
+        if not self._is_sound(number, packet):
             self.malformed += 1
+            return
+        if not self._is_intact(number, packet):
+            self.corrupt += 1
             return
         self._received.add(number)
         if part.what is ItemKind.EXPONENTS:
-            agreed, marks = np.frombuffer(packet.values, ">u2").astype(np.uint16).reshape(2, GROUP)
+            agreed, marks = (np.frombuffer(packet.values, ">u2") // CODE).astype(np.uint16).reshape(2, GROUP)
             self._agreed[part.at * GROUP :][:GROUP] = agreed
             self._schedule.settle(part.at, agreed, marks)
             return
@@ -92,10 +105,34 @@ class Worker:
         if part.at in self._counts:  # which may come before the sum or behind it
             row[:] = formats.with_classes(row, self._counts[part.at])
 
-    def _is_sound(self, part: Part, packet: Aggregation) -> bool:
-        operation = Operation.SUM if part.what is ItemKind.BLOCK else Operation.MAX
+    def _is_sound(self, number: int, packet: Aggregation) -> bool:
+        operation = Operation.SUM if self._schedule.parts[number].what is ItemKind.BLOCK else Operation.MAX
         is_whole = packet.operation is operation and len(packet.values) == QUARTERS * QUARTER_BYTES
-        return is_whole and 0 < packet.workers <= self._membership.capacity
+        begun = self._begun.get(number, self.epoch)
+        is_of_its_time = (packet.epoch - begun) % 2**16 <= (self.epoch - begun) % 2**16
+        return is_whole and is_of_its_time
+
+    def _is_intact(self, number: int, packet: Aggregation) -> bool:
+        """Return whether a result is what all workers have sent, by its check."""
+        part, contributors = self._schedule.parts[number], self._membership.contributors
+        if not 0 < packet.workers <= self._membership.capacity or Flags.SATURATED in packet.flags:
+            return False
+        if contributors is not None and packet.workers != contributors:
+            return False
+        check = (packet.check - packet.workers * self._check_of_one(number, part)) % 2**64
+        if part.what is ItemKind.BLOCK:
+            return check == weighted(np.frombuffer(packet.values, ">i4"))
+        lanes = np.frombuffer(packet.values, ">u2").reshape(2, GROUP)
+        own = np.frombuffer(self._lanes(part)[1].tobytes(), ">u2").reshape(2, GROUP)
+        most = formats.MOST_EXPONENT if part.what is ItemKind.EXPONENTS else 1
+        return check == 0 and is_maximum(lanes[0], own[0], most) and is_maximum(lanes[1], own[1], 1)
+
+    def _check_of_one(self, number: int, part: Part) -> int:
+        shift = self._shift(part) if part.what is ItemKind.BLOCK else 0
+        return check_of_one(self._membership.nonce, self._item(number), shift)
+
+    def _shift(self, part: Part) -> int:
+        return 30 - formats.headroom(self._membership.capacity) - (int(self._agreed[part.at]) - formats.BIAS)
 
     def _sum(self, part: Part, lanes: Lanes, divisor: int) -> Floats:
         agreed = self._agreed[part.at : part.at + 1]
@@ -106,6 +143,7 @@ class Worker:
 
     def _contribution(self, number: int, part: Part) -> Aggregation:
         operation, lanes = self._lanes(part)
+        check = self._check_of_one(number, part) + (weighted(lanes) if operation is Operation.SUM else 0)
         return Aggregation(
             Kind.CONTRIBUTION,
             self._membership.job,
@@ -113,13 +151,15 @@ class Worker:
             self.epoch,
             operation=operation,
             values=lanes.tobytes(),
+            nonce=self._membership.nonce,
+            check=check % 2**64,
         )
 
     def _lanes(self, part: Part) -> tuple[Operation, NDArray[np.generic]]:
         if part.what is ItemKind.EXPONENTS:
             exponents, marks = formats.exponents(self._blocks[part.at * GROUP :][:GROUP])
             lanes = np.zeros((2, GROUP), ">u2")
-            lanes[0, : exponents.size], lanes[1, : marks.size] = exponents, marks
+            lanes[0, : exponents.size], lanes[1, : marks.size] = exponents * CODE, marks * CODE
             return Operation.MAX, lanes
         block = self._blocks[part.at : part.at + 1]
         if part.what is ItemKind.CLASSES:

@@ -6,6 +6,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from finsy import P4TableAction, P4TableEntry
 
 from controller.aggregation.jobs import Jobs
 from controller.base_paths import next_hops
@@ -37,6 +38,21 @@ def test_a_job_is_placed_and_its_workers_are_members(jobs: Jobs) -> None:
     assert job.placed.blocks == dict.fromkeys(("spine1", "leaf1", "leaf2"), Block(0, 16))
     assert (job.number, job.members.epoch, len(job.members.workers)) == (1, 1, 5)
     assert jobs.entities_of(1).keys() == {"spine1", "leaf1", "leaf2"}
+
+
+def test_each_job_has_a_nonce_of_its_own_which_no_log_shows(jobs: Jobs) -> None:
+    nonces = []
+    for _ in range(8):
+        job = jobs.create(workers(1, 2, 5, 6), STATE, window=8, capacity=8)
+        nonces.append(job.placed.job.nonce)
+        assert str(nonces[-1]) not in repr(job)
+        for entities in jobs.entities_of(job.number).values():
+            (entry,) = [entity for key, entity in entities.items() if key.table == "aggregation_jobs"]
+            assert isinstance(entry, P4TableEntry)
+            assert isinstance(entry.action, P4TableAction)
+            assert entry.action.args["nonce"] == nonces[-1]
+    assert len({*nonces}) == 8
+    assert 2**48 < max(nonces) < 2**64
 
 
 def test_a_switch_is_to_hold_a_job_when_its_cells_are_clear(jobs: Jobs) -> None:

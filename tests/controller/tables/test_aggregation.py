@@ -33,7 +33,8 @@ from tests.controller.base_tables import base_entities
 
 BLOCKS = {"spine1": Block(0, 8), "leaf1": Block(8, 8), "leaf2": Block(0, 8)}
 WORKERS = tuple(Worker(f"h{number}", 19000 + number) for number in (1, 2, 3, 4, 5))
-JOB = AggregationJob(7, WORKERS, capacity=8, window=4, server=Worker("h6", 20000))
+NONCE = 2**64 - 3
+JOB = AggregationJob(7, WORKERS, capacity=8, window=4, server=Worker("h6", 20000), nonce=NONCE)
 TREE = AggregationTree("spine1", (Leaf("leaf1", ("h1", "h2")), Leaf("leaf2", ("h3", "h4")), "h5"))
 PLACED = PlacedJob(JOB, TREE, BLOCKS)
 ALL = Members(3, frozenset(worker.host for worker in WORKERS))
@@ -69,7 +70,15 @@ def actions(entities: Entities, table: str) -> dict[tuple[object, ...], tuple[st
 
 def test_a_root_adds_up_for_leaves_workers_and_the_main_server(topology: Topology, hops: NextHops) -> None:
     root = job_entities(topology, hops, PLACED, ALL)["spine1"]
-    job = {"epoch": 3, "children": 0b111, "first_cell": 0, "last_cell": 7, "group": 1, "group_with_server": 2}
+    job = {
+        "nonce": NONCE,
+        "epoch": 3,
+        "children": 0b111,
+        "first_cell": 0,
+        "last_cell": 7,
+        "group": 1,
+        "group_with_server": 2,
+    }
     assert actions(root, "aggregation_jobs") == {(7,): ("add_up", job)}
     peers = actions(root, "aggregation_peers")
     assert peers[SPINE, 7, LEAF1, (19777, 0xFFFF)] == ("from_child", {"number": 0})
@@ -86,7 +95,7 @@ def test_a_root_adds_up_for_leaves_workers_and_the_main_server(topology: Topolog
 
 def test_a_leaf_adds_up_for_those_who_are_plugged_in_there(topology: Topology, hops: NextHops) -> None:
     leaf = job_entities(topology, hops, PLACED, ALL)["leaf1"]
-    job = {"epoch": 3, "children": 0b11, "first_cell": 8, "last_cell": 15, "group": 9, "parent": SPINE}
+    job = {"nonce": NONCE, "epoch": 3, "children": 0b11, "first_cell": 8, "last_cell": 15, "group": 9, "parent": SPINE}
     assert actions(leaf, "aggregation_jobs") == {(7,): ("add_up_for", job)}
     peers = actions(leaf, "aggregation_peers")
     assert len(peers) == 3

@@ -178,7 +178,7 @@ class Explorer:
                 return world  # its entry is gone
             cell, sent, _ = contribute(job, cells[place], number, content)
         else:
-            cell, sent, _ = accept(cells[place], content)
+            cell, sent, _ = accept(self.case.jobs(world.epochs[switch])[switch], cells[place], content)
         world = replace(world, cells=_with(world.cells, switch, _with(cells, place, cell)))
         return world if sent is None else replace(world, sent=world.sent | self.packets(switch, sent))
 

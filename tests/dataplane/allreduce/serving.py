@@ -46,9 +46,9 @@ class Server:
     """Serves one job until it is left; workers are told apart by their address, children by who came first."""
 
     def __init__(
-        self, workers: int, window: int, weather: Weather | None = None, at: _Address = ("127.0.0.1", 0)
+        self, workers: int, window: int, weather: Weather | None = None, at: _Address = ("127.0.0.1", 0), nonce: int = 0
     ) -> None:
-        self.switch = Aggregator({JOB: Job(epoch=1, children=(1 << workers) - 1, cells=2 * window)})
+        self.switch = Aggregator({JOB: Job(epoch=1, children=(1 << workers) - 1, cells=2 * window, nonce=nonce)})
         self.weather = weather or Weather()
         self.before: Callable[[Aggregation], None] = lambda packet: None
         self.too_early: list[Aggregation] = []

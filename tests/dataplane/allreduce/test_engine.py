@@ -155,7 +155,7 @@ def test_results_of_nobody_or_of_more_than_the_job_has_are_counted_and_not_taken
         values = _random(2, 3 * BLOCK, seed=12)
         right = _reference(values, 3, mean=True)
         assert all(_same(found, right) for found in _run(engines, values, mean=True))
-        assert [engine.statistics.malformed for engine in engines] == [4, 4]
+        assert [engine.statistics.corrupt for engine in engines] == [4, 4]
 
 
 @pytest.mark.parametrize("seed", range(2))

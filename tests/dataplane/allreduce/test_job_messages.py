@@ -55,11 +55,12 @@ UPWARDS = st.one_of(
     st.builds(Leave, COUNTS),
     st.builds(Completed, COUNTS),
 )
+NONCES = st.integers(0, 2**64 - 1)
 BARRIERS = st.builds(Barrier, COUNTS, st.none() | COUNTS, NS)
 DOWNWARDS = st.one_of(
     st.builds(Waiting, HOSTS, SMALL),
-    st.builds(Admitted, SMALL, NAMES, SMALL, SMALL, SMALL, COUNTS, COUNTS, HOSTS, NS, NS, NAMES, HOSTS),
-    st.builds(View, SMALL, NAMES, NAMES, SMALL, HOSTS, st.none() | BARRIERS, HOSTS, st.none() | COUNTS),
+    st.builds(Admitted, SMALL, NAMES, SMALL, SMALL, SMALL, COUNTS, COUNTS, HOSTS, NS, NS, NAMES, HOSTS, NONCES, SMALL),
+    st.builds(View, SMALL, NAMES, NAMES, SMALL, HOSTS, st.none() | BARRIERS, HOSTS, st.none() | COUNTS, NONCES, SMALL),
     st.builds(Refused, NAMES),
     st.builds(Ended, NAMES, st.booleans()),
 )

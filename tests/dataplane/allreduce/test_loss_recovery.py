@@ -65,7 +65,7 @@ def test_marks_keep_queues_from_overflowing() -> None:
 
 
 def test_packets_that_overtake_others_are_not_taken_for_loss_for_long() -> None:
-    run = _second(4, 64, Network(overtaken=0.05), MANY)
+    run = _second(4, 64, Network(overtaken=0.05, delay_s=17e-6), MANY)
     assert run.share > 0.98
     assert run.more < 0.01
     assert run.undone == run.cuts > 0

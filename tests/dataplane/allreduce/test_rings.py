@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dataplane.allreduce.checks import check_of_one
 from dataplane.allreduce.engine import Engine, EngineSettings, Rings
 from dataplane.allreduce.errors import NoResultError
 from dataplane.allreduce.next_hop import NextHop, find_next_hop
@@ -105,7 +106,8 @@ def test_what_is_not_the_aggregators_answer_is_left_alone(wrong: dict[str, Any])
     here, there = memory_pair()
     next_hop = NextHop("there", IPv4Address(WORKER), MACS[WORKER], MACS[SWITCH])
     carried = RingTransport(there, next_hop, 40000)
-    payload = Aggregation(Kind.RESULT, JOB, 0, 1, operation=Operation.MAX, values=bytes(1024)).encode()
+    check = check_of_one(nonce=0, item=0)
+    payload = Aggregation(Kind.RESULT, JOB, 0, 1, operation=Operation.MAX, values=bytes(1024), check=check).encode()
     said = _RIGHT | {name: value for name, value in wrong.items() if name != "cut"}
     addresses: dict[str, Any] = {"src": IPv4Address(said.pop("src")), "dst": IPv4Address(said.pop("dst"))}
     frame = udp_frame(src_mac=1, dst_mac=MACS[WORKER], payload=payload, **addresses, **said)

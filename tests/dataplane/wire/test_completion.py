@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
+from typing import Any
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dataplane.errors import WireError
 from dataplane.wire import completion, report
@@ -49,3 +55,48 @@ def test_a_report_about_something_else_says_nothing_of_items() -> None:
     (one,) = report.decode(golden().replace(bytes.fromhex("4d52"), bytes.fromhex("4d53"))).reports
     assert one.main is not None
     assert completion.in_report(one.main) is None
+
+
+WORDS = {name: st.integers(0, 2**16 - 1) for name in ("job", "repeated", "ahead")}
+COMPLETIONS = st.builds(
+    Completion,
+    **WORDS,
+    item=st.integers(0, 2**32 - 1),
+    last_child=st.integers(0, 255),
+    wait_us=st.integers(0, 2**32 - 1),
+    leaf=st.booleans(),
+)
+
+
+def test_they_are_these_bytes() -> None:
+    assert SAID.encode().hex() == "001e058000000804000003e800010002"
+
+
+@given(COMPLETIONS)
+def test_all_come_back(said: Completion) -> None:
+    assert completion.decode(b"??" + said.encode() + b"more", 2) == said
+
+
+def test_a_flipped_bit_is_refused_or_says_something_else() -> None:
+    encoded = int.from_bytes(SAID.encode(), "big")
+    refused = 0
+    for bit in range(8 * completion.SIZE):
+        with contextlib.suppress(WireError):
+            assert completion.decode((encoded ^ 1 << bit).to_bytes(completion.SIZE, "big")) != SAID
+            continue
+        refused += 1
+    assert refused == 7, "the bits that are to be zero"
+
+
+@given(st.binary(max_size=40), st.integers(0, 30))
+def test_no_bytes_do_more_than_be_refused(data: bytes, offset: int) -> None:
+    with contextlib.suppress(WireError):
+        assert completion.decode(data, offset).encode() == data[offset : offset + completion.SIZE]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"job": 1 << 16}, {"item": -1}, {"last_child": 256}, {"wait_us": 1 << 32}, {"ahead": 1 << 16}], ids=str
+)
+def test_what_does_not_fit_is_not_encoded(wrong: dict[str, Any]) -> None:
+    with pytest.raises(WireError):
+        replace(SAID, **wrong).encode()

@@ -87,7 +87,9 @@ class PlainReconciler:
         hosts = [node.name for node in TOPOLOGY.hosts]
         self._introduce({("127.0.0.1", one.udp_port): hosts.index(one.host) for one in job.placed.job.workers})
         mask = sum(1 << hosts.index(host) for host in job.members.workers)
-        self._server.switch.jobs[job.number] = Job(epoch=job.members.epoch, children=mask, cells=2 * WINDOW)
+        self._server.switch.jobs[job.number] = Job(
+            epoch=job.members.epoch, children=mask, cells=2 * WINDOW, nonce=job.placed.job.nonce
+        )
         return job
 
     def _introduce(self, children: dict[tuple[str, int], int]) -> None:

@@ -428,9 +428,9 @@ def test_news_may_come_twice() -> None:
     admitted = worker.following.admitted
     assert admitted is not None
     assert worker.following.take(admitted) == []
-    held = View(1, admitted.aggregator, admitted.root, 1, ("h1", "h2"), Barrier(7, None, S))
+    held = View(1, admitted.aggregator, admitted.root, 1, ("h1", "h2"), Barrier(7, None, S), contributors=2)
     assert worker.following.take(held) == worker.following.take(held) == [EnterBarrier(7, S)]
-    assert worker.following.overdue() == [Resume(1)]
+    assert worker.following.overdue() == [Resume(1, 2)]
     assert worker.following.overdue() == []
 
 
@@ -441,8 +441,9 @@ def test_a_move_that_was_missed_is_made_before_the_next_hold() -> None:
         EnterBarrier(7, S),
         RunUntil(7, 3),
     ]
-    orders = follow.take(View(2, "10.0.2.254", "10.0.2.254", 1, ("h1", "h2"), Barrier(8, None, S)))
-    assert orders == [Resume(1, "10.0.2.254", 2), EnterBarrier(8, S)]
+    moved = View(2, "10.0.2.254", "10.0.2.254", 1, ("h1", "h2"), Barrier(8, None, S), nonce=77, contributors=2)
+    orders = follow.take(moved)
+    assert orders == [Resume(1, 2, "10.0.2.254", 2, 77), EnterBarrier(8, S)]
 
 
 def test_who_is_taken_in_begins_when_all_go_on_also_over_a_new_connection() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 import socket
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from dataplane.allreduce.reference.aggregator import Aggregator, Job, Multicast, Unicast
-from dataplane.wire.aggregation import decode
+from dataplane.wire.aggregation import Aggregation, decode
 
 CELLS = 32
 Address = tuple[str, int]
@@ -20,6 +20,8 @@ class Plan:
 
     loss: float = 0.0
     dies_after: int | None = None
+    flips_at: int | None = None
+    """The result of which a bit changes in the switch's memory."""
     children: list[Address] = field(default_factory=list)
     results: int = 0
 
@@ -62,7 +64,16 @@ class Switch:
         if answer is None:
             return
         plan.results += isinstance(answer, Multicast)
+        if isinstance(answer, Multicast) and plan.results == plan.flips_at:
+            answer = self._flip(answer.packet)
         takers = plan.children if isinstance(answer, Multicast) else [plan.children[answer.child]]
         for taker in takers[:1] if plan.results == plan.dies_after else takers:
             if self._chance.random() >= plan.loss:
                 self._socket.sendto(answer.packet.encode(), taker)
+
+    def _flip(self, result: Aggregation) -> Multicast:
+        """Change a bit of a result in its cell, after which all get it."""
+        place = result.job, result.item % CELLS
+        changed = replace(result, values=result.values[:5] + bytes([result.values[5] ^ 16]) + result.values[6:])
+        self._aggregator._cells[place] = replace(self._aggregator._cells[place], value=changed)
+        return Multicast(changed)

@@ -21,6 +21,7 @@ from tests.dataplane.allreduce.torch.dying_switch import Plan, Switch
 from tests.dataplane.allreduce.torch.training import (
     DESERTED,
     DYING,
+    FLIPPED,
     FORMATS,
     LOSSES,
     ROWS,
@@ -42,7 +43,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("training")
     plans = {job: Plan(loss) for job, loss in LOSSES.items()}
     plans |= {SINGLE: Plan(), DYING: Plan(0.01, dies_after=75), SHORT: Plan(dies_after=6)}
-    plans |= {DESERTED: Plan(), SPARSE: Plan()}
+    plans |= {DESERTED: Plan(), SPARSE: Plan(), FLIPPED: Plan(flips_at=75)}
     switch = Switch(plans, WORKERS)
     module = "tests.dataplane.allreduce.torch.training"
     command = [sys.executable, "-m", module, str(WORKERS), str(path), str(switch.port)]
@@ -73,7 +74,9 @@ def test_training_by_the_switch_is_that_by_gloo_whatever_is_lost(found: Found, j
         assert np.abs(mine[f"job{job}_losses"] - mine["gloo_losses"]).max() < 1e-6
 
 
-@pytest.mark.parametrize("what", [*(f"job{job}_parameters" for job in LOSSES), "dying_parameters", *FORMATS])
+@pytest.mark.parametrize(
+    "what", [*(f"job{job}_parameters" for job in LOSSES), "dying_parameters", "flipped_parameters", *FORMATS]
+)
 def test_all_workers_have_the_same_to_the_bit(found: Found, what: str) -> None:
     for mine in found[1:]:
         assert np.array_equal(mine[what], found[0][what])
@@ -113,6 +116,16 @@ def test_when_the_switch_dies_training_goes_on_by_the_ring_and_the_log_says_why(
             line for line in (folder / f"{rank}.log").read_text().splitlines() if "got no result from 127.0.0.1" in line
         ]
         assert len(said) >= 1
+        assert "gloo's ring of workers 0, 1, 2, 3 is used, not the switch: worker" in said[0]
+
+
+def test_a_bit_that_changes_in_the_switch_reaches_no_weights_and_the_ring_goes_on(folder: Path, found: Found) -> None:
+    assert sum(mine["flipped_corrupt"] for mine in found) > 0
+    for rank, mine in enumerate(found):
+        assert np.abs(mine["flipped_losses"] - mine["gloo_losses"]).max() < 1e-6
+        assert np.abs(mine["flipped_parameters"] - mine["gloo_parameters"]).max() < 1e-6
+        said = [line for line in (folder / f"{rank}.log").read_text().splitlines() if "did not fit their check" in line]
+        assert len(said) == 1
         assert "gloo's ring of workers 0, 1, 2, 3 is used, not the switch: worker" in said[0]
 
 

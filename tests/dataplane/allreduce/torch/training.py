@@ -23,7 +23,7 @@ from tests.dataplane.allreduce.torch.forking import fork_workers
 
 STEPS = 12
 LOSSES = {1: 0.05}
-SINGLE, DYING, SHORT, DESERTED, SPARSE = 2, 3, 4, 5, 6
+SINGLE, DYING, SHORT, DESERTED, SPARSE, FLIPPED = 2, 3, 4, 5, 6, 7
 LAST_STEP = 6
 ROWS, SPARSE_STEPS = 512, 3
 FORMATS = ("float32", "float16", "bfloat16")
@@ -122,6 +122,10 @@ def work(world: int, folder: Path, port: int, rank: int) -> None:
         found["integers"] = sums[1].wait().numpy()
     with state(DYING, 0.5) as switch:
         keep("dying", train(rank, switch))
+    with state(FLIPPED) as switch:
+        keep("flipped", train(rank, switch))
+        assert isinstance(switch._reducer, JobEngine)
+        found["flipped_corrupt"] = switch._reducer.statistics.corrupt
     with MillraceState(None, reason="the job has no cells") as ring:
         keep("ring", train(rank, ring))
     deserted = state(DESERTED, 0.5, 4.0)

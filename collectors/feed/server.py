@@ -24,6 +24,7 @@ from dataplane.config import Strict
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.errors import MessageError
+from dataplane.rpc.limits import Limits
 from dataplane.rpc.server import RpcServer
 from dataplane.rpc.service import Service
 
@@ -60,8 +61,11 @@ class FeedSettings(Strict, frozen=True):
     batch_records: Positive = 1024
     """About how many records go into one message."""
 
-    shortest_interval_ns: Positive = 1_000_000
+    shortest_interval_ns: Positive = 10_000_000
     """Snapshots are sent no more often than this, whatever a subscriber asks for."""
+
+    limits: Limits = Limits()
+    """What all subscribers may take together."""
 
 
 class FeedServer:
@@ -78,6 +82,7 @@ class FeedServer:
             [Service(FEED, self._methods(), _NEEDS)],
             purpose="cannot serve the feed",
             error=CollectorError,
+            limits=self._settings.limits,
             tls=self._settings.tls,
         )
         self.address = self._server.address

@@ -14,6 +14,7 @@ from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.telemetry_load import TelemetryLoad
 from dataplane.config import Strict
 from dataplane.rpc.access.settings import TlsSettings
+from dataplane.rpc.limits import Limits
 from dataplane.rpc.own_folder import default_address
 
 Share = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
@@ -159,6 +160,8 @@ class PathServerSettings(Strict, frozen=True):
     """gRPC address on which routes and decisions are served; others than a UNIX socket's or loopback need `tls`."""
     tls: TlsSettings | None = None
     """Certificates for HOST:PORT, of the feed and of what is served."""
+    limits: Limits = Limits()
+    """What all who ask and follow may take together."""
     interval_ns: Positive = 100_000_000
     """Time between two rounds of decisions."""
     max_snapshot_age_ns: Positive | None = None

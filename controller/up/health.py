@@ -22,7 +22,7 @@ from controller.up.plan import UpPlan
 from controller.up.values import Health, metrics_address
 from dataplane.errors import MillraceError
 from dataplane.fabric.live.stats import read_stats
-from dataplane.rpc.addresses import client_options
+from dataplane.rpc.options import client_options
 
 ANSWER_S: Final = 3.0
 """How long a daemon may take to answer; a machine that is busy is slow."""

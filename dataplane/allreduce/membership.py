@@ -53,10 +53,10 @@ from dataplane.allreduce.membership_state import (
 from dataplane.closing import Closing
 from dataplane.errors import AllReduceError
 from dataplane.rpc.access.settings import TlsSettings
-from dataplane.rpc.addresses import client_options
 from dataplane.rpc.backoff import Backoff
 from dataplane.rpc.call_errors import PERMANENT, reason_of
 from dataplane.rpc.channels import open_channel, uncallable
+from dataplane.rpc.options import client_options
 
 LOGGER = logging.getLogger("millrace.allreduce")
 

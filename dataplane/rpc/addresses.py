@@ -18,21 +18,6 @@ from typing import Final
 
 from dataplane.rpc.own_folder import foreign_socket, own_folders, prepare, refusal
 
-SERVER_OPTIONS: Final = (
-    ("grpc.so_reuseport", 0),
-    ("grpc.http2.min_ping_interval_without_data_ms", 100),
-    ("grpc.keepalive_permit_without_calls", 1),
-)
-"""Options of every server of ours: a port that is taken is an error, clients may probe whether the server is alive."""
-
-KEEPALIVE_MS: Final = 5000
-"""After so long without a message a client of ours probes whether the server is alive; an answer may take as long."""
-
-CONNECT_MS: Final = 5000
-"""So long an attempt to connect may take, TCP's and HTTP/2's first words together, or a new one is made."""
-
-_LEAST_RECONNECT_MS: Final = 100
-
 _UNIX: Final = "unix:"
 _ABSTRACT: Final = "unix-abstract:"
 _PLAIN: Final = "plain:"
@@ -69,24 +54,6 @@ def exposed(address: str, *, has_tls: bool) -> str | None:
     if has_tls or is_unix(address) or is_plain(address) or is_loopback(address):
         return None
     return f"it is not loopback, and there is no tls; what is not encrypted is called {_PLAIN}{address}"
-
-
-def client_options(longest_wait_ns: int) -> list[tuple[str, int]]:
-    """Return the options of every client of ours: messages of any size, no proxy, reconnecting soon and without limit.
-
-    A server that hangs, or whose machine or network died without a word, ends what is called, a stream as well.
-    """
-    return [
-        ("grpc.max_receive_message_length", -1),
-        ("grpc.enable_http_proxy", 0),
-        ("grpc.initial_reconnect_backoff_ms", _LEAST_RECONNECT_MS),
-        ("grpc.min_reconnect_backoff_ms", CONNECT_MS),  # no wait, whatever its name: gRPC's MIN_CONNECT_TIMEOUT
-        ("grpc.max_reconnect_backoff_ms", max(longest_wait_ns // 1_000_000, _LEAST_RECONNECT_MS)),
-        ("grpc.keepalive_time_ms", KEEPALIVE_MS),
-        ("grpc.keepalive_timeout_ms", KEEPALIVE_MS),
-        ("grpc.http2.ping_timeout_ms", KEEPALIVE_MS),  # else a minute, whatever keepalive's
-        ("grpc.http2.max_pings_without_data", 0),
-    ]
 
 
 def malformed(address: str) -> str | None:

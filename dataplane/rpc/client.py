@@ -16,12 +16,12 @@ from google.protobuf.message import Message
 
 from dataplane.errors import MillraceError
 from dataplane.rpc.access.settings import TlsSettings
-from dataplane.rpc.addresses import client_options
 from dataplane.rpc.backoff import Backoff
 from dataplane.rpc.call_errors import PERMANENT, reason_of
 from dataplane.rpc.channels import open_aio_channel, uncallable
 from dataplane.rpc.errors import MessageError
 from dataplane.rpc.messages import parse
+from dataplane.rpc.options import client_options
 from dataplane.rpc.values import Mirror
 
 V = TypeVar("V")

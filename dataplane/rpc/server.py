@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
@@ -23,15 +22,9 @@ from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.access.tls import TlsFiles, files_of, server_credentials
 from dataplane.rpc.access.values import Principal
-from dataplane.rpc.addresses import (
-    KEEPALIVE_MS,
-    SERVER_OPTIONS,
-    exposed,
-    is_plain,
-    is_unix,
-    target_of,
-    unavailable,
-)
+from dataplane.rpc.addresses import exposed, is_plain, is_unix, target_of, unavailable
+from dataplane.rpc.limits import Limits
+from dataplane.rpc.options import KEEPALIVE_MS, server_options
 from dataplane.rpc.service import Service, Streams, handlers_of
 
 GRACE_S: Final = 0.5
@@ -40,39 +33,6 @@ GRACE_S: Final = 0.5
 _OTHERS: Final = 0o177
 _UMASK: Final = threading.Lock()
 """The umask is the process's: of two servers that listen at a time, one must not keep the other's."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a server takes from all who call it; what exceeds it is refused with RESOURCE_EXHAUSTED, or waits."""
-
-    request_bytes: int = 4 << 20
-    """The largest request."""
-    calls: int = 4096
-    """Calls and streams at a time, of all connections."""
-    calls_per_connection: int = 1024
-    """Those of one connection; more wait at the client."""
-    connections: int = 1024
-    """Connections at a time; more are closed as they come."""
-
-    @property
-    def options(self) -> list[tuple[str, int]]:
-        """The options of a gRPC server."""
-        return [
-            ("grpc.max_receive_message_length", self.request_bytes),
-            ("grpc.max_concurrent_streams", self.calls_per_connection),
-            ("grpc.max_allowed_incoming_connections", self.connections),
-        ]
-
-
-def keepalive_options(interval_ms: int, timeout_ms: int) -> list[tuple[str, int]]:
-    """Return the options by which a client that is silent for an interval is asked, and missed after a timeout."""
-    return [
-        ("grpc.keepalive_time_ms", interval_ms),
-        ("grpc.keepalive_timeout_ms", timeout_ms),
-        ("grpc.http2.ping_timeout_ms", timeout_ms),  # else a minute, whatever keepalive's
-        ("grpc.http2.max_pings_without_data", 0),
-    ]
 
 
 class RpcServer:
@@ -99,13 +59,14 @@ class RpcServer:
         if problem is not None:
             raise error(f"{purpose} at {address}: {problem}")
         limits = limits or Limits()
-        options = [*SERVER_OPTIONS, *keepalive_options(keepalive_ms, keepalive_ms), *limits.options]
         files = None if tls is None or is_unix(address) or is_plain(address) else files_of(tls)
         needs = {f"/{one.descriptor.full_name}/{name}": need for one in services for name, need in one.needs.items()}
         self._server = grpc.aio.server(
-            options=options, maximum_concurrent_rpcs=limits.calls, interceptors=guards_of(files, needs)
+            options=server_options(limits, keepalive_ms),
+            maximum_concurrent_rpcs=limits.calls,
+            interceptors=guards_of(files, needs),
         )
-        self._streams = Streams()
+        self._streams = Streams(limits)
         self._server.add_generic_rpc_handlers(tuple(handlers_of(service, self._streams) for service in services))
         self._health = ServedHealth(self._server, [service.descriptor.full_name for service in services])
         try:

@@ -21,6 +21,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.errors import CallError
+from dataplane.rpc.limits import Limits, in_time
 from dataplane.rpc.messages import parse_request, serialize
 
 _Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
@@ -49,8 +50,9 @@ class Service:
 
 @dataclass(slots=True)
 class Streams:
-    """Calls in progress that may never end by themselves, so that a server that stops can end them."""
+    """Calls in progress that may never end by themselves: no more than `limits` say; a server that stops ends them."""
 
+    limits: Limits
     _tasks: set[asyncio.Task[Any]] = field(default_factory=set)
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -68,6 +70,9 @@ class Streams:
         assert task is not None
         if self._stopping.is_set():
             await context.abort(grpc.StatusCode.UNAVAILABLE, STOPPING)
+        if len(self._tasks) >= self.limits.streams:
+            most = f"{self.limits.streams} streams are open, the most at a time"
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, most)
         self._tasks.add(task)
         try:
             async with aclosing(answers):
@@ -129,7 +134,8 @@ def _streaming(schema: type[Message], call: Callable[..., Any], streams: Streams
 
 def _conversing(schema: type[Message], call: Callable[..., Any], streams: Streams) -> Callable[..., Any]:
     async def converse(requests: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
-        parsed = (parse_request(schema, data) async for data in requests)
+        begun = in_time(requests, streams.limits.first_message_ns)
+        parsed = (parse_request(schema, data) async for data in begun)
         async with aclosing(streams.follow(call(parsed), context)) as answers:
             async for answer in answers:
                 yield answer

@@ -46,9 +46,9 @@ from dataplane.errors import AccessError
 from dataplane.rpc.access.caller import CALLER
 from dataplane.rpc.access.permissions import Permission, check_host
 from dataplane.rpc.access.settings import TlsSettings
-from dataplane.rpc.addresses import KEEPALIVE_MS
 from dataplane.rpc.errors import CallError, MessageError
-from dataplane.rpc.server import Limits, RpcServer
+from dataplane.rpc.options import KEEPALIVE_MS
+from dataplane.rpc.server import RpcServer
 from dataplane.rpc.service import Service
 from dataplane.topology.addressing import switch_ipv4
 from dataplane.topology.values import Topology
@@ -57,9 +57,6 @@ LOGGER = logging.getLogger("millrace.jobs")
 
 MAX_PENDING: Final = 1024
 """Messages that wait for one worker before its connection is ended; it gets the present view when it is back."""
-
-LIMITS: Final = Limits(request_bytes=64 << 10, calls=8192, connections=4096)
-"""Each worker has a connection and a stream of its own, and little to say."""
 
 _NEEDS: Final = {
     "Attend": Permission.ATTEND,
@@ -138,7 +135,7 @@ class JobService:
             [self._service()],
             purpose="cannot serve jobs",
             error=JobError,
-            limits=LIMITS,
+            limits=settings.limits,
             keepalive_ms=keepalive_ms,
             tls=tls,
         )

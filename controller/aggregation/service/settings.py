@@ -12,6 +12,7 @@ from controller.tables.aggregation import CELLS, MAX_JOBS
 from dataplane.allreduce.formats import MOST_WORKERS
 from dataplane.allreduce.jobs.messages import ADDRESS
 from dataplane.config import Strict
+from dataplane.rpc.limits import Limits
 
 PositiveNs = Annotated[int, msgspec.Meta(ge=1)]
 Workers = Annotated[int, msgspec.Meta(ge=1, le=MOST_WORKERS)]
@@ -38,6 +39,8 @@ class JobSettings(Strict, frozen=True):
     """Workers of a job, and its capacity, at most, whatever it asks for."""
     most_cells: Annotated[int, msgspec.Meta(ge=2, le=CELLS)] = CELLS // 4
     """Cells of a switch that one job may take, two for each item of its window; a quarter of all."""
+    limits: Limits = Limits(request_bytes=64 << 10, calls=8192, streams=4096, connections=4096)
+    """What all workers and people may take of the service; each worker has a connection and a stream of its own."""
     kept: Annotated[int, msgspec.Meta(ge=0, le=10_000)] = 100
     """How many ended jobs are remembered, with the reason."""
 

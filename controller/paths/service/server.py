@@ -133,7 +133,12 @@ class PathServer:
             0,
         )
         self._server = RpcServer(
-            settings.listen, [self._service()], purpose="cannot serve routes", error=PathError, tls=settings.tls
+            settings.listen,
+            [self._service()],
+            purpose="cannot serve routes",
+            error=PathError,
+            limits=settings.limits,
+            tls=settings.tls,
         )
         self.address = self._server.address
 

@@ -16,7 +16,7 @@ from finsy.proto import gnmi, gnmi_grpc
 
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.errors import CallError
-from dataplane.rpc.limits import FIRST_MESSAGE_S, in_time
+from dataplane.rpc.limits import Limits, in_time
 from dataplane.switch.gnmi.core import GnmiCore
 from dataplane.switch.gnmi.errors import GnmiError, exhausted, invalid
 from dataplane.switch.gnmi.subscriptions import Subscription
@@ -73,13 +73,13 @@ class GnmiService(gnmi_grpc.gNMIServicer):
     """Serves gnmi.gNMI on the event loop of another service's server; what reads or sets ports runs in a thread."""
 
     def __init__(
-        self, core: GnmiCore, in_order: Executor | None = None, *, first_message_s: float = FIRST_MESSAGE_S
+        self, core: GnmiCore, in_order: Executor | None = None, *, first_message_ns: int = Limits().first_message_ns
     ) -> None:
         """Read and set ports one request after the other by `in_order`; by default in a thread.
 
-        A subscriber who does not say what he wants within `first_message_s` is ended.
+        A subscriber who does not say what he wants within `first_message_ns` is ended.
         """
-        self._core, self._first_message_s = core, first_message_s
+        self._core, self._first_message_ns = core, first_message_ns
         self._stopping = asyncio.Event()
         self._threads = in_order or ThreadPoolExecutor(1, "gnmi-requests")
         self._waiting = 0
@@ -128,7 +128,7 @@ class GnmiService(gnmi_grpc.gNMIServicer):
         changes = Changes(asyncio.get_running_loop())
         subscription = None
         try:
-            said = in_time(requests, self._first_message_s)
+            said = in_time(requests, self._first_message_ns)
             first = await anext(said, None)
             if first is None or first.WhichOneof("request") != "subscribe":
                 raise invalid("a Subscribe begins with a SubscriptionList")

@@ -19,7 +19,9 @@ from dataplane.rpc.access import Principal, Role
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.access.tls import TlsFiles, server_credentials
 from dataplane.rpc.addresses import exposed, is_plain, is_unix, unavailable
-from dataplane.rpc.server import ServedHealth, bind, guards_of, keepalive_options
+from dataplane.rpc.limits import Limits
+from dataplane.rpc.options import server_options
+from dataplane.rpc.server import ServedHealth, bind, guards_of
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.service import P4RuntimeService
 
@@ -39,14 +41,9 @@ UNMARKED: Final = Principal("controller", Role.ADMIN)
 """Who shows a certificate that says nothing of roles."""
 
 _UNIX = "unix:"
-_OPTIONS = [
-    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    ("grpc.so_reuseport", 0),  # two switches on one port is a mistake, not a load balancer
-    # Clients may do as we do, and ask whether we are there: gRPC's default hangs up on a client that does so twice.
-    ("grpc.http2.min_ping_interval_without_data_ms", 1000),
-    ("grpc.keepalive_permit_without_calls", 1),
-]
+
+LIMITS: Final = Limits(request_bytes=MAX_MESSAGE_BYTES, answer_bytes=MAX_MESSAGE_BYTES, calls=1024, connections=256)
+"""What all clients of a switch may take together, of P4Runtime and of gNMI."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +54,6 @@ class Keepalive:
     """A client from which nothing has come for so long is probed (HTTP/2 PING)."""
     timeout_s: float = 5.0
     """How long its answer may take."""
-
-    @property
-    def options(self) -> list[tuple[str, int]]:
-        """The options of a gRPC server."""
-        return keepalive_options(max(round(self.interval_s * 1000), 1), max(round(self.timeout_s * 1000), 1))
 
 
 class Beside(Protocol):
@@ -100,6 +92,7 @@ class P4RuntimeServer:
         *,
         beside: Sequence[Beside] = (),
         keepalive: Keepalive | None = None,
+        limits: Limits = LIMITS,
         in_order: Executor | None = None,
     ) -> None:
         """Run long requests by `in_order`; by default in threads of their own."""
@@ -109,7 +102,7 @@ class P4RuntimeServer:
         self._tls = tls
         self._beside = tuple(beside)
         self._in_order = in_order
-        self._options = [*_OPTIONS, *(keepalive or Keepalive()).options]
+        self._limits, self._keepalive = limits, keepalive or Keepalive()
         self._thread = threading.Thread(target=self._run, name="p4runtime", daemon=True)
         self._started = threading.Event()
         self._on_started: Callable[[], object] = self._started.set
@@ -175,10 +168,14 @@ class P4RuntimeServer:
 
     async def _serve(self) -> None:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        service = P4RuntimeService(self._core, self._in_order)
+        service = P4RuntimeService(self._core, self._in_order, first_message_ns=self._limits.first_message_ns)
         services: tuple[Beside, ...] = (service, *self._beside)
         needs = {method: need for one in services for method, need in one.needs.items()}
-        server = grpc.aio.server(options=self._options, interceptors=guards_of(self._tls, needs, UNMARKED))
+        server = grpc.aio.server(
+            options=server_options(self._limits, _ms(self._keepalive.interval_s), _ms(self._keepalive.timeout_s)),
+            maximum_concurrent_rpcs=self._limits.calls,
+            interceptors=guards_of(self._tls, needs, UNMARKED),
+        )
         health = ServedHealth(server, [one.register(server) for one in services])
         timer = asyncio.create_task(self._keep_time(service))
         try:
@@ -229,6 +226,10 @@ async def _first_of(stopping: asyncio.Task[Any], timer: asyncio.Task[None]) -> N
         stopping.cancel()
     if timer.done():
         timer.result()
+
+
+def _ms(seconds: float) -> int:
+    return max(round(seconds * 1000), 1)
 
 
 def _remove_sockets(addresses: Sequence[str]) -> None:

@@ -14,7 +14,7 @@ from finsy.proto import p4r, p4r_grpc
 
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.errors import CallError
-from dataplane.rpc.limits import FIRST_MESSAGE_S, in_time
+from dataplane.rpc.limits import Limits, in_time
 from dataplane.switch.p4runtime.core import P4RuntimeCore, StreamSession
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError
 from dataplane.switch.p4runtime.outbox import Outbox
@@ -37,13 +37,17 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     """
 
     def __init__(
-        self, core: P4RuntimeCore, in_order: Executor | None = None, *, first_message_s: float = FIRST_MESSAGE_S
+        self,
+        core: P4RuntimeCore,
+        in_order: Executor | None = None,
+        *,
+        first_message_ns: int = Limits().first_message_ns,
     ) -> None:
         """Run long requests one after the other, and what prepares pipelines, by `in_order`; by default in threads.
 
-        A stream whose client says nothing for `first_message_s` ends.
+        A stream whose client says nothing for `first_message_ns` ends.
         """
-        self._core, self._first_message_s = core, first_message_s
+        self._core, self._first_message_ns = core, first_message_ns
         self._outboxes: set[Outbox] = set()
         self._in_order = in_order or ThreadPoolExecutor(1, "p4runtime-requests")
         self._configs = in_order or ThreadPoolExecutor(1, "p4runtime-config")
@@ -154,7 +158,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
     ) -> None:
         """Hand a client's messages over; whatever ends them ends the stream after what is queued."""
         try:
-            async for request in in_time(requests, self._first_message_s):
+            async for request in in_time(requests, self._first_message_ns):
                 if request.WhichOneof("update") == "arbitration":  # after the writes that came before it
                     await self.call(partial(session.handle, request))
                 else:

@@ -17,7 +17,7 @@ BOUND_S = 30.0
 
 
 def test_a_stream_that_a_dead_network_has_swallowed_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dataplane.rpc.addresses.KEEPALIVE_MS", 300)
+    monkeypatch.setattr("dataplane.rpc.options.KEEPALIVE_MS", 300)
 
     async def scene() -> None:
         server = FeedServer(Collector(build_topology(), VirtualClock(0)), FeedSettings(address="127.0.0.1:0"))

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import grpc
+import msgspec
 import pytest
 
+from collectors.collector import Collector
+from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.server import FeedServer, FeedSettings
+from dataplane.clock import VirtualClock
 from dataplane.rpc.errors import CallError
-from dataplane.rpc.limits import in_time
+from dataplane.rpc.limits import Limits, in_time
+from tests.collectors.reports import build_topology
 
 
 async def said(*messages: str) -> AsyncIterator[str]:
@@ -24,10 +32,59 @@ async def nothing() -> AsyncIterator[str]:
 
 def test_who_does_not_begin_is_not_waited_for() -> None:
     async def all_of(messages: AsyncIterator[str]) -> list[str]:
-        return [one async for one in in_time(messages, 0.05)]
+        return [one async for one in in_time(messages, 50_000_000)]
 
     assert asyncio.run(all_of(said("a", "b"))) == ["a", "b"]
     assert asyncio.run(all_of(said())) == []
     with pytest.raises(CallError, match=r"^no message within 0\.05 s of the stream's beginning$") as caught:
         asyncio.run(all_of(nothing()))
     assert caught.value.code is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+@pytest.mark.parametrize(
+    ("key", "least", "most"),
+    [
+        ("request_bytes", 1024, 2**31 - 1),
+        ("answer_bytes", 1024, 2**31 - 1),
+        ("calls", 1, 2**20),
+        ("streams", 1, 2**20),
+        ("calls_per_connection", 1, 2**20),
+        ("connections", 1, 2**20),
+        ("first_message_ns", 10**6, 86_400 * 10**9),
+        ("idle_ns", 10**6, 86_400 * 10**9),
+    ],
+)
+def test_each_limit_has_bounds_itself(key: str, least: int, most: int) -> None:
+    for fine in (least, most):
+        assert getattr(msgspec.convert({key: fine}, Limits), key) == fine
+    for wrong in (least - 1, most + 1):
+        with pytest.raises(msgspec.ValidationError, match=rf"Expected `int` [<>]= .* - at `\$\.{key}`"):
+            msgspec.convert({key: wrong}, Limits)
+
+
+def test_a_client_takes_no_more_than_it_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dataplane.rpc.options.ANSWER_BYTES", 100)
+
+    async def run() -> None:
+        address = f"unix:{tmp_path}/feed"
+        server = FeedServer(Collector(build_topology(), VirtualClock(0)), FeedSettings(address=address))
+        await server.start()
+        waits: list[str] = []
+        waiting = asyncio.Event()
+
+        async def wait(_: float) -> None:
+            waiting.set()
+            await asyncio.Event().wait()
+
+        async with FeedClient(FeedClientSettings(address=address), sleep=wait, on_wait=waits.append) as client:
+            following = asyncio.ensure_future(anext(client.snapshots(10**9)))
+            await waiting.wait()
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+            assert (await client.status()).last_problem is None
+        assert re.fullmatch(
+            r"waiting .* for the collector at unix:.*: RESOURCE_EXHAUSTED: .*larger than max.*", waits[0]
+        )
+        await server.stop()
+
+    asyncio.run(asyncio.wait_for(run(), 30))

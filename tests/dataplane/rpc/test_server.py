@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from dataplane.errors import SwitchError
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.errors import MessageError
+from dataplane.rpc.limits import Limits
 from dataplane.rpc.messages import check_count, checked_name, checked_range, parse, parse_request
-from dataplane.rpc.server import Limits, RpcServer
+from dataplane.rpc.server import RpcServer
 from dataplane.rpc.service import Service
 from tests.dataplane.rpc.echo import DESCRIPTOR, ECHO, Echo, Word
 
@@ -56,6 +57,16 @@ async def refusal(call: Awaitable[object]) -> tuple[grpc.StatusCode, str | None]
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     return caught.value.code(), caught.value.details()
+
+
+async def is_let_in(stream: Any) -> bool:
+    """Return whether a stream begins, False where there are too many."""
+    try:
+        return bool(await stream.read())
+    except grpc.aio.AioRpcError as error:
+        if error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED:
+            raise
+        return False
 
 
 def talking(channel: grpc.aio.Channel) -> Any:
@@ -140,7 +151,7 @@ def test_names_counts_and_ranges_have_bounds() -> None:
         checked_range(6, 0, 5, "port")
 
 
-def test_requests_have_a_largest_size_and_answers_have_none() -> None:
+def test_requests_have_a_largest_size() -> None:
     async def scene(_: RpcServer, __: Echo, channel: grpc.aio.Channel) -> None:
         assert len(await say(channel, word("x" * 900))) > 900
         code, _details = await refusal(say(channel, word("x" * 1100)))
@@ -184,6 +195,73 @@ def test_connections_have_a_bound() -> None:
         assert await say(channel, word("c")) == word("c")
 
     served(scene, Limits(connections=1))
+
+
+def test_answers_have_a_largest_size() -> None:
+    async def scene(_: RpcServer, __: Echo, channel: grpc.aio.Channel) -> None:
+        code, details = await refusal(say(channel, word("x" * 2000)))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert details is not None
+        assert "larger than max" in details
+        assert await say(channel, word("a")) == word("a")
+
+    served(scene, Limits(answer_bytes=1024))
+
+
+def test_streams_at_a_time_have_a_bound_and_the_others_go_on() -> None:
+    async def scene(_: RpcServer, __: Echo, channel: grpc.aio.Channel) -> None:
+        repeat = channel.unary_stream(f"/{ECHO}/Repeat", None, None)
+        first, talk = repeat(word("a")), talking(channel)
+        assert await first.read() == word("a")
+        await talk.write(word("b"))
+        assert await talk.read() == word("b")
+        full = grpc.StatusCode.RESOURCE_EXHAUSTED, "2 streams are open, the most at a time"
+        for _number in range(50):
+            assert await refusal(repeat(word("c")).read()) == full
+        assert await refusal(talking(channel).read()) == full
+        await talk.write(word("d"))
+        assert await talk.read() == word("d")
+        assert await say(channel, word("e")) == word("e")
+        first.cancel()
+        while not await is_let_in(repeat(word("f"))):  # until the server has noticed
+            pass
+
+    served(scene, Limits(streams=2))
+
+
+def test_who_opens_a_stream_and_says_nothing_is_refused() -> None:
+    async def scene(_: RpcServer, __: Echo, channel: grpc.aio.Channel) -> None:
+        late = grpc.StatusCode.DEADLINE_EXCEEDED, "no message within 0.1 s of the stream's beginning"
+        begun = talking(channel)
+        await begun.write(word("a"))
+        assert await begun.read() == word("a")
+        silent = [talking(channel) for _ in range(20)]
+        for one in silent:
+            assert await refusal(one.read()) == late
+        await begun.write(word("b"))
+        assert await begun.read() == word("b")
+
+    served(scene, Limits(first_message_ns=100_000_000))
+
+
+HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize("said", [b"", HTTP2[:10], HTTP2], ids=["nothing", "half a greeting", "no call"])
+def test_connections_that_carry_nothing_are_closed(said: bytes) -> None:
+    async def scene(server: RpcServer, __: Echo, channel: grpc.aio.Channel) -> None:
+        host, _, port = server.address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(said)
+        try:
+            while await reader.read(1000):
+                pass
+        except ConnectionResetError:
+            pass
+        writer.close()
+        assert await say(channel, word("a")) == word("a")
+
+    served(scene, Limits(first_message_ns=200_000_000, idle_ns=200_000_000))
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])

@@ -11,6 +11,7 @@ import grpc
 import pytest
 from finsy.proto import p4r, p4r_grpc
 
+from dataplane.rpc.limits import Limits
 from dataplane.switch.p4runtime import Code, P4RuntimeCore, P4RuntimeServer
 from dataplane.switch.p4runtime.server import Keepalive
 from tests.black_hole import BlackHole
@@ -51,6 +52,25 @@ def test_the_id_of_a_controller_that_died_without_a_word_is_free(core: P4Runtime
     assert Keepalive().interval_s + Keepalive().timeout_s < 15
     with served(core, Keepalive(interval_s=0.2, timeout_s=0.2)) as (address, way):
         asyncio.run(asyncio.wait_for(run(address, way), 30))
+
+
+def test_who_opens_a_stream_and_says_nothing_is_refused(core: P4RuntimeCore) -> None:
+    async def run(address: str) -> None:
+        async with grpc.aio.insecure_channel(address) as channel:
+            _, code = await bid(channel, 5)
+            assert code == Code.OK
+            stub: Any = p4r_grpc.P4RuntimeStub(channel)
+            for _ in range(20):
+                with pytest.raises(
+                    grpc.aio.AioRpcError, match=r"no message within 0\.1 s of the stream's beginning"
+                ) as late:
+                    await stub.StreamChannel().read()
+                assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+            assert (await bid(channel, 7))[1] == Code.OK
+
+    limits = Limits(first_message_ns=100_000_000)
+    with P4RuntimeServer(core, ["127.0.0.1:0"], limits=limits) as server:
+        asyncio.run(asyncio.wait_for(run(f"127.0.0.1:{server.ports[0]}"), 30))
 
 
 def test_clients_that_ask_often_whether_the_server_is_there_are_not_hung_up_on(core: P4RuntimeCore) -> None:

@@ -18,12 +18,15 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from dataplane.rpc.addresses import is_unix, unavailable
+from dataplane.rpc.addresses import is_plain, is_unix, unavailable
+from dataplane.rpc.own_folder import is_own_peer
 
 # What it has to say of requests is said by the gate, in one line.
 logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 _BACKLOG: Final = 1024
+CERTIFICATE: Final = "millrace.certificate"
+"""Where a request's scope has the certificate (DER) that TLS has verified of whoever asks; None without one."""
 ABORT: Final = "millrace.abort"
 """Where a request's scope has the function that ends its connection at once, whatever it still has to send."""
 GRACE_S: Final = 2.0
@@ -50,7 +53,7 @@ def listening_socket(address: str, purpose: str, error: Callable[[str], Exceptio
 
     Raise `error`, its line beginning with `purpose` ("cannot serve ..."), for an address that cannot be had.
     """
-    problem = unavailable(address)
+    problem = unavailable(address) or ("plain: is for gRPC services" if is_plain(address) else None)
     if problem is not None:
         raise error(f"{purpose} at {address}: {problem}")
     try:
@@ -104,12 +107,14 @@ def protocol_of(limits: HttpLimits, on_slow: Callable[[], None]) -> type[asyncio
 
             async def with_abort(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
                 scope[ABORT] = self.transport.abort
+                scope[CERTIFICATE] = _certificate_of(self.transport)
                 await inner(scope, receive, send)
 
             self.app = with_abort
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            _end_strangers(transport)
             self._arm()
 
         def data_received(self, data: bytes) -> None:
@@ -136,6 +141,19 @@ def protocol_of(limits: HttpLimits, on_slow: Callable[[], None]) -> type[asyncio
             self.transport.abort()
 
     return Guarded
+
+
+def _certificate_of(transport: asyncio.Transport) -> bytes | None:
+    found = transport.get_extra_info("ssl_object")
+    shown: bytes | None = None if found is None else found.getpeercert(binary_form=True)
+    return shown
+
+
+def _end_strangers(transport: asyncio.Transport) -> None:
+    """End another user's connection to a UNIX socket, whatever became of its mode."""
+    found = transport.get_extra_info("socket")
+    if found.family == socket.AF_UNIX and not is_own_peer(found):
+        transport.abort()
 
 
 class HttpServer:

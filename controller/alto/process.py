@@ -7,7 +7,6 @@ import logging
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +19,7 @@ from controller.http_server import HttpLimits, HttpServer, listening_at, send_in
 from controller.network_state.follower import follow
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import load
-from dataplane.rpc.addresses import is_unix, unavailable
+from dataplane.rpc.addresses import is_loopback, is_plain, is_unix, unavailable
 from dataplane.running import stop_on_signals
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
@@ -91,21 +90,11 @@ def _log_slow() -> None:
 def listen(address: str) -> AbstractContextManager[socket.socket]:
     """Listen at a UNIX path, for its user only, or at a loopback address; raise ControllerError for any other."""
     problem = unavailable(address)
-    if problem is None and not is_unix(address):
-        problem = _exposed(address)
+    if problem is None and not is_unix(address) and (is_plain(address) or not is_loopback(address)):
+        problem = "others can reach it and nothing authenticates them; use loopback or unix:PATH"
     if problem is not None:
         raise ControllerError(f"{_PURPOSE} at {address}: {problem}")
     return listening_at(address, _PURPOSE, ControllerError)
-
-
-def _exposed(address: str) -> str | None:
-    """Return why an address is none to listen at without authentication."""
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        is_loopback = ip_address(host).is_loopback
-    except ValueError:
-        is_loopback = host == "localhost"
-    return None if is_loopback else "others can reach it and nothing authenticates them; use loopback or unix:PATH"
 
 
 def _base(settings: AltoSettings, listening: socket.socket) -> str:

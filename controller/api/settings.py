@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import Annotated
 
 from msgspec import Meta
@@ -12,7 +11,7 @@ from controller.api.default_socket import default_socket
 from controller.api.sessions.board import SessionLimits
 from controller.http_server import HttpLimits
 from dataplane.config import Strict
-from dataplane.rpc.addresses import is_unix
+from dataplane.rpc.addresses import is_loopback, is_unix
 
 Positive = Annotated[int, Meta(ge=1)]
 PositiveS = Annotated[float, Meta(gt=0, le=86_400)]
@@ -72,7 +71,7 @@ class TlsSettings(Strict, frozen=True):
     certificate: str
     private_key: str
     client_ca: str | None = None
-    """With it every client must show a certificate that this authority signed, beside its token."""
+    """With it every client must show a certificate that this authority signed; one with a role serves as a token."""
 
 
 class AuditSettings(Strict, frozen=True):
@@ -216,10 +215,4 @@ class ApiSettings(Strict, frozen=True):
 
 def is_own(address: str) -> bool:
     """Return whether only this machine can reach an address, unix:PATH or HOST:PORT."""
-    if is_unix(address):
-        return True
-    host = address.rpartition(":")[0].strip("[]")
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False  # a name may mean anything tomorrow
+    return is_unix(address) or is_loopback(address)

@@ -16,7 +16,7 @@ import msgspec
 
 from controller.up.errors import UpError
 from controller.up.values import UpState
-from dataplane.rpc.own_folder import prepare
+from dataplane.rpc.own_folder import is_own_peer, prepare
 
 SOCKET: Final = "up.sock"
 _MOST_BYTES: Final = 1 << 22
@@ -64,7 +64,7 @@ async def serving(socket: Path, answering: Answering) -> AsyncIterator[None]:
         assert task is not None
         clients.add(task)
         try:
-            if len(clients) <= _MOST_CLIENTS:
+            if len(clients) <= _MOST_CLIENTS and is_own_peer(writer.get_extra_info("socket")):
                 await _converse(reader, writer, answering)
         except (OSError, TimeoutError, asyncio.LimitOverrunError, asyncio.IncompleteReadError):
             pass  # the client went away, or sends no line: nobody is there to be answered

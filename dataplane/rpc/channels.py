@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import grpc
 import grpc.aio
 
-from dataplane.errors import ConfigError
+from dataplane.errors import AccessError, ConfigError
 from dataplane.rpc.access.settings import TlsSettings, from_environment
 from dataplane.rpc.access.tls import client_credentials
 from dataplane.rpc.addresses import exposed, is_plain, is_unix, malformed, target_of
 
+LOGGER: Final = logging.getLogger("millrace.tls")
+
 Options = Sequence[tuple[str, Any]]
+_CHANNELS: Final = 2
 
 
 def uncallable(address: str, tls: TlsSettings | None) -> str | None:
@@ -35,6 +40,49 @@ def open_aio_channel(address: str, tls: TlsSettings | None, options: Options) ->
     if found is None:
         return grpc.aio.insecure_channel(target_of(address), options=options)
     return grpc.aio.secure_channel(target_of(address), found, options=[*options, *_name(tls)])
+
+
+class RenewingChannel:
+    """A channel for asyncio, and a new one once the files of its certificates have changed.
+
+    Streams that run go on over the channel before; over one that is older they end, and are begun anew.
+    """
+
+    def __init__(self, address: str, tls: TlsSettings | None, options: Options) -> None:
+        """Raise ConfigError or AccessError for files that cannot be used."""
+        self._address, self._tls, self._options = address, tls, options
+        used = tls_of(tls) if is_encrypted(address, tls) else None
+        self._files = [] if used is None else [used.ca, used.certificate, used.private_key, used.token_file]
+        self._versions = self._now()
+        self._channels = [open_aio_channel(address, tls, options)]
+
+    async def current(self) -> grpc.aio.Channel:
+        """Return the channel for what is asked now; files that cannot be used change nothing."""
+        versions = self._now()
+        if versions != self._versions:
+            self._versions = versions
+            try:
+                self._channels.append(open_aio_channel(self._address, self._tls, self._options))
+            except (ConfigError, AccessError) as error:
+                LOGGER.warning("what was in use stays: %s", error)
+            if len(self._channels) > _CHANNELS:
+                await self._channels.pop(0).close(grace=None)
+        return self._channels[-1]
+
+    async def close(self) -> None:
+        """End all."""
+        for channel in self._channels:
+            await channel.close(grace=None)
+
+    def _now(self) -> list[int | None]:
+        return [_version(Path(file)) for file in self._files if file is not None]
+
+
+def _version(file: Path) -> int | None:
+    try:
+        return file.stat().st_mtime_ns
+    except OSError:
+        return None  # what is wrong with it is said when it is read
 
 
 def credentials_of(address: str, tls: TlsSettings | None) -> grpc.ChannelCredentials | None:

@@ -18,7 +18,7 @@ from dataplane.errors import MillraceError
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.backoff import Backoff
 from dataplane.rpc.call_errors import PERMANENT, reason_of
-from dataplane.rpc.channels import open_aio_channel, uncallable
+from dataplane.rpc.channels import RenewingChannel, uncallable
 from dataplane.rpc.errors import MessageError
 from dataplane.rpc.messages import parse
 from dataplane.rpc.options import client_options
@@ -82,21 +82,21 @@ class ServiceClient:
         self._peer, self._place, self._timeout_s = peer, settings, timeout_s
         self._rng = rng or random.Random()
         self._sleep, self._on_wait = sleep, on_wait
-        self._channel: grpc.aio.Channel | None = None
+        self._channel: RenewingChannel | None = None
 
     async def __aenter__(self) -> Self:
         place = self._place
         problem = uncallable(place.address, place.tls)
         if problem is not None:
             raise self._peer.error(f"{self._peer.name} at {place.address!r}: {problem}")
-        self._channel = open_aio_channel(place.address, place.tls, client_options(place.longest_wait_ns))
+        self._channel = RenewingChannel(place.address, place.tls, client_options(place.longest_wait_ns))
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if self._channel is not None:
-            await self._channel.close(grace=None)
+            await self._channel.close()
             self._channel = None
 
     async def _ask(self, method: str, request: Message, schema: type[M]) -> M:
@@ -134,7 +134,7 @@ class ServiceClient:
 
     async def _call(self, method: str, request: bytes) -> bytes:
         """Return the answer to a question."""
-        call = self._open().unary_unary(f"/{self._peer.service}/{method}", None, None)
+        call = (await self._open()).unary_unary(f"/{self._peer.service}/{method}", None, None)
         try:
             message: bytes = await call(request, timeout=self._timeout_s)
         except grpc.aio.AioRpcError as error:
@@ -143,7 +143,7 @@ class ServiceClient:
 
     async def _first(self, method: str, request: bytes) -> bytes:
         """Return the first message of a stream, and end it."""
-        stream = self._open().unary_stream(f"/{self._peer.service}/{method}", None, None)(
+        stream = (await self._open()).unary_stream(f"/{self._peer.service}/{method}", None, None)(
             request, timeout=self._timeout_s
         )
         try:
@@ -160,7 +160,7 @@ class ServiceClient:
         said: str | None = None
         while True:
             reason = f"the {self._peer.name} ended the stream"
-            call = self._open().unary_stream(f"/{self._peer.service}/{method}", None, None)(request)
+            call = (await self._open()).unary_stream(f"/{self._peer.service}/{method}", None, None)(request)
             try:
                 async for message in call:
                     backoff.reset()
@@ -183,7 +183,7 @@ class ServiceClient:
     def _failed(self, reason: str) -> MillraceError:
         return self._peer.error(f"{self._peer.name} at {self._place.address}: {reason}")
 
-    def _open(self) -> grpc.aio.Channel:
+    async def _open(self) -> grpc.aio.Channel:
         if self._channel is None:
             raise self._peer.error("the client is used outside its `async with`")
-        return self._channel
+        return await self._channel.current()

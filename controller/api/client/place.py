@@ -6,7 +6,6 @@ the file that MILLRACE_TOKEN_FILE names, an authority of one's own from MILLRACE
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import ssl
 from collections.abc import Mapping
@@ -16,10 +15,11 @@ from typing import Final
 
 from controller.api.default_socket import default_socket
 from controller.errors import InvalidError
-from dataplane.errors import AccessError
+from dataplane.errors import AccessError, ConfigError
 from dataplane.rpc.access import token_files
-from dataplane.rpc.access.settings import CA, TOKEN_FILE
-from dataplane.rpc.addresses import is_unix, malformed
+from dataplane.rpc.access.settings import TOKEN_FILE, from_environment
+from dataplane.rpc.access.tls import TlsFiles, check_files
+from dataplane.rpc.addresses import is_loopback, is_unix, malformed
 
 API: Final = "MILLRACE_API"
 
@@ -31,6 +31,9 @@ class Place:
     address: str
     token: str | None = field(default=None, repr=False)
     ca: Path | None = None
+    certificate: Path | None = None
+    """Ours, with its key: where clients have to show one, or are known by it."""
+    private_key: Path | None = None
 
     def __post_init__(self) -> None:
         if self.socket is None and "://" in self.address and self.scheme not in {"http", "https"}:
@@ -60,11 +63,18 @@ class Place:
         return "http://api" if self.socket is not None else f"{self.scheme}://{self._host_and_port}"
 
     def context(self) -> ssl.SSLContext:
-        """Return what certificates are checked by; raise InvalidError for an authority that cannot be read."""
+        """Return what certificates are checked by, and ours; raise InvalidError for files that cannot be used."""
         try:
-            return ssl.create_default_context(cafile=None if self.ca is None else str(self.ca))
+            context = ssl.create_default_context(cafile=None if self.ca is None else str(self.ca))
         except (OSError, ssl.SSLError) as error:
             raise InvalidError(f"authority {self.ca}: {getattr(error, 'strerror', None) or error}") from None
+        if self.certificate is not None and self.private_key is not None:
+            try:
+                check_files(TlsFiles(self.certificate, self.private_key))
+            except ConfigError as error:
+                raise InvalidError(str(error)) from None
+            context.load_cert_chain(self.certificate, self.private_key)
+        return context
 
     @property
     def _host_and_port(self) -> str:
@@ -72,20 +82,23 @@ class Place:
 
     @property
     def _is_loopback(self) -> bool:
-        host = self._host_and_port.rpartition(":")[0].strip("[]")
-        try:
-            return ipaddress.ip_address(host).is_loopback
-        except ValueError:
-            return host == "localhost"
+        return is_loopback(self._host_and_port)
 
 
 def find_place(address: str | None = None, environ: Mapping[str, str] = os.environ) -> Place:
     """Return where the API is, and the user's token; raise InvalidError."""
-    token, ca = environ.get(TOKEN_FILE), environ.get(CA)
+    try:
+        tls = from_environment(environ)
+    except ValueError as error:
+        raise InvalidError(str(error)) from None
+    token = environ.get(TOKEN_FILE)
+    ca, certificate, key = (None, None, None) if tls is None else (tls.ca, tls.certificate, tls.private_key)
     return Place(
         address or environ.get(API) or default_socket(),
         None if not token else read_token(Path(token)),
-        None if not ca else Path(ca),
+        None if ca is None else Path(ca),
+        None if certificate is None else Path(certificate),
+        None if key is None else Path(key),
     )
 
 

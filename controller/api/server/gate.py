@@ -17,10 +17,11 @@ from controller.api.server.metrics import Metrics
 from controller.api.server.problems import BODY, MEDIA_TYPE, encoded, headers_of, problem_of
 from controller.api.settings import ApiLimits
 from controller.errors import ApiError, InvalidError, TooLargeError, TooManyError, UnauthorizedError
-from controller.http_server import send_in_time
+from controller.http_server import CERTIFICATE, send_in_time
 from dataplane.clock import Clock
 from dataplane.errors import AccessError
 from dataplane.rpc.access import Principal
+from dataplane.rpc.access.names import principal_of_der
 from dataplane.rpc.access.tokens import bearer
 from dataplane.rpc.access.values import LOCAL
 
@@ -154,14 +155,17 @@ class Gate:
 
     def _identified(self, scope: Scope, asked: _Asked, without_token: Principal | None) -> Principal:
         header = next((value for name, value in scope["headers"] if name == b"authorization"), None)
-        if header is None:
-            if without_token is None:
-                raise self._refused(asked, "a bearer token is needed")
-            return without_token
+        certificate = scope.get(CERTIFICATE)
         try:
-            return self._principal_of(bearer(header.decode("latin-1")))
+            if header is not None:
+                found: Principal | None = self._principal_of(bearer(header.decode("latin-1")))
+            else:
+                found = without_token if certificate is None else principal_of_der(certificate)
         except AccessError as error:
             raise self._refused(asked, str(error)) from None
+        if found is None:
+            raise self._refused(asked, "a bearer token is needed, or a certificate with a role")
+        return found
 
     def _refused(self, asked: _Asked, problem: str) -> ApiError:
         if not self._refusals.take(asked.client):

@@ -55,6 +55,12 @@ def principal_of_pem(pem: bytes) -> Principal | None:
     return principal_in(x509.load_pem_x509_certificate(pem))
 
 
+@lru_cache(maxsize=1024)
+def principal_of_der(der: bytes) -> Principal | None:
+    """Return who holds a certificate that TLS has verified, as `principal_in`."""
+    return principal_in(x509.load_der_x509_certificate(der))
+
+
 def common_name(certificate: x509.Certificate) -> str:
     """Return what a certificate calls its holder."""
     found = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import socket
 import stat
 from collections.abc import Awaitable
 from pathlib import Path
@@ -71,6 +73,32 @@ def test_a_token_expires(play: Play) -> None:
             with pytest.raises(UnauthorizedError, match="of user has expired"):
                 await client.of(Pod).list()
         assert [one.name for one in await served.client.tokens()] == ["user"]
+
+    play(act)
+
+
+@pytest.mark.root
+def test_another_user_at_the_socket_gets_no_answer(play: Play) -> None:
+    async def act(served: Served) -> None:
+        path = served.socket.removeprefix("unix:")
+        for folder in (served.folder, *served.folder.parents[:-2]):
+            folder.chmod(0o755)
+        Path(path).chmod(0o666)
+        answers = []
+        for user in (0, 12345):
+            with socket.socket(socket.AF_UNIX) as client:
+                os.seteuid(user)
+                try:
+                    client.connect(path)
+                finally:
+                    os.seteuid(0)
+                reader, writer = await asyncio.open_unix_connection(sock=client)
+                writer.write(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+                try:
+                    answers.append(await reader.read(12))
+                except ConnectionError:
+                    answers.append(b"")
+        assert answers == [b"HTTP/1.1 200", b""]
 
     play(act)
 

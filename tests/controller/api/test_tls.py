@@ -11,18 +11,16 @@ from msgspec.structs import replace
 
 from controller.api.client import ApiClient, Place, find_place
 from controller.api.process import serve
-from controller.api.resources import Pod
+from controller.api.resources import Node, Pod
 from controller.api.settings import ApiSettings, TlsSettings
 from controller.api.tokens import TokenRequest
-from controller.errors import (
-    InvalidError,
-    UnavailableError,
-)
+from controller.errors import ForbiddenError, InvalidError, UnauthorizedError, UnavailableError
 from dataplane.config import loads
 from dataplane.errors import AccessError, ConfigError
-from dataplane.rpc.access import Role
+from dataplane.rpc.access import Principal, Role
 from tests.certificates import DAY, Authority
 from tests.controller.api.api_server import serving, settings_in
+from tests.controller.api.test_resources_over_http import node
 
 
 def test_no_address_but_loopback_without_tls() -> None:
@@ -79,6 +77,45 @@ def test_tls_serves_and_its_client_knows_whom(tmp_path: Path, caplog: pytest.Log
 
     asyncio.run(main())
     assert f"certificate {certificate} expires on" in caplog.text
+
+
+def test_a_certificate_with_a_role_is_as_good_as_a_token(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.sign("server")
+    tls = TlsSettings(certificate=str(certificate), private_key=str(key), client_ca=str(authority.file))
+    pairs = {
+        name: authority.sign(name, principal=principal)
+        for name, principal in (
+            ("ann", Principal("ann", Role.USER)),
+            ("h1", Principal("h1", Role.NODE, "h1")),
+            ("unmarked", None),
+        )
+    }
+
+    async def main() -> None:
+        async with serving(replace(settings_in(tmp_path), tls=tls), tmp_path) as served:
+
+            def client(name: str | None, token: str | None = None) -> ApiClient:
+                place = Place(served.url, token, authority.file, *(() if name is None else pairs[name]))
+                return ApiClient(place, tries=1)
+
+            async with client("ann") as ann, client("h1") as h1, client("unmarked") as unmarked:
+                assert (await ann.of(Pod).list()).items == ()
+                with pytest.raises(ForbiddenError, match=r"ann \(user\) may not create"):
+                    await ann.of(Node).create(node("h1"))
+                assert (await h1.of(Node).create(node("h1"))).metadata.name == "h1"
+                with pytest.raises(ForbiddenError, match="may not create"):
+                    await h1.of(Node).create(node("h2"))
+                with pytest.raises(UnauthorizedError, match="a bearer token is needed, or a certificate with a role"):
+                    await unmarked.of(Pod).list()
+            made = await served.client.create_token(TokenRequest(name="root", role=Role.ADMIN))
+            async with client("unmarked", made.token) as both:
+                assert (await both.of(Pod).list()).items == ()
+            async with client(None, made.token) as nobody:
+                with pytest.raises(UnavailableError):
+                    await nobody.of(Pod).list()
+
+    asyncio.run(main())
 
 
 def test_a_client_refuses_an_expired_certificate(tmp_path: Path) -> None:

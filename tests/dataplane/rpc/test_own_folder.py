@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import stat
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,7 +18,7 @@ from collectors.errors import CollectorError, FeedError
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.server import FeedServer, FeedSettings
 from dataplane.clock import VirtualClock
-from dataplane.rpc.own_folder import default_address, own_folders, prepare, refusal
+from dataplane.rpc.own_folder import default_address, foreign_socket, is_own_peer, own_folders, prepare, refusal
 from tests.collectors.reports import build_topology
 
 
@@ -81,6 +83,52 @@ def test_a_folder_of_somebody_else_is_refused_on_both_sides(runtime: Path) -> No
     _refused_on_both_sides("belongs to user 12345, not to user 0")
 
 
+@contextmanager
+def as_user(user: int) -> Iterator[None]:
+    """Be another user."""
+    os.seteuid(user)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.root
+def test_a_socket_of_somebody_else_is_refused_by_clients(runtime: Path) -> None:
+    path = runtime / "s"
+    with closing(socket.socket(socket.AF_UNIX)) as server:
+        server.bind(str(path))
+        os.chown(path, 12345, 12345)
+        assert foreign_socket(path) is None  # root may talk to others' daemons, where only root could have put them
+        runtime.chmod(0o777)
+        assert foreign_socket(path) == "it belongs to user 12345, not to user 0"
+        with pytest.raises(FeedError, match="it belongs to user 12345, not to user 0"):
+            asyncio.run(_ask(f"unix:{path}"))
+        with as_user(12345):
+            assert foreign_socket(path) is None
+        with as_user(54321):
+            assert foreign_socket(path) == "it belongs to user 12345, not to user 54321"
+        os.chown(path, 0, 0)
+        with as_user(54321):
+            assert foreign_socket(path) is None
+
+
+@pytest.mark.root
+def test_who_connects_is_known_by_the_kernel(runtime: Path) -> None:
+    path = runtime / "s"
+    with closing(socket.socket(socket.AF_UNIX)) as server:
+        server.bind(str(path))
+        server.listen()
+        path.chmod(0o777)
+        runtime.chmod(0o777)
+        for user, is_own in ((0, True), (12345, False)):
+            with closing(socket.socket(socket.AF_UNIX)) as client:
+                with as_user(user):
+                    client.connect(str(path))
+                with closing(server.accept()[0]) as connection:
+                    assert is_own_peer(connection) == is_own
+
+
 def test_what_stands_in_the_way_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert prepare(tmp_path / "file") == f"{tmp_path}/file is no folder"
@@ -88,15 +136,16 @@ def test_what_stands_in_the_way_is_said(tmp_path: Path) -> None:
     assert refusal(tmp_path / "not" / "there") is None
 
 
+async def _ask(address: str) -> None:
+    async with FeedClient(FeedClientSettings(address=address)) as client:
+        await client.status()
+
+
 def _refused_on_both_sides(why: str) -> None:
     address = default_address("collector")
     with pytest.raises(CollectorError, match=why) as serving:
         asyncio.run(serve(address))
 
-    async def ask() -> None:
-        async with FeedClient(FeedClientSettings(address=address)) as client:
-            await client.status()
-
     with pytest.raises(FeedError, match=why) as asking:
-        asyncio.run(ask())
+        asyncio.run(_ask(address))
     assert "\n" not in str(serving.value) + str(asking.value)

@@ -20,7 +20,7 @@ from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.access.token_files import append_record, read_records
 from dataplane.rpc.access.tokens import new_token
 from dataplane.rpc.call_errors import reason_of
-from dataplane.rpc.channels import open_aio_channel
+from dataplane.rpc.channels import RenewingChannel, open_aio_channel
 from dataplane.rpc.server import RpcServer
 from tests.certificates import DAY, Authority
 from tests.dataplane.rpc.echo import ECHO, Echo, Word
@@ -216,6 +216,27 @@ def test_renewed_files_are_used_without_a_restart(tmp_path: Path) -> None:
         assert await ask(msgspec.structs.replace(ann, ca=str(new.file)), SAY) == "a"  # what was in use stays
 
     serving(served, scene)
+
+
+def test_a_client_shows_its_renewed_certificate(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    ann = authority.settings("ann", Role.USER)
+    fresh = authority.settings("eve", Role.USER, None, Right.OPERATE)
+
+    async def scene(_: Ask, address: str) -> None:
+        channel = RenewingChannel(address, ann, [("grpc.use_local_subchannel_pool", 1)])
+        before = await channel.current()
+        with pytest.raises(grpc.aio.AioRpcError, match="permission to operate"):
+            await called(before, TALK)
+        Path(str(ann.certificate)).write_text("garbage")
+        assert await channel.current() is before  # which goes on
+        for old, made in ((ann.private_key, fresh.private_key), (ann.certificate, fresh.certificate)):
+            Path(str(old)).write_bytes(Path(str(made)).read_bytes())
+        assert await called(await channel.current(), TALK) == "a"
+        assert await called(before, SAY) == "a"
+        await channel.close()
+
+    serving(authority.settings("service"), scene)
 
 
 def test_a_unix_socket_is_its_users_and_asks_for_nothing(tmp_path: Path) -> None:

@@ -42,6 +42,7 @@ from dataplane.config import Strict
 from dataplane.fabric.live.settings import FabricSettings, Time
 from dataplane.rpc.access import Role
 from dataplane.rpc.access.settings import TOKEN_FILE
+from dataplane.rpc.addresses import target_of
 from dataplane.topology.demands import DemandMatrix, dumps_demands
 from dataplane.topology.file import dumps, load_topology
 from dataplane.topology.values import Topology
@@ -186,7 +187,7 @@ class _Maker:
         )
         addresses = {"reports": f"{section.listen}:{self._report_port()}/udp", "feed": settings.feed.address}
         if section.metrics is not None:
-            addresses["metrics"] = f"http://{section.metrics.address}:{section.metrics.port}/metrics"
+            addresses["metrics"] = f"http://{target_of(section.metrics.address)}:{section.metrics.port}/metrics"
         return DaemonPlan("collector", ("collector",), settings, addresses, reloads=True, asks=("fabric",))
 
     def _relays(self) -> tuple[str, ...] | None:

@@ -179,7 +179,7 @@ class _Maker:
         settings = CollectorProcessSettings(
             topology=self.topology_file,
             receiver=ReceiverSettings(address=section.listen, udp_port=self._report_port()),
-            feed=FeedSettings(address=self.settings.address("collector")),
+            feed=FeedSettings(address=self.settings.address("collector"), tls=self.settings.tls),
             collector=replace(section.state, state=state, relays=self._relays()),
             events=section.events,
             history=section.history or HistorySettings(folder=str(self.state.path / "history")),
@@ -205,6 +205,7 @@ class _Maker:
             topology=self.topology_file,
             feed=self.settings.address("collector"),
             listen=self.settings.address("paths"),
+            tls=self.settings.tls,
             interval_ns=section.interval_ns,
             flows=section.flows,
             decide=decide,
@@ -229,6 +230,7 @@ class _Maker:
             routed_networks=section.routed_networks,
             retry=_RETRY,
             listen=self.settings.address("controller"),
+            tls=self.settings.tls,
         )
         settings.targets(self.topology)  # what it would refuse is refused before anything starts
         check_networks(self.topology, settings.routed_networks)
@@ -259,6 +261,7 @@ class _Maker:
             network=NetworkStateSettings(
                 feed=self.settings.address("collector"),
                 path_server=self.settings.address("paths"),
+                tls=self.settings.tls,
                 stale_after_ns=section.stale_after_ns,
             ),
             queue=section.queue,

@@ -27,6 +27,7 @@ from controller.aggregation.settings import AggregationSettings
 from controller.cli.feed import ask, snapshot_of
 from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program
+from controller.store.settings import StoreSettings
 from controller.tables.telemetry.int_watch import Watch
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.program.loader import load_program
@@ -55,10 +56,13 @@ class JobFabric:
         topology: Topology | None = None,
         aggregation: AggregationSettings = AGGREGATION,
         watches: tuple[Watch, ...] = (),
+        store: StoreSettings | None = None,
     ) -> None:
         self.topology = topology or star(workers, RATE_BPS, collector=COLLECTOR)
         self.fabric = KernelFabric(self.topology)
-        self._jobs, self._aggregation, self._watches = jobs, aggregation, watches
+        self.processes: list[subprocess.Popen[bytes]] = []
+        """The daemons."""
+        self._jobs, self._aggregation, self._watches, self._store = jobs, aggregation, watches, store
         self._stack = ExitStack()
         self._workers: list[WorkerProcess] = []
 
@@ -108,7 +112,7 @@ class JobFabric:
         assert self.topology.collector is not None
         start = partial(self.fabric.run_in, self.topology.collector.host)
         arguments = ("collector", "-s", str(folder / "collector.yaml"))
-        stack.enter_context(_process("controller.cli", *arguments, log=log, start=start))
+        self.processes.append(stack.enter_context(_process("controller.cli", *arguments, log=log, start=start)))
         until(lambda: "ready" in (folder / "collector.log").read_text(encoding="utf-8"), "a collector that is ready")
 
     def _start_daemon(self, stack: ExitStack) -> None:
@@ -121,11 +125,13 @@ class JobFabric:
             jobs=msgspec.structs.replace(self._jobs, listen=self.address),
             collector=self.feed,
             aggregation=self._aggregation,
+            store=self._store,
             retry=RetrySettings(longest_wait_ns=200 * MS),
         )
         (folder / "controller.yaml").write_text(yaml.safe_dump(msgspec.to_builtins(settings)), encoding="utf-8")
         log = stack.enter_context((folder / "controller.log").open("w+", encoding="utf-8"))
-        stack.enter_context(_process("controller.cli", "controller", "-s", str(folder / "controller.yaml"), log=log))
+        arguments = ("controller", "-s", str(folder / "controller.yaml"))
+        self.processes.append(stack.enter_context(_process("controller.cli", *arguments, log=log)))
         path, count = folder / "controller.log", len(settings.switches)
         until(lambda: path.read_text(encoding="utf-8").count("reconciled, ") >= count, "switches that are reconciled")
 

@@ -18,6 +18,7 @@ from controller.tables.aggregation import parent_of
 from controller.virtual import VirtualController, WriteDelays
 from dataplane.allreduce.formats import Floats
 from dataplane.allreduce.reference import worker as reference
+from dataplane.errors import WireError
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.switch.switch import PipelineFactory
@@ -186,7 +187,10 @@ class Rank:
             return
         if self.chance.random() < self.loss:
             return
-        packet = aggregation.decode(frame, _PAYLOAD)
+        try:
+            packet = aggregation.decode(frame, _PAYLOAD)
+        except WireError:
+            return  # as a worker's native code leaves it out
         if packet.job != self.job:
             return
         worker.receive(packet)

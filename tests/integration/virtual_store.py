@@ -14,6 +14,7 @@ from controller.p4runtime.session import ELECTION_ID, FABRIC_AGGREGATION, fabric
 from controller.store.settings import RecordedSettings, StoreSettings
 from controller.store.stores import Stores
 from controller.virtual import VirtualController, WriteDelays
+from dataplane.errors import WireError
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.store.content_database import ContentDatabase
 from dataplane.store.dialogues import Dialogue, T
@@ -145,7 +146,9 @@ class Server:
     def _receive(self, frame: bytes, now_ns: int) -> None:
         if int.from_bytes(frame[36:38], "big") != UDP_PORT:
             return
-        message = wire.decode(frame, _PAYLOAD)
+        message = _message_in(frame)
+        if message is None:
+            return
         self.interests += message.kind is Kind.INTEREST
         address, port = int.from_bytes(frame[26:30], "big"), int.from_bytes(frame[34:36], "big")
         answer = self.producer_core.receive((address, port), message, now_ns)
@@ -191,8 +194,18 @@ class Client:
         return talk.result
 
     def _receive(self, frame: bytes, now_ns: int) -> None:
-        if int.from_bytes(frame[36:38], "big") == self._port and self._world.chance.random() >= self._world.loss:
-            message = wire.decode(frame, _PAYLOAD)
-            back = self._backs.get(message.number)
-            if back is not None:
+        if int.from_bytes(frame[36:38], "big") != self._port or frame[26:30] != self._server.packed:
+            return
+        if self._world.chance.random() >= self._world.loss:
+            message = _message_in(frame)
+            back = None if message is None else self._backs.get(message.number)
+            if message is not None and back is not None:
                 back(message)
+
+
+def _message_in(frame: bytes) -> Message | None:
+    """Return what a frame says, None for what is malformed, as sockets leave it out."""
+    try:
+        return wire.decode(frame, _PAYLOAD)
+    except WireError:
+        return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from dataplane.allreduce.formats import MOST_WORKERS
 from dataplane.allreduce.jobs import jobs_pb2 as pb
 from dataplane.allreduce.jobs.messages import (
     Admitted,
@@ -24,6 +25,7 @@ from dataplane.errors import AllReduceError
 from dataplane.rpc.errors import MessageError
 from dataplane.rpc.messages import checked_name, parse
 from dataplane.rpc.values import Choice
+from dataplane.wire.aggregation import ITEM_BITS
 
 UPWARD: Final[Choice[Upward, pb.WorkerMessage]] = Choice(
     {
@@ -39,6 +41,10 @@ UPWARD: Final[Choice[Upward, pb.WorkerMessage]] = Choice(
 DOWNWARD: Final[Choice[Downward, pb.ServiceMessage]] = Choice(
     {"waiting": Waiting, "admitted": Admitted, "view": View, "refused": Refused, "ended": Ended}, pb.ServiceMessage
 )
+
+
+_NUMBERS: Final = 1 << 16
+_ITEMS: Final = 1 << ITEM_BITS
 
 
 def encode(message: Upward) -> bytes:
@@ -59,8 +65,27 @@ def upward_of(message: pb.WorkerMessage) -> Upward:
 
 
 def decode_downward(data: bytes) -> Downward:
-    """Return what the service says; raise AllReduceError for another layout."""
+    """Return what the service says; raise AllReduceError for another layout, or for a job that no switch can have."""
     try:
-        return DOWNWARD.value(parse(pb.ServiceMessage, data))
+        said = DOWNWARD.value(parse(pb.ServiceMessage, data))
+        if isinstance(said, Admitted | View):
+            _check_job(said)
     except MessageError as error:
         raise AllReduceError(f"the job service says what this version does not understand: {error}") from error
+    return said
+
+
+def _check_job(said: Admitted | View) -> None:
+    """Raise MessageError for what does not fit the header's fields, or divides by nobody."""
+    most = said.capacity if isinstance(said, Admitted) else MOST_WORKERS
+    _check("number", said.number, 1, _NUMBERS - 1)
+    _check("epoch", said.epoch, 0, _NUMBERS - 1)
+    if isinstance(said, Admitted):
+        _check("capacity", said.capacity, 1, MOST_WORKERS)
+        _check("first_item", said.first_item, 0, _ITEMS - 1)
+    _check("contributors", said.contributors, 1, most)
+
+
+def _check(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        raise MessageError(f"{name} is {value}, not {least} to {most}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,10 +60,29 @@ UPWARDS = st.one_of(
 )
 NONCES = st.integers(0, 2**64 - 1)
 BARRIERS = st.builds(Barrier, COUNTS, st.none() | COUNTS, NS)
+LEAVING = st.none() | COUNTS
+NUMBERS, EPOCHS = st.integers(1, 2**16 - 1), st.integers(0, 2**16 - 1)
+ADMITTED = st.builds(
+    Admitted,
+    number=NUMBERS,
+    aggregator=NAMES,
+    window=SMALL,
+    capacity=st.integers(4096, 2**16 - 1),
+    epoch=EPOCHS,
+    first_item=SMALL,
+    first_count=COUNTS,
+    members=HOSTS,
+    heartbeat_ns=NS,
+    patience_ns=NS,
+    root=NAMES,
+    newcomers=HOSTS,
+    nonce=NONCES,
+    contributors=st.integers(1, 4096),
+)
 DOWNWARDS = st.one_of(
     st.builds(Waiting, HOSTS, SMALL),
-    st.builds(Admitted, SMALL, NAMES, SMALL, SMALL, SMALL, COUNTS, COUNTS, HOSTS, NS, NS, NAMES, HOSTS, NONCES, SMALL),
-    st.builds(View, SMALL, NAMES, NAMES, SMALL, HOSTS, st.none() | BARRIERS, HOSTS, st.none() | COUNTS, NONCES, SMALL),
+    ADMITTED,
+    st.builds(View, NUMBERS, NAMES, NAMES, EPOCHS, HOSTS, st.none() | BARRIERS, HOSTS, LEAVING, NONCES, NUMBERS),
     st.builds(Refused, NAMES),
     st.builds(Ended, NAMES, st.booleans()),
 )
@@ -74,6 +96,28 @@ def test_what_a_worker_says_arrives_as_it_was(message: Upward) -> None:
 @given(DOWNWARDS)
 def test_what_the_service_says_arrives_as_it_was(message: Downward) -> None:
     assert decode_downward(DOWNWARD.message(message).SerializeToString()) == message
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"number": 0}, "number is 0, not 1 to 65535"),
+        ({"number": 1 << 16}, "number is 65536"),
+        ({"epoch": 1 << 16}, "epoch is 65536, not 0 to 65535"),
+        ({"capacity": 0}, "capacity is 0"),
+        ({"capacity": 1 << 16}, "capacity is 65536"),
+        ({"contributors": 0}, "contributors is 0, not 1 to 4"),
+        ({"contributors": 5}, "contributors is 5, not 1 to 4"),
+        ({"first_item": 1 << 32}, "first_item is 4294967296"),
+    ],
+    ids=str,
+)
+def test_a_job_that_no_switch_can_have_is_refused(wrong: dict[str, Any], said: str) -> None:
+    right = Admitted(7, "10.0.0.1", 64, 4, 1, 0, 0, ("h1",), 1, 1, "10.0.0.1", (), 2**64 - 1, 4)
+    assert decode_downward(DOWNWARD.message(right).SerializeToString()) == right
+    assert str(right.nonce) not in repr(right)
+    with pytest.raises(AllReduceError, match=f"does not understand: {said}"):
+        decode_downward(DOWNWARD.message(replace(right, **wrong)).SerializeToString())
 
 
 @given(st.binary(max_size=80))

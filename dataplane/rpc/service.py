@@ -62,6 +62,14 @@ class Streams:
         for task in self._tasks:
             task.cancel()
 
+    def fitting(self, answer: Message | bytes) -> bytes:
+        """Return an answer's bytes; raise CallError where they are too many: gRPC would log a stack of calls."""
+        data = serialize(answer)
+        if len(data) > self.limits.answer_bytes:
+            most = f"an answer of {len(data)} bytes is larger than the {self.limits.answer_bytes} that are sent"
+            raise CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, most)
+        return data
+
     async def follow(
         self, answers: AsyncGenerator[Message | bytes, None], context: _Context
     ) -> AsyncGenerator[bytes, None]:
@@ -77,7 +85,7 @@ class Streams:
         try:
             async with aclosing(answers):
                 async for answer in answers:
-                    yield serialize(answer)
+                    yield self.fitting(answer)
         except CallError as error:
             await context.abort(error.code, str(error))
         except asyncio.CancelledError:
@@ -100,7 +108,7 @@ def _handler(method: MethodDescriptor, call: Callable[..., Any], streams: Stream
     schema = GetMessageClass(method.input_type)
     match method.client_streaming, method.server_streaming:
         case False, False:
-            return grpc.unary_unary_rpc_method_handler(_answering(schema, call))
+            return grpc.unary_unary_rpc_method_handler(_answering(schema, call, streams))
         case False, True:
             return grpc.unary_stream_rpc_method_handler(_streaming(schema, call, streams))
         case True, True:
@@ -108,10 +116,10 @@ def _handler(method: MethodDescriptor, call: Callable[..., Any], streams: Stream
     raise ValueError(f"{method.full_name}: a stream with one answer is not served")
 
 
-def _answering(schema: type[Message], call: Callable[..., Any]) -> Callable[..., Any]:
+def _answering(schema: type[Message], call: Callable[..., Any], streams: Streams) -> Callable[..., Any]:
     async def answer(data: bytes, context: _Context) -> bytes:
         try:
-            return serialize(await call(parse_request(schema, data)))
+            return streams.fitting(await call(parse_request(schema, data)))
         except CallError as error:
             await context.abort(error.code, str(error))
             raise

@@ -197,15 +197,15 @@ def test_connections_have_a_bound() -> None:
     served(scene, Limits(connections=1))
 
 
-def test_answers_have_a_largest_size() -> None:
+def test_answers_have_a_largest_size(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(_: RpcServer, __: Echo, channel: grpc.aio.Channel) -> None:
-        code, details = await refusal(say(channel, word("x" * 2000)))
-        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert details is not None
-        assert "larger than max" in details
+        large = grpc.StatusCode.RESOURCE_EXHAUSTED, "an answer of 2003 bytes is larger than the 1024 that are sent"
+        assert await refusal(say(channel, word("x" * 2000))) == large
+        assert await refusal(channel.unary_stream(f"/{ECHO}/Repeat", None, None)(word("x" * 2000)).read()) == large
         assert await say(channel, word("a")) == word("a")
 
     served(scene, Limits(answer_bytes=1024))
+    assert not [record for record in caplog.records if record.name.startswith("grpc")]
 
 
 def test_streams_at_a_time_have_a_bound_and_the_others_go_on() -> None:

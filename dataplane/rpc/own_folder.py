@@ -89,8 +89,11 @@ def is_own_peer(connection: HasOptions) -> bool:
 
 def prepare(folder: Path) -> str | None:
     """Make a user's own folder if it is not there; return why it cannot be used, None if it can."""
+    parent = folder.parent
+    if parent in own_folders() and (problem := prepare(parent)) is not None:
+        return problem
     try:
-        folder.parent.mkdir(parents=True, exist_ok=True)
+        parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
     except OSError as error:
         return refusal(folder) or f"folder {folder} cannot be made: {error.strerror or error}"

@@ -25,7 +25,7 @@ from dataplane.fabric.kernel import namespaces
 
 LOGGER = logging.getLogger("millrace.fabric")
 
-RUN_ROOT = Path("/run/millrace")
+RUN_ROOT = Path("/run/millrace/fabrics")
 MANIFEST = "manifest.json"
 _UNFINISHED_S = 60.0
 """A folder without a manifest is younger than this, or its maker died before it made anything."""

@@ -129,6 +129,16 @@ def test_who_connects_is_known_by_the_kernel(runtime: Path) -> None:
                     assert is_own_peer(connection) == is_own
 
 
+def test_a_folder_in_the_users_own_makes_that_one_his_alone(runtime: Path) -> None:
+    assert prepare(runtime / "millrace" / "up-1") is None
+    for folder in (runtime / "millrace", runtime / "millrace" / "up-1"):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    (runtime / "millrace").chmod(0o755)
+    assert prepare(runtime / "millrace" / "up-2") == (
+        f"folder {runtime}/millrace lets others in; chmod 700 {runtime}/millrace"
+    )
+
+
 def test_what_stands_in_the_way_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert prepare(tmp_path / "file") == f"{tmp_path}/file is no folder"

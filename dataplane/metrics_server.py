@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import socket
 import sys
@@ -18,6 +19,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from dataplane.errors import MillraceError
+from dataplane.rpc.addresses import is_loopback, is_plain, target_of
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
@@ -58,11 +60,17 @@ class MetricsPlace(Protocol):
 
 
 class MetricsServer:
-    """Serves a registry at http://address:port/metrics until it is closed; raises OSError."""
+    """Serves a registry at http://address:port/metrics until it is closed; raises OSError.
+
+    Nothing is encrypted, and nobody is asked who he is: an address that is not loopback says so, `plain:ADDRESS`.
+    """
 
     def __init__(
         self, registry: CollectorRegistry, address: str, port: int, limits: MetricsLimits | None = None
     ) -> None:
+        if not is_plain(address) and not is_loopback(f"{address}:{port}"):
+            raise OSError(errno.EACCES, f"it is not loopback; what everybody may read is called plain:{address}")
+        address = target_of(address)
         family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         self._server = _Server(family, place, limits or MetricsLimits())
         self._server.set_app(_in_one_line(make_wsgi_app(registry)))
@@ -183,4 +191,4 @@ def serve_metrics(
     except OSError as error:
         raise failure(f"metrics at {place.address}:{place.port}: {error.strerror or error}") from None
     stack.callback(server.close)
-    return f", metrics at http://{place.address}:{server.port}/metrics"
+    return f", metrics at http://{target_of(place.address)}:{server.port}/metrics"

@@ -11,7 +11,7 @@ from controller.api.default_socket import default_socket
 from controller.api.sessions.board import SessionLimits
 from controller.http_server import HttpLimits
 from dataplane.config import Strict
-from dataplane.rpc.addresses import is_loopback, is_unix
+from dataplane.rpc.addresses import exposed, is_loopback, is_unix, target_of
 
 Positive = Annotated[int, Meta(ge=1)]
 PositiveS = Annotated[float, Meta(gt=0, le=86_400)]
@@ -22,7 +22,7 @@ class EtcdPlace(Strict, frozen=True):
     """An etcd, version 3; of several members any one that answers."""
 
     addresses: Annotated[tuple[str, ...], Meta(min_length=1)] = ("127.0.0.1:2379",)
-    """HOST:PORT; where there are several, IP addresses."""
+    """HOST:PORT; where there are several, IP addresses. Without `ca` others than loopback are plain:HOST:PORT."""
 
     root: str = "/millrace"
     """What our keys begin with there."""
@@ -44,11 +44,15 @@ class EtcdPlace(Strict, frozen=True):
             raise ValueError("certificate and private_key belong together")
         if self.certificate is not None and self.ca is None:
             raise ValueError("a certificate is of use with a ca only")
+        problem = next((found for one in self.addresses if (found := exposed(one, has_tls=self.ca is not None))), None)
+        if problem is not None:
+            raise ValueError(f"addresses: {problem}")
 
     @property
     def target(self) -> str:
         """The address as gRPC takes it."""
-        return self.addresses[0] if len(self.addresses) == 1 else f"ipv4:{','.join(self.addresses)}"
+        targets = [target_of(address) for address in self.addresses]
+        return targets[0] if len(targets) == 1 else f"ipv4:{','.join(targets)}"
 
 
 class StoragePlace(Strict, frozen=True):

@@ -22,6 +22,8 @@ from controller.up.plan import UpPlan
 from controller.up.values import Health, metrics_address
 from dataplane.errors import MillraceError
 from dataplane.fabric.live.stats import read_stats
+from dataplane.rpc.access.settings import TlsSettings
+from dataplane.rpc.channels import open_aio_channel
 from dataplane.rpc.options import client_options
 
 ANSWER_S: Final = 3.0
@@ -39,10 +41,10 @@ def checks_of(plan: UpPlan, ready_line: Callable[[str], str | None]) -> Mapping[
     """Return the question to each daemon, by its name; `ready_line` is what it said when it was ready last."""
     settings = plan.settings
     return {
-        "fabric": lambda: check_fabric(plan.stats_file, plan.switches),
-        "collector": lambda: check_collector(settings.address("collector")),
-        "paths": lambda: check_paths(settings.address("paths")),
-        "controller": lambda: check_controller(settings.address("controller")),
+        "fabric": lambda: check_fabric(plan.stats_file, plan.switches, settings.tls),
+        "collector": lambda: check_collector(settings.address("collector"), settings.tls),
+        "paths": lambda: check_paths(settings.address("paths"), settings.tls),
+        "controller": lambda: check_controller(settings.address("controller"), settings.tls),
         "api": lambda: check_api(settings.address("api")),
         "scheduler": lambda: check_scheduler(ready_line("scheduler")),
         "placement": lambda: check_placement(ready_line("placement")),
@@ -63,13 +65,13 @@ async def asked(check: Check) -> Health:
         return Health(ok=False, text=str(error))
 
 
-async def check_fabric(stats_file: Path | None, switches: Mapping[str, str]) -> Health:
+async def check_fabric(stats_file: Path | None, switches: Mapping[str, str], tls: TlsSettings | None = None) -> Health:
     """Return whether the fabric moves and each switch serves."""
     if stats_file is None:
         return Health(ok=False, text="no fabric of ours")
     stats = read_stats(stats_file)
     age_s = (time.monotonic_ns() - stats.time_ns) / 1e9
-    serving = await serving_switches(switches)
+    serving = await serving_switches(switches, tls)
     missing = [name for name in switches if name not in serving]
     traffic, pace, reports = stats.traffic, stats.pace, stats.reports
     parts = [
@@ -85,20 +87,20 @@ async def check_fabric(stats_file: Path | None, switches: Mapping[str, str]) -> 
     return Health(ok=not missing and age_s <= _OLDEST_STATS_S, text="; ".join(parts))
 
 
-async def serving_switches(switches: Mapping[str, str]) -> set[str]:
+async def serving_switches(switches: Mapping[str, str], tls: TlsSettings | None = None) -> set[str]:
     """Return the switches that answer and say that they serve P4Runtime."""
     turns = asyncio.Semaphore(_AT_A_TIME)
 
     async def serves(name: str) -> str | None:
         async with turns:
-            return name if await is_serving(switches[name]) else None
+            return name if await is_serving(switches[name], tls) else None
 
     return {name for name in await asyncio.gather(*map(serves, switches)) if name is not None}
 
 
-async def is_serving(address: str) -> bool:
+async def is_serving(address: str, tls: TlsSettings | None = None) -> bool:
     """Return whether a gRPC server says that it serves; one without health checks does if it answers at all."""
-    async with grpc.aio.insecure_channel(address, options=client_options(_WAIT_NS)) as channel:
+    async with open_aio_channel(address, tls, client_options(_WAIT_NS)) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
             answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=ANSWER_S)
@@ -107,9 +109,9 @@ async def is_serving(address: str) -> bool:
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-async def check_collector(address: str) -> Health:
+async def check_collector(address: str, tls: TlsSettings | None = None) -> Health:
     """Return whether the feed has a snapshot, and how old what it knows of links is."""
-    async with FeedClient(FeedClientSettings(address=address, longest_wait_ns=_WAIT_NS)) as client:
+    async with FeedClient(FeedClientSettings(address=address, tls=tls, longest_wait_ns=_WAIT_NS)) as client:
         snapshots = client.snapshots(1_000_000_000)
         try:
             snapshot = await anext(snapshots)
@@ -121,9 +123,9 @@ async def check_collector(address: str) -> Health:
     return Health(ok=True, text=f"{received} reports, {len(ages)} of {len(snapshot.links)} links measured{newest}")
 
 
-async def check_paths(address: str) -> Health:
+async def check_paths(address: str, tls: TlsSettings | None = None) -> Health:
     """Return whether the path server has a state to decide by."""
-    async with RouteClient(RouteClientSettings(address=address, longest_wait_ns=_WAIT_NS)) as client:
+    async with RouteClient(RouteClientSettings(address=address, tls=tls, longest_wait_ns=_WAIT_NS)) as client:
         status = await client.status()
     if status.feed_is_silent or status.snapshot_age_ns is None:
         return Health(ok=False, text=status.last_problem or "no state of the network from the collector")
@@ -131,9 +133,9 @@ async def check_paths(address: str) -> Health:
     return Health(ok=True, text=text)
 
 
-async def check_controller(address: str) -> Health:
+async def check_controller(address: str, tls: TlsSettings | None = None) -> Health:
     """Return whether every switch holds what it should."""
-    async with ControllerClient(ControllerClientSettings(address=address)) as client:
+    async with ControllerClient(ControllerClientSettings(address=address, tls=tls)) as client:
         status = await client.status()
     parts = [f"{len(status.live)} of {status.switches} switches reconciled"]
     if status.wanted_version is not None:

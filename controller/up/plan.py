@@ -42,6 +42,7 @@ from dataplane.config import Strict
 from dataplane.fabric.live.settings import FabricSettings, Time
 from dataplane.rpc.access import Role
 from dataplane.rpc.access.settings import TOKEN_FILE
+from dataplane.rpc.addresses import target_of
 from dataplane.topology.demands import DemandMatrix, dumps_demands
 from dataplane.topology.file import dumps, load_topology
 from dataplane.topology.values import Topology
@@ -178,7 +179,7 @@ class _Maker:
         settings = CollectorProcessSettings(
             topology=self.topology_file,
             receiver=ReceiverSettings(address=section.listen, udp_port=self._report_port()),
-            feed=FeedSettings(address=self.settings.address("collector")),
+            feed=FeedSettings(address=self.settings.address("collector"), tls=self.settings.tls),
             collector=replace(section.state, state=state, relays=self._relays()),
             events=section.events,
             history=section.history or HistorySettings(folder=str(self.state.path / "history")),
@@ -186,7 +187,7 @@ class _Maker:
         )
         addresses = {"reports": f"{section.listen}:{self._report_port()}/udp", "feed": settings.feed.address}
         if section.metrics is not None:
-            addresses["metrics"] = f"http://{section.metrics.address}:{section.metrics.port}/metrics"
+            addresses["metrics"] = f"http://{target_of(section.metrics.address)}:{section.metrics.port}/metrics"
         return DaemonPlan("collector", ("collector",), settings, addresses, reloads=True, asks=("fabric",))
 
     def _relays(self) -> tuple[str, ...] | None:
@@ -204,6 +205,7 @@ class _Maker:
             topology=self.topology_file,
             feed=self.settings.address("collector"),
             listen=self.settings.address("paths"),
+            tls=self.settings.tls,
             interval_ns=section.interval_ns,
             flows=section.flows,
             decide=decide,
@@ -228,6 +230,7 @@ class _Maker:
             routed_networks=section.routed_networks,
             retry=_RETRY,
             listen=self.settings.address("controller"),
+            tls=self.settings.tls,
         )
         settings.targets(self.topology)  # what it would refuse is refused before anything starts
         check_networks(self.topology, settings.routed_networks)
@@ -258,6 +261,7 @@ class _Maker:
             network=NetworkStateSettings(
                 feed=self.settings.address("collector"),
                 path_server=self.settings.address("paths"),
+                tls=self.settings.tls,
                 stale_after_ns=section.stale_after_ns,
             ),
             queue=section.queue,

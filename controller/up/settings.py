@@ -38,6 +38,7 @@ from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
 from controller.up.state import StateFolder, default_run
 from dataplane.config import Strict
 from dataplane.fabric.live.settings import Time
+from dataplane.rpc.access.settings import TlsSettings as ServiceTls
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 PositiveS = Annotated[float, msgspec.Meta(gt=0)]
@@ -256,6 +257,8 @@ class UpSettings(Strict, frozen=True):
     """P4Runtime addresses of all switches, where they run already: then no fabric is started."""
     watches: tuple[Watch, ...] | None = None
     """Which flows carry telemetry; default: all, sampled so that reports leave room on the links."""
+    tls: ServiceTls | None = None
+    """Certificates for gRPC addresses HOST:PORT: of feed, path server, jobs, status, and switches elsewhere."""
     fabric: FabricSection = FabricSection()
     """The fabric that is started."""
     collector: CollectorSection = CollectorSection()

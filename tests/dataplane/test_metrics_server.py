@@ -62,6 +62,17 @@ def test_it_is_scraped() -> None:
         assert b"packets_total 7.0" in received(one)
 
 
+@pytest.mark.parametrize("address", ["0.0.0.0", "::", "192.0.2.1", "somewhere.example"])
+def test_what_is_open_to_others_is_said_to_be(address: str) -> None:
+    with pytest.raises(OSError, match=f"it is not loopback; what everybody may read is called plain:{address}"):
+        MetricsServer(registry(), address, 0)
+
+
+def test_it_is_open_to_others_where_that_is_said() -> None:
+    with MetricsServer(registry(), "plain:0.0.0.0", 0) as server:
+        assert "packets_total 7.0" in scraped(server)
+
+
 def test_a_connection_too_many_is_told_so_and_the_others_go_on(two: MetricsServer) -> None:
     with ExitStack() as stack:
         open_ = [stack.enter_context(connected(two)) for _ in range(2)]

@@ -28,6 +28,11 @@ def test_no_address_but_loopback_without_tls() -> None:
         loads("{storage: {sqlite: x}, listen: ['0.0.0.0:1']}", ApiSettings)
     with pytest.raises(ConfigError, match="name:1 is neither loopback"):
         loads("{storage: {sqlite: x}, listen: ['name:1']}", ApiSettings)
+    with pytest.raises(ConfigError, match=r"192\.0\.2\.1:2379|it is not loopback, and there is no tls"):
+        loads("{storage: {etcd: {addresses: ['192.0.2.1:2379']}}}", ApiSettings)
+    plain = loads("{storage: {etcd: {addresses: ['plain:192.0.2.1:2379', '127.0.0.1:2379']}}}", ApiSettings).storage
+    assert plain.etcd is not None
+    assert plain.etcd.target == "ipv4:192.0.2.1:2379,127.0.0.1:2379"
     with pytest.raises(ConfigError, match="either sqlite or etcd"):
         loads("{storage: {}}", ApiSettings)
     with pytest.raises(ConfigError, match="unknown key"):

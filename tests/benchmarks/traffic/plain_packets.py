@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import lzma
 import tempfile
+import time
+from contextlib import ExitStack
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from statistics import median
@@ -30,20 +32,27 @@ _FLOWS = 32 * BURST
 _PAYLOAD = bytes(86)
 
 
-def plain_packet_cost_ratio(rounds: int = 9, *, version: int = 4) -> float:
-    """Return the time of a plain packet of IPv4 or IPv6 with the filter over that without: the median of the rounds."""
-    with_filter, without = program_now(), program_before()
-    now, before = CompiledMemory(with_filter), CompiledMemory(without)
-    sides = [(now, edge_state(with_filter, version)), (before, edge_state(without, version))]
+def plain_packet_cost_ratio(rounds: int = 1_001, *, version: int = 4) -> float:
+    """Return the time of a plain packet of IPv4 or IPv6 with the filter over that without.
+
+    Each round passes a thousand packets through one program and then the other, half a millisecond at most, so that
+    what else the machine does meets both; the ratio is that of the rounds' medians.
+    """
     frames = plain_frames(version)
-    ratios = []
-    for number in range(rounds):
-        order = sides if number % 2 else sides[::-1]
-        rates = {id(side): side.measure(state, frames, HOST_PORT) for side, state in order}
-        if any(rate.sent_share != 1 for rate in rates.values()):
-            raise RuntimeError(f"plain packets were lost: {rates}")
-        ratios.append(rates[id(before)].pps / rates[id(now)].pps)
-    return median(ratios)
+    times: tuple[list[int], list[int]] = ([], [])
+    with ExitStack() as stack:
+        sides = [
+            stack.enter_context(CompiledMemory(program).passing(edge_state(program, version), frames, HOST_PORT))
+            for program in (program_now(), program_before())
+        ]
+        for number in range(rounds):
+            for side in (0, 1) if number % 2 else (1, 0):
+                began_ns = time.perf_counter_ns()
+                sent = sides[side]()
+                times[side].append(time.perf_counter_ns() - began_ns)
+                if sent != len(frames):
+                    raise RuntimeError(f"of {len(frames)} plain packets {sent} were sent")
+    return median(times[0]) / median(times[1])
 
 
 def program_now() -> Program:
@@ -102,5 +111,5 @@ def _far(version: int, number: int) -> Address:
 
 
 if __name__ == "__main__":
-    for version in (4, 6):
-        print(f"IPv{version}: {plain_packet_cost_ratio(version=version):.3f}")
+    for family in (4, 6):
+        print(f"IPv{family}: {plain_packet_cost_ratio(version=family):.3f}")

@@ -88,6 +88,18 @@ def test_hot_names_of_a_producer_here_get_cells_at_the_end_of_an_interval() -> N
     assert store.batches() == []
 
 
+def test_copies_of_a_producer_that_is_plugged_in_elsewhere_now_are_made_anew() -> None:
+    store, switch = new(), Switch()
+    store.connected({}, {}, 0)
+    tell(store, {1: 20}, S // 2)
+    store.interval({}, S)
+    switch.bring(store)
+    for port, kept in ((PORT, [Segment(1)]), (PORT + 1, [])):
+        after = SwitchStore({PRODUCER: port}, SETTINGS, Generations())
+        after.connected(switch.entities, {}, 2 * S)
+        assert list(after.copies) == kept
+
+
 def test_who_comes_to_the_threshold_first_is_taken_for_the_hottest() -> None:
     store = new(settings=StoreSettings(producers=("h1",), copies=1))
     store.connected({}, {}, 0)

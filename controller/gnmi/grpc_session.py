@@ -23,6 +23,7 @@ from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.backoff import Backoff
 from dataplane.rpc.call_errors import reason_of
 from dataplane.rpc.channels import open_aio_channel
+from dataplane.rpc.options import foreign_options
 from dataplane.running import until_first_ends
 from dataplane.switch.ports.states import HelloSettings
 
@@ -191,4 +192,4 @@ class PortWatcher:
 
 def open_channel(address: str, tls: TlsSettings | None) -> grpc.aio.Channel:
     """Return a channel to a switch; raise ConfigError or AccessError for files of TLS that cannot be used."""
-    return open_aio_channel(address, tls, [("grpc.enable_http_proxy", 0)])
+    return open_aio_channel(address, tls, foreign_options())

@@ -26,9 +26,11 @@ from controller.storage.values import (
     check_key,
     check_transaction,
 )
+from dataplane.rpc.options import foreign_options
 
 T = TypeVar("T")
 
+_PROBE_MS: Final = 10_000
 _TIMEOUT_S: Final = 5.0
 _RETRY_S: Final = 0.5
 _COMPACTED: Final = "compacted"
@@ -50,7 +52,7 @@ class EtcdStorage(Storage):
 
     def __init__(self, settings: EtcdSettings) -> None:
         self._settings, self._root = settings, settings.root.encode()
-        options = (("grpc.keepalive_time_ms", 10_000), ("grpc.keepalive_timeout_ms", 5_000))
+        options = foreign_options(_PROBE_MS)
         if settings.credentials is None:
             self._channel = grpc.aio.insecure_channel(settings.address, options=options)
         else:

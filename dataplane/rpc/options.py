@@ -53,14 +53,27 @@ def client_options(longest_wait_ns: int) -> Options:
     A server that hangs, or whose machine or network died without a word, ends what is called, a stream as well.
     """
     return [
-        ("grpc.max_receive_message_length", ANSWER_BYTES),
-        ("grpc.max_send_message_length", ANSWER_BYTES),
-        ("grpc.enable_http_proxy", 0),
+        *foreign_options(),
         ("grpc.initial_reconnect_backoff_ms", _LEAST_RECONNECT_MS),
         ("grpc.min_reconnect_backoff_ms", CONNECT_MS),  # no wait, whatever its name: gRPC's MIN_CONNECT_TIMEOUT
         ("grpc.max_reconnect_backoff_ms", max(longest_wait_ns // 1_000_000, _LEAST_RECONNECT_MS)),
         *_keepalive(KEEPALIVE_MS, KEEPALIVE_MS),
     ]
+
+
+def foreign_options(probe_ms: int | None = None) -> Options:
+    """Return the options of a client of servers that need not be ours: bounded messages, no proxy.
+
+    Others hang up on clients that probe often: they are probed after `probe_ms` without a message, None: not at all.
+    """
+    options = [
+        ("grpc.max_receive_message_length", ANSWER_BYTES),
+        ("grpc.max_send_message_length", ANSWER_BYTES),
+        ("grpc.enable_http_proxy", 0),
+    ]
+    if probe_ms is not None:
+        options += [("grpc.keepalive_time_ms", probe_ms), ("grpc.keepalive_timeout_ms", KEEPALIVE_MS)]
+    return options
 
 
 def _keepalive(silent_ms: int, answer_ms: int) -> Options:

@@ -76,6 +76,7 @@ class NativeCore:
             hop_room=HOP_ROOM,
             items=self._cells.pointer,
             most_items=MOST_ITEMS,
+            most_drops=settings.state.drops_per_report,
             udp_port=NONE32 if marking.udp_port is None else marking.udp_port,
             # No DSCP has more than six bits.
             dscp=0xFFFF if marking.dscp is None else marking.dscp,
@@ -104,6 +105,7 @@ class NativeCore:
         self.store.native.batch.skips_others = int(skip_others)
         self.store.begin_batch(now_ns)
         addresses = payloads.addresses if self._sources.are_checked else None
+        self.store.native.batch.sources = 0 if addresses is None else addresses.ctypes.data
         wrong = self._counters[Count.WRONG_SOURCE]
         done, goes_on = first, True
         while goes_on:
@@ -114,7 +116,6 @@ class NativeCore:
                 payloads.data.ctypes.data,
                 payloads.places.ctypes.data,
                 payloads.lengths.ctypes.data,
-                0 if addresses is None else addresses.ctypes.data,
                 done,
                 len(payloads),
             )

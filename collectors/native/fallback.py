@@ -80,7 +80,6 @@ class NativeStitcher(Stitcher):
         losses.lost_early = self._lost_early.pointer
         self._reporting = self._cells(u32, len(self._store.topology.switches))
         losses.reporting = self._reporting.pointer
-        losses.most_drops = settings.drops_per_report
         losses.ring, losses.slot_ns = ring, slot_of(settings.window_ns)
 
     def count(self) -> None:

@@ -31,6 +31,8 @@ NO_HOPS = 6
 """A report of no hop, only of a drop."""
 COMPLETION = 7
 """A report of an item that a switch has added up."""
+CAPPED = 1
+"""`Packet.dropped` of a drop beyond those of one report packet that count."""
 MOST_SWITCHES = 64
 """`collectors.state.accumulator.MOST_SWITCHES`."""
 MOST_HOPS = 256
@@ -169,7 +171,8 @@ class TrackerCell(Struct):
     lost: u64
     late: u64
     duplicate: u64
-    restarts: u64
+    restarts: u32
+    source: u32  # the address that its reports come from, NONE32: not known yet
     last_repeat: u32
     repeats: u32
     touched: u64
@@ -301,6 +304,7 @@ class Decoder(Struct):
     items: Array[ItemCell]  # that Python has not taken yet
     item_count: u32
     most_items: u32  # with more, nothing is decoded until Python has taken them
+    most_drops: u32  # that count of one report packet
 
 
 class LinkEnd(Struct):

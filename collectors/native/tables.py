@@ -172,7 +172,6 @@ class LossTable(Struct):
     noted_count: u64
     lost_early: Array[u32]  # by link: packets lost in parts of time that the ring has no cell for any more
     reporting: Array[u32]  # by switch: not 0: it has reported a drop
-    most_drops: u64  # that count of one report packet
 
 
 class Batch(Struct):
@@ -185,6 +184,7 @@ class Batch(Struct):
     tx_number: u64
     tx_begins_ns: u64
     calm_ns: u64  # a sample as far behind is of the slot and of the window of TX readings that now is in
+    sources: u64  # address of the payloads' IPv4 addresses, 0: who gives them answers for them
     skips_others: u64  # not 0: of what is not of the common form only the number is accounted
 
 

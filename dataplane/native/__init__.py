@@ -34,7 +34,8 @@ The rules, beyond Python's own:
 - A function of which only the address is known, in a u64, has its type declared by `@signature` and is called with
   C's convention: `invoke(FrameFunction, address, context, frame)`. From Python, `Library.call_address` is an address.
 - Module-level tuples of ints, and `constant_table(u32, ...)`, are read-only arrays. A condition that is known, such as
-  a constant of the module, decides at translation, and what it excludes is not translated.
+  a constant of the module, decides at translation, and what it excludes is not translated. `process_table(u64, SYMBOL,
+  ...)` is one whose numbers are the process's, not the code's, as secrets of hashes are.
 - Nothing checks an index or a null pointer. Functions are inlined as LLVM sees fit; `@kernel(inline=True)` insists.
 
 `Module` gathers kernels beside generated code, `compile_module` and `load_cached` make a `Library` of it,
@@ -44,7 +45,7 @@ The rules, beyond Python's own:
 from __future__ import annotations
 
 from dataplane.native.arrays import Array, Inline, InPlace, pointer_to
-from dataplane.native.constants import constant_table
+from dataplane.native.constants import constant_table, process_table
 from dataplane.native.errors import NativeError
 from dataplane.native.intrinsics import (
     address,
@@ -156,6 +157,7 @@ __all__ = [
     "pointer_to",
     "popcount",
     "prefetch",
+    "process_table",
     "reference",
     "reverse_bits",
     "same_bits",

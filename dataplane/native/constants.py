@@ -1,14 +1,15 @@
-"""Read-only tables of numbers that are part of the code."""
+"""Read-only tables of numbers: part of the code, or of the process that has loaded it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ctypes
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TypeVar, cast, get_args
+from typing import Any, TypeVar, cast, get_args
 
 from dataplane.native.arrays import Array
 from dataplane.native.errors import NativeError
-from dataplane.native.scalars import Scalar
+from dataplane.native.scalars import CTYPES, Scalar
 from dataplane.native.shapes import shape_of
 
 T = TypeVar("T")
@@ -39,6 +40,45 @@ def constant_table(kind: type[T], numbers: Iterable[T]) -> Array[T]:
     if not isinstance(element, Scalar):
         raise NativeError(f"a constant table holds numbers, not {element}")
     return cast("Array[T]", ConstantTable(element, tuple(cast("Iterable[int]", numbers))))
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTable:
+    """Numbers of one type that code, which is kept on disk, knows by name alone; a kernel sees an `Array`."""
+
+    element: Scalar
+    symbol: str
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
+
+
+_process_tables: dict[str, ctypes.Array[Any]] = {}
+
+
+def process_table(kind: type[T], symbol: str, numbers: Iterable[T]) -> Array[T]:
+    """Return a read-only table whose numbers are this process's: kernels have them when they are loaded.
+
+    Numbers that are given again for a symbol take the place of the first, also in kernels that are loaded already.
+    """
+    element = shape_of(kind, "a process's table")
+    if not isinstance(element, Scalar):
+        raise NativeError(f"a process's table holds numbers, not {element}")
+    values = tuple(cast("Iterable[int]", numbers))
+    memory = _process_tables.get(symbol)
+    if memory is None:
+        memory = _process_tables[symbol] = (CTYPES[element] * len(values))()
+    if len(memory) != len(values):
+        raise NativeError(f"the process's table {symbol} has {len(memory)} numbers, not {len(values)}")
+    memory[:] = values
+    return cast("Array[T]", ProcessTable(element, symbol, len(values)))
+
+
+def process_symbols() -> Iterator[tuple[str, int]]:
+    """Yield the name and the address of each of this process's tables."""
+    for symbol, memory in list(_process_tables.items()):
+        yield symbol, ctypes.addressof(memory)
 
 
 def element_of_tuple(annotation: object, place: str) -> Scalar | None:

@@ -1,46 +1,88 @@
-"""The hash over key words: 64 bits, mixed so that any of them can serve as an index or a tag."""
+"""The hash over key words: 64 bits, any of which can serve as an index or a tag, by keys that each process draws anew.
+
+Each word adds a product of its halves, each with a secret of its place added to it: NH (Black, Halevi, Krawczyk,
+Krovetz, Rogaway, "UMAC: fast and secure message authentication", CRYPTO 1999), for which two keys of one length collide
+with a probability of 2^-32 over the secrets, whatever they are. A secret start alone would not do: what multiplies the
+state by an odd factor a word collides for each such factor, where words differ in their top bits. Compiled code is kept
+on disk, so that the secrets are not in it but in the process (`process_table`).
+
+MILLRACE_HASH_SEED, a number, makes them the same in each process, to have the same order again of what depends on it:
+which software queue of a device takes a flow, and which entry makes room first. Nothing on the wire depends on it.
+"""
 
 from __future__ import annotations
 
+import os
+import random
+from typing import Final
+
 from dataplane.native.arrays import Array
+from dataplane.native.constants import process_table
+from dataplane.native.errors import NativeError
+from dataplane.native.intrinsics import as_u32, as_u64
 from dataplane.native.kernels import kernel
 from dataplane.native.scalars import u64
 
-SEED = 0x9E3779B97F4A7C15
-_FACTOR = 0xD1342543DE82EF95
+SEED_VARIABLE: Final = "MILLRACE_HASH_SEED"
+PLACES = 64
+"""Of words; those of longer keys share secrets."""
 _FINAL = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
-"""Odd constants: of splitmix64 (Steele, Lea, Flood, OOPSLA 2014), and a multiplier from L'Ecuyer's search (1999)."""
+"""Odd constants, of splitmix64 (Steele, Lea, Flood, OOPSLA 2014)."""
+
+
+def draw_secrets(seed: int | None = None) -> tuple[int, ...]:
+    """Return a secret for each place of a word: the machine's randomness, or what a seed gives."""
+    source = random.SystemRandom() if seed is None else random.Random(seed)
+    return tuple(source.getrandbits(64) for _ in range(PLACES))
+
+
+def _seed() -> int | None:
+    text = os.environ.get(SEED_VARIABLE)
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        raise NativeError(f"{SEED_VARIABLE} is {text!r}, not a number") from None
+
+
+SECRETS = process_table(u64, "millrace_hash_secrets", draw_secrets(_seed()))
 
 
 @kernel(inline=True)
-def mix(state: u64, word: u64) -> u64:
-    """Return the state of a hash after one more word: a polynomial, as long keys have to be quick."""
-    return state * _FACTOR + word
+def part(word: u64, place: u64) -> u64:
+    """Return what a word at a place of a key adds to the state of its hash."""
+    secret: u64 = SECRETS[place & (PLACES - 1)]
+    return as_u64(as_u32(word) + as_u32(secret)) * as_u64(as_u32(word >> 32) + as_u32(secret >> 32))
 
 
 @kernel(inline=True)
 def finish(state: u64) -> u64:
-    """Return the hash of the words mixed so far."""
+    """Return the hash of a key from the sum of its parts."""
     mixed = (state ^ (state >> 32)) * _FINAL[0]
     mixed = (mixed ^ (mixed >> 29)) * _FINAL[1]
     return mixed ^ (mixed >> 32)
 
 
 @kernel(inline=True)
+def finish_high(state: u64) -> u64:
+    """Return a hash of which only the high half is good, where that is all that is used; one product less."""
+    return (state ^ (state >> 32)) * _FINAL[0]
+
+
+@kernel(inline=True)
 def hash_words(key: Array[u64], words: u64) -> u64:
     """Return the hash of a key."""
-    state: u64 = SEED
+    state: u64 = 0
     for word in range(words):
-        state = mix(state, key[word])
+        state += part(key[word], word)
     return finish(state)
 
 
 @kernel(inline=True)
 def hash_masked(key: Array[u64], masks: Array[u64], places: Array[u64], words: u64) -> u64:
     """Return the hash of the words of a key at `places`, of each the bits that are set in its mask."""
-    state: u64 = SEED
+    state: u64 = 0
     for word in range(words):
-        state = mix(state, key[places[word]] & masks[word])
+        state += part(key[places[word]] & masks[word], word)
     return finish(state)
 
 

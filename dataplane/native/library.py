@@ -16,6 +16,7 @@ from llvmlite import binding as llvm
 from dataplane.native import cache
 from dataplane.native.arrays import Array, address_of, pointer_to
 from dataplane.native.cache import ObjectCode
+from dataplane.native.constants import process_symbols
 from dataplane.native.errors import NativeError
 from dataplane.native.kernels import Kernel
 from dataplane.native.module import Module
@@ -49,6 +50,8 @@ class Library:
         for image in code.images:
             builder.add_object_img(image)
         builder.add_current_process()
+        for name, address in process_symbols():
+            builder.import_symbol(name, address)
         for name in code.exports:
             builder.export_symbol(name)
         try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from dataplane.native.constants import ConstantTable
+from dataplane.native.constants import ConstantTable, ProcessTable
 from dataplane.native.kernels import External, Function, Kernel
 from dataplane.native.scalars import BOOL, Scalar
 from dataplane.native.shapes import InlineShape, NestedShape, Shape, StructShape, ctype_in_memory
@@ -30,7 +30,7 @@ class Module:
         self.is_x86 = platform.machine() in ("x86_64", "AMD64")
         self._functions: dict[Function[..., object], Any] = {}
         self._structs: dict[type[ctypes.Structure], tuple[Any, dict[str, int]]] = {}
-        self._tables: dict[ConstantTable, Any] = {}
+        self._tables: dict[ConstantTable | ProcessTable, Any] = {}
         self._waiting: deque[Kernel[..., object]] = deque()
         self._translating = False
 
@@ -71,14 +71,16 @@ class Module:
         """Return the LLVM type of an array's element; structs stand in place."""
         return self.struct_type(element.struct) if isinstance(element, StructShape) else self._memory_type(element)
 
-    def table(self, table: ConstantTable) -> Any:  # noqa: ANN401 - llvmlite is untyped
-        """Return a pointer to the first number of a constant table."""
+    def table(self, table: ConstantTable | ProcessTable) -> Any:  # noqa: ANN401 - llvmlite is untyped
+        """Return a pointer to the first number of a table."""
         known = self._tables.get(table)
         if known is None:
             kind = ir.ArrayType(self._memory_type(table.element), len(table))
-            known = ir.GlobalVariable(self.ir, kind, self.ir.get_unique_name("table"))
-            known.linkage, known.global_constant = "internal", True
-            known.initializer = ir.Constant(kind, list(table.numbers))
+            name = table.symbol if isinstance(table, ProcessTable) else self.ir.get_unique_name("table")
+            known = ir.GlobalVariable(self.ir, kind, name)
+            known.linkage, known.global_constant = "external", True
+            if isinstance(table, ConstantTable):
+                known.linkage, known.initializer = "internal", ir.Constant(kind, list(table.numbers))
             known.type = POINTER
             self._tables[table] = known
         return known

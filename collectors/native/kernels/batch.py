@@ -5,9 +5,19 @@ from __future__ import annotations
 from collectors.native.kernels.decode.decoding import DECODED, REPORT_VERSION, decode_report
 from collectors.native.kernels.decode.flow_key import same_key
 from collectors.native.kernels.decode.hops import egress_of
-from collectors.native.kernels.drops import CAPPED, take_drop, take_hops_before
-from collectors.native.kernels.sequence import CONTESTED, NEW, REPEATED, account, content_mark, observe
-from collectors.native.kernels.sources import is_refused
+from collectors.native.kernels.drops import take_drop, take_hops_before
+from collectors.native.kernels.sequence import (
+    CONTESTED,
+    ELSEWHERE,
+    FIRST,
+    NEW,
+    REPEATED,
+    account,
+    content_mark,
+    note_source,
+    observe,
+)
+from collectors.native.kernels.sources import is_refused, is_relay, refuse, source_of
 from collectors.native.kernels.state.flows import count_packet, prefetch_flow, prefetch_index, touch_flow
 from collectors.native.kernels.state.routes import (
     hops_of,
@@ -64,20 +74,18 @@ def take_reports(  # noqa: PLR0917 - kernels have no keywords
     data: Array[u8],
     places: Array[u64],
     lengths: Array[u32],
-    sources: Array[u32],
     first: u32,
     count: u32,
 ) -> u32:
     """Take payloads from `first` on, each where `places` says; return which is Python's to read, or `count`.
 
-    So it returns, too, when there are more than `most_items` for Python. `sources` are the payloads' IPv4 addresses,
-    null where the caller answers for them.
+    So it returns, too, when there are more than `most_items` for Python.
     """
     row: u32 = first
     while row < count:
         if decoder.item_count > decoder.most_items:
             return row
-        end: u32 = decode_group(tables, decoder, data, places, lengths, sources, row, count)
+        end: u32 = decode_group(tables, decoder, data, places, lengths, row, count)
         if end == row:
             if tables.batch.skips_others == 0:
                 return row
@@ -106,6 +114,21 @@ def skip_report(tables: TelemetryTables, sequences: SequenceTable, data: Array[u
 
 
 @kernel(inline=False)
+def is_fresh_after_all(tables: TelemetryTables, sequences: SequenceTable, packet: Packet, arrival: u32) -> bool:
+    """Say of a report packet whose number is not simply the next whether it is to be measured; count it otherwise."""
+    found: u32 = arrival
+    if arrival == FIRST or arrival == ELSEWHERE:  # noqa: PLR1714, SIM109 - kernels have no `in`
+        switch: u32 = find_switch(tables, packet.node_id)
+        if refuse(tables, switch, True, packet.row):
+            tables.counts.reports -= 1
+            return False
+        found = observe(sequences, packet.node_id, packet.sequence, packet.mark, tables.batch.now_ns)
+        if tables.batch.sources != 0 and not is_relay(tables, packet.row):
+            note_source(sequences, packet.node_id, packet.sequence, source_of(tables, packet.row))
+    return is_fresh(tables, found)
+
+
+@kernel(inline=False)
 def is_fresh(tables: TelemetryTables, arrival: u32) -> bool:
     """Count a report packet whose number came before; False if it has been measured already."""
     tables.counts.repeated += as_u64(arrival == REPEATED)
@@ -120,7 +143,6 @@ def decode_group(  # noqa: PLR0917 - kernels have no keywords
     data: Array[u8],
     places: Array[u64],
     lengths: Array[u32],
-    sources: Array[u32],
     first: u32,
     count: u32,
 ) -> u32:
@@ -140,11 +162,11 @@ def decode_group(  # noqa: PLR0917 - kernels have no keywords
                 prefetch(offset(ahead, 192))
                 prefetch(offset(ahead, 256))
         payload = offset(data, places[row])
-        if is_refused(tables, payload, as_u64(lengths[row]), sources, row):
+        if decode_report(decoder, payload, as_u64(lengths[row]), row) != DECODED:
+            if not is_refused(tables, payload, as_u64(lengths[row]), row):
+                break
             row += 1
             continue
-        if decode_report(decoder, payload, as_u64(lengths[row]), row) != DECODED:
-            break
         while seen < decoder.packet_count:
             packet = decoder.packets[seen]
             prefetch_index(tables, packet.hash)
@@ -237,24 +259,25 @@ def note_item(decoder: Decoder, packet: Packet) -> None:
 def find_flows(tables: TelemetryTables, sequences: SequenceTable, decoder: Decoder) -> None:
     """Account the numbers of the report packets and find the flows of those that count."""
     fresh: u32 = 0
-    drops: u64 = 0
+    sources = array_at(u32, tables.batch.sources)
+    is_checked: bool = address(sources) != 0
+    source: u32 = NONE32
+    now_ns: u64 = tables.batch.now_ns
     i: u32 = 0
     while i < decoder.packet_count:
         packet = decoder.packets[i]
         if packet.leads != 0:
-            drops = 0
             tables.counts.reports += 1
-            arrival: u32 = account(sequences, packet.node_id, packet.sequence, packet.mark, tables.batch.now_ns)
+            if is_checked:
+                source = sources[packet.row]
+            arrival: u32 = account(sequences, packet.node_id, packet.sequence, packet.mark, now_ns, source)
             fresh = 1
             if arrival != NEW:
-                fresh = as_u32(is_fresh(tables, arrival))
+                fresh = as_u32(is_fresh_after_all(tables, sequences, packet, arrival))
         packet.fresh = fresh
         if packet.kind | packet.dropped != STACK:
             packet.route = NONE32
             prefetch_single(tables, packet)
-            drops += as_u64(packet.dropped != 0)
-            if drops > tables.losses.most_drops and packet.dropped != 0:
-                packet.dropped = CAPPED
         elif fresh != 0:
             cell = touch_flow(tables, reference(packet.key[0]), packet.hash, tables.batch.now_ns)
             packet.cell = address(cell)

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collectors.native.kernels.state.stacks import take_hops
 from collectors.native.kernels.state.switches import find_switch, link_by_port
 from collectors.native.kernels.stitch.hop_samples import DROPPED, UNANNOUNCED, UNMARKED, count_fate
-from collectors.native.structures import NONE32, Decoder, FlowCell, Packet
+from collectors.native.structures import CAPPED, NONE32, Decoder, FlowCell, Packet
 from collectors.native.tables import TelemetryTables
 from dataplane.native import as_u64, kernel, u32, view
 
 OTHERS = 5
-CAPPED = 1
-"""In place of the flag of a drop beyond those of one report packet that count."""
 
 
 @kernel(inline=False)

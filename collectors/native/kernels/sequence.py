@@ -30,6 +30,10 @@ RESTART = 4
 FAR_AHEAD = 5
 CONTESTED = 6
 """The values of `collectors.decode.sequence.Arrival`, in its order."""
+FIRST = 7
+"""There is no account yet, nor is one made."""
+ELSEWHERE = 8
+"""The account is not known to be of where the report came from, and is not changed."""
 
 MODULUS = 1 << 22
 HALF = 1 << 21
@@ -59,14 +63,37 @@ def ahead_of(sequence: u64, newest: u64) -> i64:
 
 @kernel
 def observe(sequences: SequenceTable, node_id: u32, first_word: u32, mark: u32, now_ns: u64) -> u32:
-    """Account a report packet by the first word of its group header."""
-    return account(sequences, node_id, first_word, mark, now_ns)
+    """Account a report packet by the first word of its group header, wherever it came from."""
+    arrival: u32 = account(sequences, node_id, first_word, mark, now_ns, NONE32)
+    if arrival == FIRST:
+        add_tracker(sequences, key_of(node_id, first_word), as_u64(first_word) & (MODULUS - 1), mark, now_ns)
+        return NEW
+    return arrival
 
 
 @kernel(inline=True)
-def account(sequences: SequenceTable, node_id: u32, first_word: u32, mark: u32, now_ns: u64) -> u32:
-    """Account a report packet; most are the next of a reporter that is known."""
-    key: u64 = as_u64((first_word >> 22) & 0x3F) << 32 | as_u64(node_id)
+def key_of(node_id: u32, first_word: u32) -> u64:
+    """Return the key of a reporter's account: hardware id and node id."""
+    return as_u64((first_word >> 22) & 0x3F) << 32 | as_u64(node_id)
+
+
+@kernel(inline=False)
+def note_source(sequences: SequenceTable, node_id: u32, first_word: u32, source: u32) -> None:
+    """Note from which address the reports of an account come."""
+    key: u64 = key_of(node_id, first_word)
+    i: u64 = 0
+    while i < sequences.count:
+        if sequences.trackers[i].key == key:
+            sequences.trackers[i].source = source
+        i += 1
+
+
+@kernel(inline=True)
+def account(  # noqa: PLR0917 - kernels have no keywords
+    sequences: SequenceTable, node_id: u32, first_word: u32, mark: u32, now_ns: u64, source: u32
+) -> u32:
+    """Account a report packet that came from an address, NONE32: any; most are the next of a reporter that is known."""
+    key: u64 = key_of(node_id, first_word)
     sequence: u64 = as_u64(first_word) & (MODULUS - 1)
     mixed: u64 = key * HASH
     place: u64 = home_of(mixed, sequences.mask)
@@ -74,11 +101,12 @@ def account(sequences: SequenceTable, node_id: u32, first_word: u32, mark: u32, 
         place = next_alike(sequences.index, sequences.mask, place, mixed)
         entry: u64 = sequences.index[place] & LOW32
         if entry == 0:
-            add_tracker(sequences, key, sequence, mark, now_ns)
-            return NEW
+            return FIRST
         number: u64 = entry - 1
         tracker = sequences.trackers[number]
         if tracker.key == key:
+            if tracker.source != source and source != NONE32:  # noqa: PLR1714 - kernels have no `in`
+                return ELSEWHERE
             sequences.touches += 1
             tracker.touched = sequences.touches
             words: u64 = number * (sequences.ring // 64)
@@ -119,6 +147,7 @@ def add_tracker(sequences: SequenceTable, key: u64, sequence: u64, mark: u32, no
         sequences.count += 1
     tracker = sequences.trackers[number]
     tracker.key = key
+    tracker.source = NONE32
     tracker.received = 0
     tracker.lost = 0
     tracker.late = 0

@@ -6,31 +6,27 @@ from collectors.native.kernels.decode.decoding import REPORT_VERSION
 from collectors.native.kernels.state.switches import find_switch
 from collectors.native.structures import NONE32
 from collectors.native.tables import TelemetryTables
-from dataplane.native import Array, address, as_u64, kernel, load_be32, u8, u32, u64
+from dataplane.native import Array, array_at, as_u64, kernel, load_be32, u8, u32, u64
 
 GROUP_BYTES = 8
 
 
-@kernel(inline=True)
-def is_refused(tables: TelemetryTables, data: Array[u8], length: u64, sources: Array[u32], row: u32) -> bool:
+@kernel(inline=False)
+def is_refused(tables: TelemetryTables, data: Array[u8], length: u64, row: u32) -> bool:
     """Count a payload that does not count otherwise: of a node that is unknown, or not from where its reports come."""
-    switch: u32 = NONE32
-    if length >= GROUP_BYTES:
-        switch = find_switch(tables, load_be32(data, 4))
-    if switch != NONE32 and (address(sources) == 0 or tables.topology.report_sources[as_u64(switch)] == sources[row]):
-        return False
-    return refuse(tables, data, length, sources, row, switch)
+    if length < GROUP_BYTES:
+        return refuse(tables, NONE32, False, row)
+    is_group: bool = load_be32(data, 0) >> 28 == REPORT_VERSION
+    return refuse(tables, find_switch(tables, load_be32(data, 4)), is_group, row)
 
 
 @kernel(inline=False)
-def refuse(  # noqa: PLR0917 - kernels have no keywords
-    tables: TelemetryTables, data: Array[u8], length: u64, sources: Array[u32], row: u32, switch: u32
-) -> bool:
-    """Count why a payload does not count; False if it does after all."""
+def refuse(tables: TelemetryTables, switch: u32, is_group: bool, row: u32) -> bool:
+    """Count why a payload in a switch's name, NONE32: of none that is known, does not count; False if it does."""
     counts = tables.counts
-    if switch == NONE32 and length >= GROUP_BYTES and load_be32(data, 0) >> 28 == REPORT_VERSION:
+    if switch == NONE32 and is_group:
         counts.unknown_reporter += 1
-    elif address(sources) == 0 or is_relay(tables, sources[row]):
+    elif tables.batch.sources == 0 or is_relay(tables, row) or is_right(tables, switch, row):
         return False
     else:
         counts.wrong_source += 1
@@ -40,11 +36,23 @@ def refuse(  # noqa: PLR0917 - kernels have no keywords
 
 
 @kernel(inline=True)
-def is_relay(tables: TelemetryTables, source: u32) -> bool:
-    """Return whether a report of any switch may come from an address."""
+def is_right(tables: TelemetryTables, switch: u32, row: u32) -> bool:
+    """Return whether a payload came from a switch's report source; NONE32 is no switch."""
+    return switch != NONE32 and tables.topology.report_sources[as_u64(switch)] == source_of(tables, row)
+
+
+@kernel(inline=True)
+def source_of(tables: TelemetryTables, row: u32) -> u32:
+    """Return the address that a payload of the batch came from."""
+    return array_at(u32, tables.batch.sources)[row]
+
+
+@kernel(inline=True)
+def is_relay(tables: TelemetryTables, row: u32) -> bool:
+    """Return whether a payload came from an address from which reports of any switch may come."""
     i: u64 = 0
     while i < tables.topology.relay_count:
-        if tables.topology.relays[i] == source:
+        if tables.topology.relays[i] == source_of(tables, row):
             return True
         i += 1
     return False

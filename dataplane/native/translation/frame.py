@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llvmlite import ir
 
-from dataplane.native.constants import ConstantTable, element_of_tuple
+from dataplane.native.constants import ConstantTable, ProcessTable, element_of_tuple
 from dataplane.native.errors import NativeError
 from dataplane.native.kernels import Kernel
 from dataplane.native.scalars import BOOL, U64, Scalar
@@ -118,7 +118,7 @@ class Frame:
             return constant(BOOL, int(thing))
         if isinstance(thing, int):
             return Literal(int(thing))
-        if isinstance(thing, ConstantTable):
+        if isinstance(thing, ConstantTable | ProcessTable):
             return Value(ArrayShape(thing.element), self.module.table(thing))
         if isinstance(thing, tuple) and thing and all(type(item) is int for item in thing):
             table = ConstantTable(self._element(variable), thing)

@@ -385,6 +385,6 @@ LOWERINGS[max] = Lowering(2, _extreme(ast.Gt()))
 @_lowers(len, 1)
 def _len(frame: Expressions, node: ast.Call) -> Operand:
     thing = frame.thing(node.args[0])
-    if not isinstance(thing, tuple | constants.ConstantTable):
+    if not isinstance(thing, tuple | constants.ConstantTable | constants.ProcessTable):
         raise frame.error(node, "len() is of constant tables; an Array knows no length")
     return Literal(len(thing))

@@ -14,6 +14,7 @@ from collectors.native.kernels.decode.own_hop import read_single
 from collectors.native.kernels.decode.patterns import decode_alike, learn_pattern, pattern_of
 from collectors.native.kernels.sequence import content_mark
 from collectors.native.structures import (
+    CAPPED,
     COMPLETION,
     HOP_BY_HOP,
     INTERMEDIATE,
@@ -92,6 +93,7 @@ def decode_unlike(decoder: Decoder, data: Array[u8], length: u64, row: u32) -> u
     if length < 12 or load_be32(data, 0) >> 28 != REPORT_VERSION:
         return OTHER
     at: u64 = 8
+    drops: u32 = 0
     outcome: u32 = DECODED
     while at < length and outcome == DECODED:
         if at + 12 > length:
@@ -114,6 +116,9 @@ def decode_unlike(decoder: Decoder, data: Array[u8], length: u64, row: u32) -> u
             packet.mark = content_mark(data, length)
             packet.hash = hash_key(reference(packet.key[0]))
             packet.stamped = 0
+            if packet.dropped != 0:
+                drops += 1
+                packet.dropped = packet.dropped if drops <= decoder.most_drops else CAPPED
             decoder.packet_count += 1
             if at == 8 and end == length:
                 learn_pattern(decoder, data, length, packet)

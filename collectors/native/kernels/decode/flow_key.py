@@ -1,22 +1,17 @@
-"""The key of a flow, five words: its hash, and whether a cell has it."""
+"""The key of a flow, five words: its hash (`dataplane.native.hashing`), and whether a cell has it."""
 
 from __future__ import annotations
 
 from collectors.native.structures import FlowCell
 from dataplane.native import Array, kernel, u64
-
-_FIRST = 0x9E37_79B9_7F4A_7C15
-_SECOND = 0xD6E8_FEB8_6659_FD93
-_THIRD = 0xA076_1D64_78BD_642F
+from dataplane.native.hashing import finish_high, part
 
 
 @kernel(inline=True)
 def hash_key(key: Array[u64]) -> u64:
-    """Return the hash of a flow's key."""
-    mixed: u64 = (key[1] ^ (key[0] * _THIRD)) * _FIRST
-    mixed = (mixed ^ (mixed >> 29) ^ key[3] ^ (key[2] * _THIRD)) * _SECOND
-    mixed = (mixed ^ (mixed >> 31) ^ key[4]) * _FIRST
-    return mixed ^ (mixed >> 32)
+    """Return the hash of a flow's key, of which the high half finds it (`dataplane.native.open_addressing`)."""
+    addresses: u64 = part(key[0], 0) + part(key[1], 1) + part(key[2], 2) + part(key[3], 3)
+    return finish_high(addresses + part(key[4], 4))
 
 
 @kernel(inline=True)

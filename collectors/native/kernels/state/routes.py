@@ -20,6 +20,7 @@ from collectors.native.structures import (
 )
 from collectors.native.tables import TelemetryTables
 from dataplane.native import Array, as_u32, as_u64, kernel, offset, u32, u64
+from dataplane.native.hashing import finish_high, part
 from dataplane.native.open_addressing import LOW32, home_of, next_alike, put_entry
 
 SWEEP_NS = 1_000_000_000
@@ -124,12 +125,12 @@ def learn_hops(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u64
 @kernel(inline=False)
 def find_route(tables: TelemetryTables, switches: Array[u32], count: u64) -> u32:
     """Return the route over these switches, a new one if there is none yet; NONE32 (counted) where there is no room."""
-    mixed: u64 = count
+    state: u64 = 0
     i: u64 = 0
     while i < count:
-        mixed = (mixed ^ as_u64(switches[i])) * _FIRST
-        mixed ^= mixed >> 31
+        state += part(as_u64(switches[i]), i)
         i += 1
+    mixed: u64 = finish_high(state)
     routes = tables.routes
     place: u64 = home_of(mixed, routes.mask)
     while True:

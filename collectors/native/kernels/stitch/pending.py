@@ -25,16 +25,14 @@ from dataplane.native import (
     u64,
     view,
 )
+from dataplane.native.hashing import finish_high, part
 from dataplane.native.open_addressing import LOW32, home_of, next_alike, put_entry, remove_entry
-
-_SPREAD = 0x9E37_79B9_7F4A_7C15
 
 
 @kernel(inline=True)
 def hash_packet(flow_hash: u64, identity: u64) -> u64:
     """Return the hash of a packet of a flow; that of identity 0 is good for the flow itself."""
-    mixed: u64 = (flow_hash ^ (identity * _SPREAD)) * _SPREAD
-    return mixed ^ (mixed >> 32)
+    return finish_high(flow_hash + part(identity, KEY_WORDS))
 
 
 @kernel(inline=True)

@@ -21,7 +21,7 @@ from dataplane.native import (
     u64,
     view,
 )
-from dataplane.native.hashing import finish, mix
+from dataplane.native.hashing import finish, part
 from dataplane.native.open_addressing import next_tagged
 from dataplane.nic.flows.fields import KEY_WORDS
 from dataplane.nic.flows.kernels.flow_key import read_key
@@ -55,7 +55,7 @@ def hash_key(group: FlowGroup, key: Array[u64]) -> u64:
     """Return the hash of what a group sees of a key."""
     state: u64 = 0
     for word in range(group.words):
-        state = mix(state, key[group.key_words[word]] & group.masks[word])
+        state += part(key[group.key_words[word]] & group.masks[word], word)
     return finish(state)
 
 

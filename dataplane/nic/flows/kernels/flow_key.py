@@ -17,7 +17,7 @@ from dataplane.native import (
     u32,
     u64,
 )
-from dataplane.native.hashing import SEED, finish, mix
+from dataplane.native.hashing import finish, part
 from dataplane.nic.flows.fields import FRAME_WORD, KEY_WORDS, MOST_EXTENSIONS, MOST_TAGS, PORTS_WORD, Layer
 
 ETHER_IPV4 = 0x0800
@@ -134,11 +134,11 @@ def hash_flow(key: Array[u64]) -> u64:
     """Return the hash of a key's flow: that of its two ends, whichever sends, and of the protocol."""
     about = key[PORTS_WORD]
     if key[FRAME_WORD] & Layer.IP == 0:
-        return finish(finish(mix(SEED, key[0] >> 16)) + finish(mix(SEED, key[1] >> 16)))
-    source = finish(mix(mix(mix(SEED, key[2]), key[3]), about >> 16 & LOW16))
-    destination = finish(mix(mix(mix(SEED, key[4]), key[5]), about & LOW16))
+        return finish(finish(part(key[0] >> 16, 0)) + finish(part(key[1] >> 16, 0)))
+    source = finish(part(key[2], 0) + part(key[3], 1) + part(about >> 16 & LOW16, 2))
+    destination = finish(part(key[4], 0) + part(key[5], 1) + part(about & LOW16, 2))
     protocol: u64 = 0 if about >> 56 & 1 != 0 else about >> 48 & 0xFF
-    return finish(mix(source + destination, protocol))
+    return finish(source + destination + part(protocol, 3))
 
 
 @kernel

@@ -194,6 +194,8 @@ class ProducerCore:
         if before is not None:
             self.counters["repeated"] += 1
             return self._acknowledgement(message, before.version, now_ns)
+        if not writable:
+            return self._refusal(message, Reason.FULL)
         preamble = layout.decode(message.content)
         if preamble is None or (preamble.form is Form.IN_PLACE and preamble.joined([message.content]) is None):
             self.counters["malformed"] += 1
@@ -203,7 +205,7 @@ class ProducerCore:
             return self._refusal(message, Reason.ABSENT)
         blocks = self._staged(preamble)
         is_known_again = len(self._database.writes) < self._quotas.remembered_writes
-        if not (writable and is_known_again and self._has_room(message.name, message.content, blocks)):
+        if not (is_known_again and self._has_room(message.name, message.content, blocks)):
             return self._refusal(message, Reason.FULL)
         freshness_ms = message.freshness_ms or self._settings.freshness_ms
         item = Item(0, freshness_ms, source[0], message.content)

@@ -388,6 +388,9 @@ def test_without_a_disk_nothing_is_written_and_all_is_as_before() -> None:
     assert tell(core, ALICE, put(b"1", number=1, name="/b"), writable=False).version == 1  # known again
     assert tell(core, ALICE, put(b"3", number=3, name="/b"), writable=False).reason is Reason.FULL
     assert tell(core, ALICE, Message(Kind.PUT, 7, 0, version=1, content=ROOM), writable=False).reason is Reason.FULL
+    # Of a value whose blocks went with the transaction, too: asking for them again would never end.
+    first = Message(Kind.PUT, digest("/c"), content=layout.padded(layout.by_hash(LONG[::-1])[0].encode()))
+    assert tell(core, ALICE, first, writable=False).reason is Reason.FULL
     assert core.read("/a", 0) == LONG
     assert tell(core, ALICE, put(b"3", number=3, name="/b")).version == 2
 

@@ -235,7 +235,7 @@ def test_jobs_follow_what_the_daemon_hears_of_the_network(caplog: pytest.LogCapt
         yield nominal(topology)
         await heard.wait()
         for number in range(1, 5):
-            dead = replace(busy.links[link], loss=1.0, lost_packets=100 * number)
+            dead = replace(busy.links[link], loss=1.0, lost_packets=100 * number, samples=10)
             yield replace(busy, taken_ns=number, links={**busy.links, link: dead})
         raise FeedError("the collector speaks version 9")
 

@@ -123,6 +123,11 @@ class WorkerState:
     results_before: int | None = None
     """The item before which it says it has all results."""
 
+    @property
+    def worker(self) -> Worker:
+        """Where its results go."""
+        return Worker(self.hello.host, self.hello.udp_port)
+
 
 @dataclass(slots=True)
 class Barrier:
@@ -181,6 +186,10 @@ class JobState:
     def leaving(self) -> dict[str, int]:
         """Return the members that have, and the items that they leave before."""
         return {host: worker.leaves_before for host, worker in self.members.items() if worker.leaves_before is not None}
+
+    def is_joining(self, worker: WorkerState) -> bool:
+        """Return whether the switches are being asked to take a worker in."""
+        return isinstance(self.pending_change, Join) and self.pending_change.token == worker.hello.token
 
     @property
     def name(self) -> str:

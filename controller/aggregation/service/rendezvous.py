@@ -115,8 +115,13 @@ class Rendezvous:
             known[1].disconnected_ns = now_ns
         return self._reconcile(now_ns)
 
-    def change_done(self, change: Change, result: InstalledJob | str, now_ns: int) -> list[Action]:
-        """Note that a change of the switches has been made, or cannot be made because of what the text says."""
+    def change_done(
+        self, change: Change, result: InstalledJob | str, now_ns: int, *, taken_back: InstalledJob | None = None
+    ) -> list[Action]:
+        """Note that a change of the switches has been made, or cannot be made because of what the text says.
+
+        `taken_back` is the job as it is after a change that was made in some switches and then undone: in a new epoch.
+        """
         job = self._jobs.get(change.key)
         if job is None or job.pending_change != change:
             return []
@@ -124,6 +129,8 @@ class Rendezvous:
         problem = result if isinstance(result, str) else None
         if isinstance(result, InstalledJob):
             job.installed = result
+        elif taken_back is not None:
+            job.installed = taken_back
         if job.phase is Phase.ENDED:
             self._forget(job, is_there=not isinstance(change, End) and job.installed is not None)
         else:
@@ -300,7 +307,7 @@ class Rendezvous:
                 self._end(job, f"only {present} came in time", now_ns)
             return
         for host, worker in tuple(job.joiners.items()):
-            if worker.admit_until_ns <= now_ns and not _is_joining(job, worker):
+            if worker.admit_until_ns <= now_ns and not job.is_joining(worker):
                 self._refuse(job, [host], "the others did not come to a point where it could join in time")
         if (
             job.barrier is not None
@@ -336,7 +343,7 @@ class Rendezvous:
         if len(job.members) < job.hello.workers:
             return False
         job.phase = Phase.CREATING
-        workers = tuple(_worker_of(job.members[host]) for host in sorted(job.members))
+        workers = tuple(job.members[host].worker for host in sorted(job.members))
         server = None if job.hello.server is None else Worker(*job.hello.server)
         self._change(job, Create(job.key, workers, job.window, job.capacity, server))
         return True
@@ -370,7 +377,7 @@ class Rendezvous:
         elif job.joiners:
             barrier.item = items.pop() or 0
             worker = next(iter(job.joiners.values()))
-            self._change(job, Join(job.key, installed.number, _worker_of(worker), worker.hello.token))
+            self._change(job, Join(job.key, installed.number, worker.worker, worker.hello.token))
         elif job.move_reason is not None:
             self._change(job, Move(job.key, installed.number))
         else:
@@ -391,6 +398,8 @@ class Rendezvous:
                 self._send_views(job, now_ns)
             case Join():
                 self._joined(job, change, problem)
+                if problem is not None:
+                    self._send_views(job, now_ns)
             case Move():
                 job.move_reason = None
             case End():
@@ -486,14 +495,6 @@ class Rendezvous:
         """Send all members the job as it is."""
         for host, worker in job.members.items():
             self._notify(worker.hello.token, view_of(job, host, now_ns, self._change_ns))
-
-
-def _worker_of(worker: WorkerState) -> Worker:
-    return Worker(worker.hello.host, worker.hello.udp_port)
-
-
-def _is_joining(job: JobState, worker: WorkerState) -> bool:
-    return isinstance(job.pending_change, Join) and job.pending_change.token == worker.hello.token
 
 
 def _what(job: JobState) -> str:

@@ -209,12 +209,15 @@ class JobService:
     async def _change(self, change: Change) -> None:
         """Have the switches changed, and take note of what came of it."""
         result: InstalledJob | str
+        taken_back = None
         try:
             result = await self._carry_out(change)
         except ControllerError as error:
             LOGGER.warning("%s", error)
             result = str(error)
-        self._do(self._rendezvous.change_done(change, result, self._clock.now_ns()))
+            job = self._running(change.number) if isinstance(change, Join) else None
+            taken_back = None if job is None else self._installed_job(job)
+        self._do(self._rendezvous.change_done(change, result, self._clock.now_ns(), taken_back=taken_back))
         self._woken.set()
 
     async def _carry_out(self, change: Change) -> InstalledJob | str:

@@ -251,7 +251,12 @@ class Crowd:
         del self.pending[change]
         fails = not works and isinstance(change, Create | Join | Move)
         result = "no cells are left" if fails else self._made(change)
-        self.carry_out(self.machine.change_done(change, result, self.now_ns))
+        taken_back = None
+        if fails and isinstance(change, Join) and self.switches[change.number].is_running:
+            for _ in range(2):  # in with the newcomer, and out again
+                self.switches[change.number].change_epoch()
+            taken_back = self._installed_job(change.number)
+        self.carry_out(self.machine.change_done(change, result, self.now_ns, taken_back=taken_back))
 
     def _made(self, change: Change) -> InstalledJob | str:
         if isinstance(change, Create):

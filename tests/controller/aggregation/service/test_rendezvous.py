@@ -373,6 +373,15 @@ def held_for(host: str, capacity: int = 3) -> tuple[Crowd, list[Player], Player]
     return crowd, players, joiner
 
 
+def test_members_are_in_the_switches_epoch_after_a_newcomer_was_refused() -> None:
+    crowd, players, joiner = held_for("h3")
+    crowd.keep(*crowd.pending, works=False)
+    crowd.settle()
+    assert joiner.over is not None
+    assert joiner.over.reason == "job job: no cells are left"
+    assert {player.following.admitted and player.following.admitted.epoch for player in players} == {3}
+
+
 def test_a_change_that_has_begun_is_not_given_up_however_late() -> None:
     crowd, players, joiner = held_for("h3")
     ((change, _),) = crowd.pending.items()

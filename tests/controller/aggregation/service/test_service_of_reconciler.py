@@ -6,9 +6,12 @@ import asyncio
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import pytest
+
 from controller.aggregation.service.job_state import Change, Create, End, InstalledJob, Join, Move, Remove
 from controller.aggregation.service.server import JobService
 from controller.aggregation.service.settings import JobSettings
+from controller.errors import ControllerError
 from controller.intents import Worker
 from dataplane.topology.families import leaf_spine
 from tests.controller.aggregation.writable_switches import Lab, Running, running
@@ -40,6 +43,29 @@ def test_every_change_of_a_job_is_in_the_switches_when_it_is_said_to_be() -> Non
             assert run.about(job.number)
             await run.of(service._carry_out(End(1, job.number)))
             assert not run.about(job.number)
+
+    with TemporaryDirectory(prefix="jobs") as name:
+        asyncio.run(play(Path(name)))
+
+
+def test_a_join_that_a_switch_refuses_leaves_the_others_in_a_newer_epoch() -> None:
+    """The newcomer was in, and is out again: who went on in the epoch before would be refused for ever."""
+
+    async def play(folder: Path) -> None:
+        async with running(Lab(leaf_spine(2, 2, 4))) as run:
+            settings = JobSettings(listen=f"unix:{folder}/jobs")
+            service = JobService(settings, run.lab.topology, run.jobs, run.lab.clock, change_ns=1)
+            job = await made(run, service, Create(1, WORKERS, 8, 4))
+            leaf = next(name for name in service._switches(job.number) if name.startswith("leaf"))
+            run.lab.switches[leaf].refuse = lambda update: update.key.table == "aggregation_replicas"
+            with pytest.raises(ControllerError, match=f"switch {leaf}: write: RESOURCE_EXHAUSTED"):
+                await run.of(service._carry_out(Join(1, job.number, Worker("h3", 20_001), "token")))
+            run.lab.switches[leaf].refuse = lambda _: False
+            left = service._running(job.number)
+            assert left is not None
+            after = service._installed_job(left)
+            assert (after.epoch, set(after.aggregators), after.nonce) == (3, {"h1", "h2", "h5"}, job.nonce)
+            await run.right()
 
     with TemporaryDirectory(prefix="jobs") as name:
         asyncio.run(play(Path(name)))

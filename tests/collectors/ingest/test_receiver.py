@@ -107,6 +107,21 @@ def test_what_finds_the_sockets_buffer_full_is_counted() -> None:
     assert "('::1', " in str(core.status().last_problem)
 
 
+@pytest.mark.parametrize(("address", "target"), [("127.0.0.1", "127.0.0.1"), ("::", "127.0.0.1"), ("::", "::1")])
+def test_reports_count_by_the_address_that_they_came_from(address: str, target: str) -> None:
+    """Also where IPv4 comes in an IPv6 socket; nothing that is IPv6 is a switch's, or a relay's."""
+    for relays, taken in (((), 0), (("127.0.0.1",), 3 if target == "127.0.0.1" else 0), (None, 3)):
+        core = Collector(build_topology(), VirtualClock(), CollectorSettings(relays=relays))
+        receiver = ReportReceiver(core, ReceiverSettings(address=address, udp_port=0))
+        family = socket.AF_INET6 if ":" in target else socket.AF_INET
+        with socket.socket(family, socket.SOCK_DGRAM) as sender:
+            sender.sendto(Reporter().stacked(long_way()), (target, receiver.udp_port))
+        receiver.drain()
+        receiver.close()
+        assert (core.counters[Count.REPORTS], core.counters[Count.RECORDS]) == (1, taken), relays
+        assert core.counters[Count.WRONG_SOURCE] == (taken == 0)
+
+
 def test_what_the_kernel_dropped_is_counted_by_difference_and_over_its_wrap() -> None:
     source = SocketSource("127.0.0.1", 0, 1 << 16)
     for total in (2**32 - 2, 2**32 - 1, 3):

@@ -10,16 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
 
 import numpy as np
 
 from collectors.state.link_states import LinkStates
 from collectors.values import LinkState, Snapshot
+from controller.links.settings import LEAST_SAMPLES
 from dataplane.topology.values import LinkKey
-
-LEAST_SAMPLES: Final = 10
-"""So many packets have to be measured on a link within a window for it to die by loss."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import msgspec
 
 from collectors.settings import FeedClientSettings
 from controller.intents import FlowSpec
-from controller.links.loss_failures import LEAST_SAMPLES
+from controller.links.settings import LEAST_SAMPLES
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.telemetry_load import TelemetryLoad
 from dataplane.config import Strict

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Annotated, TypeVar
+from typing import Annotated
 
-import grpc
 import msgspec
 
 from dataplane.config import Strict
-from dataplane.rpc.errors import CallError
-
-T = TypeVar("T")
 
 _Bytes = Annotated[int, msgspec.Meta(ge=1024, le=(1 << 31) - 1)]
 _Number = Annotated[int, msgspec.Meta(ge=1, le=1 << 20)]
@@ -38,18 +32,3 @@ class Limits(Strict, frozen=True):
     """A client that connects, or opens a stream both ways, and says nothing for so long is refused."""
     idle_ns: _Ns = 600_000_000_000
     """A connection without a call is closed after so long; clients come back by themselves."""
-
-
-async def in_time(requests: AsyncIterator[T], first_ns: int) -> AsyncGenerator[T, None]:
-    """Yield what a client says; raise CallError (DEADLINE_EXCEEDED) when it does not begin within `first_ns`."""
-    try:
-        async with asyncio.timeout(first_ns / 1e9):
-            first = await anext(requests, None)
-    except TimeoutError:
-        late = f"no message within {first_ns / 1e9:g} s of the stream's beginning"
-        raise CallError(grpc.StatusCode.DEADLINE_EXCEEDED, late) from None
-    if first is None:
-        return
-    yield first
-    async for request in requests:
-        yield request

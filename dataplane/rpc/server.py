@@ -1,8 +1,8 @@
 """A gRPC server of ours, the twin of `client`: an address that is free, services of a .proto, limits, health, an end.
 
 Beside our own services it answers grpc.health.v1.Health and gRPC's reflection, so that tools that have never seen a
-.proto of ours can ask. At a UNIX socket, which is its user's alone, and on loopback whoever can connect may do
-everything; at any other address there is TLS, and what a call needs is checked (dataplane/rpc/access).
+.proto of ours can ask. With TLS what a call needs is checked (dataplane/rpc/access). Without it whoever can connect may
+do everything: at a UNIX socket, which is its user's alone, on loopback, and at addresses that say they are plain.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 
 import grpc
 import grpc.aio
@@ -21,9 +21,10 @@ from google.protobuf.message_factory import GetMessageClass
 
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.errors import CallError
-from dataplane.rpc.limits import Limits, in_time
+from dataplane.rpc.limits import Limits
 from dataplane.rpc.messages import parse_request, serialize
 
+T = TypeVar("T")
 _Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
 _Handler: TypeAlias = "grpc.RpcMethodHandler[bytes, bytes]"
 STOPPING: Final = "the service stops"
@@ -149,3 +150,18 @@ def _conversing(schema: type[Message], call: Callable[..., Any], streams: Stream
                 yield answer
 
     return converse
+
+
+async def in_time(requests: AsyncIterator[T], first_ns: int) -> AsyncGenerator[T, None]:
+    """Yield what a client says; raise CallError (DEADLINE_EXCEEDED) when it does not begin within `first_ns`."""
+    try:
+        async with asyncio.timeout(first_ns / 1e9):
+            first = await anext(requests, None)
+    except TimeoutError:
+        late = f"no message within {first_ns / 1e9:g} s of the stream's beginning"
+        raise CallError(grpc.StatusCode.DEADLINE_EXCEEDED, late) from None
+    if first is None:
+        return
+    yield first
+    async for request in requests:
+        yield request

@@ -18,7 +18,6 @@ from controller.errors import InvalidError
 from dataplane.errors import AccessError, ConfigError
 from dataplane.rpc.access import token_files
 from dataplane.rpc.access.settings import TOKEN_FILE, from_environment
-from dataplane.rpc.access.tls import TlsFiles, check_files
 from dataplane.rpc.addresses import is_loopback, is_unix, malformed
 
 API: Final = "MILLRACE_API"
@@ -69,6 +68,8 @@ class Place:
         except (OSError, ssl.SSLError) as error:
             raise InvalidError(f"authority {self.ca}: {getattr(error, 'strerror', None) or error}") from None
         if self.certificate is not None and self.private_key is not None:
+            from dataplane.rpc.access.tls import TlsFiles, check_files  # noqa: PLC0415 - loads gRPC
+
             try:
                 check_files(TlsFiles(self.certificate, self.private_key))
             except ConfigError as error:

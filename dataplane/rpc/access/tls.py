@@ -43,7 +43,7 @@ def files_of(tls: TlsSettings) -> TlsFiles:
 
 
 def check_files(files: TlsFiles) -> None:
-    """Raise ConfigError naming the file that is missing or not what it should be, AccessError for one out of date."""
+    """Raise ConfigError naming the file that is missing or not what it should be."""
     _read(files.certificate, "certificate")
     _read(files.private_key, "private key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -16,7 +16,8 @@ from finsy.proto import gnmi, gnmi_grpc
 
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.errors import CallError
-from dataplane.rpc.limits import Limits, in_time
+from dataplane.rpc.limits import Limits
+from dataplane.rpc.service import in_time
 from dataplane.switch.gnmi.core import GnmiCore
 from dataplane.switch.gnmi.errors import GnmiError, exhausted, invalid
 from dataplane.switch.gnmi.subscriptions import Subscription

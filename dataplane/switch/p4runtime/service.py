@@ -14,7 +14,8 @@ from finsy.proto import p4r, p4r_grpc
 
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.errors import CallError
-from dataplane.rpc.limits import Limits, in_time
+from dataplane.rpc.limits import Limits
+from dataplane.rpc.service import in_time
 from dataplane.switch.p4runtime.core import P4RuntimeCore, StreamSession
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError
 from dataplane.switch.p4runtime.outbox import Outbox

@@ -16,7 +16,8 @@ from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.server import FeedServer, FeedSettings
 from dataplane.clock import VirtualClock
 from dataplane.rpc.errors import CallError
-from dataplane.rpc.limits import Limits, in_time
+from dataplane.rpc.limits import Limits
+from dataplane.rpc.service import in_time
 from tests.collectors.reports import build_topology
 
 

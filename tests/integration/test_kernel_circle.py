@@ -174,13 +174,18 @@ def test_a_killed_switch_is_filled_again(circle: Circle) -> None:
         circle.fabric.start_switch("c")
         circle.until(lambda: circle.said("switch c: reconciled, ") == right + 1, "switch c")
         traffic.pass_packets(5, 20)
+        circle.until(lambda: "c" in _reporting(circle), "reports of c")
     # Only what was on its way by c has suffered, and it has found its way again.
     traffic.assert_whole(3)
     traffic.assert_whole(4)
     assert traffic.measure(5).lost > 0
-    assert "c" in {name for state in circle.snapshot().paths.values() for name in state.switches}
     circle.until(circle.is_as_wanted, "the tables")
     assert contents(circle.tables()) == before
+
+
+def _reporting(circle: Circle) -> set[str]:
+    """Return the switches that are on a path of the collector's snapshot."""
+    return {name for state in circle.snapshot().paths.values() for name in state.switches}
 
 
 def test_a_killed_path_server_remembers_its_routes(circle: Circle) -> None:

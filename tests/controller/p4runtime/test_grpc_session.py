@@ -211,6 +211,17 @@ def test_mutual_tls_works_and_everything_less_is_an_error(tmp_path: Path) -> Non
         asyncio.run(asyncio.wait_for(run(f"127.0.0.1:{server.ports[0]}"), BOUND_S))
 
 
+def test_a_switch_elsewhere_is_not_controlled_in_the_open() -> None:
+    async def run() -> None:
+        session = GrpcSession(Target("a", "192.0.2.1:9559", 1), load_schema(*fabric_program()))
+        with pytest.raises(SessionError, match=r"switch a: connect: 192.0.2.1:9559: it is not loopback"):
+            await session.connect()
+        with pytest.raises(ControllerError, match=r"switch at '192.0.2.1:9559': it is not loopback"):
+            await read_ports("192.0.2.1:9559")
+
+    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+
+
 def test_gnmi_shares_address_and_tls(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     switch = Switch(1, [PortSettings(1)], VirtualClock())

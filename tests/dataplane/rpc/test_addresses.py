@@ -16,7 +16,7 @@ from collectors.errors import CollectorError, FeedError
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.server import FeedServer, FeedSettings
 from dataplane.clock import VirtualClock
-from dataplane.rpc.addresses import malformed, unavailable
+from dataplane.rpc.addresses import exposed, is_loopback, malformed, unavailable
 from tests.collectors.reports import build_topology
 
 
@@ -75,6 +75,24 @@ def test_a_second_server_is_refused_and_the_first_one_goes_on(folder: Path, kind
         await first.stop()
 
     asyncio.run(asyncio.wait_for(scene(), 20))
+
+
+@pytest.mark.parametrize("address", ["192.0.2.1:9", "[2001:db8::1]:9", "collector.example:9", "0.0.0.0:9"])
+def test_a_client_calls_nothing_in_the_open_beyond_loopback(address: str) -> None:
+    async def scene() -> None:
+        with pytest.raises(FeedError, match=r"it is not loopback, and there is no tls; .* is called plain:"):
+            async with FeedClient(FeedClientSettings(address=address)):
+                pass
+        async with FeedClient(FeedClientSettings(address=f"plain:{address}")):
+            pass
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:9", "127.1.2.3:9", "[::1]:9", "localhost:9", "plain:localhost:9"])
+def test_what_is_loopback(address: str) -> None:
+    assert is_loopback(address)
+    assert exposed(address, has_tls=False) is None
 
 
 def test_a_client_is_told_at_once() -> None:

@@ -231,7 +231,7 @@ def test_streams_at_a_time_have_a_bound_and_the_others_go_on() -> None:
 
 def test_who_opens_a_stream_and_says_nothing_is_refused() -> None:
     async def scene(_: RpcServer, __: Echo, channel: grpc.aio.Channel) -> None:
-        late = grpc.StatusCode.DEADLINE_EXCEEDED, "no message within 0.1 s of the stream's beginning"
+        late = grpc.StatusCode.DEADLINE_EXCEEDED, "no message within 1 s of the stream's beginning"
         begun = talking(channel)
         await begun.write(word("a"))
         assert await begun.read() == word("a")
@@ -241,7 +241,7 @@ def test_who_opens_a_stream_and_says_nothing_is_refused() -> None:
         await begun.write(word("b"))
         assert await begun.read() == word("b")
 
-    served(scene, Limits(first_message_ns=100_000_000))
+    served(scene, Limits(first_message_ns=1_000_000_000))
 
 
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
@@ -259,9 +259,10 @@ def test_connections_that_carry_nothing_are_closed(said: bytes) -> None:
         except ConnectionResetError:
             pass
         writer.close()
-        assert await say(channel, word("a")) == word("a")
+        method = channel.unary_unary(f"/{ECHO}/Say", None, None)
+        assert await method(word("a"), wait_for_ready=True) == word("a")
 
-    served(scene, Limits(first_message_ns=200_000_000, idle_ns=200_000_000))
+    served(scene, Limits(first_message_ns=500_000_000, idle_ns=500_000_000))
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])

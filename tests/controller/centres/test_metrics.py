@@ -175,10 +175,10 @@ def test_metrics_that_cannot_listen_are_one_clear_line(tmp_path: Path) -> None:
             settings = replace(world.settings, metrics=MetricsSettings(port=taken.port))
             with pytest.raises(CentreError, match=rf"^metrics at 127.0.0.1:{taken.port}: Address already in use$"):
                 await serve(settings, asyncio.Event())
-        settings = replace(world.settings, metrics=MetricsSettings("no host", 9469))
+        settings = replace(world.settings, metrics=MetricsSettings("plain:no host", 9469))
         with pytest.raises(
             CentreError,
-            match=r"^metrics at no host:9469: (Name or service not known|Temporary failure in name resolution)$",
+            match=r"^metrics at plain:no host:9469: (Name or service not known|Temporary failure in name resolution)$",
         ):
             await serve(settings, asyncio.Event())
 

@@ -31,7 +31,7 @@ from dataplane.native.open_addressing import LOW32, home_of, next_alike, put_ent
 
 @kernel(inline=True)
 def hash_packet(flow_hash: u64, identity: u64) -> u64:
-    """Return the hash of a packet of a flow; that of identity 0 is good for the flow itself."""
+    """Return the hash of a packet of a flow; tables of flows take the flow's own."""
     return finish_high(flow_hash + part(identity, KEY_WORDS))
 
 

@@ -24,7 +24,6 @@ from collectors.native.kernels.stitch.pending import (
     find_hop,
     forget_hops,
     has_too_many,
-    hash_packet,
     hop_of,
     put_hop,
     remove_cell,
@@ -200,12 +199,11 @@ def take_of_flow(tables: TelemetryTables, key: Array[u64], flow_hash: u64) -> No
     """Take the flow's path as its nodes said last, if that is one."""
     table = tables.pending.flows
     said = tables.pending.part[0]
-    mixed: u64 = hash_packet(flow_hash, 0)
-    number: u32 = find_cell(table, key, 0, mixed)
+    number: u32 = find_cell(table, key, 0, flow_hash)
     if number != 0:
         renew_cell(table, number)
     else:
-        number = add_cell(table, key, 0, mixed, said.received_ns)
+        number = add_cell(table, key, 0, flow_hash, said.received_ns)
     cell = cell_of(table, number)
     put_hop(table, cell, said)
     if said.received_ns > tables.limits.forget_ns:

@@ -63,10 +63,10 @@ def prepare_single(tables: TelemetryTables, packet: Packet) -> None:
     packet.cell = hash_packet(packet.hash, packet.identity)
     if packet.kind == HOP_BY_HOP:
         prefetch_slot(tables.pending.singles, packet.cell)
-        prefetch_slot(tables.pending.sources, hash_packet(packet.hash, 0))
+        prefetch_slot(tables.pending.sources, packet.hash)
     elif packet.kind < QUEUE:
         prefetch_slot(tables.pending.parts, packet.cell)
-        prefetch_slot(tables.pending.flows, hash_packet(packet.hash, 0))
+        prefetch_slot(tables.pending.flows, packet.hash)
 
 
 @kernel(inline=True)
@@ -74,10 +74,10 @@ def prefetch_single(tables: TelemetryTables, packet: Packet) -> None:
     """Prefetch the packet's and the flow's cells."""
     if packet.kind == HOP_BY_HOP:
         prefetch_cell(tables.pending.singles, packet.cell)
-        prefetch_cell(tables.pending.sources, hash_packet(packet.hash, 0))
+        prefetch_cell(tables.pending.sources, packet.hash)
     elif packet.kind < QUEUE:
         prefetch_cell(tables.pending.parts, packet.cell)
-        prefetch_cell(tables.pending.flows, hash_packet(packet.hash, 0))
+        prefetch_cell(tables.pending.flows, packet.hash)
 
 
 @kernel(inline=False)
@@ -132,16 +132,15 @@ def take_queue(tables: TelemetryTables, hop: Hop) -> None:
 def hop_index_of(tables: TelemetryTables, key: Array[u64], flow_hash: u64, remaining: u32, switch: u32) -> u32:
     """Return a hop's index: how far its remaining hops are below the source's (`collectors.reference.hop_indices`)."""
     table = tables.pending.sources
-    mixed: u64 = hash_packet(flow_hash, 0)
     highest: u32 = remaining
-    number: u32 = find_cell(table, key, 0, mixed)
+    number: u32 = find_cell(table, key, 0, flow_hash)
     if number != 0:
         renew_cell(table, number)
         known: u32 = cell_of(table, number).number
         if known > remaining and not is_source(tables, key, switch):
             highest = known
     else:
-        number = add_cell(table, key, 0, mixed, tables.batch.now_ns)
+        number = add_cell(table, key, 0, flow_hash, tables.batch.now_ns)
         if has_too_many(table):
             tables.counts.flows_forgotten += 1
             remove_cell(table, table.oldest)

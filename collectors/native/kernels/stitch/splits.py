@@ -40,7 +40,7 @@ def is_rest(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> bool:
     link: u32 = link_by_port(tables, switch, ingress_of(hop))
     if link == NONE32 or tables.topology.links[as_u64(link)].head_switch == NONE32:
         return False
-    return find_cell(tables.pending.splits, reference(packet.key[0]), 0, hash_packet(packet.hash, 0)) != 0
+    return find_cell(tables.pending.splits, reference(packet.key[0]), 0, packet.hash) != 0
 
 
 @kernel(inline=False)
@@ -67,12 +67,11 @@ def take_stack_part(tables: TelemetryTables, decoder: Decoder, packet: Packet) -
 def remember_split(tables: TelemetryTables, key: Array[u64], flow_hash: u64) -> None:
     """Remember that stacks of a flow come in parts."""
     table = tables.pending.splits
-    mixed: u64 = hash_packet(flow_hash, 0)
-    number: u32 = find_cell(table, key, 0, mixed)
+    number: u32 = find_cell(table, key, 0, flow_hash)
     if number != 0:
         renew_cell(table, number)
         return
-    add_cell(table, key, 0, mixed, tables.batch.now_ns)
+    add_cell(table, key, 0, flow_hash, tables.batch.now_ns)
     if has_too_many(table):
         remove_cell(table, table.oldest)
 
@@ -86,7 +85,7 @@ def note_split(tables: TelemetryTables, key: Array[u64]) -> None:
 @kernel
 def is_split(tables: TelemetryTables, key: Array[u64]) -> u32:
     """Return whether stacks of a flow come in parts: 1 or 0."""
-    return 1 if find_cell(tables.pending.splits, key, 0, hash_packet(hash_key(key), 0)) != 0 else 0
+    return 1 if find_cell(tables.pending.splits, key, 0, hash_key(key)) != 0 else 0
 
 
 @kernel

@@ -262,9 +262,7 @@ class KernelFabric:
             raise FabricError(f"{longest} is longer than the {_UNIX_PATH_BYTES} bytes that a socket's path may have")
         self._manifest.namespaces = [self.namespace(name) for name in self.topology.neighbours]
         try:
-            # Sockets of services lie beside it: they want a folder that only their user enters.
-            self.settings.run_root.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.settings.run_root.mkdir(exist_ok=True, mode=0o700)
+            self.settings.run_root.mkdir(parents=True, exist_ok=True, mode=0o700)
             self.run_dir.mkdir(mode=0o700)
             self._manifest.save(self.run_dir)
         except OSError as error:

@@ -25,7 +25,8 @@ from dataplane.fabric.kernel import namespaces
 
 LOGGER = logging.getLogger("millrace.fabric")
 
-RUN_ROOT = Path("/run/millrace/fabrics")
+RUN_ROOT = Path("/run/millrace-fabrics")
+"""Root's alone: /run/millrace may be the folder of another user's daemons."""
 MANIFEST = "manifest.json"
 _UNFINISHED_S = 60.0
 """A folder without a manifest is younger than this, or its maker died before it made anything."""

@@ -20,11 +20,11 @@ class Limits(Strict, frozen=True):
     """The largest request, and the largest message of a stream."""
     answer_bytes: _Bytes = 256 << 20
     """The largest answer."""
-    calls: _Number = 4096
+    calls: _Number = 512
     """Calls and streams at a time, of all connections; more are refused."""
     streams: _Number = 256
     """Of them, streams that are followed; more are refused."""
-    calls_per_connection: _Number = 1024
+    calls_per_connection: _Number = 256
     """Those of one connection; more wait at the client."""
     connections: _Number = 1024
     """Connections at a time; more are closed as they come."""

@@ -42,7 +42,7 @@ UNMARKED: Final = Principal("controller", Role.ADMIN)
 
 _UNIX = "unix:"
 
-LIMITS: Final = Limits(request_bytes=MAX_MESSAGE_BYTES, answer_bytes=MAX_MESSAGE_BYTES, calls=1024, connections=256)
+LIMITS: Final = Limits(request_bytes=MAX_MESSAGE_BYTES, answer_bytes=MAX_MESSAGE_BYTES, calls=256, connections=256)
 """What all clients of a switch may take together, of P4Runtime and of gNMI."""
 
 

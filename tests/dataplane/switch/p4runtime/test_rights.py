@@ -62,13 +62,18 @@ async def end_of(channel: grpc.aio.Channel, method: str) -> str:
         "gnmi.Set": lambda: gn.Set(gnmi.SetRequest()),
         "gnmi.Subscribe": lambda: _first(gn.Subscribe(), gnmi.SubscribeRequest()),
     }
-    try:
-        await requests[method]()
-    except grpc.aio.AioRpcError as error:
-        return f"{error.code().name}: {error.details()}"
-    return ""
+    while True:
+        try:
+            await requests[method]()
+        except grpc.aio.AioRpcError as error:
+            if error.details() == _OVERTAKEN:
+                continue
+            return f"{error.code().name}: {error.details()}"
+        return ""
 
 
+_OVERTAKEN = "Internal error from Core"
+"""What gRPC says where a message meets a stream that is refused at that moment, instead of why it was."""
 _HELLO = p4r.StreamMessageRequest(arbitration=p4r.MasterArbitrationUpdate(device_id=1, election_id=p4r.Uint128(low=1)))
 
 

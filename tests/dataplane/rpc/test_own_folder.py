@@ -18,6 +18,7 @@ from collectors.errors import CollectorError, FeedError
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.server import FeedServer, FeedSettings
 from dataplane.clock import VirtualClock
+from dataplane.rpc import own_folder
 from dataplane.rpc.own_folder import default_address, foreign_socket, is_own_peer, own_folders, prepare, refusal
 from tests.collectors.reports import build_topology
 
@@ -54,6 +55,26 @@ def test_without_a_runtime_folder_there_are_others(named: str) -> None:
     folders = own_folders({"XDG_RUNTIME_DIR": named})
     assert folders == own_folders({})
     assert not any(folder.is_relative_to("/tmp") for folder in folders)
+
+
+@pytest.mark.root
+def test_the_systems_folder_is_of_root_or_of_whom_it_was_given_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_folder, "_SYSTEM", tmp_path)
+    system = tmp_path / "millrace"
+    assert system in own_folders({})  # nobody has it yet
+    system.mkdir(mode=0o700)
+    assert system in own_folders({})
+    os.chown(system, 12345, 12345)  # a daemon's, as systemd makes it
+    assert system not in own_folders({})
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(0o755)
+    with as_user(12345):
+        assert system in own_folders({})
+    with as_user(54321):  # who has none at all is told why
+        assert own_folders({}) == (system,)
+        assert refusal(system) == f"folder {system} belongs to user 12345, not to user 54321"
 
 
 def test_a_socket_that_is_there_is_found_in_whichever_folder_it_is(tmp_path: Path) -> None:

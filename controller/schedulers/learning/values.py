@@ -20,7 +20,7 @@ COMMON: Final = 4
 LOADS: Final = 7
 """Figures of a node's load: queued, wait, compute, arriving, leaving, fetching, evicting."""
 JOB_LOADS: Final = 6
-"""Figures of a waiting job that stand in their place: see `OrderingSettings.job_features`."""
+"""Figures of a waiting job that stand in their place: see `OrderingSettings.job_features`; `foretold` adds one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,9 +28,9 @@ class Observation:
     """What a decider sees at one decision among n actions: nodes, or places in a window of waiting jobs.
 
     `row` holds utilisation, operations, size and is_write, then n figures each of free, similarity, where features of
-    the network are on delay and bandwidth, and where those of the load are on these seven, or six of a job: 4 + 2 n,
-    4 n, 8 n to 11 n numbers, all between 0 and 1. `candidates` are the actions that are possible now. Nobody writes to
-    either.
+    the network are on delay and bandwidth, and where those of the load are on these seven, or six or seven of a job:
+    4 + 2 n, 4 n, 8 n to 11 n numbers, all between 0 and 1. `candidates` are the actions that are possible now. Nobody
+    writes to either.
     """
 
     row: Floats

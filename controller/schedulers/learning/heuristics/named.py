@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from controller.schedulers.learning.environment.view import PoolView
 from controller.schedulers.learning.heuristics.heft import Heft
-from controller.schedulers.learning.heuristics.jobs import LeastFirst, OldestFirst, area, f1, run_time, unicep, wfp3
+from controller.schedulers.learning.heuristics.jobs import (
+    LeastFirst,
+    OldestFirst,
+    Rollout,
+    area,
+    f1,
+    run_time,
+    unicep,
+    wfp3,
+)
 from controller.schedulers.learning.heuristics.pool import (
     DataLocal,
     EarliestFinish,
@@ -35,9 +44,12 @@ def pool_rules(made: PoolInput, seed: int) -> dict[str, Chooser[PoolView]]:
 
 
 def job_rules(settings: OrderingSettings, seed: int) -> dict[str, Chooser[Ordering]]:
-    """Return the rules that order jobs; what takes the oldest is EASY where the environment backfills."""
+    """Return the rules that order jobs; what takes the oldest is EASY where the environment backfills.
+
+    `rollout` is among them where what it goes by is shown.
+    """
     oldest = "easy" if settings.backfilling else "first-come-first-served"
-    return {
+    rules: dict[str, Chooser[Ordering]] = {
         "random": Random(seed),
         oldest: OldestFirst(),
         "shortest-first": LeastFirst(run_time),
@@ -48,3 +60,4 @@ def job_rules(settings: OrderingSettings, seed: int) -> dict[str, Chooser[Orderi
         "unicep": LeastFirst(unicep),
         "f1": LeastFirst(f1),
     }
+    return rules | {"rollout": Rollout()} if settings.foretold else rules

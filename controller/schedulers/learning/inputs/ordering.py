@@ -49,7 +49,8 @@ class OrderingSettings(Strict, frozen=True):
     for where none fits; without, decisions fall only when some job of the window fits. With `episode` a run is not the
     whole log but so many jobs in succession, drawn by its seed; with `at_once` all are submitted at its time 0.
     `waits_and_sizes` switches the two features that stand in the places of the network's on or off, `job_features` six
-    more in the places of those of the load. Without `empty_places` there are no more actions than jobs that wait.
+    more in the places of those of the load, and with `foretold`, which needs these, a seventh: by how much all waits
+    together would become longer or shorter. Without `empty_places` there are no more actions than jobs that wait.
     `utilisation_weight` is lambda; `gain_hours` is how many hours of the other gains count as 1. With
     `foresight` what is foretold has the jobs that will come in the episode, too, so that nothing but the choice changes
     it: a reward to learn from, of which what is seen tells nothing.
@@ -62,6 +63,7 @@ class OrderingSettings(Strict, frozen=True):
     at_once: bool = False
     waits_and_sizes: bool = True
     job_features: bool = False
+    foretold: bool = False
     empty_places: bool = True
     gain: Gain = Gain.SLOWDOWN
     utilisation_weight: float = 1.0
@@ -72,6 +74,8 @@ class OrderingSettings(Strict, frozen=True):
         msgspec.structs.force_setattr(self, "gain", one_of(Gain, self.gain, "gain"))
         if not 1 <= self.window <= 4096:
             raise LearningError(f"window is {self.window}, not from 1 to 4096", at="window")
+        if self.foretold and not self.job_features:
+            raise LearningError("foretold is one of the job features, which are off", at="foretold")
         if self.episode < 0:
             raise LearningError(f"an episode of {self.episode} jobs", at="episode")
         if not 0 < self.gain_hours < float("inf"):
@@ -194,6 +198,15 @@ class Ordering:
         known_ns = sum(self.now_ns - self._submitted[job] + self._estimate[job] for job in self._waiting)
         return self._foretold(foresight=False) - reserved_ns + known_ns
 
+    def lengthened_ns(self) -> Sequence[int]:
+        """Return for each of `places` by how much all waits together become longer, if its job is chosen now.
+
+        By estimates, against the shortest that fits, and if that always goes first from then on and no more jobs come.
+        """
+        usual_ns = self._foretold(foresight=False)
+        chosen_ns = (self._foretold(foresight=False, chosen=self._waiting[place]) for place in self._places)
+        return [one - usual_ns for one in chosen_ns]
+
     def processors_of(self, job: int) -> int:
         """Return how many processors a job needs."""
         return self._processors[job]
@@ -310,17 +323,22 @@ class Ordering:
         if self.settings.gain is Gain.FORETOLD:
             self._foretold_ns = self._foretold(foresight=self.settings.foresight)
 
-    def _foretold(self, *, foresight: bool) -> int:
+    def _foretold(self, *, foresight: bool, chosen: int = NOBODY) -> int:
         estimate, processors = self._estimate, self._processors
-        running = ((end_ns - self.now_ns, processors[job]) for end_ns, job in self._foreseen)
-        waiting = [(estimate[job], processors[job]) for job in self._waiting]
-        is_free = self.reserved == NOBODY
-        reserved = None if is_free else (estimate[self.reserved], processors[self.reserved])
+        free, reserving = self.free, self.reserved
+        running = [(end_ns - self.now_ns, processors[job]) for end_ns, job in self._foreseen]
+        waiting = [(estimate[job], processors[job]) for job in self._waiting if job != chosen]
+        if chosen != NOBODY and processors[chosen] <= free:
+            free -= processors[chosen]
+            running.append((estimate[chosen], processors[chosen]))
+        elif chosen != NOBODY:
+            reserving = chosen
+        reserved = None if reserving == NOBODY else (estimate[reserving], processors[reserving])
         coming = [
             (self._submitted[job] - self.now_ns, (estimate[job], processors[job]))
             for job in (range(self._next, len(self._submitted)) if foresight else ())
         ]
-        return foretold_waits_ns(self.free, running, waiting, reserved, coming)
+        return foretold_waits_ns(free, running, waiting, reserved, coming)
 
     def _reward(self, used: float, response_ns: int, run_ns: int) -> float:
         if self.settings.gain is not Gain.SLOWDOWN:
@@ -335,13 +353,16 @@ class Ordering:
         numbers = np.array(window, np.int64)
         sizes = self.jobs.processors[numbers]
         count = settings.window if settings.empty_places else len(window)
-        vectors = np.zeros((4 + JOB_LOADS, count), np.float32)
+        vectors = np.zeros((4 + JOB_LOADS + settings.foretold, count), np.float32)
         vectors[0, : len(window)] = (1 + (self.free - sizes) / total) / 2
         vectors[1, : len(window)] = 1 - self._logs[numbers]
         vectors[2, : len(window)] = _logarithmic(self.now_ns - self.jobs.submitted_ns[numbers])
         vectors[3, : len(window)] = sizes / total
         if settings.job_features:
-            vectors[4:, : len(window)] = self._job_features(sizes)
+            vectors[4 : 4 + JOB_LOADS, : len(window)] = self._job_features(sizes)
+        if settings.foretold:
+            vectors[-1, : len(window)] = 0.5
+            vectors[-1, self._places] = self._shortened()
         candidates = np.zeros(count, np.bool_)
         candidates[self._places] = True
         return Observation.of(
@@ -373,6 +394,12 @@ class Ordering:
         found[3] = len(sizes) / self.settings.window
         found[4] = _logarithmic(self.shadow_ns - self.now_ns) if is_reserved else 0
         found[5] = self.spare / total if is_reserved else 0
+        return found
+
+    def _shortened(self) -> Floats:
+        """Return how much shorter each job that can be chosen makes all waits, from 0 to 1: 0.5 is by nothing."""
+        units = -np.array(self.lengthened_ns()) / (self.settings.gain_hours * 3600 * _NS_PER_S)
+        found: Floats = (0.5 + 0.5 * units / (1 + np.abs(units))).astype(np.float32)
         return found
 
 

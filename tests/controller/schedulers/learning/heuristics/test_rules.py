@@ -179,6 +179,7 @@ def log() -> Jobs:
         ("wfp3", 4),
         ("unicep", 4),
         ("f1", 2),
+        ("rollout", 4),
     ],
 )
 def test_each_rule_of_jobs_takes_what_its_formula_puts_first(name: str, chosen_job: int) -> None:
@@ -186,7 +187,7 @@ def test_each_rule_of_jobs_takes_what_its_formula_puts_first(name: str, chosen_j
     rows = [(0, 100, 3), (0, 200, 1), (1, 30, 2), (3, 21, 1), (4, 8, 3), (90, 5, 4)]
     submitted, run, processors = (np.array(column, np.int64) for column in zip(*rows, strict=True))
     jobs = Jobs("log", 4, submitted * S, run * S, run * S, processors)
-    made = Ordering(jobs, OrderingSettings(early=False))
+    made = Ordering(jobs, OrderingSettings(early=False, job_features=True, foretold=True))
     made.start(0)
     made.step(0)
     seen = made.step(0).observation
@@ -210,6 +211,7 @@ def test_what_takes_the_oldest_job_is_called_easy_where_jobs_are_backfilled() ->
     others |= {"wfp3", "unicep", "f1"}
     assert set(job_rules(OrderingSettings(), 0)) == {"easy", *others}
     assert set(job_rules(OrderingSettings(backfilling=False), 0)) == {"first-come-first-served", *others}
+    assert set(job_rules(OrderingSettings(job_features=True, foretold=True), 0)) == {"easy", "rollout", *others}
 
 
 def test_heft_ends_hetero_spotri_sooner_than_rules_that_see_one_task_at_a_time() -> None:

@@ -152,6 +152,41 @@ def test_six_more_features_of_jobs() -> None:
     np.testing.assert_allclose(reserved.load[5, :2], 0.5)
 
 
+def three_to_choose_from() -> Ordering:
+    """One processor is free; jobs wait of 3 s on one, of 2 s on one, and of 5 s on both, which are free in 10 s."""
+    settings = OrderingSettings(window=4, early=False, job_features=True, foretold=True)
+    made = Ordering(jobs_of((0, 10, 1), (0, 3, 1), (0, 2, 1), (0, 5, 2), total=2), settings)
+    made.start(0)
+    made.step(0)
+    return made
+
+
+def test_by_how_much_each_choice_makes_all_waits_longer() -> None:
+    made = three_to_choose_from()
+    # The shortest first: waits of 0, 2 and 10 s. The other first: 0, 3 and 10 s. What needs both processors reserved
+    # for: the others still run before it, the one of 2 s first.
+    assert made.lengthened_ns() == [1 * S, 0, 0]
+    assert made.now_ns == 0
+    assert len(made.places) == 3
+
+
+def test_what_is_foretold_of_a_choice_is_a_seventh_feature() -> None:
+    made = three_to_choose_from()
+    seen = made.restore(made.save())
+    assert seen is not None
+    hours = 1 / 3600
+    np.testing.assert_allclose(seen.load[6], [0.5 - 0.5 * hours / (1 + hours), 0.5, 0.5, 0], rtol=1e-6)
+    # Reserving for what needs both leaves nothing to choose but what ends before; the third job is what is left then.
+    reserved = made.step(2).observation
+    assert reserved is not None
+    np.testing.assert_allclose(reserved.load[6, :2], [0.5 - 0.5 * hours / (1 + hours), 0.5], rtol=1e-6)
+
+
+def test_what_is_foretold_is_shown_with_other_job_features_only() -> None:
+    with pytest.raises(LearningError, match="foretold is one of the job features, which are off"):
+        OrderingSettings(foretold=True)
+
+
 def test_without_empty_places_there_are_as_many_actions_as_jobs_wait() -> None:
     made = Ordering(jobs_of((0, 10, 4), *[(1, 1, 1)] * 5), OrderingSettings(window=3, empty_places=False))
     assert made.start(0).actions == 1

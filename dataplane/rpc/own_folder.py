@@ -43,7 +43,8 @@ def default_address(name: str, folders: tuple[Path, ...] | None = None) -> str:
     """
     folders = own_folders() if folders is None else folders
     sockets = [folder / f"{name}.sock" for folder in folders]
-    return f"unix:{next((path for path in sockets if path.exists()), sockets[0])}"
+    # Path.exists raises for what may not be looked into, such as root's folder.
+    return f"unix:{next((path for path in sockets if os.path.exists(path)), sockets[0])}"  # noqa: PTH110
 
 
 def refusal(folder: Path) -> str | None:

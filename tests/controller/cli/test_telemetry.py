@@ -268,10 +268,10 @@ def test_a_capture_of_items_replayed(tmp_path: Path) -> None:
             late = number % 4 > 0
             item = Completion(3, number, int(late), 4000 if late else 10, repeated=number % 2, ahead=2)
             reporter = Reporter(src="10.0.0.2" if late else "10.0.0.1", sequences=sequences)
-            file.write(frame(reporter.item(12, item)), NOON_NS + number * 10**8)
+            file.write(frame(reporter.item(13, item)), NOON_NS + number * 10**8)
     said = run("replay", str(tmp_path / "items.pcap"), "--topology", str(tmp_path / "triangle.yaml"))
     assert "items reported: 40\n" in said
-    assert re.search(r"\njobs\n(.|\n)*│ 3 +│ s2 +│ 40 +│ 20 +│ 3 +│ 4 +│ h2 +│", said)
+    assert re.search(r"\njobs\n(.|\n)*│ 3 +│ s3 +│ 40 +│ 20 +│ 3 +│ 4 +│ h2 +│", said)
 
 
 def test_a_replay_leaves_a_history_where_one_is_wanted(capture: Path, tmp_path: Path) -> None:

@@ -85,6 +85,15 @@ def test_a_socket_that_is_there_is_found_in_whichever_folder_it_is(tmp_path: Pat
     assert default_address("paths", (best, other)) == f"unix:{other}/paths.sock"
 
 
+def test_a_folder_that_may_not_be_looked_into_has_no_socket(tmp_path: Path) -> None:
+    system, own = tmp_path / "system", tmp_path / "own"
+    for folder in (tmp_path, *tmp_path.parents[:-2]):
+        folder.chmod(0o755)
+    system.mkdir(0o700)
+    with as_user(54321):
+        assert default_address("jobs", (own, system)) == f"unix:{own}/jobs.sock"
+
+
 def test_a_folder_that_lets_others_in_is_refused_on_both_sides(runtime: Path) -> None:
     (runtime / "millrace").mkdir()
     (runtime / "millrace").chmod(0o755)

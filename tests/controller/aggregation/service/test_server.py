@@ -102,6 +102,8 @@ def test_a_joiner_waits_for_all_reduces_that_somebody_has_begun(folder: Path) ->
     with place(folder) as here:
         first, second = here.together("h1", "h2", capacity=3)
         begun = first.reducer.all_reduce(np.ones(5, np.float32))
+        while first.engine.begun == 0:
+            time.sleep(0.005)
         joiner = here.join("h3", 2, capacity=3)
         while first._held_until_s is None:
             time.sleep(0.005)

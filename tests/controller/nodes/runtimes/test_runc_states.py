@@ -24,6 +24,9 @@ def folder(tmp_path: Path) -> Iterator[Path]:
     found = tmp_path / "containers" / CONTAINER
     found.mkdir(parents=True)
     conmon = subprocess.Popen([sys.executable, "-c", "input()", CONTAINER], stdin=subprocess.PIPE)
+    # What a process is called is there a moment after its program has begun.
+    while CONTAINER.encode() not in Path(f"/proc/{conmon.pid}/cmdline").read_bytes():
+        pass
     (found / "conmon.pid").write_text(str(conmon.pid))
     yield found
     conmon.kill()

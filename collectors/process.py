@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import time
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import ExitStack
@@ -23,6 +22,7 @@ from collectors.metrics.settings import MetricsSettings
 from collectors.settings import CollectorSettings
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict, load
+from dataplane.config.changes import not_in_force
 from dataplane.errors import MillraceError
 from dataplane.running import stop_on_signals
 from dataplane.topology.file import load_topology
@@ -86,18 +86,20 @@ async def _until_signalled(
     reload: Reload | None,
     on_reload: Callable[[str], None] | None,
 ) -> None:
-    stop, again = stop_on_signals(), asyncio.Event()
-    reloading = None
-    if reload is not None:
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
-        reloading = Reloading(again, reload, on_reload)
+    again = asyncio.Event()
+    stop = stop_on_signals(None if reload is None else again.set)
+    reloading = None if reload is None else Reloading(settings, again, reload, on_reload)
     await serve(settings, topology, MonotonicClock(), stop, on_ready, reloading=reloading)
 
 
 @dataclass(frozen=True, slots=True)
 class Reloading:
-    """Where new rules come from whenever `again` is set, and where the result is reported."""
+    """Where new rules come from whenever `again` is set, and where the result is reported.
 
+    `settings` are those that the collector has started with, all but the rules are in force until it ends.
+    """
+
+    settings: CollectorProcessSettings
     again: asyncio.Event
     read: Reload
     tell: Callable[[str], None] | None = None
@@ -108,12 +110,16 @@ class Reloading:
             await self.again.wait()
             self.again.clear()
             try:
-                rules = self.read().events.rules
+                found = self.read()
             except MillraceError as error:
                 self._say(f"rules stay as they are: {error}")
                 continue
+            rules = found.events.rules
             events.replace(rules)
             self._say(f"{len(rules)} {'rule' if len(rules) == 1 else 'rules'} in force")
+            waiting = not_in_force(self.settings, found, reloaded=("events.rules",))
+            if waiting:
+                self._say(waiting)
 
     def _say(self, line: str) -> None:
         if self.tell is not None:

@@ -8,7 +8,9 @@ import random
 import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.job_names import tell_jobs
@@ -33,6 +35,7 @@ from controller.store.reconciler import StoreReconciler
 from controller.store.settings import StoreSettings
 from dataplane.clock import Clock, MonotonicClock, UtcClock
 from dataplane.config import load
+from dataplane.config.changes import not_in_force
 from dataplane.errors import MillraceError
 from dataplane.rpc.access.tls import check_client
 from dataplane.rpc.backoff import Backoff
@@ -41,6 +44,8 @@ from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 
 LOGGER = logging.getLogger("millrace.controller")
+_RELOADED: Final = ("watches", "reporting", "int_domain", "routed_networks")
+"""The keys that SIGHUP puts in force."""
 
 
 def load_settings(path: Path) -> DaemonSettings:
@@ -70,18 +75,27 @@ async def _until_signalled(
 ) -> None:
     def on_daemon(daemon: Daemon) -> None:
         if reload is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reconfigure, daemon, reload)
+            hang_up = partial(reconfigure, daemon, settings, reload)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hang_up)
 
     await serve(settings, topology, MonotonicClock(), stop_on_signals(), on_ready=on_ready, on_daemon=on_daemon)
 
 
-def reconfigure(daemon: Daemon, read: Callable[[], DaemonSettings]) -> None:
-    """Have a daemon want the telemetry and networks that its settings say now; what cannot be changes nothing."""
+def reconfigure(daemon: Daemon, before: DaemonSettings, read: Callable[[], DaemonSettings]) -> None:
+    """Have a daemon want the telemetry and networks that its settings say now; what cannot be changes nothing.
+
+    Keys that differ from `before`, which it has started with, and cannot change while it runs, are said.
+    """
     try:
         settings = read()
         daemon.configure(settings.watches, settings.reporting, settings.int_domain, settings.routed_networks)
     except MillraceError as error:
         LOGGER.warning("telemetry settings unchanged: %s", error)
+        return
+    LOGGER.info("telemetry settings read again")
+    waiting = not_in_force(before, settings, reloaded=_RELOADED)
+    if waiting:
+        LOGGER.warning("%s", waiting)
 
 
 async def serve(
@@ -108,9 +122,8 @@ async def serve(
     async with AsyncExitStack() as stack:
         routes, subscribers = nothing(), list[Subscriber]()
         if settings.path_server is not None:
-            client = RouteClient(
-                RouteClientSettings(address=settings.path_server, tls=settings.tls), on_wait=LOGGER.warning
-            )
+            place = RouteClientSettings(address=settings.path_server, tls=settings.tls)
+            client = RouteClient(place, on_wait=LOGGER.warning, on_answer=LOGGER.info)
             routes = (await stack.enter_async_context(client)).routes()
             subscribers.append(
                 Subscriber(f"the path server at {settings.path_server}", client.note_links, LOGGER.warning)
@@ -124,7 +137,8 @@ async def serve(
             )
         states, aggregation = None, settings.effective_aggregation
         if aggregation is not None and settings.collector is not None:
-            feed = FeedClient(FeedClientSettings(address=settings.collector, tls=settings.tls), on_wait=LOGGER.warning)
+            source = FeedClientSettings(address=settings.collector, tls=settings.tls)
+            feed = FeedClient(source, on_wait=LOGGER.warning, on_answer=LOGGER.info)
             states = (await stack.enter_async_context(feed)).snapshots(aggregation.interval_ns)
         daemon = Daemon(
             features,

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 LOGGER = logging.getLogger("millrace.metrics")
 
 _LOOK_S: Final = 0.2
+_LAST_PORT: Final = 65_535
 _FAILED: Final = "a scrape failed: %s: %s"
 _FULL: Final = (
     b"HTTP/1.0 503 Service Unavailable\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%b"
@@ -70,6 +71,8 @@ class MetricsServer:
     ) -> None:
         if not is_plain(address) and not is_loopback(f"{address}:{port}"):
             raise OSError(errno.EACCES, f"it is not loopback; what everybody may read is called plain:{address}")
+        if not 0 <= port <= _LAST_PORT:
+            raise OSError(errno.EINVAL, f"ports are numbers from 0 to {_LAST_PORT}")
         address = target_of(address)
         family, _, _, _, place = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         self._server = _Server(family, place, limits or MetricsLimits())

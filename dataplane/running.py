@@ -3,17 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import signal
-from collections.abc import Coroutine
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final, NoReturn
+
+LOGGER = logging.getLogger("millrace")
+
+HANGUP_IGNORED: Final = "SIGHUP changes nothing: settings are read at the start"
 
 
-def stop_on_signals() -> asyncio.Event:
-    """Return an event that SIGINT and SIGTERM set; call it inside the running event loop."""
+def stop_on_signals(on_hangup: Callable[[], object] | None = None) -> asyncio.Event:
+    """Return an event that SIGINT and SIGTERM set; call it inside the running event loop.
+
+    SIGHUP, which would end the process, calls `on_hangup`, or is ignored with a line in the log.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
+    loop.add_signal_handler(signal.SIGHUP, on_hangup or ignore_hangup)
     return stop
+
+
+def ignore_hangup(number: int = 0, frame: FrameType | None = None) -> None:  # noqa: ARG001 - as signal handlers are
+    """Say that SIGHUP changes nothing; for an event loop, or as a signal's handler."""
+    LOGGER.warning(HANGUP_IGNORED)
+
+
+@contextmanager
+def unwinding() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP raise SystemExit while the block lasts, so that all that was made is removed.
+
+    A signal that the program handles or ignores itself stays so, and all do in other threads than the main one.
+    """
+
+    def leave(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - the signal module's signature
+        raise SystemExit(128 + number)
+
+    taken: list[signal.Signals] = []
+    if threading.current_thread() is threading.main_thread():
+        taken = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    for number in taken:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, signal.SIG_DFL)
 
 
 async def run_until(work: Coroutine[object, object, None], stop: asyncio.Event) -> None:

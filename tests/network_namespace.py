@@ -12,6 +12,7 @@ import pytest
 from pyroute2 import IPRoute
 
 from dataplane.fabric.kernel import namespaces
+from dataplane.fabric.kernel.manifest import held_namespaces
 from dataplane.nic.devices import ethernet
 
 
@@ -21,13 +22,10 @@ def network_namespace(*pairs: tuple[str, str], mtu: int = 1500, queues: int | No
     if os.geteuid() != 0:
         pytest.skip("needs root")
     name = f"mr-test-{secrets.token_hex(3)}"
-    namespaces.create(name)
-    try:
+    with held_namespaces(name):
         for near, far in pairs:
             namespaces.call(name, lambda near=near, far=far: add_pair(near, far, mtu, queues))  # type: ignore[misc]
         yield name
-    finally:
-        namespaces.remove(name)
 
 
 def add_pair(near: str, far: str, mtu: int = 1500, queues: int | None = None) -> None:

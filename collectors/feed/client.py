@@ -43,8 +43,10 @@ class FeedClient(ServiceClient):
         rng: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         on_wait: Callable[[str], None] | None = None,
+        on_answer: Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__(_PEER, settings or FeedClientSettings(), rng=rng, sleep=sleep, on_wait=on_wait)
+        place = settings or FeedClientSettings()
+        super().__init__(_PEER, place, rng=rng, sleep=sleep, on_wait=on_wait, on_answer=on_answer)
 
     def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         """Yield a snapshot every interval, endlessly; raise FeedError when the two sides speak different versions."""

@@ -43,6 +43,8 @@ def query(folder: Path, statement: str, on_problem: Callable[[str], None] = lamb
     """
     if not folder.is_dir():
         raise HistoryError(f"{folder}: no such folder")
+    if not any((folder / name).is_dir() for name in TABLES):
+        raise HistoryError(f"{folder}: no collector has written a history here")
     broken: set[Path] = set()
     problem = ""
     for _ in range(_ATTEMPTS):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
 import ssl
 import time
@@ -34,6 +33,7 @@ from controller.storage import Storage
 from controller.storage.sqlite import SqliteStorage
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
+from dataplane.config.changes import not_in_force
 from dataplane.errors import MillraceError
 from dataplane.rpc.access.tls import TlsFiles, check_current, load_into, server_context
 from dataplane.rpc.addresses import is_unix
@@ -49,15 +49,41 @@ def load_settings(path: Path) -> ApiSettings:
     return load(path, ApiSettings)
 
 
-def run(settings: ApiSettings, on_ready: Callable[[str], None] | None = None) -> None:
-    """Serve until SIGINT or SIGTERM; SIGHUP reads certificates again and opens the audit log anew."""
-    asyncio.run(_until_signalled(settings, on_ready))
+def run(
+    settings: ApiSettings,
+    on_ready: Callable[[str], None] | None = None,
+    *,
+    reload: Callable[[], ApiSettings] | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM; SIGHUP reads certificates again and opens the audit log anew.
+
+    What `reload` says then is not put in force; keys that have changed are said.
+    """
+    asyncio.run(_until_signalled(settings, on_ready, reload))
 
 
-async def _until_signalled(settings: ApiSettings, on_ready: Callable[[str], None] | None) -> None:
+async def _until_signalled(
+    settings: ApiSettings, on_ready: Callable[[str], None] | None, reload: Callable[[], ApiSettings] | None
+) -> None:
     again = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
-    await serve(settings, stop_on_signals(), on_ready, again=again)
+
+    def hang_up() -> None:
+        again.set()
+        if reload is not None:
+            say_not_in_force(settings, reload)
+
+    await serve(settings, stop_on_signals(hang_up), on_ready, again=again)
+
+
+def say_not_in_force(before: ApiSettings, read: Callable[[], ApiSettings]) -> None:
+    """Say which keys of the settings are others than those that the server has started with: none are reloaded."""
+    try:
+        waiting = not_in_force(before, read(), reloaded=())
+    except MillraceError as error:
+        LOGGER.warning("the settings are not in force, and would not be read: %s", error)
+        return
+    if waiting:
+        LOGGER.warning("%s", waiting)
 
 
 async def serve(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -48,8 +47,7 @@ def run(path: Path, on_ready: Callable[[str], None] | None = None) -> None:
 
     async def main() -> None:
         again = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, again.set)
-        await serve(load_settings(path), stop_on_signals(), on_ready=on_ready, again=again, path=path)
+        await serve(load_settings(path), stop_on_signals(again.set), on_ready=on_ready, again=again, path=path)
 
     asyncio.run(main())
 

@@ -18,9 +18,7 @@ def main() -> None:
     # gRPC's own complaints, of several lines each, come beside the errors that say the same.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
-        from controller.cli.app import app  # noqa: PLC0415 - a missing package must still end as one line below
-
-        app(standalone_mode=True)
+        _run()
     except (MillraceError, ImportError) as error:
         print(f"millrace: {error}", file=sys.stderr)  # noqa: T201 - this is the command's voice
         sys.exit(1)
@@ -30,11 +28,24 @@ def main() -> None:
         _drop_output()  # its reader has gone
         sys.exit(1)
     except OSError as error:
-        if error.errno not in _FULL or error.filename is not None:
+        if error.filename is None and error.errno not in _FULL:
             raise
-        _drop_output()
-        print(f"millrace: output: {error.strerror}", file=sys.stderr)  # noqa: T201
+        if error.filename is None:
+            _drop_output()
+        where = "output" if error.filename is None else os.fsdecode(error.filename)
+        print(f"millrace: {where}: {error.strerror}", file=sys.stderr)  # noqa: T201
         sys.exit(1)
+
+
+def _run() -> None:
+    """Run the command; raise OSError, as any command may, for output that is taken by nobody."""
+    from controller.cli.app import app  # noqa: PLC0415 - a missing package must still end as one line
+
+    try:
+        app(standalone_mode=True)
+    finally:
+        if sys.stdout is not None and not sys.stdout.closed:
+            sys.stdout.flush()  # else the interpreter complains as it ends, of several lines
 
 
 def _drop_output() -> None:

@@ -40,7 +40,7 @@ def serve(settings: SettingsFile) -> None:
     from controller.api import process  # noqa: PLC0415
 
     log_to_stderr("api")
-    process.run(process.load_settings(settings), ready("api"))
+    process.run(process.load_settings(settings), ready("api"), reload=lambda: process.load_settings(settings))
 
 
 @token.command("create")

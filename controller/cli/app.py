@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -131,15 +132,31 @@ def controller(settings: SettingsFile) -> None:
 
 
 @app.command()
-def clean() -> None:
-    """Remove namespaces and processes left behind by a killed kernel fabric (root)."""
-    from dataplane.fabric.kernel.manifest import remove_leftovers  # noqa: PLC0415
+def clean(
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Say what would be removed, and remove nothing.")
+    ] = False,
+) -> None:
+    """Remove namespaces and processes left behind by a killed kernel fabric or benchmark (root)."""
+    from dataplane.fabric.kernel.manifest import find_leftovers, remove_leftovers  # noqa: PLC0415
 
     problems: list[str] = []
-    removed = remove_leftovers(on_problem=problems.append)
-    if removed or not problems:
-        typer.echo("\n".join(removed) if removed else "nothing was left behind")
+    if dry_run:
+        found = find_leftovers(on_problem=problems.append)
+        lines = [
+            f"{one.fabric_id}: {_named('namespace', one.namespaces)}; {_named('process', one.pids)}" for one in found
+        ]
+    else:
+        lines = remove_leftovers(on_problem=problems.append)
+    if lines or not problems:
+        typer.echo("\n".join(lines) if lines else "nothing was left behind")
     for problem in problems:
         typer.echo(problem, err=True)
     if problems:
         raise typer.Exit(1)
+
+
+def _named(kind: str, found: Sequence[object]) -> str:
+    """Return how many there are of a kind, and which."""
+    many = kind if len(found) == 1 else f"{kind}es" if kind.endswith("s") else f"{kind}s"
+    return f"{len(found)} {many}" + (f" ({' '.join(map(str, found))})" if found else "")

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from dataplane.notify import notify
+
+_PROGRESS_S: Final = 3.0
+"""How often a command that takes long says that it is still at it."""
 
 SettingsFile = Annotated[
     Path, typer.Option("--settings", "-s", metavar="FILE", help="TOML or YAML; unknown keys are errors.")
@@ -36,6 +42,24 @@ def log_to_stderr(daemon: str) -> None:
     logging.basicConfig(format=f"millrace {daemon}: %(message)s", level=logging.INFO)
     # A line for each request to the service access point says nothing.
     logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Say on stderr what is being done and for how long already, for as long as the block takes; quick ones nothing."""
+    done, began = threading.Event(), time.monotonic()
+
+    def tell() -> None:
+        while not done.wait(_PROGRESS_S):
+            typer.echo(f"millrace: {what}: {time.monotonic() - began:.0f} s", err=True)
+
+    thread = threading.Thread(target=tell, name="progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def check_outputs(picture: Path | None, *others: Path | None) -> None:

@@ -101,7 +101,9 @@ def watch(  # noqa: PLR0917 - a command line's options
     ] = IoName.RING,
     queues: Annotated[int, typer.Option(help="Queues, with a thread each.")] = 1,
     seconds: Annotated[float | None, typer.Option(help="Duration; default: until Ctrl-C.")] = None,
-    metrics_port: Annotated[int | None, typer.Option(help="TCP port for Prometheus, on this machine.")] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="TCP port for Prometheus, on this machine.")
+    ] = None,
 ) -> None:
     """Count the packets that a device receives, a line per second (root)."""
     from dataplane.nic import open_nic  # noqa: PLC0415

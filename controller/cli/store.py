@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.cli.common import log_to_stderr, ready
+from controller.cli.common import check_outputs, log_to_stderr, ready
 from controller.cli.output import Format, FormatOption, show
 from dataplane.wire.store import UDP_PORT
 
@@ -81,6 +81,7 @@ def get(
     """Read a value."""
     from dataplane.store.client import StoreClient  # noqa: PLC0415
 
+    check_outputs(None, out)
     with StoreClient(server, port=port, deadline_s=deadline_s) as client:
         content = client.get(name)
     if out is None:
@@ -161,6 +162,7 @@ async def _names(switch: str, device_id: int) -> list[tuple[Placed, int]]:
     session = _reader(switch, device_id)
     try:
         await session.connect_to_read()
+        await session.check_program()
         held, packets = held_in(await session.read()), by_segment(await session.packets(PACKETS))
     finally:
         await session.close()
@@ -174,6 +176,7 @@ async def _outcomes(switch: str, device_id: int) -> list[int]:
     session = _reader(switch, device_id)
     try:
         await session.connect_to_read()
+        await session.check_program()
         return await session.counts(OUTCOMES)
     finally:
         await session.close()

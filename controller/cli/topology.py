@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 from rich.table import Table
 
+from controller.cli.common import working
 from controller.console import plain_or_terminal
+
+if TYPE_CHECKING:
+    from dataplane.topology.values import Topology
 
 topology = typer.Typer(name="topology", help="Check and show topologies.", no_args_is_help=True)
 
@@ -27,19 +31,16 @@ def list_bundled() -> None:
 @topology.command()
 def check(spec: Spec) -> None:
     """Check a topology; prints the first error with file, line and key."""
-    from dataplane.topology.file import load_topology  # noqa: PLC0415
-
-    found = load_topology(spec)
+    found = _load(spec)
     typer.echo(f"{found.name}: {len(found.switches)} switches, {len(found.hosts)} hosts, {len(found.links)} links")
 
 
 @topology.command()
 def hosts(spec: Spec) -> None:
     """Show a topology's hosts with their addresses and what they are made of."""
-    from dataplane.topology.file import load_topology  # noqa: PLC0415
     from dataplane.topology.units import format_size  # noqa: PLC0415
 
-    found = load_topology(spec)
+    found = _load(spec)
     table = Table("host", "switch", "ipv4", "cores", "memory", "devices")
     for host in found.hosts:
         table.add_row(
@@ -56,10 +57,9 @@ def hosts(spec: Spec) -> None:
 @topology.command()
 def show(spec: Spec) -> None:
     """Show a topology's links with ports, rates and delays."""
-    from dataplane.topology.file import load_topology  # noqa: PLC0415
     from dataplane.topology.units import format_delay, format_rate  # noqa: PLC0415
 
-    found = load_topology(spec)
+    found = _load(spec)
     table = Table("a", "port", "b", "port", "rate", "delay", "queue")
     for link in found.links:
         table.add_row(
@@ -72,3 +72,11 @@ def show(spec: Spec) -> None:
             str(link.queue_frames),
         )
     plain_or_terminal().print(table)
+
+
+def _load(spec: str) -> Topology:
+    """Return a topology; the largest take minutes, and say so."""
+    from dataplane.topology.file import load_topology  # noqa: PLC0415
+
+    with working(f"reading {spec}"):
+        return load_topology(spec)

@@ -42,6 +42,10 @@ def run(options: DemoOptions) -> Outcome:
     """Run the demo and show it; raise a MillraceError of one line where it cannot."""
     if options.time not in ("virtual", "kernel"):
         raise MillraceError(f"--time {options.time}: is neither virtual nor kernel")
+    if options.time == "kernel":
+        from dataplane.fabric.kernel.fabric import require_root  # noqa: PLC0415 - loads netlink
+
+        require_root()
     if options.seed < 0:
         raise MillraceError(f"--seed {options.seed}: is negative")
     settings = load(options.settings, DemoSettings) if options.settings else DemoSettings()

@@ -106,8 +106,7 @@ class GrpcSession:
         async with self._connecting():
             async with asyncio.timeout(self._timeout_s):
                 await self._client.open(schema=self._schema, complete_request=self._complete)
-                await self._bid()
-                status = await self._arbitration()
+                status = await self._first_bid()
                 await self._ask_version()
             await self._await_primary(status)
         self._listener = asyncio.create_task(self._listen())
@@ -150,6 +149,19 @@ class GrpcSession:
                 return False
             await self._client.request(commit)
         return True
+
+    async def check_program(self) -> None:
+        """Raise SessionError where the switch runs no program, or one without the tables of ours."""
+        ask = p4r.GetForwardingPipelineConfigRequest(
+            device_id=self._target.device_id, response_type=p4r.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE
+        )
+        with self._failures("read"):
+            p4info = (await self._client.request(ask)).config.p4info
+        there = {(table.preamble.id, table.preamble.name) for table in p4info.tables}
+        missing = next((table for table in self._schema.tables if (table.id, table.name) not in there), None)
+        if missing is not None:
+            cause = f"it runs another program, which has no table {missing.alias}"
+            raise SessionError(self.switch, "read", cause if p4info.tables else "it runs no program with tables")
 
     async def read(self) -> dict[EntityKey, Entity]:
         """Return all that the switch holds of what the controller may write."""
@@ -231,6 +243,20 @@ class GrpcSession:
     async def _bid(self) -> None:
         update = p4r.MasterArbitrationUpdate(device_id=self._target.device_id, election_id=self._bid_id())
         await self._client.send(p4r.StreamMessageRequest(arbitration=update))
+
+    async def _first_bid(self) -> p4r.MasterArbitrationUpdate:
+        """Ask to become primary, and return the answer; raise SessionError, with what to do, where the id is taken."""
+        await self._bid()
+        try:
+            return await self._arbitration()
+        except P4ClientError as error:
+            if error.code is not GRPCStatusCode.INVALID_ARGUMENT:
+                raise
+            cause = (
+                f"{error.message}: another controller may have election id {self._election_id}, too; "
+                "set another election_id in the settings of this one, or none: it is a new one at each start then"
+            )
+            raise SessionError(self.switch, "become primary", cause, code=error.code.name) from error
 
     async def _arbitration(self) -> p4r.MasterArbitrationUpdate:
         """Return the next arbitration update; whatever else comes is counted."""

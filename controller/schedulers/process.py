@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 
 from controller.api.client import ApiClient, find_place
@@ -20,6 +21,7 @@ from controller.schedulers.serving.tasks.scheduler import TaskScheduler
 from controller.schedulers.settings import SchedulerSettings
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
+from dataplane.config.changes import not_in_force
 from dataplane.errors import MillraceError
 from dataplane.metrics_server import serve_metrics
 from dataplane.running import run_until, stop_on_signals, until_first_ends
@@ -49,19 +51,27 @@ async def _until_signalled(
 ) -> None:
     def on_scheduler(scheduler: Scheduler) -> None:
         if reload is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, take_profiles, scheduler, reload)
+            hang_up = partial(take_profiles, scheduler, settings, reload)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hang_up)
 
     await serve(settings, stop_on_signals(), on_ready=on_ready, on_scheduler=on_scheduler)
 
 
-def take_profiles(scheduler: Scheduler, read: Callable[[], SchedulerSettings]) -> None:
-    """Have a scheduler decide by the profiles that its settings name now; what cannot be leaves them as they are."""
+def take_profiles(scheduler: Scheduler, before: SchedulerSettings, read: Callable[[], SchedulerSettings]) -> None:
+    """Have a scheduler decide by the profiles that its settings name now; what cannot be leaves them as they are.
+
+    Other keys that differ from `before`, which it has started with, are said: they wait for its next start.
+    """
     try:
-        scheduler.take_profiles(profiles_of(read().profiles))
+        settings = read()
+        scheduler.take_profiles(profiles_of(settings.profiles))
     except MillraceError as error:
         LOGGER.warning("profiles stay as they were: %s", error)
-    else:
-        LOGGER.info("profiles %s are in force", ", ".join(scheduler.profiles))
+        return
+    LOGGER.info("profiles %s are in force", ", ".join(scheduler.profiles))
+    waiting = not_in_force(before, settings, reloaded=("profiles",))
+    if waiting:
+        LOGGER.warning("%s", waiting)
 
 
 async def serve(

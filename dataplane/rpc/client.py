@@ -64,8 +64,8 @@ class Peer:
 class ServiceClient:
     """Calls a service and comes back when it does; use it as an async context manager.
 
-    `on_wait` is called before a wait: what is waited for and why, once as long as that is the same. Every failure is
-    the peer's error, in one line.
+    `on_wait` is called before a wait: what is waited for and why, once as long as that is the same; `on_answer` when a
+    stream's first answer comes, and its first after a wait. Every failure is the peer's error, in one line.
     """
 
     def __init__(
@@ -77,11 +77,12 @@ class ServiceClient:
         rng: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         on_wait: Callable[[str], None] | None = None,
+        on_answer: Callable[[str], None] | None = None,
     ) -> None:
         """Have a call fail that gets no answer for `timeout_s`; None: it waits without limit."""
         self._peer, self._place, self._timeout_s = peer, settings, timeout_s
         self._rng = rng or random.Random()
-        self._sleep, self._on_wait = sleep, on_wait
+        self._sleep, self._on_wait, self._on_answer = sleep, on_wait, on_answer
         self._channel: RenewingChannel | None = None
 
     async def __aenter__(self) -> Self:
@@ -158,6 +159,7 @@ class ServiceClient:
         """Yield a method's messages over as many calls as it takes; closing the generator ends the call."""
         backoff = Backoff(self._place.first_wait_ns, self._place.longest_wait_ns, self._rng)
         said: str | None = None
+        where, is_away = f"the {self._peer.name} at {self._place.address}", True
         while True:
             reason = f"the {self._peer.name} ended the stream"
             call = (await self._open()).unary_stream(f"/{self._peer.service}/{method}", None, None)(request)
@@ -165,6 +167,9 @@ class ServiceClient:
                 async for message in call:
                     backoff.reset()
                     said = None
+                    if is_away and self._on_answer is not None:
+                        self._on_answer(f"{where} answers")
+                    is_away = False
                     yield message
             except grpc.aio.AioRpcError as error:
                 reason = reason_of(error)
@@ -173,10 +178,9 @@ class ServiceClient:
             finally:
                 # A call that is not read any more is not over for the service before it is cancelled.
                 call.cancel()
-            seconds = backoff.next_s()
+            seconds, is_away = backoff.next_s(), True
             if self._on_wait is not None and reason != said:
                 said = reason
-                where = f"the {self._peer.name} at {self._place.address}"
                 self._on_wait(f"waiting {seconds:.1f} s for {where}: {reason}")
             await self._sleep(seconds)
 

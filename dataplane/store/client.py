@@ -16,6 +16,7 @@ from dataplane.store.sockets import MOST_BYTES, address_of, open_socket
 from dataplane.wire.store import UDP_PORT, Message, decode
 
 _NS: Final = 1_000_000_000
+_LONGEST_S: Final = 1e9
 
 
 class StoreClient(Closing):
@@ -36,6 +37,7 @@ class StoreClient(Closing):
         rng: random.Random | None = None,
     ) -> None:
         """Open the socket; `local` pins address and UDP port. Raises StoreError."""
+        _check_deadline(deadline_s)
         self.server, self.port, self.deadline_s = address_of(server), port, deadline_s
         self.repeated = 0
         self._clock = clock or MonotonicClock()
@@ -73,7 +75,7 @@ class StoreClient(Closing):
         self._socket.close()
 
     def _carry_out(self, dialogue: Dialogue[T], deadline_s: float | None) -> T:
-        patience_s = self.deadline_s if deadline_s is None else deadline_s
+        patience_s = self.deadline_s if deadline_s is None else _check_deadline(deadline_s)
         deadline_ns = self._clock.now_ns() + round(patience_s * _NS)
         with self._lock:
             try:
@@ -134,3 +136,10 @@ class StoreClient(Closing):
         nobody = ": no server listens there" if self._nobody else ""
         where = f"{self.server}:{self.port}"
         return NoAnswerError(f"{step.purpose} did not come from {where} within {patience_s:g} s{count}{nobody}")
+
+
+def _check_deadline(deadline_s: float) -> float:
+    """Return a deadline; raise StoreError for one that is no time."""
+    if not 0 < deadline_s <= _LONGEST_S:
+        raise StoreError(f"deadline {deadline_s} s: is not above 0 and at most {_LONGEST_S:.0f} s")
+    return deadline_s

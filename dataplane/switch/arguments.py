@@ -243,6 +243,8 @@ def _find_program(found: argparse.Namespace) -> tuple[Path | None, Path | None]:
         return None, None
     if program is None:
         raise _wrong("program", "name a bmv2 JSON file, or start with --no-p4")
+    if p4info is None and not program.exists():
+        raise ConfigError("No such file or directory", file=str(program))
     if p4info is None:
         beside = [program.with_suffix(suffix) for suffix in (".p4info.txtpb", ".p4info.txt")]
         p4info = next((path for path in beside if path.is_file()), None)

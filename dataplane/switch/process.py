@@ -70,7 +70,7 @@ def run(settings: SwitchSettings) -> None:
         core = _make_core(driver.control, settings)
         gnmi = GnmiCore(driver.control, epoch_ns=time.time_ns)
         loop = _Loop(driver, lambda: core.drops | gnmi.drops, waiter, settings)
-        stack.enter_context(_stopped_by_signals(loop.stop))
+        stack.enter_context(_stopped_by_signals(loop.stop, loop.hang_up))
         stack.enter_context(P4RuntimeServer(core, [settings.grpc_address], settings.tls, beside=[GnmiService(gnmi)]))
         driver.start(waiter)
         # Where the ready file is, there are statistics beside it.
@@ -98,13 +98,18 @@ class _Loop:
         self._stats_file = settings.stats_file
         self._lifeline = settings.lifeline_fd
         self._stats_ns = self._clock.now_ns()
-        self._stopped = False
+        self._stopped = self._hung_up = False
         if self._lifeline is not None:
             _watch_lifeline(waiter, self._lifeline)
 
     def stop(self) -> None:
         """Let `run` return; may be called from a signal handler or another thread."""
         self._stopped = True
+        self._waiter.wake()
+
+    def hang_up(self) -> None:
+        """Let the loop say that SIGHUP changes nothing; may be called from a signal handler."""
+        self._hung_up = True
         self._waiter.wake()
 
     def run(self) -> None:
@@ -116,6 +121,9 @@ class _Loop:
     def _forward(self) -> None:
         while not self._stopped:
             ready = self._waiter.wait(self._next_due_ns(), self._clock.now_ns())
+            if self._hung_up:
+                self._hung_up = False
+                logger.warning("SIGHUP changes nothing: a switch is told what to do by P4Runtime and gNMI")
             if self._lifeline in ready:
                 logger.info("the process that started this switch is gone: stopping")
                 return
@@ -165,14 +173,14 @@ def _watch_lifeline(waiter: Waiter, descriptor: int) -> None:
 
 
 @contextmanager
-def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+def _stopped_by_signals(stop: Callable[[], None], hang_up: Callable[[], None]) -> Iterator[None]:
     def handle(number: int, frame: FrameType | None) -> None:  # noqa: ARG001 - the signal module's signature
-        stop()
+        (hang_up if number == signal.SIGHUP else stop)()
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
+    before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)}
     try:
         yield
     finally:

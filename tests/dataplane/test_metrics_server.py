@@ -68,6 +68,12 @@ def test_what_is_open_to_others_is_said_to_be(address: str) -> None:
         MetricsServer(registry(), address, 0)
 
 
+@pytest.mark.parametrize("port", [-1, 65_536])
+def test_a_port_is_a_number_of_16_bits(port: int) -> None:
+    with pytest.raises(OSError, match="ports are numbers from 0 to 65535"):
+        MetricsServer(registry(), HOST, port)
+
+
 def test_it_is_open_to_others_where_that_is_said() -> None:
     with MetricsServer(registry(), "plain:0.0.0.0", 0) as server:
         assert "packets_total 7.0" in scraped(server)

@@ -55,6 +55,7 @@ WAIT_S = 60.0
 BURST_BYTES = 16 << 10
 QUEUE_BYTES = 512 << 10
 _CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
+_ALLOWED_CONGESTION_CONTROL = _CONGESTION_CONTROL.with_name("tcp_allowed_congestion_control")
 
 
 def star(workers: int, rate_bps: int, *, queue_frames: int = 256, collector: str | None = None) -> Topology:
@@ -238,9 +239,16 @@ class AggregationFabric:
         return agent
 
     def set_congestion_control(self, name: str) -> None:
-        """Have connections that are made from now on, in all hosts, follow this algorithm of TCP."""
+        """Have connections that are made from now on, in all hosts, follow this algorithm of TCP; raise FabricError."""
         for host in self.hosts:
-            self.fabric.call_in(host, partial(_CONGESTION_CONTROL.write_text, name, encoding="ascii"))
+            try:
+                self.fabric.call_in(host, partial(_CONGESTION_CONTROL.write_text, name, encoding="ascii"))
+            except OSError as error:
+                allowed = _ALLOWED_CONGESTION_CONTROL.read_text(encoding="ascii").strip()
+                raise FabricError(
+                    f"TCP congestion control {name}: {error.strerror}; in namespaces this machine allows {allowed}"
+                    f" (net.ipv4.tcp_allowed_congestion_control; it may want modprobe tcp_{name} first)"
+                ) from error
 
     def wire(self, host: str) -> Wire:
         """Return the counters of a host's device."""

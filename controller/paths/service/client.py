@@ -72,8 +72,12 @@ class RouteClient(ServiceClient):
         rng: random.Random | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         on_wait: Callable[[str], None] | None = None,
+        on_answer: Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__(_PEER, settings, timeout_s=settings.timeout_ns / 1e9, rng=rng, sleep=sleep, on_wait=on_wait)
+        timeout_s = settings.timeout_ns / 1e9
+        super().__init__(
+            _PEER, settings, timeout_s=timeout_s, rng=rng, sleep=sleep, on_wait=on_wait, on_answer=on_answer
+        )
 
     async def routes(self) -> AsyncIterator[RouteSet]:
         """Yield the full set of routes in force, then each newer one, for ever, over restarts of the path server.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,9 +38,8 @@ async def _until_signalled(
     settings: PathServerSettings, topology: Topology, on_ready: Callable[[str], None] | None
 ) -> None:
     stop = stop_on_signals()
-    ignored = "SIGHUP changes nothing: settings are read at the start"
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, LOGGER.warning, ignored)
-    async with FeedClient(FeedClientSettings(address=settings.feed, tls=settings.tls), on_wait=LOGGER.warning) as feed:
+    place = FeedClientSettings(address=settings.feed, tls=settings.tls)
+    async with FeedClient(place, on_wait=LOGGER.warning, on_answer=LOGGER.info) as feed:
         await serve(settings, topology, feed, UtcClock(), stop, on_ready=on_ready)
 
 

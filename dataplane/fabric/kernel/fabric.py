@@ -9,20 +9,20 @@ import secrets
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from types import FrameType, TracebackType
-from typing import Any, NoReturn, TypeVar
+from types import TracebackType
+from typing import Any, TypeVar
 
 from dataplane.errors import FabricError
 from dataplane.fabric.kernel import links, manifest, namespaces
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest, ProcessId
 from dataplane.fabric.kernel.namespaces import Stream
+from dataplane.running import unwinding
 from dataplane.switch import bmv2
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, command_line
 from dataplane.switch.traffic import DEFLECT_SESSION, PortSettings
@@ -71,8 +71,8 @@ class KernelFabric:
     """A running topology while the `with` block lasts; raises FabricError if it cannot be built.
 
     On entering, what dead fabrics left is removed, then namespaces, cables and switches are made; call `wait_ready`
-    before use. On leaving, by an exception or SIGTERM too, all of it is removed. After SIGKILL the switches stop by
-    themselves and the next fabric removes the rest.
+    before use. On leaving, by an exception, SIGTERM or SIGHUP too, all of it is removed. After SIGKILL the switches
+    stop by themselves and the next fabric removes the rest.
     """
 
     def __init__(self, topology: Topology, settings: KernelSettings | None = None) -> None:
@@ -87,12 +87,12 @@ class KernelFabric:
         self._switches: dict[str, subprocess.Popen[bytes]] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
         self._lifeline: tuple[int, int] | None = None
-        self._sigterm: Any = None
+        self._signals = ExitStack()
 
     def __enter__(self) -> KernelFabric:
-        _require_root()
+        require_root()
         manifest.remove_leftovers(self.settings.run_root)
-        self._sigterm = _exit_on_sigterm()
+        self._signals.enter_context(unwinding())
         try:
             self._build()
         except BaseException:
@@ -118,9 +118,7 @@ class KernelFabric:
             self._switches.clear()
             self._processes.clear()
         finally:
-            if self._sigterm is not None:
-                signal.signal(signal.SIGTERM, self._sigterm)
-                self._sigterm = None
+            self._signals.close()
 
     def namespace(self, node: str) -> str:
         """Return the name of a host's or switch's network namespace."""
@@ -261,12 +259,7 @@ class KernelFabric:
         if _path_bytes(longest) > _UNIX_PATH_BYTES:
             raise FabricError(f"{longest} is longer than the {_UNIX_PATH_BYTES} bytes that a socket's path may have")
         self._manifest.namespaces = [self.namespace(name) for name in self.topology.neighbours]
-        try:
-            self.settings.run_root.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self.run_dir.mkdir(mode=0o700)
-            self._manifest.save(self.run_dir)
-        except OSError as error:
-            raise FabricError(f"{self.run_dir}: {error.strerror}") from error
+        self._manifest.begin(self.run_dir)
 
     def _record(self, process: subprocess.Popen[bytes]) -> None:
         """Write a process down; one that has ended already needs no removal."""
@@ -345,23 +338,9 @@ def _path_bytes(path: Path) -> int:
     return len(os.fsencode(path))
 
 
-def _require_root() -> None:
+def require_root() -> None:
+    """Raise FabricError where no kernel fabric can be built: elsewhere than on Linux, or without root."""
     if sys.platform != "linux":
         raise FabricError("a kernel fabric needs Linux; virtual time runs anywhere")
     if os.geteuid() != 0:
         raise FabricError("a kernel fabric needs root (network namespaces); virtual time does not")
-
-
-def _exit_on_sigterm() -> Any:  # noqa: ANN401 - what signal.signal returns
-    """Let SIGTERM raise SystemExit, unless the program has its own plan; return what to put back, or None."""
-    if threading.current_thread() is not threading.main_thread():
-        return None
-    before = signal.getsignal(signal.SIGTERM)
-    if before is not signal.SIG_DFL:
-        return None
-
-    def leave(number: int, frame: FrameType | None) -> NoReturn:  # noqa: ARG001 - the signal module's signature
-        raise SystemExit(128 + number)
-
-    signal.signal(signal.SIGTERM, leave)
-    return before

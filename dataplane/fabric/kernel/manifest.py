@@ -10,11 +10,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import secrets
 import shutil
 import signal
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -22,6 +23,7 @@ import msgspec
 
 from dataplane.errors import FabricError
 from dataplane.fabric.kernel import namespaces
+from dataplane.running import unwinding
 
 LOGGER = logging.getLogger("millrace.fabric")
 
@@ -78,6 +80,15 @@ class Manifest:
     namespaces: list[str] = field(default_factory=list)
     processes: list[ProcessId] = field(default_factory=list)
 
+    def begin(self, run_dir: Path) -> None:
+        """Make the folder and write it down there, before anything is made; raise FabricError."""
+        try:
+            run_dir.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            run_dir.mkdir(mode=0o700)
+            self.save(run_dir)
+        except OSError as error:
+            raise FabricError(f"{run_dir}: {error.strerror}") from error
+
     def save(self, run_dir: Path) -> None:
         """Write it so that a reader sees the old text or the new one."""
         draft = run_dir / f".{MANIFEST}"
@@ -104,17 +115,74 @@ def remove_leftovers(run_root: Path = RUN_ROOT, on_problem: Callable[[str], None
     `on_problem` is told of each that cannot be read or removed: it stays, and the others go.
     """
     removed = []
-    for run_dir in sorted(run_root.iterdir()) if run_root.is_dir() else ():
+    for run_dir, manifest in _dead(run_root, on_problem):
         try:
-            manifest = Manifest.load(run_dir)
             if manifest is None:
                 _remove_unfinished(run_dir)
-            elif not manifest.owner.is_alive():
+            else:
                 remove(manifest, run_dir)
                 removed.append(manifest.fabric_id)
         except FabricError as error:
             on_problem(str(error))
     return removed
+
+
+@dataclass(frozen=True, slots=True)
+class Leftover:
+    """What a dead fabric has left: its id, namespaces that are still there, and processes in them."""
+
+    fabric_id: str
+    namespaces: tuple[str, ...]
+    pids: tuple[int, ...]
+
+
+def find_leftovers(run_root: Path = RUN_ROOT, on_problem: Callable[[str], None] = LOGGER.warning) -> list[Leftover]:
+    """Return what `remove_leftovers` would remove."""
+    found = []
+    for _, manifest in _dead(run_root, on_problem):
+        if manifest is not None:
+            there = tuple(name for name in manifest.namespaces if (namespaces.RUN_NETNS / name).exists())
+            living = [process for process in manifest.processes if process.is_alive()]
+            pids = sorted({process.pid for process in [*living, *_inside(manifest.namespaces)]})
+            found.append(Leftover(manifest.fabric_id, there, tuple(pids)))
+    return found
+
+
+def _dead(run_root: Path, on_problem: Callable[[str], None]) -> Iterator[tuple[Path, Manifest | None]]:
+    """Yield folders of fabrics whose owner is dead, and those without a manifest."""
+    for run_dir in sorted(run_root.iterdir()) if run_root.is_dir() else ():
+        try:
+            manifest = Manifest.load(run_dir)
+        except FabricError as error:
+            on_problem(str(error))
+            continue
+        if manifest is None or not manifest.owner.is_alive():
+            yield run_dir, manifest
+
+
+@contextmanager
+def held_namespaces(*names: str, run_root: Path = RUN_ROOT) -> Iterator[None]:
+    """Have namespaces while the block lasts; raise FabricError for one that cannot be made, or is there already.
+
+    They are written down first: whatever ends the process, they are removed, at the latest by the next fabric or
+    `millrace clean`. Needs root.
+    """
+    owner = ProcessId.of(os.getpid())
+    if owner is None:
+        raise FabricError("this process is not in /proc")
+    taken = next((name for name in names if (namespaces.RUN_NETNS / name).exists()), None)
+    if taken is not None:
+        raise FabricError(f"network namespace {taken} is there already")
+    manifest = Manifest(secrets.token_hex(3), owner, list(names))
+    run_dir = run_root / manifest.fabric_id
+    with unwinding():
+        try:
+            manifest.begin(run_dir)
+            for name in names:
+                namespaces.create(name)
+            yield
+        finally:
+            remove(manifest, run_dir)
 
 
 def _remove_unfinished(run_dir: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import selectors
+import signal
 import socket
 import threading
 import time
@@ -31,6 +32,7 @@ from dataplane.fabric.live.stats import switch_socket, write_stats
 from dataplane.fabric.live.traffic import demands_of
 from dataplane.fabric.live.values import FabricCounters, ReportCounters
 from dataplane.linux import ask_receive_buffer
+from dataplane.running import ignore_hangup
 from dataplane.topology.values import CollectorAddress, Topology
 
 LOGGER: Final = getLogger("millrace.fabric")
@@ -49,6 +51,7 @@ def run_kernel(settings: FabricSettings, topology: Topology, on_ready: Callable[
     """Run until SIGTERM or SIGINT, which raise SystemExit and KeyboardInterrupt; raise FabricError."""
     counters = FabricCounters(os.getpid(), time.monotonic_ns(), len(topology.switches))
     demands = demands_of(settings, topology)
+    signal.signal(signal.SIGHUP, ignore_hangup)
     with KernelFabric(topology, KernelSettings(seed=settings.seed)) as fabric, ExitStack() as stack:
         for node in topology.switches:
             target = Path(fabric.p4runtime_address(node.name).removeprefix("unix:"))

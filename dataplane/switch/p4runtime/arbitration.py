@@ -7,6 +7,7 @@ promotes the next one by itself.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field
 from finsy.proto import p4r
 
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid
+
+LOGGER = logging.getLogger("millrace.switch")
 
 MAX_CLIENTS = 64
 """Open streams that one role may have."""
@@ -93,6 +96,7 @@ class Arbitration:
             role.clients.remove(client)
             if role.primary is client:
                 role.primary = None
+                self._log(role, "has left; entries stay, and nobody may write until another one comes")
                 self._notify(role, role.clients)
 
     def check_role(self, role_name: str) -> None:
@@ -126,6 +130,8 @@ class Arbitration:
         was_primary = role.primary is client
         if client.election_id is not None and client.election_id >= (role.highest or 0):
             role.primary, role.highest = client, client.election_id
+            if not was_primary:
+                self._log(role, f"is a controller with election id {client.election_id}")
             self._notify(role, [other for other in role.clients if other is not client])
             self._notify(role, [client])
         elif was_primary:
@@ -133,6 +139,10 @@ class Arbitration:
             self._notify(role, role.clients)
         else:
             self._notify(role, [client])
+
+    def _log(self, role: _Role, what: str) -> None:
+        of_role = f" of role {role.name!r}" if role.name else ""
+        LOGGER.info("switch %d: the primary%s %s", self._device_id, of_role, what)
 
     def _notify(self, role: _Role, clients: list[Client]) -> None:
         for client in clients:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,6 +20,8 @@ from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid, unimplemented
 from dataplane.switch.pipeline import PreparedProgram
 from dataplane.switch.tables import ForwardingState, carry_over
+
+LOGGER = logging.getLogger("millrace.switch")
 
 _DEVICE_DATA = 3
 """The field of the withdrawn p4.tmp.P4DeviceConfig that holds the JSON."""
@@ -166,6 +169,7 @@ class PipelineStore:
         with self._lock:
             self._control.install(pipeline.prepared)
             self._running, self._saved = Pipeline(pipeline.config, pipeline.context), None
+        LOGGER.info("switch %d: program %s runs", self._control.device_id, pipeline.context.catalog.program.name)
 
 
 @lru_cache(maxsize=4)

@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -37,6 +37,7 @@ from controller.schedulers.acceleration.network.timing import timed, tree_over
 from controller.schedulers.acceleration.network.trees import Aggregators, ReductionTree, Transfer
 from controller.schedulers.acceleration.values import Growth, Machines, Network, Work
 from dataplane.fabric.kernel import namespaces
+from dataplane.fabric.kernel.manifest import held_namespaces
 from dataplane.topology.file import loads
 from dataplane.topology.values import Link, Topology
 
@@ -114,10 +115,7 @@ def fabric_of(topology: Topology) -> Iterator[dict[str, str]]:
     """Build a topology of bridges and shaped cables; yield its hosts' namespaces."""
     prefix = f"mr-share-{secrets.token_hex(3)}"
     names = {host.name: f"{prefix}-{host.name}" for host in topology.hosts}
-    with ExitStack() as stack:
-        for name in (prefix, *names.values()):
-            namespaces.create(name)
-            stack.callback(namespaces.remove, name)
+    with held_namespaces(prefix, *names.values()):
         namespaces.call(prefix, lambda: _make_bridges(topology))
         for number, link in enumerate(topology.links):
             _make_cable(topology, prefix, names, number, link)

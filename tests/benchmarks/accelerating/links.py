@@ -11,6 +11,7 @@ from typing import Final, Self
 from pyroute2 import IPRoute
 
 from dataplane.fabric.kernel import namespaces
+from dataplane.fabric.kernel.manifest import held_namespaces
 
 BURST_BYTES: Final = 32 << 10
 QUEUE_BYTES: Final = 16 << 20
@@ -32,9 +33,7 @@ class Links:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            for name in (self._bridge, self.coordinator, *self.namespaces):
-                namespaces.create(name)
-                stack.callback(namespaces.remove, name)
+            stack.enter_context(held_namespaces(self._bridge, self.coordinator, *self.namespaces))
             namespaces.call(self._bridge, _make_bridge)
             ends = [(self.coordinator, "10.77.0.250"), *zip(self.namespaces, self.addresses, strict=True)]
             for place, (name, address) in enumerate(ends):

@@ -21,6 +21,7 @@ from controller.balance.running.meters import Direction, GroupLoad, InterfaceUse
 from dataplane.cgroup_limits import limit, make_group, remove_empty
 from dataplane.cgroups import kill_in
 from dataplane.fabric.kernel import namespaces
+from dataplane.fabric.kernel.manifest import held_namespaces
 
 UNIT_MILLI: Final = 10
 """A sub-unit is a hundredth of a CPU."""
@@ -48,9 +49,7 @@ class RealPlant:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            for name in (self.upstream, self.unit):
-                namespaces.create(name)
-                stack.callback(namespaces.remove, name)
+            stack.enter_context(held_namespaces(self.upstream, self.unit))
             namespaces.call(self.upstream, partial(_cable, self.unit))
             namespaces.call(self.unit, partial(_address, "e0", _UNIT))
             self.shape(self._rate_bps)

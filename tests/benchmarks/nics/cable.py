@@ -11,6 +11,7 @@ from pyroute2 import IPRoute
 
 from dataplane.fabric.kernel import namespaces
 from dataplane.fabric.kernel.links import bring_up, silence
+from dataplane.fabric.kernel.manifest import held_namespaces
 from dataplane.topology.addressing import format_mac
 
 MTU = 1_500
@@ -31,19 +32,13 @@ class Cable:
 def cable(queues: int) -> Iterator[Cable]:
     """Make the namespaces and the pair while the `with` block lasts; needs root."""
     found = Cable(f"bench-source-{os.getpid()}-{queues}", f"bench-sink-{os.getpid()}-{queues}")
-    made = []
-    try:
+    with held_namespaces(found.generator, found.receiver):
         for name in (found.generator, found.receiver):
-            namespaces.create(name)
-            made.append(name)
             silence(name)
         _connect(found, queues)
         bring_up(found.generator, (found.source,))
         bring_up(found.receiver, (found.sink,))
         yield found
-    finally:
-        for name in made:
-            namespaces.remove(name)
 
 
 def _connect(found: Cable, queues: int) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from dataplane.fabric.kernel import namespaces
 from dataplane.fabric.kernel.links import CableEnd, bring_up, connect, silence
+from dataplane.fabric.kernel.manifest import held_namespaces
 
 MTU = 1_500
 IN_PORT, OUT_PORT = 1, 2
@@ -33,11 +33,8 @@ class Cables:
 def cables() -> Iterator[Cables]:
     """Make the namespaces and pairs while the `with` block lasts; needs root."""
     found = Cables(f"bench-hosts-{os.getpid()}", f"bench-switch-{os.getpid()}")
-    made = []
-    try:
+    with held_namespaces(found.hosts, found.switch):
         for name in (found.hosts, found.switch):
-            namespaces.create(name)
-            made.append(name)
             silence(name)
         for number, (host, port) in enumerate(((found.source, IN_PORT), (found.sink, OUT_PORT))):
             near = CableEnd(found.hosts, host, 0x02_00_00_00_01_00 + number, MTU)
@@ -45,6 +42,3 @@ def cables() -> Iterator[Cables]:
         bring_up(found.hosts, (found.source, found.sink))
         bring_up(found.switch, found.ports.values())
         yield found
-    finally:
-        for name in made:
-            namespaces.remove(name)

@@ -112,7 +112,8 @@ def test_rules_that_make_no_sense_are_refused_in_words_and_change_nothing(addres
 def test_reloading_puts_new_rules_in_force_and_bad_ones_change_nothing() -> None:
     async def scenario() -> None:
         bench, again, said = Bench(), asyncio.Event(), asyncio.Queue[str]()
-        answers = iter([CollectorProcessSettings(topology="t", events=RuleSettings(rules=(SLOW,))), None])
+        started = CollectorProcessSettings(topology="t")
+        answers = iter([CollectorProcessSettings(topology="u", events=RuleSettings(rules=(SLOW,))), None])
 
         def read() -> CollectorProcessSettings:
             answer = next(answers)
@@ -120,9 +121,10 @@ def test_reloading_puts_new_rules_in_force_and_bad_ones_change_nothing() -> None
                 raise ConfigError("rules: nonsense", file="collector.yaml")
             return answer
 
-        task = asyncio.create_task(Reloading(again, read, said.put_nowait).run(bench.service))
+        task = asyncio.create_task(Reloading(started, again, read, said.put_nowait).run(bench.service))
         again.set()
         assert await said.get() == "1 rule in force"
+        assert await said.get() == "not in force before the next start: topology"
         again.set()
         assert await said.get() == "rules stay as they are: collector.yaml: rules: nonsense"
         assert bench.service.rules == (SLOW,)

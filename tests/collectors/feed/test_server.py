@@ -298,6 +298,7 @@ def test_an_answer_that_makes_no_sense_is_an_error_of_the_feed(
 def test_the_client_waits_longer_each_time_says_why_and_comes_back(address: str) -> None:
     async def scenario() -> None:
         said: list[str] = []
+        answered: list[str] = []
         waits: list[float] = []
         collector = a_collector()
         server = FeedServer(collector, FeedSettings(address=address))
@@ -309,9 +310,11 @@ def test_the_client_waits_longer_each_time_says_why_and_comes_back(address: str)
             await asyncio.sleep(0.01)
 
         settings = FeedClientSettings(address=address, first_wait_ns=100 * MS, longest_wait_ns=400 * MS)
-        async with FeedClient(settings, rng=random.Random(1), sleep=sleep, on_wait=said.append) as client:
+        told = {"on_wait": said.append, "on_answer": answered.append}
+        async with FeedClient(settings, rng=random.Random(1), sleep=sleep, **told) as client:
             snapshots = client.snapshots(MS)
             first = await anext(snapshots)
+            assert answered == [f"the collector at {address} answers"]
             assert first.links
             for seconds, most in zip(waits, (0.1, 0.2, 0.4, 0.4), strict=False):
                 assert most / 2 <= seconds <= most
@@ -322,6 +325,7 @@ def test_the_client_waits_longer_each_time_says_why_and_comes_back(address: str)
             await server.start()
             while len(waits) == before:
                 await anext(snapshots)
+            assert len(answered) == 2
             await server.stop()
 
     run(scenario)

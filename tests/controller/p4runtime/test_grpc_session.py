@@ -135,6 +135,19 @@ def test_another_device_id_is_refused(address: str) -> None:
     asyncio.run(asyncio.wait_for(run(), BOUND_S))
 
 
+def test_a_second_controller_with_the_same_election_id_is_told_what_to_change(address: str) -> None:
+    async def run() -> None:
+        one, two = session(address, election_id=7), session(address, election_id=7)
+        await one.connect()
+        said = r"switch a: become primary: INVALID_ARGUMENT: .* already exists: .* election id 7, too; set another"
+        with pytest.raises(SessionError, match=said):
+            await two.connect()
+        await two.close()
+        await one.close()
+
+    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+
+
 def test_a_higher_bid_takes_over_and_the_loser_returns_as_backup(address: str) -> None:
     async def run() -> None:
         low, high = session(address, election_id=1), session(address, election_id=2)

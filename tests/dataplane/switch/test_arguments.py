@@ -60,6 +60,9 @@ def test_rates_delays_and_queues_go_to_their_ports() -> None:
 
 def test_the_p4info_beside_a_program_is_found(tmp_path: Path) -> None:
     program = tmp_path / "fabric.json"
+    with pytest.raises(ConfigError, match=r"fabric\.json: No such file"):
+        parse_arguments([str(program)])
+    program.touch()
     with pytest.raises(ConfigError, match="--p4info: no P4Info beside"):
         parse_arguments([str(program)])
     beside = tmp_path / "fabric.p4info.txtpb"

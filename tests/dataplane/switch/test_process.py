@@ -79,10 +79,12 @@ def switch(request: pytest.FixtureRequest, namespace: str, tmp_path: Path) -> It
 
 
 @pytest.mark.root
-def test_it_says_once_that_it_is_ready_and_sigterm_ends_it_cleanly(switch: Running) -> None:
+def test_it_says_once_that_it_is_ready_sighup_is_ignored_and_sigterm_ends_it_cleanly(switch: Running) -> None:
+    switch.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: "SIGHUP changes nothing" in switch.log.read_text(), "it says nothing of SIGHUP")
     switch.process.send_signal(signal.SIGTERM)
     assert switch.process.wait(DEADLINE_S) == 0
-    (line,) = switch.log.read_text().splitlines()
+    line, _ = switch.log.read_text().splitlines()
     assert "switch 5 ready: P4Runtime on unix:" in line
     assert "ports 1@a1 2@a2" in line
     assert not switch.ready.exists()

@@ -244,13 +244,15 @@ def test_profiles_of_others_are_left_alone_and_reload(play: Play, caplog: pytest
             def broken() -> SchedulerSettings:
                 return SchedulerSettings(profiles=(ProfileSettings(filters=(PolicySettings(policy="x"),)),))
 
-            take_profiles(scheduler, broken)
+            before = SchedulerSettings(name="another")
+            take_profiles(scheduler, before, broken)
             assert "profiles stay as they were: profile default: there is no policy 'x'" in caplog.text
             assert set(scheduler.profiles) == {"default", "accelerated"}
             scheduler.note_away("waiting 0.1 s: nobody is there")
             scheduler.note_away("waiting 0.2 s: nobody is there")
             assert caplog.text.count("nobody is there") == 1
-            take_profiles(scheduler, lambda: SchedulerSettings(profiles=(ProfileSettings(), SPREAD)))
+            take_profiles(scheduler, before, lambda: SchedulerSettings(profiles=(ProfileSettings(), SPREAD)))
+            assert "not in force before the next start: name" in caplog.text
             await cluster.pods_when(placed)
 
     play(act)

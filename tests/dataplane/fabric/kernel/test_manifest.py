@@ -5,13 +5,23 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from dataplane.errors import FabricError
-from dataplane.fabric.kernel import manifest
-from dataplane.fabric.kernel.manifest import Manifest, ProcessId, end_processes, remove_leftovers
+from dataplane.fabric.kernel import manifest, namespaces
+from dataplane.fabric.kernel.manifest import (
+    Manifest,
+    ProcessId,
+    end_processes,
+    find_leftovers,
+    held_namespaces,
+    remove_leftovers,
+)
+
+ROOT = Path(__file__).parents[4]
 
 
 def this_process() -> ProcessId:
@@ -128,3 +138,39 @@ def test_one_that_survives_sigkill_is_an_error(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_run_root_is_where_the_system_forgets_at_boot() -> None:
     assert manifest.RUN_ROOT.parts[1] == "run"
+
+
+HOLDS = """
+import sys, time
+from pathlib import Path
+from dataplane.fabric.kernel.manifest import held_namespaces
+with held_namespaces("mr-held-a", "mr-held-b", run_root=Path(sys.argv[1])):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.root
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+def test_namespaces_of_a_benchmark_go_whatever_ends_it(tmp_path: Path, number: signal.Signals) -> None:
+    def there() -> list[str]:
+        return [name for name in ("mr-held-a", "mr-held-b") if (namespaces.RUN_NETNS / name).exists()]
+
+    argv = [sys.executable, "-c", HOLDS, str(tmp_path)]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, cwd=ROOT) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        assert len(there()) == 2
+        assert find_leftovers(tmp_path) == []
+        with pytest.raises(FabricError, match="mr-held-b is there already"), held_namespaces("mr-held-b"):
+            pass
+        process.send_signal(number)
+        ended = process.wait(20)
+    if number is signal.SIGKILL:
+        (left,) = find_leftovers(tmp_path)
+        assert (left.namespaces, left.pids) == (("mr-held-a", "mr-held-b"), ())
+        assert remove_leftovers(tmp_path) == [left.fabric_id]
+    else:
+        assert ended == 128 + number
+    assert there() == []
+    assert list(tmp_path.iterdir()) == []

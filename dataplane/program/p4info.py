@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 
 from dataplane.errors import ProgramError
 from dataplane.program.objects import ActionCall, ActionSpec, KeyField, MatchKind, MeterSpec, MeterUnit, ValueSetSpec
+from dataplane.program.p4info_check import check_p4info
 
 _KINDS = {
     p4i.MatchField.EXACT: MatchKind.EXACT,
@@ -60,6 +61,7 @@ def read_p4info(data: bytes, file: str) -> p4i.P4Info:
     except RecursionError as error:
         raise ProgramError("is no P4Info: nested too deeply", file=file) from error
     _refuse_unsupported(info, file)
+    check_p4info(info, file)
     return info
 
 

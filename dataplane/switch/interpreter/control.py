@@ -106,11 +106,13 @@ class _PipelineBinder:
         actions = {name: self.binder.action(action) for name, action in node.actions.items()}
         hit = {name: (actions[name], self._following(following)) for name, following in node.hit_next.items()}
         miss = {name: (actions[name], self._following(following)) for name, following in node.miss_next.items()}
-        find, key = self._metered(node, self._finder(node, table)), self._key(node)
+        find, key, missed = self._metered(node, self._finder(node, table)), self._key(node), self._missed(node, table)
 
         def apply(fields: Fields, /) -> BoundNode | None:
-            call, _ = find(fields, key(fields))
+            call, entry = find(fields, key(fields))
             if call is None:
+                if entry is None and missed is not None:
+                    missed(fields)
                 default = table.default
                 run, following = miss[default.action]
                 run(fields, default.arguments)
@@ -120,6 +122,21 @@ class _PipelineBinder:
             return following
 
         return apply
+
+    def _missed(self, node: TableNode, table: Table) -> Apply | None:
+        """Return a closure that counts a packet that matches nothing and charges it; None where neither is done."""
+        counted = table.spec.direct_counter is not None
+        store = None if node.meter_target is None else bind_store(node.meter_target, self.layout)
+        moment = self.binder.moment
+
+        def note(fields: Fields) -> None:
+            default = table.default_entry
+            if counted:
+                default.count(fields[INGRESS_LENGTH])
+            if store is not None and default.meter_config is not None:
+                store(fields, (), default.meter(fields[INGRESS_LENGTH], moment.now_us))
+
+        return note if counted or store is not None else None
 
     def _key(self, node: TableNode) -> Callable[[Fields], tuple[int, ...]]:
         """Return a closure that reads a key; fields of invalid headers count as zero, valid bits as what they are."""

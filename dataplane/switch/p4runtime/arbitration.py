@@ -22,7 +22,7 @@ MAX_CLIENTS = 64
 """Open streams that one role may have."""
 
 MAX_ROLES = 64
-"""Roles that the switch remembers."""
+"""Roles that the switch remembers; for another one it forgets the one that has been without a client for longest."""
 
 Send = Callable[[p4r.StreamMessageResponse], None]
 
@@ -70,7 +70,7 @@ class Arbitration:
             if len(role.clients) >= MAX_CLIENTS:
                 raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, f"{MAX_CLIENTS} streams are open for this role")
             if name not in self._roles and len(self._roles) >= MAX_ROLES:
-                raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, f"there are {MAX_ROLES} roles already")
+                self._forget_role()
             self._roles[name] = role
             client = Client(send, name, election_id)
             role.clients.append(client)
@@ -94,6 +94,7 @@ class Arbitration:
         with self._lock:
             role = self._roles[client.role]
             role.clients.remove(client)
+            self._roles[client.role] = self._roles.pop(client.role)  # the last in order: it was left last
             if role.primary is client:
                 role.primary = None
                 self._log(role, "has left; entries stay, and nobody may write until another one comes")
@@ -124,6 +125,13 @@ class Arbitration:
         """Return every role's primary."""
         with self._lock:
             return [role.primary for role in self._roles.values() if role.primary is not None]
+
+    def _forget_role(self) -> None:
+        """Make room for a role; raise RESOURCE_EXHAUSTED if every one has a client. The default role stays."""
+        unused = next((name for name, role in self._roles.items() if name and not role.clients), None)
+        if unused is None:
+            raise P4RuntimeError(Code.RESOURCE_EXHAUSTED, f"{MAX_ROLES} roles have clients")
+        del self._roles[unused]
 
     def _elect(self, role: _Role, client: Client) -> None:
         """Decide what the client's id makes of it and notify: specification, section 5.3, rules 3 and 4."""

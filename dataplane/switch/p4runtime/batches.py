@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -27,6 +27,12 @@ from dataplane.switch.tables import ForwardingState
 
 CHUNK_ENTITIES = 256
 """Entities that one ReadResponse holds at most."""
+
+CHUNK_BYTES = 1 << 20
+"""Bytes after which a ReadResponse takes no more entities: gRPC's clients refuse one of more than 4 MiB."""
+
+MOST_RANGES = 16
+"""Ranges of failed requests that an error's text names at most."""
 
 SLICE_UPDATES = 256
 """Updates of a batch after which packets get their turn, where the batch need not be seen whole."""
@@ -171,11 +177,23 @@ def _stream(
 ) -> Iterator[p4r.ReadResponse]:
     while True:
         with state.lock:
-            chunk = list(islice(entities, CHUNK_ENTITIES))
+            chunk = _chunk(entities)
         if not chunk:
             break
         yield p4r.ReadResponse(entities=chunk)
     _raise_failures(failures, number, "read")
+
+
+def _chunk(entities: Iterator[p4r.Entity]) -> list[p4r.Entity]:
+    """Return the next entities, as many as go into one answer; none after the last."""
+    chunk: list[p4r.Entity] = []
+    size = 0
+    for entity in islice(entities, CHUNK_ENTITIES):
+        chunk.append(entity)
+        size += entity.ByteSize()
+        if size >= CHUNK_BYTES:
+            break
+    return chunk
 
 
 def _read_one(context: Context, entity: p4r.Entity) -> Iterator[p4r.Entity]:
@@ -196,5 +214,17 @@ def _raise_failures(failures: Mapping[int, p4r.Error], number: int, what: str, f
         return
     first = min(failures) if first is None else first
     details = [failures.get(index) or p4r.Error() for index in range(number)]
-    problem = f"{len(failures)} of {number} {what} requests failed; the first, number {first}"
+    problem = f"{len(failures)} of {number} {what} requests failed ({_ranges(failures)}); the first, number {first}"
     raise P4RuntimeError(Code.UNKNOWN, f"{problem}: {failures[first].message}", details)
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Return numbers as text, neighbours as a range, those behind the first `MOST_RANGES` left out."""
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and number == ranges[-1][1] + 1:
+            ranges[-1][1] = number
+        else:
+            ranges.append([number, number])
+    texts = [str(low) if low == high else f"{low}-{high}" for low, high in ranges[:MOST_RANGES]]
+    return ", ".join([*texts, "..."] if len(ranges) > MOST_RANGES else texts)

@@ -322,8 +322,8 @@ class StreamSession:
             error = _stream_error(unimplemented(request.other.type_url or "an empty message"))
             error.other.other.CopyFrom(request.other)
             self._send(p4r.StreamMessageResponse(error=error))
-        else:
-            raise invalid("the stream message is empty")
+        else:  # what a newer version of the API may say
+            self._send(p4r.StreamMessageResponse(error=_stream_error(unimplemented("an empty or unknown message"))))
 
     def close(self) -> None:
         """Leave arbitration; calling it again does nothing."""

@@ -56,11 +56,14 @@ class P4RuntimeError(SwitchError):
     def to_status(self, largest_bytes: int = LARGEST_STATUS_BYTES) -> rpc_status.Status:
         """Return the google.rpc.Status that goes into the trailer `grpc-status-details-bin`.
 
-        A client refuses a trailer that is too long, so where the whole would be, the details keep their codes only.
+        A client refuses a trailer that is too long, and then learns nothing. So where the whole would be too long, the
+        details keep their codes only; where these are, the message alone says which ones failed.
         """
         status = self._status(self.details)
         if status.ByteSize() > largest_bytes:
             status = self._status([p4r.Error(canonical_code=detail.canonical_code) for detail in self.details])
+        if status.ByteSize() > largest_bytes:
+            status = self._status(())
         return status
 
     def _status(self, details: Iterable[p4r.Error]) -> rpc_status.Status:

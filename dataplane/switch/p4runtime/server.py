@@ -19,6 +19,7 @@ from dataplane.rpc.access import Principal, Role
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.access.tls import TlsFiles, server_credentials
 from dataplane.rpc.addresses import exposed, is_plain, is_unix, unavailable
+from dataplane.rpc.decoding import Decoding
 from dataplane.rpc.limits import Limits
 from dataplane.rpc.options import server_options
 from dataplane.rpc.server import ServedHealth, bind, guards_of
@@ -174,7 +175,7 @@ class P4RuntimeServer:
         server = grpc.aio.server(
             options=server_options(self._limits, _ms(self._keepalive.interval_s), _ms(self._keepalive.timeout_s)),
             maximum_concurrent_rpcs=self._limits.calls,
-            interceptors=guards_of(self._tls, needs, UNMARKED),
+            interceptors=[*guards_of(self._tls, needs, UNMARKED), Decoding(needs)],
         )
         health = ServedHealth(server, [one.register(server) for one in services])
         timer = asyncio.create_task(self._keep_time(service))

@@ -165,7 +165,7 @@ class P4RuntimeService(p4r_grpc.P4RuntimeServicer):
                 else:
                     session.handle(request)
         except CallError as error:
-            outbox.fail(P4RuntimeError(Code.DEADLINE_EXCEEDED, str(error)))
+            outbox.fail(P4RuntimeError(Code[error.code.name], str(error)))
         finally:
             outbox.close()
 

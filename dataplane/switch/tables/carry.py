@@ -53,7 +53,7 @@ def _carry_profile(source: Profile, target: Profile | None, changed: set[str]) -
 def _carry_table(source: Table, target: Table | None, changed: set[str]) -> None:
     name = source.spec.name
     own = [entry for entry in source if not entry.is_const]
-    if not own and not source.spec.const_entries and source.default == source.spec.default:
+    if not own and not source.spec.const_entries and not _default_changed(source):
         return
     if target is None or target.spec.keys != source.spec.keys or target.spec.profile != source.spec.profile:
         raise EntryError(EntryFault.INVALID, "the new program has no such table with the same key", where=name)
@@ -65,7 +65,16 @@ def _carry_table(source: Table, target: Table | None, changed: set[str]) -> None
         target.insert(entry)
     if source.default != source.spec.default:
         _check_action(source.default, changed, name)
-        target.set_default(source.default, source.default_metadata, source.default_cookie)
+        target.set_default(source.default, source.default_entry.metadata, source.default_entry.cookie)
+    if source.default_entry.tally is not None and target.default_entry.tally is not None:
+        target.reset_default_tally(source.default_entry.tally)
+    if source.default_entry.meter_config is not None and target.meter_spec is not None:
+        target.write_default_meter(source.default_entry.meter_config)
+
+
+def _default_changed(table: Table) -> bool:
+    """Say whether a controller has written anything to a table's default entry."""
+    return table.default != table.spec.default or table.default_entry.meter_config is not None
 
 
 def _carry_arrays(source: ForwardingState, target: ForwardingState) -> None:

@@ -98,8 +98,9 @@ class TableEntry:
     """What a table does with the packets that satisfy `match`: exactly one of call, member, group and action_set.
 
     A larger `priority` wins; tables whose keys cannot overlap have 0. `is_const` entries come with the program and
-    stay. `metadata` and `cookie` are the controller's and mean nothing to the switch. The table gives an entry the
-    `tally` and the `meter_cell` that it needs, and hands them on to the entry that replaces it.
+    stay. The default entry has an empty match and is for what matches no other. `metadata` and `cookie` are the
+    controller's and mean nothing to the switch. The table gives an entry the `tally` and the `meter_cell` that it
+    needs, and hands them on to the entry that replaces it.
     """
 
     match: Match
@@ -112,6 +113,7 @@ class TableEntry:
     cookie: int = 0
     is_const: bool = False
     idle_timeout_ns: int = 0
+    is_default: bool = False
     tally: Tally | None = field(default=None, compare=False)
     meter_cell: MeterCell | None = field(default=None, compare=False)
 

@@ -27,7 +27,7 @@ class GroupMember:
 class Group:
     """Members that share the traffic of the entries that point at the group.
 
-    `max_size` limits the sum of their weights for as long as the group exists; 0 sets no limit.
+    `max_size` limits the sum of their weights for as long as the group exists; 0 sets no limit but the profile's own.
     """
 
     group_id: int
@@ -134,8 +134,8 @@ class Profile:
         if group.group_id in self.groups:
             raise self._error(EntryFault.EXISTS, f"group {group.group_id} exists already")
         largest = self.spec.max_group_size
-        if group.max_size < 0 or (largest > 0 and not 1 <= group.max_size <= largest):
-            wanted = f"in 1..{largest}" if largest > 0 else "at least 0"
+        if group.max_size < 0 or group.max_size > largest > 0:
+            wanted = f"in 0..{largest}" if largest > 0 else "at least 0"
             raise self._error(EntryFault.INVALID, f"group {group.group_id}: max_size {group.max_size} is not {wanted}")
         self._put_group(group, Group(group.group_id))
 
@@ -165,6 +165,8 @@ class Profile:
             self._check_member(entry.member)
             self._member_uses[entry.member] += 1
         elif entry.group is not None:
+            if not self.spec.selector:
+                raise self._error(EntryFault.INVALID, "groups need an action selector")
             self._present_group(entry.group)
             self._group_uses[entry.group] += 1
         elif entry.action_set is not None:
@@ -188,8 +190,9 @@ class Profile:
         if len({place.member for place in group.members}) != len(group.members):
             raise self._error(EntryFault.INVALID, f"group {group.group_id} names a member twice")
         where = f"group {group.group_id}"
-        if 0 < group.max_size < self._checked_weight(group.members, where):
-            raise self._error(EntryFault.FULL, f"{where}: the weights add up to more than max_size {group.max_size}")
+        limit = group.max_size or self.spec.max_group_size
+        if 0 < limit < self._checked_weight(group.members, where):
+            raise self._error(EntryFault.FULL, f"{where}: the weights add up to more than max_size {limit}")
         self._check_room(_weight(group.members) - _weight(present.members), where)
         self._weight += _weight(group.members) - _weight(present.members)
         self._member_uses.subtract(place.member for place in present.members)

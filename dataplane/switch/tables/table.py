@@ -40,8 +40,8 @@ class TableObserver(Protocol):
         """Take note that `entry` is removed."""
         ...
 
-    def set_default(self, call: ActionCall) -> None:
-        """Take note that the default action becomes `call`."""
+    def set_default(self, entry: TableEntry) -> None:
+        """Take note that `entry` becomes the default entry."""
         ...
 
 
@@ -61,14 +61,14 @@ class Table:
         self.profile = profile
         self.meter_spec = meter
         self.meter_writer: CellWriter | None = None
-        self.default = spec.default
-        self.default_metadata = b""
-        self.default_cookie = 0
         self.needs_priority = needs_priority(spec.keys)
         self.observers: tuple[TableObserver, ...] = ()
         self._counts = spec.direct_counter is not None or spec.idle_timeout
         self._actions = actions
         self._index = index_for(spec.keys)
+        self.default_entry = self._owned(
+            TableEntry((), call=spec.default, is_const=spec.const_default, is_default=True)
+        )
         self.lookup = self._index.lookup  # bound once: called for every packet
         for const in spec.const_entries:
             priority = const.priority if self.needs_priority else 0
@@ -80,6 +80,13 @@ class Table:
     def __iter__(self) -> Iterator[TableEntry]:
         """Iterate over the entries, the oldest first."""
         return iter(self._index)
+
+    @property
+    def default(self) -> ActionCall:
+        """The default action."""
+        call = self.default_entry.call
+        assert call is not None
+        return call
 
     def get(self, match: Match, priority: int = 0) -> TableEntry | None:
         """Return the entry with exactly this match and priority, or None."""
@@ -117,16 +124,16 @@ class Table:
         self._release(present)
 
     def set_default(self, call: ActionCall | None, metadata: bytes = b"", cookie: int = 0) -> None:
-        """Change the default action (None: back to the program's own); raise EntryError where it is const."""
+        """Change the default action (None: back to the program's own); raise EntryError where it is const.
+
+        Counter and meter of the default entry are kept.
+        """
         if self.spec.const_default:
             raise self._error(EntryFault.CONST, "the default action is const")
         if call is not None:
             check_call(call, self._actions, self.spec.actions, where=self.spec.name)
         call = self.spec.default if call is None else call
-        for observer in self.observers:
-            observer.set_default(call)
-        self.default = call
-        self.default_metadata, self.default_cookie = metadata, cookie
+        self._put_default(replace(self.default_entry, call=call, metadata=metadata, cookie=cookie))
 
     def reset_tally(self, match: Match, priority: int, tally: Tally) -> None:
         """Set the direct counter of an entry; raise EntryError if the entry does not exist."""
@@ -142,6 +149,26 @@ class Table:
         if config is not None:
             check_config(config, self.spec.name)
         present.meter_cell.write(config, self.meter_writer)
+
+    def reset_default_tally(self, tally: Tally) -> None:
+        """Set the direct counter of the default entry, which counts the packets that match nothing."""
+        own = self.default_entry.own_tally()
+        own.packets, own.bytes = tally.packets, tally.bytes
+
+    def write_default_meter(self, config: MeterConfig | None) -> None:
+        """Set the direct meter of the default entry; None: packets that match nothing are not coloured."""
+        present = self.default_entry
+        if present.meter_cell is None:
+            raise self._error(EntryFault.INVALID, "the table has no direct meter")
+        if config is not None:
+            check_config(config, self.spec.name)
+        present.meter_cell.write(config, self.meter_writer)
+        self._put_default(present)
+
+    def _put_default(self, entry: TableEntry) -> None:
+        for observer in self.observers:
+            observer.set_default(entry)
+        self.default_entry = entry
 
     def _owned(self, entry: TableEntry) -> TableEntry:
         """Return the entry with the counter and meter that the table's entries have."""

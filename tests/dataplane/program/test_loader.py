@@ -118,9 +118,8 @@ def test_optional_key_is_what_the_p4info_says() -> None:
 
 
 def test_table_that_the_compiler_dropped_can_still_be_written_to() -> None:
-    gone = (
-        b'tables { preamble { id: 7 name: "Inbound.gone" } match_fields { name: "k" bitwidth: 8 match_type: EXACT } }'
-    )
+    field = b'match_fields { id: 1 name: "k" bitwidth: 8 match_type: EXACT }'
+    gone = b'tables { preamble { id: 7 name: "Inbound.gone" } ' + field + b" }"
     table = load_program(FORWARDING, p4info("forwarding") + gone).tables["Inbound.gone"]
     assert table.keys == (KeyField("k", MatchKind.EXACT, 8),)
 

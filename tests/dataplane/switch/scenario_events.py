@@ -69,13 +69,17 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Default:
-    """Change a table's default action; None brings the program's own back."""
+    """Change a table's default action, None brings the program's own back; and its meter where the table has one."""
 
     table: str
     call: ActionCall | None
+    meter: MeterConfig | None = None
 
     def apply(self, state: ForwardingState) -> None:
-        state.tables[self.table].set_default(self.call)
+        table = state.tables[self.table]
+        table.set_default(self.call)
+        if table.spec.direct_meter is not None:
+            table.write_default_meter(self.meter)
 
 
 @dataclass(frozen=True, slots=True)

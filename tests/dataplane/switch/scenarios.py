@@ -299,7 +299,8 @@ def _table_writes(program: Program, name: str, one_shot: bool) -> list[st.Search
             insert = _insert(program, name, table, one_shot)
             found += [insert, insert, insert, st.builds(Delete, st.just(table.name), st.integers(0, 9))]
         if not table.const_default and calls is not None:
-            found.append(st.builds(Default, st.just(table.name), st.one_of(st.none(), calls)))
+            meter = st.one_of(st.none(), _rates)
+            found.append(st.builds(Default, st.just(table.name), st.one_of(st.none(), calls), meter))
     return found
 
 

@@ -88,6 +88,7 @@ def _arrays(state: ForwardingState) -> dict[str, object]:
         found[f"table {name}"] = {
             (entry.match, entry.priority): (entry.packets, entry.bytes, entry.last_hit_us) for entry in table
         }
+        found[f"default of {name}"] = (table.default_entry.packets, table.default_entry.bytes)
     return found
 
 

@@ -40,34 +40,42 @@ class TableApplication:
         table = routine.array_item("tables", self.number)
         chosen = routine.local(POINTER)
         builder.store(NULL, chosen)
+        matched = routine.local(I1)
+        builder.store(ir.Constant(I1, 0), matched)
         if self.spec.keys:
-            self._look_up(table, chosen)
+            self._look_up(table, chosen, matched)
         entry = builder.load(chosen, typ=POINTER)
         hit = builder.icmp_unsigned("!=", entry, NULL)
         with builder.if_then(builder.not_(hit)):
-            builder.store(routine.load_member(TableHead, table, "default"), chosen)
+            default = routine.load_member(TableHead, table, "default")
+            builder.store(default, chosen)
+            self._miss(default, matched)
         entry = builder.load(chosen, typ=POINTER)
         self._run(entry, hit if self.spec.keys else ir.Constant(I1, 0))
 
     # ---- lookup
 
-    def _look_up(self, table: ir.Value, chosen: ir.Value) -> None:
-        """Emit the lookup; what it finds, with all that a hit implies, is stored to `chosen`."""
+    def _look_up(self, table: ir.Value, chosen: ir.Value, matched: ir.Value) -> None:
+        """Emit the lookup; what it finds, with all that a hit implies, is stored to `chosen`.
+
+        An entry whose group is empty is `matched` and not chosen.
+        """
         routine, builder = self.routine, self.routine.builder
         is_empty = empty_kernel(self.spec.keys)
         if is_empty is None:
-            self._find(table, chosen)
+            self._find(table, chosen, matched)
             return
         empty = builder.call(routine.module.function(is_empty), [table])
         with builder.if_then(builder.icmp_unsigned("==", empty, ir.Constant(empty.type, 0))):
-            self._find(table, chosen)
+            self._find(table, chosen, matched)
 
-    def _find(self, table: ir.Value, chosen: ir.Value) -> None:
+    def _find(self, table: ir.Value, chosen: ir.Value, matched: ir.Value) -> None:
         routine, builder = self.routine, self.routine.builder
         lookup = routine.module.function(lookup_kernel(self.spec.keys))
         found = builder.call(lookup, [table, self._key()])
         with builder.if_then(builder.icmp_unsigned("!=", found, NULL)):
             self._count(found)
+            builder.store(ir.Constant(I1, 1), matched)
             result = found
             if self.spec.profile is not None:
                 digest = u64(0)
@@ -101,11 +109,25 @@ class TableApplication:
             return value
         return self.routine.builder.and_(value, ir.Constant(value.type, mask & full))
 
-    # ---- what a hit implies
+    # ---- what a hit implies, and a miss
 
-    def _count(self, entry: ir.Value) -> None:
+    def _miss(self, default: ir.Value, matched: ir.Value) -> None:
+        """Count a packet that matches nothing, and charge it where the default entry's meter is configured."""
+        routine, builder, target = self.routine, self.routine.builder, self.node.meter_target
+        if self.spec.direct_counter is None and target is None:
+            return
+        with builder.if_then(builder.not_(builder.load(matched, typ=I1))):
+            if self.spec.direct_counter is not None:
+                self._count(default, timed=False)
+            if target is not None:
+                address = routine.load_member(Entry, default, "meter")
+                with builder.if_then(builder.icmp_unsigned("!=", address, u64(0))):
+                    colour = charge_meter(routine, builder.inttoptr(address, POINTER))
+                    self.expressions.store_value(target, colour, 2)
+
+    def _count(self, entry: ir.Value, *, timed: bool = True) -> None:
         """Count the packet and note the time, where the table does so."""
-        counted, timed = self.spec.direct_counter is not None, self.spec.idle_timeout
+        counted, timed = self.spec.direct_counter is not None, timed and self.spec.idle_timeout
         if not counted and not timed:
             return
         routine, builder = self.routine, self.routine.builder

@@ -18,10 +18,15 @@ def write_counter(context: Context, kind: UpdateKind, message: p4r.DirectCounter
     """Set the direct counter of an entry; without data nothing changes."""
     info = context.catalog.table(message.table_entry.table_id)
     require_modify(kind, f"{info.spec.name}: a direct counter")
-    _check_counter(info, message.table_entry)
+    _check_counter(info)
     table, present = _present(context, info, message.table_entry)
-    if message.HasField("data"):
-        table.reset_tally(present.match, present.priority, codec.decode_tally(message.data, info.spec.name))
+    if not message.HasField("data"):
+        return
+    tally = codec.decode_tally(message.data, info.spec.name)
+    if present.is_default:
+        table.reset_default_tally(tally)
+    else:
+        table.reset_tally(present.match, present.priority, tally)
 
 
 def write_meter(context: Context, kind: UpdateKind, message: p4r.DirectMeterEntry) -> None:
@@ -34,7 +39,10 @@ def write_meter(context: Context, kind: UpdateKind, message: p4r.DirectMeterEntr
     config = None
     if message.HasField("config") and info.meter_type is not None:
         config = codec.decode_meter(message.config, info.meter_type, where)
-    table.write_meter(present.match, present.priority, config)
+    if present.is_default:
+        table.write_default_meter(config)
+    else:
+        table.write_meter(present.match, present.priority, config)
 
 
 def undo(context: Context, message: p4r.DirectCounterEntry | p4r.DirectMeterEntry) -> Undo:
@@ -46,13 +54,13 @@ def read_counter(context: Context, message: p4r.DirectCounterEntry) -> Iterator[
     """Return the direct counters of the entries that `table_entry` selects; every table's where it is empty."""
     wanted = message.table_entry
     if wanted.table_id:
-        _check_counter(context.catalog.table(wanted.table_id), wanted)
+        _check_counter(context.catalog.table(wanted.table_id))
     selected = _select(context, wanted, [info for info in context.catalog.tables.values() if info.has_counter])
 
     def encode() -> Iterator[p4r.Entity]:
         for info, entry in selected:
             counter = p4r.DirectCounterEntry(data=codec.encode_tally(entry.packets, entry.bytes))
-            _name(counter.table_entry, info, entry)
+            tables.identify(counter.table_entry, info, entry)
             yield p4r.Entity(direct_counter_entry=counter)
 
     return encode()
@@ -71,7 +79,7 @@ def read_meter(context: Context, message: p4r.DirectMeterEntry) -> Iterator[p4r.
     def encode() -> Iterator[p4r.Entity]:
         for info, entry in selected:
             meter = p4r.DirectMeterEntry()
-            _name(meter.table_entry, info, entry)
+            tables.identify(meter.table_entry, info, entry)
             if entry.meter_config is not None:
                 meter.config.CopyFrom(codec.encode_meter(entry.meter_config))
             yield p4r.Entity(direct_meter_entry=meter)
@@ -80,9 +88,18 @@ def read_meter(context: Context, message: p4r.DirectMeterEntry) -> Iterator[p4r.
 
 
 def _select(context: Context, wanted: p4r.TableEntry, infos: list[TableInfo]) -> list[tuple[TableInfo, TableEntry]]:
-    """Return the entries that a read names; raise NOT_FOUND if it names a match that no entry has."""
+    """Return the entries that a read names; raise NOT_FOUND if it names a match that no entry has.
+
+    What else the entry's message says, action and metadata, means nothing here (section 9.3.1).
+    """
+    key = p4r.TableEntry(
+        table_id=wanted.table_id,
+        match=wanted.match,
+        priority=wanted.priority,
+        is_default_action=wanted.is_default_action,
+    )
     names = {info.spec.name for info in infos}
-    selected = [item for item in tables.select(context, wanted) if item[0].spec.name in names]
+    selected = [item for item in tables.select(context, key) if item[0].spec.name in names]
     found = [(info, entry) for info, _, entries in selected for entry in entries]
     if wanted.match and not found:
         raise P4RuntimeError(Code.NOT_FOUND, f"{selected[0][0].spec.name}: no such entry")
@@ -91,6 +108,10 @@ def _select(context: Context, wanted: p4r.TableEntry, infos: list[TableInfo]) ->
 
 def _present(context: Context, info: TableInfo, wanted: p4r.TableEntry) -> tuple[Table, TableEntry]:
     table = context.state.tables[info.spec.name]
+    if wanted.is_default_action:
+        if wanted.match or wanted.priority:
+            raise invalid(f"{info.spec.name}: a default entry has no match and no priority")
+        return table, table.default_entry
     match = codec.decode_match(info.key, wanted.match)
     tables.check_priority(table, wanted.priority)
     entry = table.get(match, wanted.priority)
@@ -99,23 +120,14 @@ def _present(context: Context, info: TableInfo, wanted: p4r.TableEntry) -> tuple
     return table, entry
 
 
-def _name(message: p4r.TableEntry, info: TableInfo, entry: TableEntry) -> None:
-    message.table_id, message.priority = info.table_id, entry.priority
-    message.match.extend(codec.encode_match(info.key, entry.match))
-
-
-def _check_counter(info: TableInfo, entry: p4r.TableEntry) -> None:
+def _check_counter(info: TableInfo) -> None:
     if not info.has_counter:
         raise invalid(f"{info.spec.name}: the table has no direct counter")
-    if entry.is_default_action:
-        raise unimplemented(f"{info.spec.name}: a direct counter of the default entry")
 
 
 def _check_meter(info: TableInfo, message: p4r.DirectMeterEntry) -> None:
     where = info.spec.name
     if info.meter_type is None:
         raise invalid(f"{where}: the table has no direct meter")
-    if message.table_entry.is_default_action:
-        raise unimplemented(f"{where}: a direct meter of the default entry")
     if message.HasField("counter_data"):
         raise unimplemented(f"{where}: counters by colour")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from finsy.proto import p4r
 
+from dataplane.program.objects import ActionCall
 from dataplane.switch.p4runtime import codec
 from dataplane.switch.p4runtime.catalog import TableInfo
 from dataplane.switch.p4runtime.context import Context, Undo, UpdateKind, require_modify
@@ -113,18 +114,28 @@ def _write_default(context: Context, info: TableInfo, table: Table, kind: Update
     require_modify(kind, f"{where}: the default entry")
     if message.match or message.priority:
         raise invalid(f"{where}: a default entry has no match and no priority")
-    if info.const_default:
-        raise P4RuntimeError(Code.PERMISSION_DENIED, f"{where}: the default action is const")
     _check_fields(info, message)
-    if message.HasField("counter_data") or message.HasField("meter_config"):
-        raise unimplemented(f"{where}: a direct counter or meter of the default entry")
+    tally = codec.decode_tally(message.counter_data, where) if message.HasField("counter_data") else None
+    config = _meter_config(info, message)
+    resources_only = not message.HasField("action") and (tally is not None or config is not None)
+    if not info.const_default:
+        table.set_default(*_default_call(context, info, message))
+    elif not resources_only:
+        raise P4RuntimeError(Code.PERMISSION_DENIED, f"{where}: the default action is const")
+    if tally is not None:
+        table.reset_default_tally(tally)
+    if table.meter_spec is not None:
+        table.write_default_meter(config)
+
+
+def _default_call(context: Context, info: TableInfo, message: p4r.TableEntry) -> tuple[ActionCall | None, bytes, int]:
+    """Return a default entry's action and what is the controller's; without an action it is the program's own."""
     if not message.HasField("action"):
-        table.set_default(None)
-        return
+        return None, b"", 0
     if message.action.WhichOneof("type") != "action":
-        raise invalid(f"{where}: a default entry has an action, not a member or group")
+        raise invalid(f"{info.spec.name}: a default entry has an action, not a member or group")
     call = codec.decode_table_action(context.catalog, info, message.action.action, default=True)
-    table.set_default(call, message.metadata, message.controller_metadata)
+    return call, message.metadata, message.controller_metadata
 
 
 def undo(context: Context, message: p4r.TableEntry) -> Undo:
@@ -132,8 +143,7 @@ def undo(context: Context, message: p4r.TableEntry) -> Undo:
     info = context.catalog.table(message.table_id)
     table = context.state.tables[info.spec.name]
     if message.is_default_action:
-        saved = (table.default, table.default_metadata, table.default_cookie)
-        return lambda: table.set_default(*saved)
+        return _undo_default(table)
     match, priority = codec.decode_match(info.key, message.match), message.priority
     present = table.get(match, priority)
     if present is None:
@@ -149,6 +159,23 @@ def undo(context: Context, message: p4r.TableEntry) -> Undo:
         put_back()
         if info.spec.idle_timeout:
             _watch(context, table, match, priority)
+
+    return restore
+
+
+def _undo_default(table: Table) -> Undo:
+    """Return what gives the default entry its present action, counts and meter configuration."""
+    present = table.default_entry
+    counts, config = (present.packets, present.bytes), present.meter_config
+
+    def restore() -> None:
+        now = table.default_entry
+        if now is not present:
+            table.set_default(present.call, present.metadata, present.cookie)
+        if (now.packets, now.bytes) != counts:
+            table.reset_default_tally(Tally(*counts))
+        if now.meter_config != config:
+            table.write_default_meter(config)
 
     return restore
 
@@ -175,9 +202,7 @@ def read(context: Context, message: p4r.TableEntry) -> Iterator[p4r.Entity]:
     )
 
     def encode() -> Iterator[p4r.Entity]:
-        for info, table, entries in selected:
-            if message.is_default_action:
-                yield from _default_entities(context, info, table, message)
+        for info, _, entries in selected:
             for entry in entries:
                 yield p4r.Entity(table_entry=_encode(context, info, entry, wanted))
 
@@ -206,8 +231,15 @@ def encode_idle(context: Context, table: str, entry: TableEntry) -> p4r.TableEnt
     )
 
 
+def identify(message: p4r.TableEntry, info: TableInfo, entry: TableEntry) -> None:
+    """Set what identifies an entry in a message."""
+    message.table_id, message.priority, message.is_default_action = info.table_id, entry.priority, entry.is_default
+    if not entry.is_default:
+        message.match.extend(codec.encode_match(info.key, entry.match))
+
+
 def select(context: Context, message: p4r.TableEntry) -> list[Selection]:
-    """Return the entries that a read's filters select, by table; none where it asks for default entries."""
+    """Return the entries, or the default entries, that a read's filters select, by table."""
     catalog, tables = context.catalog, context.state.tables
     infos = [catalog.table(message.table_id)] if message.table_id else list(catalog.tables.values())
     if not message.table_id and (message.match or message.HasField("action") or message.priority):
@@ -216,21 +248,21 @@ def select(context: Context, message: p4r.TableEntry) -> list[Selection]:
         raise unimplemented("counters by colour of a direct meter")
     if message.table_id:
         _check_read(infos[0], message)
-    if message.is_default_action:
-        return [(info, tables[info.spec.name], []) for info in infos]
     return [(info, tables[info.spec.name], _filter(context, info, message)) for info in infos]
 
 
 def _filter(context: Context, info: TableInfo, message: p4r.TableEntry) -> list[TableEntry]:
     table = context.state.tables[info.spec.name]
-    if message.match:
+    if message.is_default_action:
+        entries = [table.default_entry]
+    elif message.match:
         match = codec.decode_match(info.key, message.match)
         entries = [entry for entry in _candidates(table, match, message.priority) if entry.match == match]
     else:
         entries = [entry for entry in table if message.priority in {0, entry.priority}]
     if message.HasField("action"):
-        name = codec.action_name(context.catalog, message.action, info.spec.name)
-        entries = [entry for entry in entries if entry.call is not None and entry.call.action == name]
+        wanted = codec.action_name(context.catalog, message.action, info.spec.name)
+        entries = [entry for entry in entries if entry.call is not None and entry.call.action == wanted]
     if message.metadata:
         entries = [entry for entry in entries if entry.metadata == message.metadata]
     if message.controller_metadata:
@@ -247,16 +279,16 @@ def _candidates(table: Table, match: Match, priority: int) -> list[TableEntry]:
 
 def _encode(context: Context, info: TableInfo, entry: TableEntry, wanted: _Wanted) -> p4r.TableEntry:
     message = p4r.TableEntry(
-        table_id=info.table_id,
-        match=codec.encode_match(info.key, entry.match),
-        priority=entry.priority,
         metadata=entry.metadata,
         controller_metadata=entry.cookie,
         is_const=entry.is_const,
         idle_timeout_ns=entry.idle_timeout_ns,
     )
+    identify(message, info, entry)
     if entry.call is not None:
-        message.action.action.CopyFrom(codec.encode_action(context.catalog, entry.call) or p4r.Action())
+        action = codec.encode_action(context.catalog, entry.call)
+        if action is not None:
+            message.action.action.CopyFrom(action)
     elif entry.member is not None:
         message.action.action_profile_member_id = entry.member
     elif entry.group is not None:
@@ -268,30 +300,9 @@ def _encode(context: Context, info: TableInfo, entry: TableEntry, wanted: _Wante
         message.counter_data.CopyFrom(codec.encode_tally(entry.packets, entry.bytes))
     if wanted.meter and entry.meter_config is not None:
         message.meter_config.CopyFrom(codec.encode_meter(entry.meter_config))
-    if wanted.idle_time and info.spec.idle_timeout:
+    if wanted.idle_time and info.spec.idle_timeout and not entry.is_default:
         message.time_since_last_hit.elapsed_ns = max(0, context.control.now_ns() - entry.last_hit_us * 1_000)
     return message
-
-
-def _default_entities(context: Context, info: TableInfo, table: Table, message: p4r.TableEntry) -> Iterator[p4r.Entity]:
-    if message.metadata not in {b"", table.default_metadata}:
-        return
-    if message.controller_metadata not in {0, table.default_cookie}:
-        return
-    if message.HasField("action"):
-        name = codec.action_name(context.catalog, message.action, info.spec.name)
-        if table.default.action != name:
-            return
-    entry = p4r.TableEntry(
-        table_id=info.table_id,
-        is_default_action=True,
-        metadata=table.default_metadata,
-        controller_metadata=table.default_cookie,
-    )
-    action = codec.encode_action(context.catalog, table.default)
-    if action is not None:
-        entry.action.action.CopyFrom(action)
-    yield p4r.Entity(table_entry=entry)
 
 
 def _nonzero(identifier: int, what: str, where: str) -> int:
@@ -302,8 +313,9 @@ def _nonzero(identifier: int, what: str, where: str) -> int:
 
 def _check_keyless(info: TableInfo, kind: UpdateKind) -> None:
     if not info.spec.keys:
-        name = kind.name
-        raise invalid(f"{info.spec.name}: {name} of an entry, but the table has no key: only its default entry exists")
+        raise invalid(
+            f"{info.spec.name}: {kind.name} of an entry, but the table has no key: only its default entry exists"
+        )
 
 
 def check_priority(table: Table, priority: int) -> None:

@@ -7,7 +7,7 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 
 from dataplane.errors import EntryError
-from dataplane.program.objects import ActionCall, KeyField, MatchKind
+from dataplane.program.objects import KeyField, MatchKind
 from dataplane.switch.abi import TableHead
 from dataplane.switch.tables.arrays import word_count
 from dataplane.switch.tables.entry import TableEntry
@@ -39,7 +39,7 @@ class TableMirror:
 
     def follow(self) -> None:
         """Take over what the table holds, and every change from now on; the table's lock is held."""
-        self.set_default(self._table.default)
+        self.set_default(self._table.default_entry)
         for entry in self._table:
             self.put(entry, None)
         self._table.observers += (self,)
@@ -74,10 +74,13 @@ class TableMirror:
         if entry.tally is not None or entry.meter_cell is not None:
             self._heap.keep((entry.tally, entry.meter_cell))
 
-    def set_default(self, call: ActionCall) -> None:
-        """Follow the table."""
-        action, arguments = self._actions.words(call)
-        request = self._request.write(action, 0, 0, 0, len(arguments), *arguments)
+    def set_default(self, entry: TableEntry) -> None:
+        """Follow the table; a meter that is not configured is left out, as packets that match nothing keep a colour."""
+        assert entry.call is not None
+        action, arguments = self._actions.words(entry.call)
+        tally = 0 if entry.tally is None else entry.tally.address
+        meter = 0 if entry.meter_cell is None or entry.meter_config is None else entry.meter_cell.address
+        request = self._request.write(action, 0, tally, meter, len(arguments), *arguments)
         check(function(publish.put_default)(self._heap.address, self.head.address, request), self._name)
 
     def free(self) -> None:

@@ -201,11 +201,17 @@ def test_streams_and_roles_are_bounded(core: P4RuntimeCore) -> None:
     with pytest.raises(P4RuntimeError) as caught:
         Controller(core, MAX_CLIENTS)
     assert caught.value.code is Code.RESOURCE_EXHAUSTED
-    for number in range(MAX_ROLES - 1):
-        Controller(core, 1, f"role {number}")
+    controllers = [Controller(core, 5, f"role {number}") for number in range(MAX_ROLES - 1)]
     with pytest.raises(P4RuntimeError) as caught:
         Controller(core, 1, "one too many")
     assert caught.value.code is Code.RESOURCE_EXHAUSTED
+    for number in (3, 1):
+        controllers[number].session.close()
+    Controller(core, 1, "another")  # in the place of the role that was left first, whose ids it knows no more
+    core._arbitration.check_role("role 1")
+    with pytest.raises(P4RuntimeError) as caught:
+        core._arbitration.check_role("role 3")
+    assert caught.value.code is Code.NOT_FOUND
 
 
 def test_the_first_message_is_an_arbitration_update(core: P4RuntimeCore, switch: FakeSwitch) -> None:

@@ -114,3 +114,73 @@ def test_what_cannot_be_served_is_refused_by_name(p4info: p4i.P4Info, change: Ch
 def test_a_p4info_that_demands_little_is_served(p4info: p4i.P4Info) -> None:
     p4info.pkg_info.platform_properties.multicast_group_table_size = 0xFFFF
     assert catalog(p4info).digests_by_name
+
+
+def of(objects: Any, alias: str) -> Any:
+    return next(item for item in objects if item.preamble.alias == alias)
+
+
+def lose_id(info: p4i.P4Info) -> None:
+    info.counters[0].preamble.id = 0
+
+
+def share_an_id(info: p4i.P4Info) -> None:
+    info.registers[0].preamble.id = info.counters[0].preamble.id
+
+
+def share_a_name(info: p4i.P4Info) -> None:
+    info.actions[0].preamble.name = info.actions[1].preamble.name
+
+
+def share_a_field_id(info: p4i.P4Info) -> None:
+    of(info.tables, "exact_table").match_fields[0].id = 2
+
+
+def lose_a_parameter_id(info: p4i.P4Info) -> None:
+    parameter(info).id = 0
+
+
+def implement_by_nothing(info: p4i.P4Info) -> None:
+    of(info.tables, "exact_table").implementation_id = 77
+
+
+def implement_nothing(info: p4i.P4Info) -> None:
+    info.action_profiles[0].table_ids.append(77)
+
+
+def count_by_nothing(info: p4i.P4Info) -> None:
+    of(info.tables, "exact_table").direct_resource_ids.append(77)
+
+
+def count_nothing(info: p4i.P4Info) -> None:
+    info.direct_counters[0].direct_table_id = of(info.tables, "lpm_table").preamble.id
+
+
+def outgrow(info: p4i.P4Info) -> None:
+    of(info.action_profiles, "ecmp").max_group_size = 1000
+
+
+def shrink(info: p4i.P4Info) -> None:
+    of(info.tables, "exact_table").size = -1
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lose_id, "port_counter: its id is 0"),
+        (share_an_id, "its id 0x.* is that of"),
+        (share_a_name, "is declared twice"),
+        (share_a_field_id, "exact_table: has a match field with id 2 twice"),
+        (lose_a_parameter_id, "forward: has a parameter with id 0"),
+        (implement_by_nothing, "no action profile 0x0000004d is its implementation"),
+        (implement_nothing, "no table 0x0000004d has it as its implementation"),
+        (count_by_nothing, "no direct counter or meter has the id 0x0000004d"),
+        (count_nothing, "hits: no table 0x.* has it"),
+        (outgrow, r"max_group_size 1000 is not in 0\.\.16, its size"),
+        (shrink, "exact_table: its size is -1"),
+    ],
+)
+def test_a_p4info_that_contradicts_itself_is_refused(p4info: p4i.P4Info, change: Change, problem: str) -> None:
+    change(p4info)
+    with pytest.raises(ProgramError, match=problem):
+        catalog(p4info)

@@ -132,10 +132,9 @@ def test_a_modified_entry_without_meter_is_green_again(shell: Shell) -> None:
 
 def test_refused_direct_meters(shell: Shell) -> None:
     shell.insert(aging(shell, config=CONFIG))
-    counted, without, default = direct(shell), direct(shell), direct(shell)
+    counted, without = direct(shell), direct(shell)
     counted.direct_meter_entry.counter_data.SetInParent()
     without.direct_meter_entry.table_entry.table_id = shell.id("tables", "lpm_table")
-    default.direct_meter_entry.table_entry.is_default_action = True
     entry = aging(shell)
     entry.table_entry.meter_counter_data.SetInParent()
     for kind, entity, code in (
@@ -144,14 +143,30 @@ def test_refused_direct_meters(shell: Shell) -> None:
         (MODIFY, direct(shell, config=p4r.MeterConfig(cir=1)), Code.INVALID_ARGUMENT),
         (MODIFY, counted, Code.UNIMPLEMENTED),
         (MODIFY, without, Code.INVALID_ARGUMENT),
-        (MODIFY, default, Code.UNIMPLEMENTED),
         (MODIFY, entry, Code.UNIMPLEMENTED),
         (INSERT, aging(shell, OTHER, p4r.MeterConfig(cir=1)), Code.INVALID_ARGUMENT),
     ):
         assert shell.refusal(kind, entity) is code
-    for entity in (counted, entry, default):
+    for entity in (counted, entry):
         assert shell.read_refusal(entity) is Code.UNIMPLEMENTED
     assert shell.read_refusal(without) is Code.INVALID_ARGUMENT
     assert shell.read(direct(shell)) == [direct(shell, config=CONFIG)]
+
+
+def test_meters_of_default_entries_are_like_any_other(shell: Shell) -> None:
+    asked = shell.entry("aging_table", is_default_action=True, meter_config=p4r.MeterConfig())
     metered = shell.entry("aging_table", is_default_action=True, action=shell.action("NoAction"), meter_config=CONFIG)
-    assert shell.refusal(MODIFY, metered) is Code.UNIMPLEMENTED
+    shell.modify(metered)
+    assert shell.read(asked) == [metered]
+    meter = p4r.Entity()
+    meter.direct_meter_entry.table_entry.CopyFrom(shell.entry("aging_table", is_default_action=True).table_entry)
+    (found,) = shell.read(meter)
+    assert found.direct_meter_entry.config == CONFIG
+    shell.modify(meter)
+    (found,) = shell.read(meter)
+    assert not found.direct_meter_entry.HasField("config")
+    batch = shell.request(MODIFY, metered, shell.entry("aging_table", OTHER))
+    batch.atomicity = p4r.WriteRequest.ROLLBACK_ON_ERROR
+    with pytest.raises(P4RuntimeError):
+        shell.core.write(batch)
+    assert shell.read(meter) == [found]

@@ -103,6 +103,12 @@ def test_refused_members(shell: Shell) -> None:
     assert shell.refusal(INSERT, shell.member("next_hops", 9, forward)) is Code.RESOURCE_EXHAUSTED
 
 
+def test_a_group_without_max_size_is_as_large_as_the_program_says(shell: Shell) -> None:
+    shell.insert(shell.member("ecmp", 1, shell.action("forward", b"\x01")), shell.group("ecmp", 1, (1, 4)))
+    assert shell.read(shell.group("ecmp", 1)) == [shell.group("ecmp", 1, (1, 4))]
+    assert shell.refusal(MODIFY, shell.group("ecmp", 1, (1, 5))) is Code.RESOURCE_EXHAUSTED
+
+
 def test_refused_groups(shell: Shell) -> None:
     shell.insert(shell.member("ecmp", 1, shell.action("forward", b"\x01")))
     shell.insert(shell.group("ecmp", 1, (1, 1), max_size=4))
@@ -116,7 +122,7 @@ def test_refused_groups(shell: Shell) -> None:
         (INSERT, shell.group("ecmp", 2, (1, 1), (1, 1), max_size=4), Code.INVALID_ARGUMENT),
         (INSERT, shell.group("ecmp", 2, (1, 5), max_size=4), Code.RESOURCE_EXHAUSTED),
         (INSERT, shell.group("ecmp", 2, max_size=5), Code.INVALID_ARGUMENT),
-        (INSERT, shell.group("ecmp", 2, max_size=0), Code.INVALID_ARGUMENT),
+        (INSERT, shell.group("ecmp", 2, (1, 5), max_size=0), Code.RESOURCE_EXHAUSTED),
         (INSERT, watched, Code.INVALID_ARGUMENT),
         (INSERT, shell.group("next_hops", 2), Code.INVALID_ARGUMENT),
         (MODIFY, shell.group("ecmp", 1, max_size=3), Code.INVALID_ARGUMENT),
@@ -126,7 +132,7 @@ def test_refused_groups(shell: Shell) -> None:
         (INSERT, shell.entry("selector_table", PREFIX, member=9), Code.NOT_FOUND),
         (INSERT, shell.entry("selector_table", PREFIX, member=0), Code.INVALID_ARGUMENT),
         (INSERT, shell.entry("selector_table", PREFIX, action=shell.action("drop")), Code.INVALID_ARGUMENT),
-        (INSERT, shell.entry("profile_table", EXACT, group=1), Code.NOT_FOUND),
+        (INSERT, shell.entry("profile_table", EXACT, group=1), Code.INVALID_ARGUMENT),
     ]
     for kind, entity, code in refused:
         assert shell.refusal(kind, entity) is code, entity

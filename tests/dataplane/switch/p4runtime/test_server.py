@@ -400,3 +400,19 @@ def test_bad_tls_files(core: P4RuntimeCore, tmp_path: Path) -> None:
             P4RuntimeServer(core, ["127.0.0.1:0"], files).start()
         assert str(named) in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+def test_requests_that_do_not_decode_are_refused_in_our_words(server: P4RuntimeServer, address: str) -> None:
+    async def job() -> None:
+        async with grpc.aio.insecure_channel(address) as opened:
+            channel: Any = opened  # with serialisers or without
+            path = "/p4.v1.P4Runtime/"
+            unary = channel.unary_unary(path + "Write")(b"\xff")
+            stream = channel.unary_stream(path + "Read")(b"\xff")
+            session = channel.stream_stream(path + "StreamChannel")(iter([b"\xff"]))
+            for call in (unary, stream.read(), session.read()):
+                with pytest.raises(grpc.aio.AioRpcError, match="the request does not decode") as caught:
+                    await call
+                assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+    run(job)

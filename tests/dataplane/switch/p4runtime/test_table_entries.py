@@ -266,6 +266,56 @@ def test_direct_counters(shell: Shell, switch: FakeSwitch) -> None:
     assert entity.table_entry.action.action == shell.action("forward", b"\x02")
 
 
+def default_entry(shell: Shell, table: str, **fields: Any) -> p4r.Entity:
+    return shell.entry(table, is_default_action=True, **fields)
+
+
+def test_counters_of_default_entries_count_what_matches_nothing(shell: Shell, switch: FakeSwitch) -> None:
+    assert switch.state is not None
+    counts = p4r.CounterData(packet_count=2, byte_count=128)
+    asked = default_entry(shell, "exact_table", counter_data=p4r.CounterData())
+    for _ in range(2):
+        switch.state.tables["EntitiesIngress.exact_table"].default_entry.count(64)
+    (entity,) = shell.read(asked)
+    assert entity.table_entry.counter_data == counts
+    key = default_entry(shell, "exact_table").table_entry
+    counter = p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=key))
+    shell.modify(default_entry(shell, "exact_table", action=shell.action("forward", b"\x01")))
+    assert [found.direct_counter_entry.data for found in shell.read(counter)] == [counts]  # a new action keeps them
+    counter.direct_counter_entry.data.packet_count = 7
+    shell.modify(counter)
+    assert shell.read(counter) == [counter]
+    shell.modify(default_entry(shell, "exact_table", counter_data=counts))
+    (entity,) = shell.read(asked)
+    assert entity.table_entry.counter_data == counts
+    key.priority = 1
+    assert shell.read_refusal(p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=key)))
+
+
+def test_a_direct_counters_action_and_metadata_mean_nothing(shell: Shell) -> None:
+    shell.insert(shell.entry("exact_table", EXACT, action=shell.action("forward", b"\x01"), metadata=b"a"))
+    stale = shell.entry("exact_table", EXACT, action=shell.action("set_class", b"\x02"), metadata=b"b").table_entry
+    (found,) = shell.read(p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=stale)))
+    assert found.direct_counter_entry.table_entry == shell.entry("exact_table", EXACT).table_entry
+
+
+def test_a_const_default_entry_says_so(shell: Shell) -> None:
+    found = {table: shell.read(default_entry(shell, table))[0] for table in ("lpm_table", "exact_table")}
+    assert found["lpm_table"].table_entry.is_const
+    assert not found["exact_table"].table_entry.is_const
+
+
+def test_a_default_entry_with_a_bad_filter_fails_alone(shell: Shell) -> None:
+    bad = default_entry(shell, "lpm_table", action=p4r.Action(action_id=1))
+    request = p4r.ReadRequest(device_id=7, entities=[default_entry(shell, "lpm_table"), bad])
+    answers = shell.core.read(request)
+    assert len(next(answers).entities) == 1
+    with pytest.raises(P4RuntimeError) as caught:
+        next(answers)
+    assert caught.value.code is Code.UNKNOWN
+    assert [detail.canonical_code for detail in caught.value.details] == [Code.OK, Code.INVALID_ARGUMENT]
+
+
 def test_refused_direct_counters(shell: Shell) -> None:
     entry = shell.entry("exact_table", EXACT).table_entry
     counter = p4r.Entity(direct_counter_entry=p4r.DirectCounterEntry(table_entry=entry, data=p4r.CounterData()))
@@ -326,10 +376,19 @@ def test_long_answers_come_in_chunks(shell: Shell) -> None:
     assert [len(response.entities) for response in shell.core.read(request)] == [256, 256, 88]
 
 
+def test_long_entries_come_in_more_chunks(shell: Shell) -> None:
+    for value in range(60):
+        match = [exact(1, value.to_bytes(2, "big")), lpm(2, b"\x0a\x00\x00\x00\x00\x00", 8)]
+        shell.insert(shell.entry("lpm_table", match, action=shell.action("drop"), metadata=bytes(100_000)))
+    chunks = list(shell.core.read(p4r.ReadRequest(device_id=7, entities=[shell.entry("lpm_table")])))
+    assert max(chunk.ByteSize() for chunk in chunks) < 2 << 20  # gRPC's clients take 4 MiB
+    assert sum(len(chunk.entities) for chunk in chunks) == 60
+
+
 def test_a_batch_goes_on_after_an_error_and_reports_each_update(shell: Shell) -> None:
     good = shell.entry("lpm_table", lpm_match(8), action=shell.action("drop"))
     better = shell.entry("lpm_table", lpm_match(9), action=shell.action("drop"))
-    with pytest.raises(P4RuntimeError, match="2 of 4 write requests failed; the first, number 1: ") as caught:
+    with pytest.raises(P4RuntimeError, match=r"2 of 4 write requests failed \(1-2\); the first, number 1: ") as caught:
         shell.insert(good, good, p4r.Entity(), better)
     codes = [detail.canonical_code for detail in caught.value.details]
     assert codes == [Code.OK, Code.ALREADY_EXISTS, Code.INVALID_ARGUMENT, Code.OK]

@@ -159,7 +159,7 @@ def test_member_capacity(state: ForwardingState) -> None:
         (group((1, 1), (1, 1)), EntryFault.INVALID),
         (group((1, 0)), EntryFault.INVALID),
         (group((1, -1)), EntryFault.INVALID),
-        (group((1, 1), max_size=0), EntryFault.INVALID),
+        (group((1, 5), max_size=0), EntryFault.FULL),
         (group((1, 1), max_size=5), EntryFault.INVALID),
         (group((1, 2), (2, 3)), EntryFault.FULL),
     ],

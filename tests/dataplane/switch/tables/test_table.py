@@ -158,12 +158,12 @@ def test_default_action() -> None:
     t = table()
     assert t.default == DROP
     t.set_default(forward(3), b"m", 4)
-    assert (t.default, t.default_metadata, t.default_cookie) == (forward(3), b"m", 4)
+    assert (t.default, t.default_entry.metadata, t.default_entry.cookie) == (forward(3), b"m", 4)
     with pytest.raises(EntryError):
         t.set_default(ActionCall("forward", (1 << 9,)))
     assert t.default == forward(3)
     t.set_default(None)
-    assert (t.default, t.default_metadata, t.default_cookie) == (DROP, b"", 0)
+    assert (t.default, t.default_entry.metadata, t.default_entry.cookie) == (DROP, b"", 0)
 
 
 def test_const_default_action() -> None:

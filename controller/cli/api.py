@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from controller.cli.amounts import in_hours
 from controller.cli.common import SettingsFile, log_to_stderr, ready
 from controller.cli.output import Format, FormatOption, show, utc
 
@@ -53,7 +54,9 @@ def create_token(  # noqa: PLR0917 - a command line's options
     rights: Annotated[
         list[str] | None, typer.Option("--right", help="Of a user, beyond his role: exec, kernels.")
     ] = None,
-    hours: Annotated[float | None, typer.Option(min=0.001, help="How long it counts; else until revoked.")] = None,
+    hours: Annotated[
+        float | None, typer.Option(parser=in_hours(0.001), help="How long it counts; else until revoked.")
+    ] = None,
     file: Annotated[
         Path | None, typer.Option("--file", "-o", metavar="FILE", help="Write it to a new file, for its user alone.")
     ] = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from controller.cli.amounts import in_days, in_hours
 from controller.cli.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ certs = typer.Typer(
 
 Folder = Annotated[Path, typer.Option("--folder", "-d", metavar="FOLDER", help="Where certificates and keys are.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace files that exist.")]
-Days = Annotated[float, typer.Option(min=0.001, max=36_500, help="How long it counts.")]
+Days = Annotated[float, typer.Option(parser=in_days(0.001, 36_500), help="How long it counts.")]
 _Role = Annotated[
     str | None,
     typer.Option(help="user, worker, service, admin, ...; default: service with --address, worker with --host."),
@@ -77,9 +78,11 @@ def issue(  # noqa: PLR0917 - a command line's options
 def renew(
     names: Annotated[list[str] | None, typer.Argument(help="Whose; default: all but the authority's.")] = None,
     folder: Folder = _FOLDER,
-    within: Annotated[float | None, typer.Option(min=0, help="Only those that end within so many days.")] = None,
+    within: Annotated[
+        float | None, typer.Option(parser=in_days(), help="Only those that end within so many days.")
+    ] = None,
     days: Annotated[
-        float | None, typer.Option(min=0.001, max=36_500, help="How long they count; default: as before.")
+        float | None, typer.Option(parser=in_days(0.001, 36_500), help="How long they count; default: as before.")
     ] = None,
 ) -> None:
     """Sign certificates anew, with the names that they have and new keys; servers use them without a restart."""
@@ -127,7 +130,9 @@ def token(  # noqa: PLR0917 - a command line's options
     role: _Role = None,
     host: _Host = None,
     rights: _Rights = None,
-    hours: Annotated[float | None, typer.Option(min=0.001, help="How long it counts; else until removed.")] = None,
+    hours: Annotated[
+        float | None, typer.Option(parser=in_hours(0.001), help="How long it counts; else until removed.")
+    ] = None,
 ) -> None:
     """Make a token for a service that asks for tokens, and print it: it is shown this once."""
     import time  # noqa: PLC0415

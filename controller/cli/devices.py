@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from controller.cli.amounts import in_seconds
 from controller.cli.output import Cells, Format, show
 from dataplane.errors import ConfigError
 
@@ -36,7 +37,7 @@ def devices(
     ] = Output.TABLE,
     watch: Annotated[bool, typer.Option("--watch", help="Print how busy all is, again and again.")] = False,
     interval_s: Annotated[
-        float, typer.Option("--interval", min=0.0, max=3600.0, metavar="S", help="Seconds between samples.")
+        float, typer.Option("--interval", parser=in_seconds(0, 3600), help="Time between samples.")
     ] = 1.0,
     samples: Annotated[
         int | None, typer.Option("--samples", min=1, metavar="N", help="Stop watching after so many.")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
+from controller.cli.amounts import in_seconds
 from controller.console import plain_or_terminal
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def watch(  # noqa: PLR0917 - a command line's options
         typer.Option(help="Kernel ring, kernel ring of blocks, AF_XDP (takes frames away from the kernel), or DPDK."),
     ] = IoName.RING,
     queues: Annotated[int, typer.Option(help="Queues, with a thread each.")] = 1,
-    seconds: Annotated[float | None, typer.Option(help="Duration; default: until Ctrl-C.")] = None,
+    seconds: Annotated[float | None, typer.Option(parser=in_seconds(), help="Duration; default: until Ctrl-C.")] = None,
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="TCP port for Prometheus, on this machine.")
     ] = None,

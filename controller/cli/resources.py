@@ -79,11 +79,12 @@ def delete(
 def _kind(word: str) -> Kind[Any]:
     from controller.api.resources import KINDS  # noqa: PLC0415
     from controller.errors import InvalidError  # noqa: PLC0415
+    from dataplane.config.suggestions import did_you_mean  # noqa: PLC0415
 
     wanted = word.lower().replace("-", "").replace("_", "")
     found = next((kind for kind in KINDS if wanted in {kind.name.lower(), kind.plural}), None)
     if found is None:
-        raise InvalidError(f"there is no kind {word}; known: {', '.join(kind.plural for kind in KINDS)}")
+        raise InvalidError(f"there is no kind {word}{did_you_mean(word.lower(), (kind.plural for kind in KINDS))}")
     return found
 
 

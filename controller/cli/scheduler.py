@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.cli.amounts import in_bytes
 from controller.cli.common import SettingsFile, log_to_stderr, ready
 from controller.cli.learning.compare import compare
 from controller.cli.learning.evaluate import evaluate
@@ -95,7 +96,7 @@ def simulate(  # noqa: PLR0917 - a command line's options
     spreading: Annotated[
         str, typer.Option(metavar="hash|split", help="Does a transfer take one path of several, or all.")
     ] = "hash",
-    edge_bytes: Annotated[int, typer.Option(min=0, help="What edges carry that do not say it.")] = 0,
+    edge_bytes: Annotated[int, typer.Option(parser=in_bytes(), help="What edges carry that do not say it.")] = 0,
     seed: Annotated[int, typer.Option(help="Seed of drawn workloads and of paths.")] = 0,
     trace: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a row for each task: .csv, .parquet or .json.")

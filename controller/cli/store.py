@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.cli.amounts import in_bytes, in_milliseconds, in_seconds
 from controller.cli.common import check_outputs, log_to_stderr, ready
 from controller.cli.output import Format, FormatOption, show
 from dataplane.wire.store import UDP_PORT
@@ -26,7 +27,9 @@ store = typer.Typer(
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Such as /model/weights.")]
 Server = Annotated[str, typer.Option("--server", metavar="ADDRESS", help="The producer's IPv4 address.")]
 Port = Annotated[int, typer.Option(min=1, max=65535, help="The producer's UDP port.")]
-Deadline = Annotated[float, typer.Option("--deadline-s", help="Maximum time to wait.")]
+Deadline = Annotated[
+    float, typer.Option("--deadline", "--deadline-s", parser=in_seconds(0.001, 1e9), help="Maximum time to wait.")
+]
 Switch = Annotated[str, typer.Argument(metavar="SWITCH", help="P4Runtime address: unix:/path or host:port.")]
 DeviceId = Annotated[int, typer.Option(min=1, help="The switch's P4Runtime device id.")]
 
@@ -42,9 +45,19 @@ def serve(  # noqa: PLR0917 - a command line's options
         list[str] | None, typer.Option(metavar="ADDRESS", help="Host that may write; on loopback: its own by default.")
     ] = None,
     anyone: Annotated[bool, typer.Option("--anyone", help="Every host that reaches the address may write.")] = False,
-    freshness_ms: Annotated[int, typer.Option(min=0, help="How long copies may be served; 0: no copies.")] = 1000,
+    freshness_ms: Annotated[
+        int,
+        typer.Option(
+            "--freshness",
+            "--freshness-ms",
+            parser=in_milliseconds(),
+            help="How long copies may be served; 0: none.",
+        ),
+    ] = 1000,
     most_names: Annotated[int, typer.Option(min=1, help="Names with content at most.")] = 100_000,
-    most_bytes: Annotated[int, typer.Option(min=1, help="Content at most, 256 bytes a segment included.")] = 1 << 30,
+    most_bytes: Annotated[
+        int, typer.Option(parser=in_bytes(1), help="Content at most, 256 bytes a segment included.")
+    ] = 1 << 30,
     most_open_writes: Annotated[int, typer.Option(min=1, help="Long values under way at most.")] = 1024,
 ) -> None:
     """Serve content by name until Ctrl-C."""

@@ -6,11 +6,10 @@ type that msgspec converts to. Errors name file, line (YAML) and key.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import yaml
 
+from dataplane.config.suggestions import did_you_mean, nearest
+from dataplane.config.written import plain_numbers
 from dataplane.errors import ConfigError
 
 T = TypeVar("T")
@@ -98,8 +99,11 @@ def loads_documents(
 def _document(
     raw: object, root: yaml.Node | None, schema: type[T], file: str, decode: DecodeHook | None = None
 ) -> Document[T]:
+    def refuse(problem: str, path: str) -> ConfigError:
+        return ConfigError(problem, file=file, line=_line_of(path, root), key=path.removeprefix("$").lstrip("."))
+
     try:
-        value = msgspec.convert(raw, type=schema, strict=True, dec_hook=decode or _path)
+        value = msgspec.convert(plain_numbers(raw, schema, refuse), type=schema, strict=True, dec_hook=decode or _path)
     except msgspec.ValidationError as error:
         raise _explain(str(error), root, file, schema) from error
     return Document(value, file, lambda path: _line_of(f"$.{path}", root))
@@ -108,8 +112,13 @@ def _document(
 def _json_document(text: str, schema: type[T], file: str) -> Document[T]:
     """As `_document`; where in the text a part stands is looked for only when somebody asks."""
     raw = _parse_json(text, file)
+
+    def refuse(problem: str, path: str) -> ConfigError:
+        key = path.removeprefix("$").lstrip(".")
+        return ConfigError(problem, file=file, line=_line_of(path, _composed(text)), key=key)
+
     try:
-        value = msgspec.convert(raw, type=schema, strict=True, dec_hook=_path)
+        value = msgspec.convert(plain_numbers(raw, schema, refuse), type=schema, strict=True, dec_hook=_path)
     except msgspec.ValidationError as error:
         raise _explain(str(error), _composed(text), file, schema) from error
     return Document(value, file, lambda path: _line_of(f"$.{path}", _composed(text)))
@@ -214,7 +223,7 @@ def _explain(message: str, root: yaml.Node | None, file: str, schema: Any) -> Co
     if unknown:
         known = _known_keys(schema, path)
         path, key = f"{path}.{unknown['name']}", f"{key}.{unknown['name']}".lstrip(".")
-        problem = f"unknown key{_did_you_mean(unknown['name'], known)}"
+        problem = f"unknown key{did_you_mean(unknown['name'], known)}"
     elif problem.startswith("Invalid enum value"):
         problem = _wrong_choice(problem, _type_at(schema, path))
     problem = problem.replace("Object ", "").replace("Expected `", "expected `")
@@ -242,14 +251,6 @@ def _line_of(path: str, node: yaml.Node | None) -> int | None:
     return line + 1
 
 
-def _did_you_mean(word: str, known: Sequence[str]) -> str:
-    """Return a word that comes near, or all that there are, as the end of a sentence."""
-    near = difflib.get_close_matches(word, known, 1, 0.6)
-    if near:
-        return f"; did you mean `{near[0]}`?"
-    return f"; known: {', '.join(known)}" if known else ""
-
-
 def _wrong_choice(problem: str, kind: msgspec.inspect.Type | None) -> str:
     choices: list[str] = []
     if isinstance(kind, msgspec.inspect.EnumType):
@@ -259,8 +260,8 @@ def _wrong_choice(problem: str, kind: msgspec.inspect.Type | None) -> str:
     if "'" not in problem:
         return f"{problem.removeprefix('Invalid enum value').strip()} is none of {', '.join(choices)}"
     word = problem.partition("'")[2].rstrip("'")
-    near = difflib.get_close_matches(word, choices, 1, 0.6)
-    return f"{word!r} is none of {', '.join(choices)}{_did_you_mean(word, choices) if near else ''}"
+    near = nearest(word, choices)
+    return f"{word!r} is none of {', '.join(choices)}" + (f"; did you mean `{near}`?" if near else "")
 
 
 def _known_keys(schema: Any, path: str) -> tuple[str, ...]:  # noqa: ANN401 - any type

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Final
 
+from dataplane.config.suggestions import did_you_mean
 from dataplane.errors import ConfigError
 from dataplane.topology.schema import (
     CollectorSpec,
@@ -96,13 +97,13 @@ def from_text(text: str) -> Topology:
     name, _, arguments = text.partition(":")
     family = FAMILIES.get(name)
     if family is None:
-        raise ConfigError(f"there is no family {name!r}, only {', '.join(FAMILIES)}", file=text)
+        raise ConfigError(f"there is no family {name!r}{did_you_mean(name, FAMILIES)}", file=text)
     known = inspect.signature(family, eval_str=True).parameters
     given: dict[str, int | str] = {}
     for argument in filter(None, arguments.split(",")):
         key, _, value = argument.partition("=")
         if key not in known:
-            raise ConfigError(f"unknown, {name} has {', '.join(known)}", file=text, key=key)
+            raise ConfigError(f"unknown{did_you_mean(key, known)}", file=text, key=key)
         if key in given:
             raise ConfigError("appears twice", file=text, key=key)
         given[key] = _number(value, text, key) if known[key].annotation is int else value

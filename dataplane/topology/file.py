@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from dataplane.config import Document, load_document, loads_document
+from dataplane.config.suggestions import nearest
 from dataplane.errors import ConfigError
 from dataplane.topology import addressing, families
 from dataplane.topology.hardware import hardware_document
@@ -40,8 +41,10 @@ def load_topology(spec: str | Path) -> Topology:
         return load(known[spec])
     if spec in families.FAMILIES:
         return families.from_text(spec)
-    names = ", ".join((*known, *(f"{family}:..." for family in families.FAMILIES)))
-    raise ConfigError(f"is neither a file nor one of {names}", file=spec)
+    names = [*known, *(f"{family}:..." for family in families.FAMILIES)]
+    near = nearest(spec, names)
+    hint = f"; did you mean {near}?" if near else ""
+    raise ConfigError(f"is neither a file nor one of {', '.join(names)}{hint}", file=spec)
 
 
 def bundled_topologies() -> dict[str, Path]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from fractions import Fraction
+
+from dataplane.config.quantities import RATE, read_quantity
 
 _RATES_BPS = {"bit/s": 1, "kbit/s": 10**3, "Mbit/s": 10**6, "Gbit/s": 10**9, "Tbit/s": 10**12}
 _DELAYS_NS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9}
@@ -11,7 +13,6 @@ _SIZES_BYTES = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1
 _DATA_BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15} | _SIZES_BYTES
 _BYTE_RATES = {"B/s": 1, "kB/s": 10**3, "MB/s": 10**6, "GB/s": 10**9, "TB/s": 10**12}
 _OPERATION_RATES = {"op/s": 1, "Mop/s": 10**6, "Gop/s": 10**9, "Top/s": 10**12, "Pop/s": 10**15}
-_QUANTITY = re.compile(r"(?P<number>\d{1,15}(\.\d{1,15})?) ?(?P<unit>[A-Za-z/]+)", re.ASCII)
 
 MAX_RATE_BPS = 100 * 10**12
 """A rate above 100 Tbit/s is a slip of the pen."""
@@ -25,7 +26,7 @@ MAX_OPS_PER_S = 10**21
 
 def parse_rate_bps(text: str) -> int:
     """Return '9.92 Gbit/s' as bit/s; raise ValueError unless it is whole and between 1 bit/s and 100 Tbit/s."""
-    value = _parse(text, _RATES_BPS, "a rate such as '10 Gbit/s'")
+    value = _parse(text, RATE.units, "a rate such as '10 Gbit/s'")
     if not 1 <= value <= MAX_RATE_BPS:
         raise ValueError(f"rate {text!r} is not between 1 bit/s and {format_rate(MAX_RATE_BPS)}")
     return value
@@ -97,11 +98,10 @@ def format_delay(delay_ns: int) -> str:
     return _format(delay_ns, _DELAYS_NS)
 
 
-def _parse(text: str, units: dict[str, int], wanted: str) -> int:
-    found = _QUANTITY.fullmatch(text)
-    if found is None or found["unit"] not in units:
+def _parse(text: str, units: Mapping[str, int] | Mapping[str, Fraction], wanted: str) -> int:
+    value = read_quantity(text, {name: Fraction(factor) for name, factor in units.items()})
+    if value is None:
         raise ValueError(f"{text!r} is not {wanted} (units: {', '.join(units)})")
-    value = Fraction(found["number"]) * units[found["unit"]]
     if value.denominator != 1:
         raise ValueError(f"{text!r} is not a whole number of {next(iter(units))}")
     return int(value)

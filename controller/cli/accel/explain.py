@@ -21,6 +21,7 @@ from controller.cli.accel.ground import (
     TopologyOption,
     ground_of,
 )
+from controller.cli.amounts import in_seconds
 from controller.cli.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def explain(  # noqa: PLR0917 - a command line's options
     tenths: Annotated[
         bool, typer.Option("--tenths", help="Outputs are a tenth of inputs, not what the plan expects.")
     ] = False,
-    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds, after which a program is stopped.")] = 120.0,
+    deadline: Annotated[float, typer.Option(parser=in_seconds(0.1), help="After which a program is stopped.")] = 120.0,
     picture: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the plan (.png or .svg).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="A document for programs; as --format json.")] = False,
     form: FormatOption = Format.TABLE,

@@ -13,6 +13,7 @@ import typer
 
 from controller.cli.accel.between import between_of
 from controller.cli.accel.ground import FeedOption, HardwareOption, ServerOption, TopologyOption
+from controller.cli.amounts import in_seconds
 from controller.cli.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ def run(  # noqa: PLR0917 - a command line's options
     share: Annotated[
         int | None, typer.Option(metavar="MILLI", min=10, max=1000, help="Thousandths of a core a process; root.")
     ] = None,
-    deadline: Annotated[float, typer.Option(min=0.1, max=86_400, help="Seconds for a run.")] = 60.0,
+    deadline: Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="For a run.")] = 60.0,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Run a statement or an operator on workers that reduce over a tree; print its rows, with --compare its times."""

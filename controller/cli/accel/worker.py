@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from controller.cli.amounts import in_megabytes, in_seconds
+
 
 def worker(  # noqa: PLR0917 - a command line's options
     secret_file: Annotated[
@@ -20,9 +22,13 @@ def worker(  # noqa: PLR0917 - a command line's options
         typer.Option(metavar="ADDRESS", help="HOST:PORT or unix:PATH; default: a socket that only you can reach."),
     ] = None,
     threads: Annotated[int, typer.Option(min=1, max=4096, help="Threads that DuckDB and torch compute with.")] = 1,
-    most_table_mb: Annotated[int, typer.Option(min=1, max=1 << 20, help="Of one table or result.")] = 1024,
-    most_held_mb: Annotated[int, typer.Option(min=1, max=1 << 20, help="Of all that is held at a time.")] = 4096,
-    for_s: Annotated[float, typer.Option("--for", min=1, max=31_536_000, help="Seconds, then it ends.")] = 86_400.0,
+    most_table_mb: Annotated[int, typer.Option(parser=in_megabytes(1, 1 << 20), help="Of one table or result.")] = 1024,
+    most_held_mb: Annotated[
+        int, typer.Option(parser=in_megabytes(1, 1 << 20), help="Of all that is held at a time.")
+    ] = 4096,
+    for_s: Annotated[
+        float, typer.Option("--for", parser=in_seconds(1, 31_536_000), help="How long; then it ends.")
+    ] = 86_400.0,
 ) -> None:
     """Compute operators that others ask for, one session at a time, until interrupted or the time is over."""
     import signal  # noqa: PLC0415

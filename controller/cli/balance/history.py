@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.cli.amounts import in_seconds
 from controller.cli.output import Cells, Format, FormatOption, show, utc
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def history(  # noqa: PLR0917 - a command line's options
         typer.Option(metavar="FILE", help="The service's history; else that of `millrace up` in its default folder."),
     ] = None,
     holder: Annotated[str | None, typer.Option(help="Of this holder alone.")] = None,
-    last_s: Annotated[float, typer.Option("--last-s", min=1, help="So many seconds back.")] = 3600.0,
+    last_s: Annotated[float, typer.Option("--last", "--last-s", parser=in_seconds(1), help="How far back.")] = 3600.0,
     moves: Annotated[bool, typer.Option("--moves", help="What moved, instead of reports.")] = False,
     limit: Annotated[int, typer.Option(min=1, max=1_000_000, help="At most so many rows, the newest.")] = 10_000,
     picture: Annotated[

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from controller.cli.amounts import in_seconds
+
 if TYPE_CHECKING:
     from controller.balance.control.linear import LinearPlant
     from controller.balance.control.stability import Margin
@@ -16,9 +18,9 @@ GainOption = Annotated[
     float | None,
     typer.Option("--gain", metavar="NUMBER", help="By how much the error falls per unit of output, of the plant."),
 ]
-LagOption = Annotated[float, typer.Option("--lag", metavar="SECONDS", min=0, help="The plant's time constant.")]
-DelayOption = Annotated[float, typer.Option("--delay", metavar="SECONDS", min=0, help="Until its answer begins.")]
-PeriodOption = Annotated[float, typer.Option("--period", metavar="SECONDS", help="Time from sample to sample.")]
+LagOption = Annotated[float, typer.Option("--lag", parser=in_seconds(), help="The plant's time constant.")]
+DelayOption = Annotated[float, typer.Option("--delay", parser=in_seconds(), help="Until its answer begins.")]
+PeriodOption = Annotated[float, typer.Option("--period", parser=in_seconds(), help="Time from sample to sample.")]
 AbsoluteOption = Annotated[
     bool, typer.Option("--absolute", help="Levers stand where the output says, and do not add up.")
 ]

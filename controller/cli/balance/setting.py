@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from controller.cli.amounts import in_seconds
 from controller.cli.api import Address, client_of
 
 if TYPE_CHECKING:
@@ -26,8 +27,12 @@ def set_pool(  # noqa: PLR0917 - a command line's options
         ),
     ] = None,
     without: Annotated[list[str] | None, typer.Option("--without", metavar="HOLDER", help="Take a claim away.")] = None,
-    hold_s: Annotated[float | None, typer.Option("--hold-s", min=0, help="A unit that moved stays so long.")] = None,
-    lease_s: Annotated[float | None, typer.Option("--lease-s", min=0, help="Then a silent holder's units go.")] = None,
+    hold_s: Annotated[
+        float | None, typer.Option("--hold", "--hold-s", parser=in_seconds(), help="A unit that moved stays so long.")
+    ] = None,
+    lease_s: Annotated[
+        float | None, typer.Option("--lease", "--lease-s", parser=in_seconds(), help="Then a silent holder's units go.")
+    ] = None,
     paused: Annotated[bool | None, typer.Option("--paused/--moving", help="Whether nothing is moved.")] = None,
     form: Annotated[str | None, typer.Option(help="Of the controller: P, PI, PD or PID.")] = None,
     kp: Annotated[float | None, typer.Option(min=0, help="Output per error.")] = None,
@@ -43,7 +48,8 @@ def set_pool(  # noqa: PLR0917 - a command line's options
         float | None, typer.Option("--frees-to-load", min=0, max=1, help="Idle units are freed up to this load.")
     ] = None,
     settle_s: Annotated[
-        float | None, typer.Option("--settle-s", min=0, help="Reports count so long after moves.")
+        float | None,
+        typer.Option("--settle", "--settle-s", parser=in_seconds(), help="Reports count so long after moves."),
     ] = None,
     node: Annotated[str | None, typer.Option(help="With --create: units are of this node's devices.")] = None,
     thousandths: Annotated[int | None, typer.Option(min=1, max=1000, help="How much of a device a unit is.")] = None,

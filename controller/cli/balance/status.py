@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.cli.amounts import in_seconds
 from controller.cli.api import Address, client_of
 from controller.cli.output import Cells, Format, FormatOption, line_of, show, table_of
 
@@ -44,7 +45,7 @@ _Past = defaultdict[tuple[str, str], "deque[float | None]"]
 def status(
     pool: Annotated[str | None, typer.Argument(help="A pool by name; all without.")] = None,
     live: Annotated[bool, typer.Option("--live", help="Look again and again, until Ctrl-C.")] = False,
-    interval: Annotated[float, typer.Option(min=0.2, max=3600.0, help="Seconds between looks.")] = 1.0,
+    interval: Annotated[float, typer.Option(parser=in_seconds(0.2, 3600.0), help="Time between looks.")] = 1.0,
     address: Address = None,
     form: FormatOption = Format.TABLE,
 ) -> None:

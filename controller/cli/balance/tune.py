@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.cli.amounts import in_seconds
 from controller.cli.balance.loops import (
     MARGIN,
     AbsoluteOption,
@@ -28,7 +29,7 @@ def tune(  # noqa: PLR0917 - a command line's options
     ] = None,
     rule: Annotated[str, typer.Option(metavar="simc|ziegler-nichols", help="How gains follow from it.")] = "simc",
     speed: Annotated[
-        float | None, typer.Option(metavar="SECONDS", help="SIMC's time constant of the closed loop.")
+        float | None, typer.Option(parser=in_seconds(), help="SIMC's time constant of the closed loop.")
     ] = None,
     gain: GainOption = None,
     lag: LagOption = 0.0,

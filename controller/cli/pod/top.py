@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.cli.amounts import in_seconds
 from controller.cli.api import Address, client_of
 from controller.cli.output import Cells
 from controller.cli.units import gibibytes, percent_of
@@ -29,7 +30,7 @@ POD_COLUMNS = ("pod", "phase", "node", "busy %", "free GiB", "restarts")
 def top(
     once: Annotated[bool, typer.Option("--once", help="Look once.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each look.")] = False,
-    interval: Annotated[float, typer.Option(min=0.2, max=3600.0, help="Seconds between looks.")] = 2.0,
+    interval: Annotated[float, typer.Option(parser=in_seconds(0.2, 3600.0), help="Time between looks.")] = 2.0,
     address: Address = None,
 ) -> None:
     """Watch the load of nodes, devices and pods, as managers report it, until Ctrl-C."""

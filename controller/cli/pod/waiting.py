@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from controller.cli.amounts import in_seconds
+
 if TYPE_CHECKING:
     from controller.api.resources import Pod, PodGroup
 
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Return once it is so.")]
-Timeout = Annotated[float, typer.Option(min=0.1, max=86_400, help="Seconds to wait at most.")]
+Timeout = Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="How long to wait at most.")]
 
 _GOOD: Final = ("running", "succeeded")
 

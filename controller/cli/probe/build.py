@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from controller.cli.amounts import in_seconds
 from controller.cli.api import Address, client_of
 from controller.cli.probe.library import library_of
 
@@ -58,7 +59,7 @@ def build(  # noqa: PLR0917 - a command line's options
     ] = False,
     apart: Annotated[bool, typer.Option("--apart", help="A probe task for each part without a link.")] = False,
     device: Annotated[str, typer.Option(help="cpu, gpu, ...: for which the kernels are.")] = "cpu",
-    limit: Annotated[float, typer.Option(min=0.01, max=3600, help="Seconds that it may take on one unit.")] = 5.0,
+    limit: Annotated[float, typer.Option(parser=in_seconds(0.01, 3600), help="What it may take on one unit.")] = 5.0,
     threshold: Annotated[float, typer.Option(min=0, max=1, help="Similarity from which on kernels match.")] = 0.6,
     check: Annotated[
         bool, typer.Option("--check/--no-check", help="Run each kernel once here, to tell how long.")

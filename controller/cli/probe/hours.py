@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from controller.cli.amounts import in_days
 from controller.cli.api import Address, client_of
 from controller.cli.output import Cells, Format, FormatOption, show, utc
 
@@ -33,7 +34,7 @@ def hours(  # noqa: PLR0917 - a command line's options
     units: Annotated[
         int | None, typer.Option(help="On so many units; else as many as were measured most often.")
     ] = None,
-    days: Annotated[float, typer.Option(min=0.01, help="The window: the last so many days.")] = 7.0,
+    days: Annotated[float, typer.Option(parser=in_days(0.01), help="The window: the last so many days.")] = 7.0,
     history: Annotated[Path | None, typer.Option(metavar="FOLDER", help="A collector's history, too.")] = None,
     topology: Annotated[
         str | None, typer.Option("--topology", "-t", metavar="TOPOLOGY", help="Of the history.")

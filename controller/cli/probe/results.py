@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from controller.cli.amounts import in_days
 from controller.cli.api import Address, client_of
 from controller.cli.output import Cells, Format, FormatOption, show, utc
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from controller.schedulers.probe.evaluation.history import Place
     from controller.schedulers.probe.evaluation.policy import Policy
 
-Days = Annotated[float, typer.Option("--days", min=0.0, help="Only results of the last so many days.")]
+Days = Annotated[float, typer.Option("--days", parser=in_days(), help="Only results of the last so many days.")]
 CentreOption = Annotated[str | None, typer.Option("--centre", help="Only at this centre.")]
 
 _DAY_NS: Final = 86_400 * 1_000_000_000

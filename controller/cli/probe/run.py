@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.cli.amounts import in_seconds
 from controller.cli.api import Address
 from controller.cli.output import Format, FormatOption, show
 from controller.cli.probe.source import Source, probe_of
@@ -25,8 +26,8 @@ def run(  # noqa: PLR0917 - a command line's options
     ] = "1",
     cores: Annotated[int, typer.Option(min=1, max=4096, help="Cores of one unit.")] = 1,
     repeat: Annotated[int, typer.Option(min=1, max=10_000, help="How often, after each kernel has warmed up.")] = 5,
-    at_least: Annotated[float, typer.Option(min=0, max=3600, help="Seconds that kernels run in all.")] = 0.25,
-    deadline: Annotated[float, typer.Option(min=0.1, max=86_400, help="Seconds until it counts as hanging.")] = 300.0,
+    at_least: Annotated[float, typer.Option(parser=in_seconds(0, 3600), help="How long kernels run in all.")] = 0.25,
+    deadline: Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="Then it counts as hanging.")] = 300.0,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help="Keep the whole result, JSON, of each number.")
     ] = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.cli.amounts import in_seconds
 from controller.cli.api import Address, client_of
 from controller.cli.output import Format, FormatOption, show
 from controller.cli.task.waiting import Timeout, Wait
@@ -36,7 +37,7 @@ def send(  # noqa: PLR0917 - a command line's options
         str, typer.Option(metavar="N[,N...]", help="How many run it in parallel; one run for each.")
     ] = "1",
     repeat: Annotated[int, typer.Option(min=1, max=10_000, help="Repetitions of each run.")] = 3,
-    limit: Annotated[float, typer.Option(min=0.1, max=86_400, help="Seconds after which it is stopped.")] = 120.0,
+    limit: Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="After which it is stopped.")] = 120.0,
     wait: Wait = False,
     timeout: Timeout = 600.0,
     form: FormatOption = Format.TABLE,

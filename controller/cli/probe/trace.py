@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from controller.cli.amounts import in_seconds
 from controller.cli.api import Address
 from controller.cli.output import Format, FormatOption, show
 from controller.cli.probe.library import library_of
@@ -38,7 +39,7 @@ def trace(  # noqa: PLR0917 - a command line's options
     ] = False,
     threshold: Annotated[float, typer.Option(min=0, max=1, help="Similarity from which on kernels match.")] = 0.6,
     category: Annotated[str, typer.Option(help="Class of tasks that it is of: hpc, ai, sql, ...")] = "",
-    deadline: Annotated[float, typer.Option(min=0.1, help="Seconds, after which a program is stopped.")] = 120.0,
+    deadline: Annotated[float, typer.Option(parser=in_seconds(0.1), help="After which a program is stopped.")] = 120.0,
     database: Annotated[Path | None, typer.Option(metavar="FILE", help="DuckDB's, that a query is for.")] = None,
     table: Annotated[
         list[str] | None, typer.Option(metavar="NAME=ROWS:BYTES", help="A table of a query that is not there.")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from controller.cli.amounts import in_seconds
 from controller.cli.api import Address, client_of
 from controller.cli.task.waiting import Timeout, Wait
 
@@ -31,7 +32,7 @@ def submit(  # noqa: PLR0917 - a command line's options
     category: Annotated[str | None, typer.Option(help="hpc, ai, sql, io, network, memory.")] = None,
     trace: Annotated[bool, typer.Option("--trace", help="Run it once, here, to see its operators.")] = False,
     trace_limit: Annotated[
-        float, typer.Option(min=0.1, max=86_400, help="Seconds after which a trace is stopped, and refused.")
+        float, typer.Option(parser=in_seconds(0.1, 86_400), help="After which a trace is stopped, and refused.")
     ] = 60.0,
     graph: Annotated[Path | None, typer.Option(metavar="FILE", help="Its operators, as a graph's file.")] = None,
     centre: Annotated[str | None, typer.Option(help="Run it there.")] = None,

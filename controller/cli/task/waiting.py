@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.cli.amounts import in_seconds
+
 if TYPE_CHECKING:
     from controller.api.resources import Task
 
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Return once they have ended; fail if one has failed.")]
-Timeout = Annotated[float, typer.Option(min=0.1, max=604_800, help="Seconds to wait at most.")]
+Timeout = Annotated[float, typer.Option(parser=in_seconds(0.1, 604_800), help="How long to wait at most.")]
 
 
 async def until_ended(address: str | None, names: Sequence[str], timeout_s: float) -> None:

@@ -14,6 +14,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 
 from collectors.values import LinkCondition, LinkState, LinkStatus, Snapshot
+from controller.cli.amounts import in_seconds
 from controller.cli.feed import FEED, Feed, ask, snapshot_of
 from controller.cli.output import Format, FormatOption, show, show_values, table_of
 from controller.cli.units import milliseconds, percent, seconds
@@ -73,7 +74,7 @@ def top(
     feed: Feed = FEED,
     by: Annotated[Order, typer.Option(help="Sort links by this, descending.")] = Order.UTILISATION,
     rows: Annotated[int, typer.Option(min=1, max=1000, help="Number of links shown.")] = 20,
-    interval: Annotated[float, typer.Option(min=0.05, max=3600.0, help="Seconds between updates.")] = 1.0,
+    interval: Annotated[float, typer.Option(parser=in_seconds(0.05, 3600.0), help="Time between updates.")] = 1.0,
     count: Annotated[int | None, typer.Option(min=1, help="Number of updates; default: until Ctrl-C.")] = None,
 ) -> None:
     """Watch the busiest or slowest links, or those with the most loss, until Ctrl-C."""

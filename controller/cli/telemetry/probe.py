@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from controller.cli.amounts import in_milliseconds
 from controller.errors import ControllerError
 
 MS = 1_000_000
@@ -20,7 +21,10 @@ def probe(
         typer.Option(metavar="HOST", help="Send this host's probes from its machine; default: print the plan."),
     ] = None,
     port: Annotated[int, typer.Option(min=1, max=65535, help="UDP destination port, as in the watch rule.")] = 9,
-    interval_ms: Annotated[int, typer.Option(min=1, help="Time between two probes to the same host.")] = 10,
+    interval_ms: Annotated[
+        int,
+        typer.Option("--interval", "--interval-ms", parser=in_milliseconds(1), help="Between probes to a host."),
+    ] = 10,
 ) -> None:
     """Probe every link in both directions until Ctrl-C, so that links without traffic are measured."""
     from controller.telemetry_probing.plan import plan_probes  # noqa: PLC0415

@@ -19,6 +19,8 @@ from controller.console import plain_or_terminal
 from controller.p4runtime.grpc_session import GrpcSession, Target
 from controller.p4runtime.session import fabric_program, load_schema
 from dataplane.clock import VirtualClock
+from dataplane.store.client import StoreClient
+from dataplane.store.errors import StoreError
 from dataplane.store.producer import Producer
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
@@ -67,9 +69,10 @@ def test_an_output_that_takes_no_more_is_one_line() -> None:
 
 @pytest.mark.parametrize("deadline", ["nan", "inf", "-1", "0"])
 def test_a_deadline_is_a_time(fails: Fails, deadline: str) -> None:
-    code, said = fails("store", "get", "/a", "--server", "127.0.0.1", "--deadline-s", deadline)
-    assert code
-    assert "deadline" in said
+    code, _ = fails("store", "get", "/a", "--server", "127.0.0.1", "--deadline-s", deadline)
+    assert code == 2
+    with pytest.raises(StoreError, match=r"deadline .* is not above 0"):
+        StoreClient("127.0.0.1", deadline_s=float(deadline))
 
 
 def test_a_port_is_in_range(fails: Fails) -> None:

@@ -7,14 +7,18 @@ from typing import Annotated
 
 import typer
 
+from controller.cli.amounts import in_bytes, in_seconds
+
 
 def serve(
     listen: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where to serve; port 0: any that is free.")],
     secret_file: Annotated[
         Path, typer.Option("--secret-file", metavar="FILE", help="Is made, for its user alone; the puller reads it.")
     ],
-    for_s: Annotated[float, typer.Option("--for", min=1, max=86_400, help="Seconds, then it ends.")] = 600.0,
-    most_bytes: Annotated[int, typer.Option(min=1, max=1 << 40, help="To one connection.")] = 1 << 30,
+    for_s: Annotated[
+        float, typer.Option("--for", parser=in_seconds(1, 86_400), help="How long; then it ends.")
+    ] = 600.0,
+    most_bytes: Annotated[int, typer.Option(parser=in_bytes(1, 1 << 40), help="To one connection.")] = 1 << 30,
 ) -> None:
     """Serve bytes to whoever has the secret of a new file, until interrupted or the time is over."""
     import os  # noqa: PLC0415

@@ -84,7 +84,7 @@ def test_the_margin_is_reported_for_the_model_of_a_unit(capsys: pytest.CaptureFi
         (("--form", "PX"), "it is one of P, PI, PD, PID"),
         (("--lag", "3"), "--lag and --delay are a plant's, which needs --gain"),
         (("--gain", "1", "--period", "0"), "--period 0: it is a finite number of seconds"),
-        (("--gain", "1", "--lag", "inf"), "--lag inf: it is a finite number of seconds"),
+        (("--gain", "1", "--lag", "inf"), "Invalid value for '--lag': inf is not a time"),
         (("--gain", "-1"), "the plant's gain is -1, not a finite number above 0"),
         (("--gain", "1", "--delay", "1000"), "is 1000 samples of 1 s: at most 50"),
     ],

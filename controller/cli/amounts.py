@@ -1,0 +1,89 @@
+"""Options whose numbers have a unit: a plain number counts what the option says, `500ms` or `10G` says it itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+import typer
+
+from dataplane.config.quantities import SIZE, TIME, Unit
+
+T = TypeVar("T")
+Read = Callable[[str | float], float]
+
+
+def in_seconds(least: float = 0.0, most: float = math.inf) -> Read:
+    """Return what reads a time in seconds between two bounds, both included."""
+    return _reader(Unit(TIME, "s"), least, most)
+
+
+def in_hours(least: float = 0.0, most: float = math.inf) -> Read:
+    """Return what reads a time in hours."""
+    return _reader(Unit(TIME, "h"), least, most)
+
+
+def in_days(least: float = 0.0, most: float = math.inf) -> Read:
+    """Return what reads a time in days."""
+    return _reader(Unit(TIME, "d"), least, most)
+
+
+def in_milliseconds(least: int = 0, most: float = math.inf) -> Callable[[str | int], int]:
+    """Return what reads a time in whole milliseconds."""
+    return _whole_reader(Unit(TIME, "ms"), least, most)
+
+
+def in_bytes(least: int = 0, most: float = math.inf) -> Callable[[str | int], int]:
+    """Return what reads a size in bytes."""
+    return _whole_reader(Unit(SIZE, "B"), least, most)
+
+
+def in_megabytes(least: int = 0, most: float = math.inf) -> Callable[[str | int], int]:
+    """Return what reads a size in whole megabytes of 10^6 bytes."""
+    return _whole_reader(Unit(SIZE, "MB"), least, most)
+
+
+_NAMES: Final = {TIME: "time", SIZE: "size"}
+
+
+def _reader(unit: Unit, least: float, most: float) -> Read:
+    def read(text: str | float) -> float:
+        try:
+            found = float(text)
+        except ValueError:
+            found = float(_parsed(unit.parse, str(text)))
+        _check(found, unit, least, most)
+        return found
+
+    read.__name__ = _NAMES[unit.kind]  # which a command's help shows
+    return read
+
+
+def _whole_reader(unit: Unit, least: int, most: float) -> Callable[[str | int], int]:
+    def read(text: str | int) -> int:
+        try:
+            found = int(text)
+        except ValueError:
+            found = _parsed(unit.parse_whole, str(text))
+        _check(found, unit, least, most)
+        return found
+
+    read.__name__ = _NAMES[unit.kind]
+    return read
+
+
+def _parsed(parse: Callable[[str], T], text: str) -> T:
+    try:
+        return parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _check(found: float, unit: Unit, least: float, most: float) -> None:
+    if not math.isfinite(found):
+        raise typer.BadParameter(f"{found} is not {unit.kind.name}")
+    if found < least:
+        raise typer.BadParameter(f"{found:g} {unit.name} is less than {least:g} {unit.name}")
+    if found > most:
+        raise typer.BadParameter(f"{found:g} {unit.name} is more than {most:g} {unit.name}")

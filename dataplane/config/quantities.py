@@ -1,0 +1,124 @@
+"""Quantities as people write them, a number and its unit: `500ms`, `10G`, `64 KiB`.
+
+A name says which unit a plain number of it has: `interval_ns: 5`, `rate_bps: 1000`. Text is converted to that unit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from types import MappingProxyType
+from typing import Final
+
+_QUANTITY: Final = re.compile(r"(?P<number>\d{1,18}(\.\d{1,18})?) ?(?P<unit>[A-Za-z/]+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """A kind of quantity: what it is called, an example, and its units by name, in multiples of a common one."""
+
+    name: str
+    example: str
+    units: Mapping[str, Fraction]
+
+
+def _decimal(stem: str, letters: str) -> dict[str, Fraction]:
+    """Return a unit with its multiples of 1000, or with an empty stem these alone: `bit/s`, `kbit/s`, ..., or `k`."""
+    powers = enumerate(["", *letters])
+    return {f"{letter}{stem}": Fraction(1000) ** power for power, letter in powers if letter or stem}
+
+
+_TIMES: Final = {
+    "ns": Fraction(1, 10**9),
+    "us": Fraction(1, 10**6),
+    "ms": Fraction(1, 10**3),
+    "s": Fraction(1),
+    "min": Fraction(60),
+    "h": Fraction(3600),
+    "d": Fraction(86_400),
+}
+_BINARY: Final = {letter: Fraction(1024) ** place for place, letter in enumerate("KMGTP", start=1)}
+
+TIME: Final = Kind("a time", "500ms", MappingProxyType(_TIMES))
+RATE: Final = Kind(
+    "a rate", "10G", MappingProxyType(_decimal("bit/s", "kMGT") | _decimal("bps", "kMGT") | _decimal("", "kMGT"))
+)
+SIZE: Final = Kind(
+    "a size",
+    "64KiB",
+    MappingProxyType(
+        _decimal("B", "kMGTP")
+        | _decimal("", "kMGTP")
+        | {f"{letter}iB": factor for letter, factor in _BINARY.items()}
+        | {f"{letter}i": factor for letter, factor in _BINARY.items()}
+    ),
+)
+FREQUENCY: Final = Kind("a frequency", "100Hz", MappingProxyType(_decimal("Hz", "kMG")))
+
+_SUFFIXES: Final[Mapping[str, tuple[Kind, str]]] = MappingProxyType(
+    {
+        "ns": (TIME, "ns"),
+        "us": (TIME, "us"),
+        "ms": (TIME, "ms"),
+        "s": (TIME, "s"),
+        "seconds": (TIME, "s"),
+        "minutes": (TIME, "min"),
+        "hours": (TIME, "h"),
+        "days": (TIME, "d"),
+        "bps": (RATE, "bit/s"),
+        "kbps": (RATE, "kbit/s"),
+        "mbps": (RATE, "Mbit/s"),
+        "gbps": (RATE, "Gbit/s"),
+        "bytes": (SIZE, "B"),
+        "kib": (SIZE, "KiB"),
+        "mib": (SIZE, "MiB"),
+        "gib": (SIZE, "GiB"),
+        "mb": (SIZE, "MB"),
+        "gb": (SIZE, "GB"),
+        "hz": (FREQUENCY, "Hz"),
+    }
+)
+
+
+def read_quantity(text: str, units: Mapping[str, Fraction]) -> Fraction | None:
+    """Return a number and a unit, with or without a space between, as a multiple of 1; None for what is not that."""
+    found = _QUANTITY.fullmatch(text)
+    if found is None or found["unit"] not in units:
+        return None
+    return Fraction(found["number"]) * units[found["unit"]]
+
+
+@dataclass(frozen=True, slots=True)
+class Unit:
+    """What a plain number of a name counts."""
+
+    kind: Kind
+    name: str
+
+    def parse(self, text: str) -> Fraction:
+        """Return `500ms` in this unit; raise ValueError that says how it is to be written."""
+        found = read_quantity(text.strip(), self.kind.units)
+        if found is None:
+            raise ValueError(
+                f"{text!r} is not {self.kind.name} such as {self.kind.example}, nor a number of {self.name}"
+                f" (units: {', '.join(self.kind.units)})"
+            )
+        return found / self.kind.units[self.name]
+
+    def parse_whole(self, text: str) -> int:
+        """Return `500ms` as a whole number of this unit; raise ValueError for what is none."""
+        value = self.parse(text)
+        if value.denominator != 1:
+            raise ValueError(f"{text!r} is not a whole number of {self.name}")
+        return int(value)
+
+
+def unit_of(name: str) -> Unit | None:
+    """Return the unit that a key's or option's name ends with, None if it ends with none: `_per_s` is no time."""
+    words = name.replace("-", "_").lower().split("_")
+    found = _SUFFIXES.get(words[-1])
+    if found is None or len(words) < 2 or "per" in words[-3:-1]:
+        return None
+    return Unit(*found)

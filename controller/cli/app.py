@@ -17,6 +17,7 @@ from controller.cli.certs import certs
 from controller.cli.common import SettingsFile, log_to_stderr, ready, say
 from controller.cli.devices import devices
 from controller.cli.fabric import fabric
+from controller.cli.install_shims import install_shims
 from controller.cli.job import job
 from controller.cli.nic import nic
 from controller.cli.node import node
@@ -70,6 +71,7 @@ app.command()(get)
 app.command()(describe)
 app.command()(delete)
 app.command()(stf)
+app.command()(install_shims)
 
 
 @app.command()

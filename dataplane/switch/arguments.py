@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,13 +15,21 @@ from dataplane.errors import ConfigError, SwitchError
 from dataplane.rpc.access.tls import TlsFiles
 from dataplane.rpc.addresses import is_plain, is_unix
 from dataplane.switch.counters import DEFAULT_CPU_PORT
+from dataplane.switch.drop_in import options as bmv2_options
+from dataplane.switch.drop_in.names import (
+    BMV2_NAMES,
+    DEFAULT_GRPC_ADDRESS,
+    OWN_NAME,
+    default_grpc_address,
+    default_thrift_port,
+    opened,
+)
+from dataplane.switch.drop_in.options import Bmv2Options
 from dataplane.switch.traffic import PortSettings, deflect_session_of
 from dataplane.switch.v1model import DROP_PORT
 
 COMMAND_LINE = "command line"
 """What errors name in place of a file."""
-DEFAULT_GRPC_ADDRESS = "127.0.0.1:9559"
-"""bmv2 listens on every interface; any client there owns the switch, so here that has to be asked for."""
 
 PIPELINES = ("compiled", "interpreter")
 IO_KINDS = ("ring", "throughput", "xdp", "dpdk")
@@ -29,20 +37,9 @@ DEFAULT_SPIN_US = 20
 MAX_THREADS = 64
 
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "off")
-_WITHOUT_MEANING = (
-    "--thrift-port",
-    "--nanolog",
-    "--notifications-addr",
-    "--max-port-count",
-    "--log-file-max-size",
-    "--log-file-max-files",
-    "--dump-packet-data",
-    "--max-mc-groups",
-    "--max-l1-entries",
-    "--max-l2-entries",
-)
 _OF_TLS = ("with_client_auth", "cert", "key", "cacert", "tokens")
-_FLAGS_WITHOUT_MEANING = ("--log-console", "--log-flush", "--disable-swap")
+_P4INFO_ENDINGS = (".p4info.txtpb", ".p4info.txt", ".p4.p4info.txtpb", ".p4.p4info.txt")
+"""How P4Infos beside PROGRAM.json end: the second pair is what p4lang's tutorials have p4c write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +69,11 @@ class DriverSettings:
 class SwitchSettings:
     """Everything that a switch process needs to know when it starts.
 
-    `program` and `p4info` are both given or both None (the controller pushes the program). `ready_file` appears once
-    the switch answers; `stats_file` holds all counters as JSON and is replaced about once a second; the process stops
-    when the other end of the pipe `lifeline_fd` is closed, so that no switch outlives what started it.
+    Without a `program` a controller pushes one; with a program and no `p4info` packets are forwarded, and P4Runtime
+    has no pipeline until a controller pushes one. `ready_file` appears once the switch answers; `stats_file` holds all
+    counters as JSON and is replaced about once a second; the process stops when the other end of the pipe `lifeline_fd`
+    is closed, so that no switch outlives what started it. `notes` are lines for the log: what is not done of what was
+    asked for.
     """
 
     ports: tuple[AttachedPort, ...]
@@ -92,14 +91,19 @@ class SwitchSettings:
     seed: int = 0
     deflect_session: int | None = None
     driver: DriverSettings = DriverSettings()
+    bmv2: Bmv2Options = field(default_factory=Bmv2Options)
+    notes: tuple[str, ...] = field(default=(), compare=False)
 
 
-def parse_arguments(argv: Sequence[str]) -> SwitchSettings:
-    """Return the settings that a command line (without the command's name) asks for; raise ConfigError."""
+def parse_arguments(argv: Sequence[str], name: str = OWN_NAME) -> SwitchSettings:
+    """Return the settings that a command line (without the command's name) asks for; raise ConfigError.
+
+    `name` is what the command is called: under one of bmv2's, what bmv2's users expect is not refused.
+    """
     words = list(argv)
     if "--" in words:
         words.remove("--")
-    found = _make_parser().parse_args(words)
+    found = _make_parser(name).parse_args(words)
     if found.drop_port != DROP_PORT:
         raise _wrong("--drop-port", f"only {DROP_PORT} is supported")
     program, p4info = _find_program(found)
@@ -107,18 +111,21 @@ def parse_arguments(argv: Sequence[str]) -> SwitchSettings:
         ports = _join_ports(found)
     except SwitchError as error:
         raise ConfigError(str(error), file=COMMAND_LINE) from error
-    if any(port.settings.number == found.cpu_port for port in ports):
-        raise _wrong("--cpu-port", f"port {found.cpu_port} has an interface already")
-    if DROP_PORT in {found.cpu_port, *(port.settings.number for port in ports)}:
-        raise _wrong("--drop-port", f"port {DROP_PORT} drops packets: it can be neither an interface nor the CPU port")
+    cpu_port = _find_cpu_port(found, ports, name)
+    bmv2 = bmv2_options.read_options(found)
+    wrong = bmv2_options.problem(bmv2, found.log_file, found.io)
+    if wrong is not None:
+        raise _wrong(*wrong)
+    tls = _find_tls(found)
+    grpc_address, note = opened(found.grpc_server_addr, name, has_tls=tls is not None)
     return SwitchSettings(
         ports=ports,
         device_id=found.device_id,
         program=program,
         p4info=p4info,
-        grpc_address=found.grpc_server_addr,
-        tls=_find_tls(found),
-        cpu_port=found.cpu_port,
+        grpc_address=grpc_address,
+        tls=tls,
+        cpu_port=cpu_port,
         log_level=found.log_level,
         log_file=found.log_file,
         ready_file=found.ready_file,
@@ -127,12 +134,14 @@ def parse_arguments(argv: Sequence[str]) -> SwitchSettings:
         seed=found.seed,
         deflect_session=found.deflect_session,
         driver=_driver(found),
+        bmv2=bmv2,
+        notes=bmv2_options.notes(found) + (() if note is None else (note,)),
     )
 
 
 _DESCRIPTION = """
-Run a compiled P4 program (v1model) between network devices and answer P4Runtime. Options are named like those of
-simple_switch_grpc, and may stand before or after `--`; those that have no meaning here are accepted and ignored.
+Run a compiled P4 program (v1model) between network devices and answer P4Runtime. All options of bmv2's
+simple_switch_grpc are taken, before or after `--`; a line in the log names those that have no meaning here.
 """
 
 
@@ -142,8 +151,8 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(message, file=COMMAND_LINE)
 
 
-def _make_parser() -> argparse.ArgumentParser:
-    parser = _Parser(prog="millrace switch", allow_abbrev=False, description=_DESCRIPTION)
+def _make_parser(name: str) -> argparse.ArgumentParser:
+    parser = _Parser(prog=name, allow_abbrev=name in BMV2_NAMES, description=_DESCRIPTION)
     add = parser.add_argument
     rate_help = "rate at which the port sends; default: no limit"
     delay_help = "propagation delay of the cable behind the port; default: 0"
@@ -171,6 +180,8 @@ def _make_parser() -> argparse.ArgumentParser:
     )
     _add_driver_options(parser)
     _add_target_options(parser)
+    bmv2_options.add_options(parser)
+    parser.set_defaults(grpc_server_addr=default_grpc_address(name), thrift_port=default_thrift_port(name))
     return parser
 
 
@@ -210,7 +221,6 @@ def _add_target_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--grpc-server-addr",
-        default=DEFAULT_GRPC_ADDRESS,
         help=f"HOST:PORT or unix:PATH, plain:HOST:PORT beyond loopback without TLS; default: {DEFAULT_GRPC_ADDRESS}",
     )
     add("--grpc-server-ssl", action="store_true", help="TLS; needs certificate and key")
@@ -223,17 +233,11 @@ def _add_target_options(parser: argparse.ArgumentParser) -> None:
     add(
         "--cpu-port",
         type=_non_negative,
-        default=DEFAULT_CPU_PORT,
         help=f"port of packet-in and packet-out; default: {DEFAULT_CPU_PORT}",
     )
     add("--drop-port", type=_non_negative, default=DROP_PORT, help=f"only {DROP_PORT}")
     files_help = "as --files-wait, and PORT@NAME reads NAME_in.pcap and writes NAME_out.pcap"
     add("--use-files", type=_non_negative, metavar="SECONDS", help=files_help)
-    add("--priority-queues", type=_non_negative, help="accepted and ignored: there are always eight")
-    for name in _WITHOUT_MEANING:
-        add(name, help=argparse.SUPPRESS)
-    for name in _FLAGS_WITHOUT_MEANING:
-        add(name, action="store_true", help=argparse.SUPPRESS)
 
 
 def _find_program(found: argparse.Namespace) -> tuple[Path | None, Path | None]:
@@ -246,11 +250,23 @@ def _find_program(found: argparse.Namespace) -> tuple[Path | None, Path | None]:
     if p4info is None and not program.exists():
         raise ConfigError("No such file or directory", file=str(program))
     if p4info is None:
-        beside = [program.with_suffix(suffix) for suffix in (".p4info.txtpb", ".p4info.txt")]
+        beside = [program.with_suffix(ending) for ending in _P4INFO_ENDINGS]
         p4info = next((path for path in beside if path.is_file()), None)
-    if p4info is None:
-        raise _wrong("--p4info", f"no P4Info beside {program}: name it, or use --no-p4 and push by P4Runtime")
     return program, p4info
+
+
+def _find_cpu_port(found: argparse.Namespace, ports: Sequence[AttachedPort], name: str) -> int:
+    """Return the CPU port; where bmv2 would have none as none is named, it is one without an interface."""
+    numbers = {port.settings.number for port in ports}
+    cpu_port: int | None = found.cpu_port
+    if cpu_port is None:
+        free = (number for number in range(DROP_PORT - 1, 0, -1) if number not in numbers)
+        cpu_port = next(free) if name in BMV2_NAMES and DEFAULT_CPU_PORT in numbers else DEFAULT_CPU_PORT
+    if cpu_port in numbers:
+        raise _wrong("--cpu-port", f"port {cpu_port} has an interface already")
+    if DROP_PORT in {cpu_port, *numbers}:
+        raise _wrong("--drop-port", f"port {DROP_PORT} drops packets: it can be neither an interface nor the CPU port")
+    return cpu_port
 
 
 def _join_ports(found: argparse.Namespace) -> tuple[AttachedPort, ...]:
@@ -366,6 +382,7 @@ def command_line(settings: SwitchSettings) -> list[str]:
         own += ["--deflect-session", str(settings.deflect_session)]
     if settings.tls is not None and settings.tls.tokens is not None:
         own += ["--grpc-server-tokens", str(settings.tls.tokens)]
+    own += bmv2_options.words(settings.bmv2)
     return [*own, "--seed", str(settings.seed), *words]
 
 

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import lru_cache
 from types import TracebackType
 
 from dataplane.errors import SwitchError
@@ -17,6 +18,8 @@ from dataplane.switch.traffic import PortSettings
 
 EXECUTABLE = "simple_switch_grpc"
 _POLL_S = 0.02
+_HELP_S = 20.0
+_THRIFT_OPTION = "--thrift-port"
 
 
 def is_installed() -> bool:
@@ -28,7 +31,8 @@ def command(settings: SwitchSettings) -> list[str]:
     """Return the command that starts bmv2; raise SwitchError if it is not installed or cannot do what is asked.
 
     bmv2 limits packets a second, not bits, and knows no delay: ports with a rate or delay are refused (see
-    `without_cables`). It has eight priorities, as ours.
+    `without_cables`). It has eight priorities, as ours, and a Thrift port of its own where it was built with Thrift:
+    a second one would find port 9090 taken, and end.
     """
     path = shutil.which(EXECUTABLE)
     if path is None:
@@ -37,7 +41,30 @@ def command(settings: SwitchSettings) -> list[str]:
         if port.settings.rate_bps is not None or port.settings.delay_ns:
             raise SwitchError(f"port {port.settings.number}: {EXECUTABLE} has no rate in bit/s and no delay")
     settings = replace(settings, grpc_address=target_of(settings.grpc_address))
-    return [path, *bmv2_command_line(settings), "--priority-queues", "8"]
+    return [path, *thrift_words(path), *bmv2_command_line(settings), "--priority-queues", "8"]
+
+
+def thrift_words(path: str = EXECUTABLE) -> list[str]:
+    """Return the arguments that give a simple_switch_grpc a free Thrift port; none if it was built without Thrift."""
+    return [_THRIFT_OPTION, str(_free_port())] if _has_thrift(path) else []
+
+
+@lru_cache
+def _has_thrift(path: str) -> bool:
+    """Return whether an executable names the option; raise SwitchError if it cannot be asked."""
+    try:
+        found = subprocess.run(  # noqa: S603 - bmv2, no shell
+            [path, "--help"], capture_output=True, text=True, check=False, timeout=_HELP_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SwitchError(f"{path} --help: {error}") from error
+    return _THRIFT_OPTION in found.stdout
+
+
+def _free_port() -> int:
+    with socket.create_server(("0.0.0.0", 0)) as server:  # noqa: S104 - where bmv2's Thrift server listens
+        port: int = server.getsockname()[1]
+        return port
 
 
 def without_cables(settings: SwitchSettings) -> SwitchSettings:

@@ -21,7 +21,11 @@ from dataplane.clock import MonotonicClock
 from dataplane.errors import MillraceError, ProgramError, SwitchError
 from dataplane.program.loader import load_program
 from dataplane.switch.arguments import SwitchSettings, parse_arguments
+from dataplane.switch.attachments import is_device
 from dataplane.switch.drivers import SwitchDriver, make_driver
+from dataplane.switch.drop_in.capture import Capture
+from dataplane.switch.drop_in.logs import logging_to
+from dataplane.switch.drop_in.names import OWN_NAME
 from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.p4runtime.core import P4RuntimeCore
@@ -32,24 +36,18 @@ __all__ = ["SwitchSettings", "main", "parse_arguments", "run"]
 
 STATS_PERIOD_NS = 1_000_000_000
 
-_LEVELS = {
-    "trace": logging.DEBUG,
-    "debug": logging.DEBUG,
-    "info": logging.INFO,
-    "warn": logging.WARNING,
-    "error": logging.ERROR,
-    "off": logging.CRITICAL + 1,
-}
-
 logger = logging.getLogger("millrace.switch")
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a switch from a command line; return the exit status: 0 stopped, 1 failed (one line on stderr), 130 by ^C."""
+def main(argv: Sequence[str] | None = None, name: str = OWN_NAME) -> int:
+    """Run a switch from a command line; return the exit status: 0 stopped, 1 failed (one line on stderr), 130 by ^C.
+
+    `name` is what the command is called, `millrace switch` or as one of bmv2's.
+    """
     try:
-        run(parse_arguments(sys.argv[1:] if argv is None else argv))
+        run(parse_arguments(sys.argv[1:] if argv is None else argv, name))
     except MillraceError as error:
-        sys.stderr.write(f"millrace switch: {error}\n")
+        sys.stderr.write(f"{name}: {error}\n")
         return 1
     except KeyboardInterrupt:  # before `run` listens to signals itself
         return 130
@@ -59,12 +57,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 def run(settings: SwitchSettings) -> None:
     """Forward until SIGTERM, SIGINT or the end of the lifeline; raise MillraceError if it cannot start."""
     with ExitStack() as stack:
-        stack.enter_context(_logging(settings))
+        stack.enter_context(logging_to(settings))
+        for note in settings.notes:
+            logger.warning("%s", note)
         program = None
-        if settings.program is not None and settings.p4info is not None:
+        if settings.program is not None:
             program = load_program(settings.program, settings.p4info)
+            if settings.p4info is None:
+                logger.info("no P4Info beside %s: P4Runtime waits for a controller to push both", settings.program)
         waiter = stack.enter_context(Waiter())
         driver = make_driver(stack, settings)
+        _capture(stack, settings)
         if program is not None:
             driver.commit(program)
         core = _make_core(driver.control, settings)
@@ -158,6 +161,15 @@ class _Loop:
         _replace(path, json.dumps(stats, sort_keys=True))
 
 
+def _capture(stack: ExitStack, settings: SwitchSettings) -> None:
+    """Capture what comes and goes at devices, if that is asked for; raise PortError if it cannot be."""
+    options = settings.bmv2
+    if options.pcap is None and not options.dump_bytes:
+        return
+    devices = {port.settings.number: port.device for port in settings.ports if is_device(port.device)}
+    stack.enter_context(Capture(devices, options.pcap, options.dump_bytes))
+
+
 def _make_core(switch: SwitchControl, settings: SwitchSettings) -> P4RuntimeCore:
     try:
         return P4RuntimeCore(switch, epoch_ns=time.time_ns)
@@ -207,28 +219,6 @@ def _ready(switch: SwitchControl, settings: SwitchSettings) -> Iterator[None]:
     finally:
         if settings.ready_file is not None:
             settings.ready_file.unlink(missing_ok=True)
-
-
-@contextmanager
-def _logging(settings: SwitchSettings) -> Iterator[None]:
-    """Send our log to stderr or to the file of the settings, and leave logging as it was found."""
-    handler: logging.Handler = logging.StreamHandler(sys.stderr)
-    if settings.log_file is not None:
-        try:
-            handler = logging.FileHandler(settings.log_file)
-        except OSError as error:
-            raise SwitchError(f"{settings.log_file}: {error.strerror}") from error
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger("millrace")
-    level_before = root.level
-    root.addHandler(handler)
-    root.setLevel(_LEVELS[settings.log_level])
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-        root.setLevel(level_before)
-        handler.close()
 
 
 def _replace(path: Path, text: str) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from dataplane.clock import VirtualClock
+from dataplane.switch.bmv2 import thrift_words
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
 from dataplane.switch.switch import PortSettings, Switch
@@ -41,12 +42,16 @@ class Bmv2:
     """simple_switch_grpc without ports, as a process."""
 
     def __init__(self, device_id: int, address: str) -> None:
-        self._command = ["simple_switch_grpc", "--no-p4", "--device-id", str(device_id), "--log-level", "off", "--"]
+        self._command = ["--no-p4", "--device-id", str(device_id), "--log-level", "off", "--"]
         self._command += ["--grpc-server-addr", address, "--cpu-port", "255"]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self._process = subprocess.Popen(
+            ["simple_switch_grpc", *thrift_words(), *self._command],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
 
     def stop(self) -> None:
         if self._process is not None:

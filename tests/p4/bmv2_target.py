@@ -16,6 +16,7 @@ import finsy
 import grpc
 from finsy.proto import p4r, p4r_grpc
 
+from dataplane.switch.bmv2 import thrift_words
 from tests.p4.entries import (
     COLLECTOR_PORT,
     CPU_PORT,
@@ -126,7 +127,7 @@ class Bmv2Target:
     @staticmethod
     def _start(stack: contextlib.ExitStack, namespace: Namespace, address: str) -> None:
         ports = [word for port in PORTS for word in ("-i", f"{port}@s{port}")]
-        switch = ["simple_switch_grpc", "--no-p4", "--device-id", str(_DEVICE), *ports, "--"]
+        switch = ["simple_switch_grpc", *thrift_words(), "--no-p4", "--device-id", str(_DEVICE), *ports, "--"]
         process = stack.enter_context(
             subprocess.Popen(
                 ["ip", "netns", "exec", namespace.name, *switch, "--grpc-server-addr", address, "--cpu-port", "255"],

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from dataplane.errors import SwitchError
 from dataplane.fabric.kernel import namespaces
-from dataplane.switch.bmv2 import EXECUTABLE, is_installed
+from dataplane.switch.bmv2 import EXECUTABLE, is_installed, thrift_words
 from tests.benchmarks.traffic.cables import Cables
 from tests.p4runtime_client import Client, connect
 
@@ -91,7 +91,7 @@ def _command(target: str, cables: Cables | None, address: str, options: Sequence
     general = ["--device-id", str(DEVICE_ID), "--log-level", "off", *ports, "--no-p4"]
     own = ["--grpc-server-addr", address, "--cpu-port", "255"]
     if target == BMV2:
-        return [EXECUTABLE, *general, "--", *own, "--priority-queues", "8"]
+        return [EXECUTABLE, *thrift_words(), *general, "--", *own, "--priority-queues", "8"]
     extra = _OPTIONS.get(target, ())
     return [sys.executable, "-m", "controller.cli", "switch", *general, *extra, *options, "--", *own]
 

@@ -39,7 +39,7 @@ from dataplane.stf.statements import (
     Statement,
     Wait,
 )
-from dataplane.switch.bmv2 import EXECUTABLE, wait_listening
+from dataplane.switch.bmv2 import EXECUTABLE, thrift_words, wait_listening
 from dataplane.switch.p4runtime import P4RuntimeCore
 from dataplane.switch.switch import Switch
 from tests.p4runtime_client import ELECTION, Client, commit_request, connect, pipeline_config
@@ -83,7 +83,7 @@ def run_on_bmv2(
 def _running(folder: Path, program: Path | None) -> Iterator[subprocess.Popen[bytes]]:
     start = ["--no-p4"] if program is None else [str(program)]
     addresses = ["--grpc-server-addr", f"unix:{folder}/p4rt", "--dp-grpc-server-addr", f"unix:{folder}/packets"]
-    command = [EXECUTABLE, "--device-id", str(DEVICE), "-L", "off", *start, "--", *addresses]
+    command = [EXECUTABLE, *thrift_words(), "--device-id", str(DEVICE), "-L", "off", *start, "--", *addresses]
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     ) as process:

@@ -33,9 +33,14 @@ def test_the_documented_command_line() -> None:
     )
 
 
-def test_options_without_meaning_here_are_accepted() -> None:
-    line = "--no-p4 --thrift-port 9090 --log-console -L warn --nanolog ipc://x --max-port-count 8 -- --disable-swap"
-    assert parse_arguments(line.split()).log_level == "warn"
+def test_options_without_meaning_here_are_named_in_one_line() -> None:
+    line = "--no-p4 --debugger -L warn --nanolog ipc://x --max-port-count 8 -- --disable-swap --priority-queues 8"
+    settings = parse_arguments(line.split())
+    assert settings.log_level == "warn"
+    (note,) = settings.notes
+    assert [name for name in ("--nanolog", "--max-port-count", "--debugger") if name not in note] == []
+    assert "--disable-swap" not in note
+    assert not parse_arguments(["--no-p4", "--log-console", "--thrift-port", "9090"]).notes
 
 
 def test_what_forwards() -> None:
@@ -63,8 +68,10 @@ def test_the_p4info_beside_a_program_is_found(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"fabric\.json: No such file"):
         parse_arguments([str(program)])
     program.touch()
-    with pytest.raises(ConfigError, match="--p4info: no P4Info beside"):
-        parse_arguments([str(program)])
+    assert parse_arguments([str(program)]).p4info is None
+    tutorials = tmp_path / "fabric.p4.p4info.txtpb"
+    tutorials.touch()
+    assert parse_arguments([str(program)]).p4info == tutorials
     beside = tmp_path / "fabric.p4info.txtpb"
     beside.touch()
     settings = parse_arguments([str(program)])

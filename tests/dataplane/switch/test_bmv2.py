@@ -43,6 +43,15 @@ def test_the_command_has_only_what_bmv2_knows(fake_path: Path) -> None:
     assert bmv2.command(settings) == expected.split()
 
 
+def test_each_has_a_thrift_port_of_its_own_where_it_was_built_with_thrift(fake_path: Path) -> None:
+    path = put(fake_path, 'case "$1" in --help) echo "  --thrift-port arg  TCP port of the Thrift server";; esac')
+    commands = [bmv2.command(SwitchSettings(ports=())) for _ in range(3)]
+    assert all(command[:2] == [str(path), "--thrift-port"] for command in commands)
+    ports = {int(command[2]) for command in commands}
+    assert 9090 not in ports
+    assert all(1024 <= port <= 0xFFFF for port in ports)
+
+
 @pytest.mark.parametrize("port", [PortSettings(3, rate_bps=10), PortSettings(3, delay_ns=1)])
 def test_rates_and_delays_are_refused_unless_taken_off(fake_path: Path, port: PortSettings) -> None:
     put(fake_path, "exit 0")

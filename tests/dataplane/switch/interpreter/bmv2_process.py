@@ -16,6 +16,7 @@ import finsy
 import grpc
 from finsy.proto import p4r, p4r_grpc
 
+from dataplane.switch.bmv2 import thrift_words
 from tests.dataplane.switch.interpreter.harness import PROGRAMS, Sent
 from tests.p4.veth import Namespace, receive_all
 
@@ -56,7 +57,7 @@ class Bmv2Process:
 
     def _start(self, namespace: str, address: str, stack: contextlib.ExitStack) -> None:
         ports = [word for port in self._ports for word in ("-i", f"{port}@s{port}")]
-        switch = ["simple_switch_grpc", "--no-p4", "--device-id", str(DEVICE), *ports, "--"]
+        switch = ["simple_switch_grpc", *thrift_words(), "--no-p4", "--device-id", str(DEVICE), *ports, "--"]
         process = subprocess.Popen(
             ["ip", "netns", "exec", namespace, *switch, "--grpc-server-addr", address],
             stdout=subprocess.DEVNULL,

@@ -1,0 +1,176 @@
+"""The options that only users of bmv2's simple_switch_grpc and simple_switch have: taken, or said to mean nothing here.
+
+Source: src/bm_sim/options_parse.cpp and targets/*/main.cpp of behavioral-model 1.15.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Final
+
+JSON_VERSION: Final = "2.23"
+"""The newest bmv2 JSON that has been tried; the loader takes any 2.x."""
+
+QUEUES: Final = 8
+"""Priority queues of each port, whatever is asked for."""
+
+PAST_THE_KERNEL: Final = ("xdp", "dpdk")
+"""Kinds of ports whose frames no packet socket sees."""
+
+_DEFAULT_LOG_BYTES: Final = 5 << 20
+_DEFAULT_LOG_FILES: Final = 3
+
+_WITHOUT_MEANING: Final = {
+    "--nanolog": "there is no log of binary events",
+    "--debugger-addr": "there is no debugger",
+    "--max-port-count": "the number of ports has no limit",
+    "--max-mc-groups": "multicast groups have no limit",
+    "--max-l1-entries": "multicast groups have no limit",
+    "--max-l2-entries": "multicast groups have no limit",
+    "--dp-grpc-server-addr": "ports are network devices, UNIX sockets or capture files",
+    "--load-modules": "there are no shared objects to extend this switch with",
+    "--notifications-addr": "notifications go to P4Runtime's clients",
+    "--packet-in": "there is no nanomsg here: a port may be unix:PATH",
+    "--restore-state": "tables are filled by P4Runtime",
+}
+"""Options with a value, and what there is instead."""
+_FLAGS_WITHOUT_MEANING: Final = {"--debugger": "there is no debugger"}
+_ALWAYS_SO: Final = ("--log-flush", "--disable-swap", "--enable-swap")
+"""Flags that ask for what is the case: each line of the log is flushed, programs are exchanged while packets flow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bmv2Options:
+    """What options of bmv2's ask for that ours have no other word for.
+
+    thrift_port: where the Thrift runtime API is served, None for nowhere. pcap: a folder for a capture file of each
+    port and direction, DEVICE_in.pcap and DEVICE_out.pcap. dump_bytes: so many bytes of each packet go to the log.
+    log_console: the log goes to standard output. log_file_bytes: the log's file is rotated at that size, 0 for never;
+    log_files: so many older ones are kept.
+    """
+
+    thrift_port: int | None = None
+    pcap: Path | None = None
+    dump_bytes: int = 0
+    log_console: bool = False
+    log_file_bytes: int = 0
+    log_files: int = _DEFAULT_LOG_FILES
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Let a parser take every option of bmv2's that ours has no other meaning for."""
+    add = parser.add_argument_group("as bmv2's").add_argument
+    add("--thrift-port", type=_port, metavar="N", help="serve the Thrift runtime API on this TCP port")
+    pcap_help = "capture files DEVICE_in.pcap and DEVICE_out.pcap of each port; default: the current folder"
+    add("--pcap", nargs="?", const=Path(), type=Path, metavar="FOLDER", help=pcap_help)
+    dump_help = "log so many bytes of each packet that comes or goes"
+    add("--dump-packet-data", type=_natural, default=0, metavar="BYTES", help=dump_help)
+    add("--log-console", action="store_true", help="log to standard output instead of standard error")
+    add("--log-file-max-size", type=_positive, metavar="BYTES", help="rotate the log's file at this size")
+    files_help = f"older files of the log that are kept; default: {_DEFAULT_LOG_FILES}"
+    add("--log-file-max-files", type=_natural, metavar="N", help=files_help)
+    add("--priority-queues", type=_natural, metavar="N", help=f"there are always {QUEUES}")
+    add("-v", "--version", action=_Say, say=_own_version, help="say the version, and exit")
+    add("--json-version", action=_Say, say=lambda: JSON_VERSION, help="say which bmv2 JSON is understood, and exit")
+    for name in _WITHOUT_MEANING:
+        add(name, help=argparse.SUPPRESS)
+    for name in (*_FLAGS_WITHOUT_MEANING, *_ALWAYS_SO):
+        add(name, action="store_true", help=argparse.SUPPRESS)
+
+
+def read_options(found: argparse.Namespace) -> Bmv2Options:
+    """Return what was asked for."""
+    rotates = found.log_file_max_size is not None or found.log_file_max_files is not None
+    return Bmv2Options(
+        thrift_port=found.thrift_port,
+        pcap=found.pcap,
+        dump_bytes=found.dump_packet_data,
+        log_console=found.log_console,
+        log_file_bytes=(found.log_file_max_size or _DEFAULT_LOG_BYTES) if rotates else 0,
+        log_files=_DEFAULT_LOG_FILES if found.log_file_max_files is None else found.log_file_max_files,
+    )
+
+
+def notes(found: argparse.Namespace) -> tuple[str, ...]:
+    """Return a line for what was asked for and is not done, none if there is nothing of the kind."""
+    named = _WITHOUT_MEANING | _FLAGS_WITHOUT_MEANING
+    ignored = [name for name in named if getattr(found, name[2:].replace("-", "_")) not in {None, False}]
+    lines = [f"ignored: {', '.join(f'{name} ({named[name]})' for name in ignored)}"] if ignored else []
+    if found.priority_queues is not None and found.priority_queues > QUEUES:
+        lines.append(f"--priority-queues {found.priority_queues}: each port has {QUEUES}")
+    if found.log_file is None and (found.log_file_max_size, found.log_file_max_files) != (None, None):
+        lines.append("ignored: --log-file-max-size and --log-file-max-files are of --log-file, which is not given")
+    return tuple(lines)
+
+
+def words(options: Bmv2Options) -> list[str]:
+    """Return the arguments that `read_options` reads these options from."""
+    line: list[str] = []
+    if options.thrift_port is not None:
+        line += ["--thrift-port", str(options.thrift_port)]
+    if options.pcap is not None:
+        line += ["--pcap", str(options.pcap)]
+    if options.dump_bytes:
+        line += ["--dump-packet-data", str(options.dump_bytes)]
+    if options.log_console:
+        line += ["--log-console"]
+    if options.log_file_bytes:
+        line += ["--log-file-max-size", str(options.log_file_bytes), "--log-file-max-files", str(options.log_files)]
+    return line
+
+
+def problem(options: Bmv2Options, log_file: Path | None, io: str) -> tuple[str, str] | None:
+    """Return an option and what is wrong with it, None if nothing is; frames go through ports of a kind `io`."""
+    if options.log_console and log_file is not None:
+        return "--log-console", "the log goes to standard output or to --log-file, not to both"
+    if options.pcap is not None and not options.pcap.is_dir():
+        return "--pcap", f"there is no folder {options.pcap}"
+    if io in PAST_THE_KERNEL and (options.pcap is not None or options.dump_bytes):
+        option = "--dump-packet-data" if options.pcap is None else "--pcap"
+        return option, f"--io {io} exchanges frames past the kernel, where nothing can capture them"
+    return None
+
+
+class _Say(argparse.Action):
+    """Prints a line and ends the program."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, say: Callable[[], str], help: str) -> None:  # noqa: A002
+        super().__init__(option_strings, dest, nargs=0, default=argparse.SUPPRESS, help=help)
+        self._say = say
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Print it."""
+        sys.stdout.write(f"{self._say()}\n")
+        parser.exit()
+
+
+def _own_version() -> str:
+    try:
+        return f"Millrace {version('millrace-net')}"
+    except PackageNotFoundError:
+        return "Millrace, from a source tree"
+
+
+def _natural(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
+    return int(text)
+
+
+def _positive(text: str) -> int:
+    number = _natural(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError("is 0")
+    return number
+
+
+def _port(text: str) -> int:
+    number = _natural(text)
+    if number > 0xFFFF:
+        raise argparse.ArgumentTypeError(f"{text} is no TCP port")
+    return number

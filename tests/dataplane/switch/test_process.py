@@ -191,11 +191,11 @@ PIPELINE_CHOICES = ("compiled", "interpreter")
 class RunningOnFiles:
     """A switch process without devices, whose ports are files or sockets."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        self.ready, self.stats = folder / "ready", folder / "stats.json"
-        argv = [sys.executable, "-m", "dataplane.switch.process", str(PROGRAMS / "copies.json"), *arguments]
+    def __init__(self, folder: Path, *arguments: str, program: Path = PROGRAMS / "copies.json") -> None:
+        self.ready, self.stats, self.socket = folder / "ready", folder / "stats.json", folder / "p4.sock"
+        argv = [sys.executable, "-m", "dataplane.switch.process", str(program), *arguments]
         argv += ["--ready-file", str(self.ready), "--stats-file", str(self.stats)]
-        argv += ["--", "--grpc-server-addr", f"unix:{folder / 'p4.sock'}"]
+        argv += ["--", "--grpc-server-addr", f"unix:{self.socket}"]
         self.process = subprocess.Popen(argv, cwd=folder, env=dict(os.environ) | {"PYTHONPATH": str(ROOT)})
 
     def __enter__(self) -> Self:
@@ -233,6 +233,26 @@ def test_ports_may_be_capture_files(tmp_path: Path, pipeline: str) -> None:
         assert [capture.frame[12:] for capture in reader] == frames
     with PcapReader(tmp_path / "a_out.pcap") as reader:
         assert list(reader) == []
+
+
+def test_a_program_may_start_without_its_p4info(tmp_path: Path) -> None:
+    alone = tmp_path / "copies.json"
+    alone.write_bytes((PROGRAMS / "copies.json").read_bytes())
+    with PcapWriter(tmp_path / "in.pcap") as writer:
+        writer.write(bytes(64), 1)
+    PcapWriter(tmp_path / "none.pcap").close()
+    arguments = ["-i", "1@in.pcap,out.pcap", "-i", "2@none.pcap,two.pcap", "--pipeline", "interpreter"]
+    with RunningOnFiles(tmp_path, *arguments, program=alone) as running:
+        running.wait_ready()
+        wait_until(lambda: running.sent(2) == 1, "the frame did not come through")
+        with grpc.insecure_channel(f"unix:{running.socket}") as channel:
+            stub = p4r_grpc.P4RuntimeStub(channel)
+            request = p4r.GetForwardingPipelineConfigRequest()
+            assert not stub.GetForwardingPipelineConfig(request, timeout=DEADLINE_S).HasField("config")
+            with pytest.raises(grpc.RpcError) as caught:
+                list(stub.Read(p4r.ReadRequest(entities=[p4r.Entity()]), timeout=DEADLINE_S))
+            assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+        running.stop()
 
 
 @pytest.mark.parametrize("pipeline", PIPELINE_CHOICES)

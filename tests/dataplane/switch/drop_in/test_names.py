@@ -16,6 +16,7 @@ from dataplane.switch.process import main
 def test_the_command_line_of_the_tutorials(tmp_path: Path) -> None:
     program = tmp_path / "basic.json"
     beside = tmp_path / "basic.p4.p4info.txtpb"
+    program.touch()
     beside.touch()
     line = f"-i 1@s1-eth1 -i 2@s1-eth2 --pcap {tmp_path} --nanolog ipc:///tmp/bm-0-log.ipc --device-id 0 {program}"
     line += " --log-console --thrift-port 9090 -- --grpc-server-addr 0.0.0.0:50051 --cpu-port 510"

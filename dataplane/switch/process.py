@@ -25,7 +25,7 @@ from dataplane.switch.attachments import is_device
 from dataplane.switch.drivers import SwitchDriver, make_driver
 from dataplane.switch.drop_in.capture import Capture
 from dataplane.switch.drop_in.logs import logging_to
-from dataplane.switch.drop_in.names import OWN_NAME
+from dataplane.switch.drop_in.names import CALLED_AS, OWN_NAME
 from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.p4runtime.core import P4RuntimeCore
@@ -57,7 +57,7 @@ def main(argv: Sequence[str] | None = None, name: str = OWN_NAME) -> int:
 def run(settings: SwitchSettings) -> None:
     """Forward until SIGTERM, SIGINT or the end of the lifeline; raise MillraceError if it cannot start."""
     with ExitStack() as stack:
-        stack.enter_context(logging_to(settings))
+        stack.enter_context(logging_to(settings.log_file, settings.log_level, settings.bmv2))
         for note in settings.notes:
             logger.warning("%s", note)
         program = None
@@ -233,5 +233,10 @@ def _replace(path: Path, text: str) -> None:
         raise SwitchError(f"{path}: {error.strerror}") from error
 
 
+def _run_command(words: Sequence[str]) -> int:
+    """Run `[--as NAME] ARGUMENT...`; the shims of bmv2's names say which it is."""
+    return main(words[2:], words[1]) if words[:1] == [CALLED_AS] else main(words)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_run_command(sys.argv[1:]))

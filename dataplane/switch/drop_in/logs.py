@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Final
 
 from dataplane.errors import SwitchError
-from dataplane.switch.arguments import SwitchSettings
 from dataplane.switch.drop_in.options import Bmv2Options
 
 _FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -26,14 +25,14 @@ _LEVELS: Final = {
 
 
 @contextmanager
-def logging_to(settings: SwitchSettings) -> Iterator[None]:
-    """Send our log where the settings say, and leave logging as it was found; raise SwitchError."""
-    handler = _handler(settings.log_file, settings.bmv2)
+def logging_to(file: Path | None, level: str, options: Bmv2Options) -> Iterator[None]:
+    """Send our log where the options say, and leave logging as it was found; raise SwitchError."""
+    handler = _handler(file, options)
     handler.setFormatter(logging.Formatter(_FORMAT))
     root = logging.getLogger("millrace")
     level_before = root.level
     root.addHandler(handler)
-    root.setLevel(_LEVELS[settings.log_level])
+    root.setLevel(_LEVELS[level])
     try:
         yield
     finally:

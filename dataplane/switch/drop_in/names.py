@@ -15,6 +15,8 @@ from dataplane.rpc.own_folder import default_address
 OWN_NAME: Final = "millrace switch"
 GRPC_NAME: Final = "simple_switch_grpc"
 THRIFT_NAME: Final = "simple_switch"
+CALLED_AS: Final = "--as"
+"""What stands in front of the name, where the process is started by a shim."""
 BMV2_NAMES: Final = (GRPC_NAME, THRIFT_NAME)
 
 DEFAULT_GRPC_ADDRESS: Final = "127.0.0.1:9559"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from dataplane.errors import ConfigError
-from dataplane.switch.drop_in.names import BMV2_NAMES
+from dataplane.switch.drop_in.names import BMV2_NAMES, CALLED_AS
 
 MARK: Final = "# Written by `millrace install-shims`"
 """How a shim's second line begins; a file without it is not ours."""
@@ -48,7 +48,7 @@ def _lines(name: str) -> Iterator[str]:
     if str(_SOURCE) not in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}:
         yield f"export PYTHONPATH={shlex.quote(str(_SOURCE))}${{PYTHONPATH:+:$PYTHONPATH}}"
     # -P: not the modules of the folder in which it is started.
-    yield f'exec {shlex.quote(sys.executable)} -P -m dataplane.switch.drop_in {name} "$@"'
+    yield f'exec {shlex.quote(sys.executable)} -P -m dataplane.switch.process {CALLED_AS} {name} "$@"'
 
 
 def _is_foreign(path: Path) -> bool:

@@ -17,7 +17,7 @@ _COLUMNS: Final = ("of", "profile", "what", "value")
 _PREFIX: Final = "millrace_scheduler_learning_"
 _WORDS: Final = {
     "decisions_total": "decisions by",
-    "unanswered_total": "no values:",
+    "unanswered_total": "not by the network:",
     "experiences_total": "experiences:",
     "training_total": "training:",
 }

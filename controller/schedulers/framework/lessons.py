@@ -32,10 +32,10 @@ class Outcome:
 class Standing:
     """How a policy that learns stands, in figures that count from its opening.
 
-    `decisions` are by who chose ("network", "exploration", "fallback", or "others" in shadow), `unanswered` those
-    without the network's values by the reason. Of `compared` decisions, those with a choice and with values, `agreed`
-    took the network's first choice, and `regret` sums what the others were worth less by its own values. `experiences`
-    are by what became of them, `waiting` those that are not over.
+    `decisions` are by who chose ("network", "exploration", "fallback", or "others" in shadow), `unanswered` those that
+    are not by the network's highest value, by the reason. Of `compared` decisions, those with a choice and with values,
+    `agreed` took the network's first choice, and `regret` sums what the others were worth less by its own values.
+    `experiences` are by what became of them, `waiting` those that are not over.
     """
 
     version: int

@@ -30,7 +30,7 @@ class LearningMetrics(Collector):
             name: CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=(*labels, *more))
             for name, text, more in (
                 ("decisions", "Decisions that stand, by who chose.", ("by",)),
-                ("unanswered", "Decisions without the network's values, by the reason.", ("reason",)),
+                ("unanswered", "Decisions that are not by the network's highest value, by the reason.", ("reason",)),
                 ("compared", "Decisions with a choice, and with the network's values.", ()),
                 ("agreed", "Of these, those that took the network's first choice.", ()),
                 ("regret", "What the others were worth less, by the network's values.", ()),

@@ -30,6 +30,11 @@ class Decision:
     values: Floats | None = None
 
 
+def stands(values: Floats, best: int, usual: int, margin: float) -> bool:
+    """Return whether the usual choice is taken: the best value is less than a margin above that choice's own."""
+    return best != usual and bool(values[best] - values[usual] < margin)
+
+
 class Decider(Generic[View]):
     """Chooses candidates: best predicted value, or by `exploration` another one at random, drawn from `generator`.
 
@@ -68,7 +73,7 @@ class Decider(Generic[View]):
             best = int(candidates[np.argmax(values[candidates])])
             if self._settings.margin:
                 usual = self.ask_fallback(observation, view)
-                if best != usual and values[best] - values[usual] < self._settings.margin:
+                if stands(values, best, usual, self._settings.margin):
                     best, reason = usual, "close"
         source: Source = "fallback" if reason else "network"
         if len(candidates) > 1 and self.generator.random() < self._settings.exploration:

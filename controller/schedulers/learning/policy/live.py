@@ -20,6 +20,7 @@ import numpy as np
 
 from controller.schedulers.framework.lessons import Outcome, Standing
 from controller.schedulers.learning.agent.agents import new_checkpoint, training_of
+from controller.schedulers.learning.agent.deciding import stands
 from controller.schedulers.learning.agent.inference.base import Inference
 from controller.schedulers.learning.agent.inference.making import inference_of
 from controller.schedulers.learning.agent.purpose import Kind, MadeFor
@@ -43,6 +44,8 @@ _KEPT: Final = 64
 _MOST_LEFT_OUT: Final = 1024
 """Of a network that was late once more, twice as many answers are left out as before, up to so many."""
 Problem = Literal["", "untrained", "late", "not finite", "does not fit"]
+Usual = Callable[[Floats], int]
+"""What a fallback would choose, of equals that of the highest value."""
 
 
 class LearnSettings(Strict, frozen=True):
@@ -87,8 +90,9 @@ class LearnSettings(Strict, frozen=True):
 class LiveSettings(Strict, frozen=True):
     """A checkpoint's file, and whether it only watches; how long an answer may take; who decides without one.
 
-    `fallback` names a score that decides where the network cannot, empty: the profile's other scores do. With `learn`
-    the network learns of what comes of decisions, and begins anew where there is no checkpoint.
+    `fallback` names a score that decides where the network cannot, empty: the profile's other scores do. Its choice
+    stands, too, where the network's best is within the agent's `decisions.margin` above it. With `learn` the network
+    learns of what comes of decisions, and begins anew where there is no checkpoint.
     """
 
     checkpoint: str
@@ -107,7 +111,25 @@ class Answer:
     values: Floats | None
     problem: Problem = ""
     explored: int | None = None
-    """The candidate that is tried instead of the best one."""
+    """The candidate that is tried instead of the first choice."""
+    usual: int | None = None
+    """The fallback's choice, where it stands instead of the best one, which is little better."""
+
+    @property
+    def first(self) -> int:
+        """The first choice: what stands, else the best candidate; there have to be values and a candidate."""
+        return self.best if self.usual is None else self.usual
+
+    @property
+    def best(self) -> int:
+        """The candidate of the highest value."""
+        assert self.values is not None
+        candidates = np.flatnonzero(self.observation.candidates)
+        return int(candidates[np.argmax(self.values[candidates])])
+
+    def is_first(self, action: int) -> bool:
+        """Return whether an action is the first choice, or worth as much where nothing stands instead."""
+        return self.lost(action) <= 0 if self.usual is None else action == self.usual
 
     def lost(self, action: int) -> float:
         """Return what an action is worth less than the best candidate; there have to be values."""
@@ -161,12 +183,23 @@ class LiveNetwork:
         """What trains it, None before it is opened and after it is closed."""
         return self._training
 
-    def answer(self, observation: Observation, subject: str) -> Answer:
+    @property
+    def has_margin(self) -> bool:
+        """Whether it has to know what the fallback would choose."""
+        return self._checkpoint.settings.decisions.margin > 0
+
+    def answer(self, observation: Observation, subject: str, usual: Usual | None = None) -> Answer:
         """Return what the network says of an observation, within the deadline; the same is not worked out again.
 
         `subject` is what it is about, by which another candidate is tried now and then: again, if it is asked again.
+        `usual` says what the fallback would choose, where there is one.
         """
         found = self._answer(observation)
+        margin = self._checkpoint.settings.decisions.margin
+        if margin and usual is not None and found.values is not None and observation.candidates.any():
+            choice = usual(found.values)
+            if stands(found.values, found.best, choice, margin):
+                found = replace(found, usual=choice)
         explored = self._explored(found, subject)
         return found if explored is None else replace(found, explored=explored)
 
@@ -217,9 +250,11 @@ class LiveNetwork:
         self._decisions[self._who(answer, action)] += 1
         if answer.problem:
             self._unanswered[answer.problem] += 1
+        if answer.usual is not None:
+            self._unanswered["close"] += 1
         if answer.values is not None and np.count_nonzero(answer.observation.candidates) > 1:
             lost = answer.lost(action)
-            self._compared, self._agreed = self._compared + 1, self._agreed + (lost <= 0)
+            self._compared, self._agreed = self._compared + 1, self._agreed + answer.is_first(action)
             self._regret += lost
         if self._training is None:
             return
@@ -319,6 +354,14 @@ class LiveNetwork:
         return self._checkpoint.made_for
 
     def _loaded(self) -> Checkpoint:
+        found = self._found()
+        margin = found.settings.decisions.margin
+        if margin and not self.settings.fallback:
+            because = "and fallback names no score whose choice stands"
+            raise LearningError(f"{self._path}: its agent's decisions.margin is {margin:g}, {because}")
+        return found
+
+    def _found(self) -> Checkpoint:
         learn = self.settings.learn
         check_place(self._path)
         if learn is not None and not self._path.exists():
@@ -343,15 +386,15 @@ class LiveNetwork:
 
     def _explored(self, answer: Answer, subject: str) -> int | None:
         """Return a candidate to try, now and then, where something is learned of it."""
-        candidates, values = np.flatnonzero(answer.observation.candidates), answer.values
+        candidates = np.flatnonzero(answer.observation.candidates)
         if self._training is None or self.settings.shadow or len(candidates) < 2:
             return None
         settings = self._checkpoint.settings
         generator = np.random.default_rng([settings.seed, 3, crc32(subject.encode())])
         if generator.random() >= settings.decisions.exploration:
             return None
-        if values is not None:
-            candidates = candidates[candidates != candidates[np.argmax(values[candidates])]]
+        if answer.values is not None:
+            candidates = candidates[candidates != answer.first]
         return int(candidates[generator.integers(len(candidates))])
 
     def _who(self, answer: Answer, action: int) -> str:
@@ -361,4 +404,6 @@ class LiveNetwork:
             return "exploration"
         if answer.values is None:
             return "fallback"
-        return "network" if answer.lost(action) <= 0 else "others"
+        if not answer.is_first(action):
+            return "others"
+        return "network" if answer.usual is None else "fallback"

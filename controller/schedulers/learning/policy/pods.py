@@ -17,7 +17,7 @@ from controller.schedulers.learning.agent.purpose import MadeFor
 from controller.schedulers.learning.policy.learning import LearningPolicy
 from controller.schedulers.learning.policy.live import Answer, LiveSettings
 from controller.schedulers.learning.policy.observing import observe
-from controller.schedulers.learning.policy.ranking import points_of, reasons_of
+from controller.schedulers.learning.policy.ranking import points_of, reasons_of, usual_of
 from controller.schedulers.learning.values import Observation
 
 
@@ -73,7 +73,10 @@ class Learned(LearningPolicy):
             return asked[3]
         shown = self.network.made_for
         seen = observe(pod, snapshot, nodes, has_network=shown.network, has_load=shown.load)
-        answer = self.network.answer(seen, pod.name)
+        usual = None
+        if self.network.has_margin and self._fallback is not None and len(nodes):
+            usual = usual_of(self._fallback.points(pod, snapshot, nodes), nodes)
+        answer = self.network.answer(seen, pod.name, usual)
         self._asked = (pod, snapshot, nodes, answer)
         return answer
 

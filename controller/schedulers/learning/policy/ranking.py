@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from controller.schedulers.framework.columns import Ids, Longs
 from controller.schedulers.framework.values import MOST_POINTS
-from controller.schedulers.learning.policy.live import Answer, LiveNetwork
+from controller.schedulers.learning.policy.live import Answer, LiveNetwork, Usual
+from controller.schedulers.learning.values import Floats
 
 
 def points_of(answer: Answer, actions: Ids) -> Longs:
     """Return `MOST_POINTS` for the action of the highest value, 0 for the lowest; all the same without values.
 
-    An action that is tried for once gets all of them, the others none.
+    An action that is tried for once, or that stands as the fallback's choice, gets all of them, the others none.
     """
     found = np.full(len(actions), MOST_POINTS, np.int64)
-    if answer.explored is not None:
-        found[actions != answer.explored] = 0
+    only = answer.usual if answer.explored is None else answer.explored
+    if only is not None:
+        found[actions != only] = 0
     elif answer.values is not None and len(actions):
         values = answer.values[actions]
         if values.max() > values.min():
             found[:] = np.rint(MOST_POINTS * (values - values.min()) / (values.max() - values.min()))
     return found
+
+
+def usual_of(points: Longs, actions: Ids) -> Usual:
+    """Return what says the action of the most points, of equals that of the highest value."""
+    return partial(_usual, actions[points == points.max()])
+
+
+def _usual(actions: Ids, values: Floats) -> int:
+    return int(actions[np.argmax(values[actions])])
 
 
 def reasons_of(network: LiveNetwork, answer: Answer, actions: Ids) -> list[str]:
@@ -40,6 +53,8 @@ def reasons_of(network: LiveNetwork, answer: Answer, actions: Ids) -> list[str]:
         text = f"{mode}version {answer.version} {value}"
         if action == answer.explored:
             text += ", tried for once"
+        if action == answer.usual:
+            text += f", and stands as the choice of {network.settings.fallback}"
         if place == 1 and standing.compared:
             text += f"; of {standing.compared} first choices before it {standing.agreed} were taken"
         found.append(text)

@@ -13,7 +13,7 @@ from controller.schedulers.learning.agent.purpose import MadeFor
 from controller.schedulers.learning.policy.centres import Centres, observe
 from controller.schedulers.learning.policy.learning import LearningPolicy
 from controller.schedulers.learning.policy.live import Answer, LiveSettings
-from controller.schedulers.learning.policy.ranking import points_of, reasons_of
+from controller.schedulers.learning.policy.ranking import points_of, reasons_of, usual_of
 from controller.schedulers.learning.values import Observation
 from controller.schedulers.probe.dispatch.policies import Question, TaskScore
 from controller.schedulers.probe.dispatch.slots import Slots
@@ -75,7 +75,10 @@ class LearnedTasks(LearningPolicy):
             self._centres = (asked.view, Centres.of(asked.view))
         centres, shown = self._centres[1], self.network.made_for
         seen = observe(asked, rows, centres, has_network=shown.network, has_load=shown.load)
-        self._asked = (asked, centres, self.network.answer(seen, asked.task.name))
+        usual = None
+        if self.network.has_margin and self._fallback is not None and len(rows):
+            usual = usual_of(self._fallback.points(asked, rows), centres.of_offer[asked.options.offer[rows]])
+        self._asked = (asked, centres, self.network.answer(seen, asked.task.name, usual))
         return self._asked[1:]
 
 

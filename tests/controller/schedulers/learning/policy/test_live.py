@@ -140,6 +140,27 @@ def test_reasons_without_values_are_counted_and_decisions_compared(tmp_path: Pat
     assert (late.standing.unanswered, late.standing.decisions) == ({"late": 1}, {"fallback": 1})
 
 
+def test_the_fallbacks_choice_stands_where_the_best_is_close_and_is_then_the_first_choice(tmp_path: Path) -> None:
+    def with_margin(one: Checkpoint) -> Checkpoint:
+        decisions = msgspec.structs.replace(AGENT.decisions, margin=100.0)
+        return msgspec.structs.replace(one, settings=msgspec.structs.replace(one.settings, decisions=decisions))
+
+    file = _trained(tmp_path, with_margin)
+    with pytest.raises(LearningError, match=r"pods\.ckpt: its agent's decisions\.margin is 100, and fallback names no"):
+        network_of(file)
+    network = network_of(file, shadow=False, fallback="least-used")
+    values = network.answer(seen(0.1, 0.9), "a").values
+    assert values is not None
+    best = int(np.argmax(values))
+    for usual in (best, 1 - best):
+        answer = network.answer(seen(0.1, 0.9), "a", lambda _, usual=usual: usual)  # type: ignore[misc]
+        network.decided("a", answer, usual)
+    network.decided("b", answer, best)
+    standing = network.standing
+    assert standing.decisions == {"network": 1, "fallback": 1, "others": 1}
+    assert (standing.unanswered, standing.compared, standing.agreed) == ({"close": 2}, 3, 2)
+
+
 def test_a_network_that_is_late_is_asked_less_and_less(tmp_path: Path) -> None:
     asked, now_ns = list[int](), 0
 

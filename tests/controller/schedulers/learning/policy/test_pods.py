@@ -18,12 +18,14 @@ from controller.schedulers.framework.plugins import make_policy
 from controller.schedulers.framework.snapshot import Snapshot
 from controller.schedulers.framework.values import MOST_POINTS, Peer, PendingPod
 from controller.schedulers.learning.agent.agents import new_checkpoint
+from controller.schedulers.learning.agent.deciding import Decider
 from controller.schedulers.learning.agent.inference.making import inference_of
 from controller.schedulers.learning.agent.records import Checkpoint, save_checkpoint
 from controller.schedulers.learning.agent.settings import AgentSettings, DecisionSettings, Form, NetworkSettings
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.policy.observing import observe
 from controller.schedulers.learning.policy.pods import Learned
+from controller.schedulers.learning.values import Observation
 from dataplane.topology.families import from_text
 from dataplane.topology.values import NumberFormat
 from tests.controller.schedulers.framework.clusters import GIB, node
@@ -112,6 +114,41 @@ def test_live_the_highest_value_gets_most_points(snapshot: Snapshot, tmp_path: P
     assert values is not None
     assert np.argsort(points).tolist() == np.argsort(values).tolist()
     assert (points.max(), points.min()) == (MOST_POINTS, 0)
+
+
+@pytest.mark.parametrize("part", [0.9, 1.1])
+def test_a_margin_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_path: Path, part: float) -> None:
+    checkpoint = _checkpoint(snapshot)
+    seen = observe(POD, snapshot, ALL, has_network=True)
+    inference = inference_of(checkpoint.weights(), checkpoint.settings.decisions)
+    values = inference.values(seen)
+    assert values is not None
+    # Packed onto the node that is used, which the network values less than another.
+    usual, best = 0, int(np.argmax(values))
+    decisions = DecisionSettings(
+        precision="float32", exploration=0.0, margin=part * float(values[best] - values[usual])
+    )
+    settings = msgspec.structs.replace(checkpoint.settings, decisions=decisions)
+    save_checkpoint(tmp_path / "agent.ckpt", msgspec.structs.replace(checkpoint, settings=settings))
+    told = Learned.Settings(
+        checkpoint=str(tmp_path / "agent.ckpt"), shadow=False, deadline_ns=10**12, fallback="most-used"
+    )
+    learned = Learned(told)
+    points = learned.points(POD, snapshot, ALL)
+
+    class Usual:
+        def choose(self, observation: Observation, view: object) -> int:
+            return usual
+
+    decider = Decider(decisions, Usual(), np.random.default_rng(0), lambda: 0)
+    decision = decider.decide(inference, seen, None)
+    assert decision.action == (best if part < 1 else usual) == int(np.argmax(points)) != (usual if part < 1 else best)
+    reasons = learned.reasons(POD, snapshot, ALL, points)
+    assert [reason.endswith(", and stands as the choice of most-used") for reason in reasons] == [
+        part > 1,
+        False,
+        False,
+    ]
 
 
 def test_tokens_serve_nodes_that_join(snapshot: Snapshot, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ Bools = npt.NDArray[np.bool_]
 COMMON: Final = 4
 """Features of an observation that are of the system and the task, not of an action; they come first."""
 LOADS: Final = 7
-"""Figures of a node's load: queued, wait, compute, arriving, leaving, fetching, evicting."""
+"""Figures of a node's load: queued, wait, compute, arriving, leaving, fetching, evicting; `foretold` adds one."""
 JOB_LOADS: Final = 6
 """Figures of a waiting job that stand in their place: see `OrderingSettings.job_features`; `foretold` adds one."""
 
@@ -28,9 +28,9 @@ class Observation:
     """What a decider sees at one decision among n actions: nodes, or places in a window of waiting jobs.
 
     `row` holds utilisation, operations, size and is_write, then n figures each of free, similarity, where features of
-    the network are on delay and bandwidth, and where those of the load are on these seven, or six or seven of a job:
-    4 + 2 n, 4 n, 8 n to 11 n numbers, all between 0 and 1. `candidates` are the actions that are possible now. Nobody
-    writes to either.
+    the network are on delay and bandwidth, and where those of the load are on these seven or eight, or six or seven of
+    a job: 4 + 2 n, 4 n, 8 n to 12 n numbers, all between 0 and 1. `candidates` are the actions that are possible now.
+    Nobody writes to either.
     """
 
     row: Floats
@@ -58,7 +58,7 @@ class Observation:
         vectors = [free, similarity] if delay is None or bandwidth is None else [free, similarity, delay, bandwidth]
         columns = [np.asarray(vector, np.float32) for vector in (*vectors, *load)]
         possible = np.asarray(candidates, np.bool_)
-        is_whole = (delay is None) == (bandwidth is None) and len(load) in {0, JOB_LOADS, LOADS}
+        is_whole = (delay is None) == (bandwidth is None) and len(load) in {0, JOB_LOADS, LOADS, LOADS + 1}
         if not is_whole or any(column.shape != possible.shape for column in columns):
             shapes = [column.shape for column in columns]
             raise LearningError(f"features of shapes {shapes} and candidates of {possible.shape} are no observation")
@@ -78,7 +78,7 @@ class Observation:
     @property
     def has_network(self) -> bool:
         """Whether features of the network are on."""
-        return self.figures in {4, 4 + JOB_LOADS, 4 + LOADS}
+        return self.figures in {4, 4 + JOB_LOADS, 4 + LOADS, 4 + LOADS + 1}
 
     @property
     def has_load(self) -> bool:
@@ -127,7 +127,7 @@ class Observation:
 
     @property
     def load(self) -> Floats:
-        """What each action's node has to do, [7, n]: see `PoolSettings.load_features`; zeros where these are off."""
+        """What each action's node has to do, [7 or 8, n]: see `PoolSettings`; zeros where these are off."""
         if not self.has_load:
             return np.zeros((LOADS, self.actions), np.float32)
         start = COMMON + (4 if self.has_network else 2) * self.actions

@@ -62,6 +62,8 @@ DEPARTURES: Final = (
     Departure("without a falling learning rate", {f"{_TRAINING}.half_steps": 0}),
     Departure("without load_features", {"pool.load_features": False}),
     Departure("without port_hz", {"pool.port_hz": 0.0}),
+    Departure("with slot_hz 100", {"pool.slot_hz": 100.0}),
+    Departure("with foretold costs", {"pool.foretold": True}),
     Departure("without a gain of the response", {"pool.gain": "specification"}),
     Departure("discount 0.9", {f"{_TRAINING}.discount": 0.9}),
     Departure("discount 0.9, double", {f"{_TRAINING}.discount": 0.9, f"{_TRAINING}.double": True}),

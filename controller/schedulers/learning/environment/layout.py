@@ -23,7 +23,7 @@ from controller.schedulers.learning.environment.kernels.structures import (
     Tasks,
     Ways,
 )
-from controller.schedulers.learning.environment.model import Model
+from controller.schedulers.learning.environment.model import Model, price
 from controller.schedulers.learning.environment.values import Longs
 from controller.schedulers.learning.values import COMMON, LOADS, Bools, Floats
 from dataplane.native import Struct, pointer_to
@@ -105,7 +105,8 @@ def initial(model: Model, seed: int, layout: Layout) -> Saved:
 
 
 def _row_length(model: Model) -> int:
-    return _load_start(model) + (LOADS * model.system.actions if model.settings.load_features else 0)
+    loads = LOADS + model.settings.foretold if model.settings.load_features else 0
+    return _load_start(model) + loads * model.system.actions
 
 
 def _load_start(model: Model) -> int:
@@ -188,6 +189,9 @@ def _state(model: Model, constants: dict[str, Longs], changing: Mapping[str, Lon
         has_network=model.settings.network_features,
         await_arrival=model.settings.await_arrival,
         load_start=_load_start(model) if model.settings.load_features else 0,
+        has_foretold=model.settings.foretold,
+        port_price=price(model.settings.port_hz),
+        slot_price=price(model.settings.slot_hz),
         nodes=Nodes(
             count=len(model.system.nodes),
             actions=model.system.actions,

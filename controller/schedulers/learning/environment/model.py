@@ -33,12 +33,17 @@ LAST_NS: Final = 2 * MOST_TIME_NS
 """No task may end later."""
 BACKLOG_UNIT_NS: Final = 1024
 MOST_BACKLOG_NS: Final = 1 << 34
-"""Times for which ports are taken are squared in these units, 17 s at most: sums of them stay in 63 bits."""
+"""Times for which ports and slots are taken are squared in these units, 17 s at most: sums stay in 63 bits."""
+MOST_LEFT: Final = 1 << 40
+"""What squares grow by is foretold up to so much, the square of a second; prices have `PRICE_BITS` behind the point."""
+PRICE_BITS: Final = 10
+MOST_PRICE: Final = 1 << 21
 LOAD_UNIT_NS: Final = 1024
 LOAD_BITS: Final = 24
 """A time of the load's features is log2(1 + time / unit) over these bits, 1 from 17 s on; bytes alike."""
 QUEUE_BITS: Final = 8
 """What is queued is log2(1 + tasks / slots) over these bits."""
+_NS_PER_S: Final = 1_000_000_000
 _LOG_BITS: Final = 64
 """A logarithmic feature is log2(1 + figure) over this."""
 
@@ -204,6 +209,14 @@ def _task_features(system: System, workload: Workload, settings: PoolSettings, d
 def _logarithmic(figures: npt.NDArray[np.float64] | Longs) -> npt.NDArray[np.float64]:
     found: npt.NDArray[np.float64] = np.minimum(np.log2(1 + figures.astype(np.float64)) / _LOG_BITS, 1)
     return found
+
+
+def price(come_hz: float) -> int:
+    """Return what a square costs by which a port or a slot is taken for longer, where so many a second come to it.
+
+    In ns of waiting for each `BACKLOG_UNIT_NS` squared, over 2^`PRICE_BITS`.
+    """
+    return min(round(come_hz / _NS_PER_S * BACKLOG_UNIT_NS**2 / 2 * (1 << PRICE_BITS)), MOST_PRICE)
 
 
 def kinds_of(mask: int) -> str:

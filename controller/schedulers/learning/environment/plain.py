@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 import numpy as np
@@ -14,57 +13,20 @@ from controller.schedulers.learning.environment.model import (
     LAST_NS,
     LOAD_UNIT_NS,
     MOST_BACKLOG_NS,
+    MOST_LEFT,
     NOWHERE,
+    PRICE_BITS,
     QUEUE_BITS,
     Model,
+    price,
 )
 from controller.schedulers.learning.environment.plain_figures import logarithmic, serving_ns, share, transfer_ns
+from controller.schedulers.learning.environment.plain_state import EngineState, Move, NodeState, Plan
 from controller.schedulers.learning.environment.rewarding import reward
 from controller.schedulers.learning.environment.settings import PoolSettings
-from controller.schedulers.learning.environment.values import Engine, Memory, System, Workload
+from controller.schedulers.learning.environment.values import Memory, System, Workload
 from controller.schedulers.learning.environment.view import Forecast, Refusal, no_time, nothing_runs, wrong_action
 from controller.schedulers.learning.values import Observation, Step
-
-
-@dataclass(slots=True)
-class _Engine:
-    engine: Engine
-    free_ns: list[int]
-    assigned: int = 0
-
-
-@dataclass(slots=True)
-class _Node:
-    """A node: what its fast memory keeps, least recently used first, and until when its ports are taken."""
-
-    engines: list[_Engine]
-    free_bytes: int
-    kept: OrderedDict[int, None] = field(default_factory=OrderedDict)
-    in_free_ns: int = 0
-    out_free_ns: int = 0
-    is_there: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class _Move:
-    """Data on its way to its place: there from `arrives_ns` on, and in store `source` from `source_ns` on."""
-
-    arrives_ns: int
-    source: int = NOWHERE
-    source_ns: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """How a task would run on a node."""
-
-    forecast: Forecast
-    fetched_ns: int
-    engine: int
-    slot: int
-    in_free_ns: int
-    out_free_ns: list[int]
-    moves: dict[int, _Move]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +65,20 @@ class PlainPool:
         if self.task < 0 or not 0 <= action < self.actions or self._obstacle(action, self.task) is not None:
             raise wrong_action(action, self.task)
         task, ready_ns, forecast = self.task, self.now_ns, self.foretell(action)
-        before = self._backlog()
+        before, held = self._backlog(), self._held(action)
         evicted_bytes, eviction_ns = self._act(action)
         left = self._backlog() - before
         running = sum(min(e.assigned, e.engine.slots) for node in self._nodes for e in node.engines)
         penalty_ns = eviction_ns if evicted_bytes else None
         latency_ns, response_ns = forecast.served_ns - ready_ns, forecast.end_ns - ready_ns
         gained = reward(
-            self.model.settings, running / self.model.cores, latency_ns, response_ns, eviction_ns=penalty_ns, left=left
+            self.model.settings,
+            running / self.model.cores,
+            latency_ns,
+            response_ns,
+            eviction_ns=penalty_ns,
+            left=left,
+            held=held,
         )
         following = self._observed() if self._advance() else None
         return Step(
@@ -157,8 +125,8 @@ class PlainPool:
     def _begin(self, seed: int) -> None:
         model = self.model
         self._nodes = [
-            _Node(
-                [_Engine(engine, [0] * engine.slots) for engine in node.engines],
+            NodeState(
+                [EngineState(engine, [0] * engine.slots) for engine in node.engines],
                 node.memories[0].capacity_bytes if node.engines else 0,
             )
             for node in model.system.nodes
@@ -166,11 +134,11 @@ class PlainPool:
         self._home: list[int] = model.homes(seed).tolist()
         created = model.workload.created.tolist()
         self._place = [NOWHERE if new else home for new, home in zip(created, self._home, strict=True)]
-        self._moves = [_Move(0) for _ in self._home]
+        self._moves = [Move(0) for _ in self._home]
         self._missing: list[int] = model.workload.predecessors.tolist()
         self._ready = [(ns, n) for n, ns in enumerate(model.workload.submitted_ns.tolist()) if not self._missing[n]]
         self._ends: list[tuple[int, int]] = []
-        self._engine_of: dict[int, _Engine] = {}
+        self._engine_of: dict[int, EngineState] = {}
         self._changes = list(model.system.changes)
         self._numbers = {node.name: number for number, node in enumerate(model.system.nodes)}
         self.refusals: dict[int, Refusal] = {}
@@ -222,11 +190,11 @@ class PlainPool:
             for number in [] if change.is_there else list(node.kept):
                 self._drop(number)
                 self._place[number] = NOWHERE if self.model.workload.created[number] else self._home[number]
-                self._moves[number] = _Move(0)
+                self._moves[number] = Move(0)
             if not change.is_there:
                 gone = self._numbers[change.node]
                 self._moves = [
-                    _Move(move.arrives_ns) if self._is_at(move.source, gone) else move for move in self._moves
+                    Move(move.arrives_ns) if self._is_at(move.source, gone) else move for move in self._moves
                 ]
 
     # Who can
@@ -263,13 +231,13 @@ class PlainPool:
 
     # How long
 
-    def _plan(self, action: int, task: int) -> _Plan:
+    def _plan(self, action: int, task: int) -> Plan:
         """Return how a task would run: its data begins to move at once, while it waits for a slot of an engine.
 
         Of what a node's ports let in, and of what it gives out, one transfer is served after another.
         """
         node, fast = self._nodes[action], self._fast(action)
-        fetched_ns, access_ns, moves = self.now_ns, 0, dict[int, _Move]()
+        fetched_ns, access_ns, moves = self.now_ns, 0, dict[int, Move]()
         free_ns = [other.out_free_ns for other in self._nodes]
         in_free_ns = node.in_free_ns
         for number, is_write in self._accesses(task):
@@ -290,7 +258,7 @@ class PlainPool:
                 in_free_ns = sent_ns
             fetched_ns = max(fetched_ns, moves[number].arrives_ns)
         forecast, engine, slot = self._soonest(action, task, fetched_ns, access_ns)
-        return _Plan(forecast, fetched_ns, engine, slot, in_free_ns, free_ns, moves)
+        return Plan(forecast, fetched_ns, engine, slot, in_free_ns, free_ns, moves)
 
     def _sources(self, number: int, action: int) -> list[tuple[int, int]]:
         """Return which stores have an object, and from when on: what is under way is where it comes from, too."""
@@ -303,7 +271,7 @@ class PlainPool:
 
     def _sent(
         self, action: int, number: int, source: tuple[int, int], in_free_ns: int, free_ns: list[int]
-    ) -> tuple[_Move, int]:
+    ) -> tuple[Move, int]:
         """Return how an object moves to a node from a store that has it from a time on, and when it has been sent."""
         place, since_ns = source
         store = self.model.stores[place]
@@ -315,7 +283,7 @@ class PlainPool:
             delay_ns += int(self.model.network.delay_ns[self._epoch, store.node, action])
         takes_ns = transfer_ns(8 * self._bytes(number), rate_bps)
         # While its data is yet to come, it lets others pass.
-        return _Move(max(begin_ns, since_ns) + takes_ns + delay_ns, place, since_ns), begin_ns + takes_ns
+        return Move(max(begin_ns, since_ns) + takes_ns + delay_ns, place, since_ns), begin_ns + takes_ns
 
     def _soonest(self, action: int, task: int, fetched_ns: int, access_ns: int) -> tuple[Forecast, int, int]:
         """Return how the task runs on that engine of a node on which it ends first, with engine and slot."""
@@ -353,7 +321,7 @@ class PlainPool:
         heappush(self._ends, (end_ns, task))
         evicted = self._keep(action, [number for number, _ in self._accesses(task)])
         for number, is_write in self._accesses(task):
-            move = _Move(plan.forecast.served_ns) if is_write else plan.moves.get(number)
+            move = Move(plan.forecast.served_ns) if is_write else plan.moves.get(number)
             if move and self.model.settings.await_arrival:
                 self._moves[number] = move
         if max(end_ns, node.out_free_ns) > LAST_NS:
@@ -362,8 +330,26 @@ class PlainPool:
 
     def _backlog(self) -> int:
         """Return the sum over all ports of the square of the time for which they are taken, in `BACKLOG_UNIT_NS`."""
-        ports = [free_ns for node in self._nodes for free_ns in (node.in_free_ns, node.out_free_ns)]
-        return sum((min(max(ns - self.now_ns, 0), MOST_BACKLOG_NS) // BACKLOG_UNIT_NS) ** 2 for ns in ports)
+        return sum(self._squared(ns) for node in self._nodes for ns in (node.in_free_ns, node.out_free_ns))
+
+    def _squared(self, free_ns: int) -> int:
+        """Return the square of how long it is until a time."""
+        return (min(max(free_ns - self.now_ns, 0), MOST_BACKLOG_NS) // BACKLOG_UNIT_NS) ** 2
+
+    def _held(self, action: int) -> int:
+        """Return by how much the square of the time grows for which the slot is taken that the task would get."""
+        plan = self._plan(action, self.task)
+        slot_ns = self._nodes[action].engines[plan.engine].free_ns[plan.slot]
+        return self._squared(plan.forecast.end_ns) - self._squared(slot_ns)
+
+    def _foretold_ns(self, action: int, plan: Plan) -> int:
+        """Return what the task is foretold to cost on a node: its response, and what others wait for then."""
+        left = self._squared(plan.in_free_ns) - self._squared(self._nodes[action].in_free_ns)
+        for node, free_ns in zip(self._nodes, plan.out_free_ns, strict=True):
+            left += self._squared(free_ns) - self._squared(node.out_free_ns)
+        settings, held = self.model.settings, self._held(action)
+        waits = price(settings.port_hz) * min(left, MOST_LEFT) + price(settings.slot_hz) * min(held, MOST_LEFT)
+        return plan.forecast.end_ns - self.now_ns + (waits >> PRICE_BITS)
 
     def _keep(self, action: int, accessed: list[int]) -> tuple[int, int]:
         """Have all that a task uses in a node's fast memory, and evict what was not used for longest until it fits."""
@@ -403,7 +389,7 @@ class PlainPool:
             self._nodes[home.node].in_free_ns = begin_ns + takes_ns
         if self.model.settings.await_arrival:
             arrives_ns = max(begin_ns, since_ns) + takes_ns + delay_ns
-            self._moves[number] = _Move(arrives_ns, self.model.fast[action], since_ns)
+            self._moves[number] = Move(arrives_ns, self.model.fast[action], since_ns)
         return takes_ns
 
     def _drop(self, number: int) -> None:
@@ -455,20 +441,21 @@ class PlainPool:
         return delay, bandwidth
 
     def _load_features(self, action: int) -> tuple[float, ...]:
-        """Return queued, wait, compute, arriving, leaving, fetching, evicting; 1 for what the task cannot do there."""
+        """Return queued, wait, compute, arriving, leaving, fetching, evicting, cost; 1 for what cannot be there."""
         node, now_ns = self._nodes[action], self.now_ns
         slots = sum(engine.engine.slots for engine in node.engines)
         queued = logarithmic(LOAD_UNIT_NS * self.queued(action) // slots, QUEUE_BITS)
         arriving, leaving = (logarithmic(free_ns - now_ns) for free_ns in (node.in_free_ns, node.out_free_ns))
         if self._obstacle(action, self.task) is not None:
-            return queued, 1.0, 1.0, arriving, leaving, 1.0, 1.0
+            return queued, 1.0, 1.0, arriving, leaving, 1.0, 1.0, *[1.0] * self.model.settings.foretold
         plan = self._plan(action, self.task)
         waits_ns = plan.forecast.start_ns - now_ns
         takes_ns = plan.forecast.end_ns - plan.forecast.served_ns
         fetching = logarithmic(plan.fetched_ns - now_ns)
         missing = sum(self._bytes(number) for number, _ in self._accesses(self.task) if number not in node.kept)
         evicting = logarithmic(missing - node.free_bytes)
-        return queued, logarithmic(waits_ns), logarithmic(takes_ns), arriving, leaving, fetching, evicting
+        cost = [logarithmic(self._foretold_ns(action, plan))] if self.model.settings.foretold else []
+        return queued, logarithmic(waits_ns), logarithmic(takes_ns), arriving, leaving, fetching, evicting, *cost
 
     # What is known
 

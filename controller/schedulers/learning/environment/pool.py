@@ -70,13 +70,20 @@ class Pool:
         if found not in {NEXT, AT_END}:
             raise wrong_action(action, task)
         self._note()
-        start_ns, served_ns, end_ns, evicted_bytes, eviction_ns, running, left = self._layout.result.tolist()
+        start_ns, served_ns, end_ns, evicted_bytes, eviction_ns, running, *waits = self._layout.result.tolist()
         latency_ns, response_ns = served_ns - ready_ns, end_ns - ready_ns
         penalty_ns = eviction_ns if evicted_bytes else None
+        utilisation, (left, held) = running / self._cores, waits
         return Step(
             observation=self._observed() if found == NEXT else None,
             reward=reward(
-                self.model.settings, running / self._cores, latency_ns, response_ns, eviction_ns=penalty_ns, left=left
+                self.model.settings,
+                utilisation,
+                latency_ns,
+                response_ns,
+                eviction_ns=penalty_ns,
+                left=left,
+                held=held,
             ),
             task=task,
             wait_ns=start_ns - ready_ns,

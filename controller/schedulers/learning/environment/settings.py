@@ -42,7 +42,9 @@ class PoolSettings(Strict, frozen=True):
     over slots; how long the task would `wait` for a slot and `compute`, on the engine on which it would end first;
     until when the node's ports are taken for what is `arriving` and `leaving`; when what the task misses would be
     there, `fetching`; and how much must make room for it, `evicting`. With `port_hz` above 0, responses of `gain` have
-    with them what a decision's transfers leave others to wait for, were so many a second to come to each port.
+    with them what a decision's transfers leave others to wait for, were so many a second to come to each port; with
+    `slot_hz` above 0 what its hold on a slot does, were so many to come to each slot. `foretold` shows, behind the
+    load's figures and with them and the network's alone, what the task would cost by these prices, before evictions.
     `page_bytes` is the unit of a request's size. With `await_arrival` who needs data that is on its way waits for it,
     or takes it from where it comes from; without, data is at its new place from the decision that moves it.
     """
@@ -56,6 +58,8 @@ class PoolSettings(Strict, frozen=True):
     latency_unit_ns: int = 100_000
     gain: Gain = Gain.SPECIFICATION
     port_hz: float = 0.0
+    slot_hz: float = 0.0
+    foretold: bool = False
     await_arrival: bool = False
 
     def __post_init__(self) -> None:
@@ -66,8 +70,11 @@ class PoolSettings(Strict, frozen=True):
             raise LearningError(f"eviction_bound is {self.eviction_bound}, not from -1 to 0", at="eviction_bound")
         if not 0 <= self.utilisation_weight < float("inf"):
             raise LearningError(f"utilisation_weight cannot be {self.utilisation_weight}", at="utilisation_weight")
-        if not 0 <= self.port_hz < float("inf"):
-            raise LearningError(f"port_hz cannot be {self.port_hz}", at="port_hz")
+        for name in ("port_hz", "slot_hz"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise LearningError(f"{name} cannot be {getattr(self, name)}", at=name)
+        if self.foretold and not (self.load_features and self.network_features):
+            raise LearningError("foretold is shown with load_features and network_features alone", at="foretold")
         for name in ("latency_unit_ns", "page_bytes"):
             if getattr(self, name) < 1:
                 raise LearningError(f"{name} is {getattr(self, name)}, less than 1", at=name)

@@ -14,6 +14,7 @@ from controller.schedulers.learning.environment.kernels.structures import (
     START,
     PoolState,
 )
+from controller.schedulers.learning.environment.model import BACKLOG_UNIT_NS, MOST_BACKLOG_NS, MOST_LEFT, PRICE_BITS
 from controller.schedulers.simulation.kernels.sharing import sending_ns
 from dataplane.native import i64, kernel
 
@@ -142,3 +143,24 @@ def first_free(pool: PoolState, engine: i64) -> i64:
         if pool.engines.free_ns[slot] < pool.engines.free_ns[best]:
             best = slot
     return best
+
+
+@kernel(inline=True)
+def squared(time_ns: i64) -> i64:
+    """Return the square of a time that is positive and not too long to be squared, in `BACKLOG_UNIT_NS` squared."""
+    units: i64 = min(max(time_ns, 0), MOST_BACKLOG_NS) // BACKLOG_UNIT_NS
+    return units * units
+
+
+@kernel(inline=True)
+def foretold_ns(pool: PoolState, action: i64) -> i64:
+    """Return what the task is foretold to cost on a node, as planned: its response, and what others wait for then."""
+    nodes = pool.nodes
+    now_ns: i64 = pool.now_ns
+    left: i64 = squared(pool.plan[IN_FREE] - now_ns) - squared(nodes.in_free_ns[action] - now_ns)
+    for node in range(nodes.count):
+        if nodes.planned_ns[node] != nodes.out_free_ns[node]:
+            left += squared(nodes.planned_ns[node] - now_ns) - squared(nodes.out_free_ns[node] - now_ns)
+    held: i64 = squared(pool.plan[END] - now_ns) - squared(pool.engines.free_ns[pool.plan[SLOT]] - now_ns)
+    waits: i64 = pool.port_price * min(left, MOST_LEFT) + pool.slot_price * min(held, MOST_LEFT)
+    return pool.plan[END] - now_ns + (waits >> PRICE_BITS)

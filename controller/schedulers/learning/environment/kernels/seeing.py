@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from controller.schedulers.learning.environment.kernels.keeping import evictable_bytes, is_way, way
-from controller.schedulers.learning.environment.kernels.planning import plan
+from controller.schedulers.learning.environment.kernels.planning import foretold_ns, plan
 from controller.schedulers.learning.environment.kernels.structures import END, FETCHED, NONE, SERVED, START, PoolState
 from controller.schedulers.learning.environment.model import LOAD_BITS, LOAD_UNIT_NS, QUEUE_BITS
 from dataplane.native import as_i64, as_u8, as_u32, as_u64, count_leading_zeros, i64, kernel, u32, u64
@@ -102,7 +102,7 @@ def write_features(pool: PoolState, action: i64, local_bytes: i64, delay: u32, b
 
 @kernel(inline=True)
 def look_at_load(pool: PoolState, action: i64, obstacle: i64) -> None:
-    """Write queued, wait, compute, arriving, leaving, fetching, evicting of a node; 1 for what cannot be there."""
+    """Write queued, wait, compute, arriving, leaving, fetching, evicting, cost of a node; 1 for what cannot be."""
     count: i64 = pool.nodes.actions
     start: i64 = pool.load_start + action
     queued: i64 = 0
@@ -121,11 +121,15 @@ def look_at_load(pool: PoolState, action: i64, obstacle: i64) -> None:
         pool.row[start + 6 * count] = logarithm_bits(
             missing_bytes(pool, action) - pool.nodes.free_bytes[action], LOAD_BITS
         )
+        if pool.has_foretold != 0:
+            pool.row[start + 7 * count] = logarithm_bits(foretold_ns(pool, action), LOAD_BITS)
     else:
         pool.row[start + count] = ONE_BITS
         pool.row[start + 2 * count] = ONE_BITS
         pool.row[start + 5 * count] = ONE_BITS
         pool.row[start + 6 * count] = ONE_BITS
+        if pool.has_foretold != 0:
+            pool.row[start + 7 * count] = ONE_BITS
 
 
 @kernel(inline=True)

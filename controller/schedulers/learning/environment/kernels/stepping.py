@@ -15,7 +15,7 @@ from controller.schedulers.learning.environment.kernels.keeping import (
     vanish,
     way,
 )
-from controller.schedulers.learning.environment.kernels.planning import plan
+from controller.schedulers.learning.environment.kernels.planning import plan, squared
 from controller.schedulers.learning.environment.kernels.queues import comes_before, drop_first, put
 from controller.schedulers.learning.environment.kernels.seeing import look
 from controller.schedulers.learning.environment.kernels.structures import (
@@ -23,6 +23,7 @@ from controller.schedulers.learning.environment.kernels.structures import (
     ENGINE,
     EVICTED_BYTES,
     EVICTION_NS,
+    HELD,
     IN_FREE,
     LEFT,
     NONE,
@@ -32,7 +33,7 @@ from controller.schedulers.learning.environment.kernels.structures import (
     START,
     PoolState,
 )
-from controller.schedulers.learning.environment.model import BACKLOG_UNIT_NS, LAST_NS, MOST_BACKLOG_NS
+from controller.schedulers.learning.environment.model import LAST_NS
 from controller.schedulers.simulation.kernels.sharing import sending_ns
 from dataplane.native import i64, kernel, u32
 
@@ -63,7 +64,9 @@ def act(pool: PoolState, action: i64) -> None:
         pool.nodes.out_free_ns[node] = pool.nodes.planned_ns[node]
     pool.nodes.in_free_ns[action] = pool.plan[IN_FREE]
     engine: i64 = pool.plan[ENGINE]
-    pool.engines.free_ns[pool.plan[SLOT]] = pool.plan[END]
+    slot: i64 = pool.plan[SLOT]
+    pool.result[HELD] = squared(pool.plan[END] - pool.now_ns) - squared(pool.engines.free_ns[slot] - pool.now_ns)
+    pool.engines.free_ns[slot] = pool.plan[END]
     if pool.engines.assigned[engine] < pool.engines.slots[engine]:
         pool.running += 1
     pool.engines.assigned[engine] += 1
@@ -88,13 +91,6 @@ def backlog(pool: PoolState) -> i64:
             pool.nodes.out_free_ns[node] - pool.now_ns
         )
     return found
-
-
-@kernel(inline=True)
-def squared(time_ns: i64) -> i64:
-    """Return the square of a time that is positive and not too long to be squared."""
-    units: i64 = min(max(time_ns, 0), MOST_BACKLOG_NS) // BACKLOG_UNIT_NS
-    return units * units
 
 
 @kernel(inline=True)

@@ -138,7 +138,8 @@ class PoolState(Struct):
     """All of it, and the decision that is to be made; `slots` and `running` are of the whole system.
 
     `first` is how many of `tasks.first`, those that come after none, have been decided on. Without `await_arrival` data
-    is at its place from the decision that moves it. `row` and `candidates` are the observation, in which the load's
+    is at its place from the decision that moves it. With `has_foretold` what a decision is foretold to cost is seen, by
+    prices of ports and slots. `row` and `candidates` are the observation, in which the load's
     features begin at `load_start`, 0 where they are off. `plan` is what a task would meet on a node, `result` what came
     of the last decision.
     """
@@ -154,6 +155,9 @@ class PoolState(Struct):
     has_network: i64
     await_arrival: i64
     load_start: i64
+    has_foretold: i64
+    port_price: i64
+    slot_price: i64
     nodes: Nodes
     engines: Engines
     stores: Stores
@@ -183,4 +187,5 @@ EVICTED_BYTES: Final = 3
 EVICTION_NS: Final = 4
 RUNNING: Final = 5
 LEFT: Final = 6
-RESULT_PLACES: Final = 7
+HELD: Final = 7
+RESULT_PLACES: Final = 8

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
+from msgspec.structs import replace
 
 from controller.schedulers.learning.environment.plain import PlainPool
 from controller.schedulers.learning.environment.pool import Pool
@@ -27,6 +28,9 @@ from controller.schedulers.learning.environment.view import Forecast, PoolView, 
 from controller.schedulers.learning.values import Observation, Step
 
 GBPS = 1_000_000_000
+# 1000 bytes from the pool: 8000 ns over the network, 1000 ns of delay, 100 ns of its medium; then 10 + 1000 ns locally.
+FETCH_NS = 8000 + 1000 + 100
+ACCESS_NS = 10 + 1000
 PLAIN = PoolSettings(placing=Placing.STRIPED)
 ARRIVING = PoolSettings(placing=Placing.STRIPED, await_arrival=True)
 _KINDS = (*(kind.bit for kind in EngineKind), *[ANY_ENGINE] * 12)
@@ -96,9 +100,16 @@ def reads(*times_ns: int, size: int = 1000) -> Workload:
     return Workload.of(tasks, [size] * len(tasks))
 
 
+def load_of(time_ns: int) -> float:
+    """Return log2(1 + time / 1024) / 24, straight between powers of two, in whole parts of 1 / 65536."""
+    log = np.log2(1 + time_ns / 1024)
+    between = int(log) + (1 + time_ns / 1024) / 2 ** int(log) - 1
+    return int(int(between * 65536) / 24) / 65536
+
+
 def drawn_settings(rng: np.random.Generator) -> PoolSettings:
     """Return settings."""
-    return PoolSettings(
+    drawn = PoolSettings(
         placing=list(Placing)[rng.integers(3)],
         network_features=bool(rng.integers(2)),
         load_features=bool(rng.integers(2)),
@@ -109,6 +120,8 @@ def drawn_settings(rng: np.random.Generator) -> PoolSettings:
         latency_unit_ns=int(rng.choice([1, 1000, 100_000])),
         await_arrival=bool(rng.integers(2)),
     )
+    can = drawn.load_features and drawn.network_features
+    return replace(drawn, slot_hz=float(rng.choice([0.0, 1000.0, 1e9])), foretold=can and bool(rng.integers(2)))
 
 
 def drawn_system(rng: np.random.Generator) -> System:

@@ -17,28 +17,20 @@ from controller.schedulers.learning.environment.values import (
 from controller.schedulers.learning.environment.view import Refusal
 from controller.schedulers.learning.errors import LearningError
 from tests.controller.schedulers.learning.environment.pools import (
+    ACCESS_NS,
     ARRIVING,
+    FETCH_NS,
     GBPS,
-    MAKERS,
     PLAIN,
     Maker,
     closed,
     cpu,
+    load_of,
     node,
     reads,
     system,
     two_and_pool,
 )
-
-# 1000 bytes from the pool: 8000 ns over the network, 1000 ns of delay, 100 ns of its medium; then 10 + 1000 ns locally.
-FETCH_NS = 8000 + 1000 + 100
-ACCESS_NS = 10 + 1000
-
-
-@pytest.fixture(params=list(MAKERS.values()), ids=list(MAKERS))
-def make(request: pytest.FixtureRequest) -> Maker:
-    maker: Maker = request.param
-    return maker
 
 
 def test_missing_data_is_fetched_from_remote_before_the_task_computes(make: Maker) -> None:
@@ -262,34 +254,27 @@ def test_load_is_what_the_books_and_the_ports_say(make: Maker) -> None:
     first = pool.start(0)
     queued, wait, compute, arriving, leaving, fetching, evicting = first.load.tolist()
     assert queued == wait == arriving == leaving == evicting == [0, 0]
-    assert compute == [_load(500), _load(500)]
-    assert fetching == [_load(FETCH_NS)] * 2
+    assert compute == [load_of(500), load_of(500)]
+    assert fetching == [load_of(FETCH_NS)] * 2
     step = pool.step(0)
     assert step.observation is not None
     queued, wait, compute, arriving, leaving, fetching, _ = step.observation.load.tolist()
     # One task for one slot: log2(1 + 1) of 8 bits. Data is sent for 8000 ns, out of the pool and into the first node.
     assert queued == [1 / 8, 0]
-    assert wait == [_load(step.response_ns), 0]
-    assert arriving == [_load(8000), 0]
+    assert wait == [load_of(step.response_ns), 0]
+    assert arriving == [load_of(8000), 0]
     assert leaving == [0, 0]
-    assert fetching == [_load(FETCH_NS + 8000)] * 2
+    assert fetching == [load_of(FETCH_NS + 8000)] * 2
     # The first node has 1000 bytes left, of 2000.
     pool = make(base, reads(0, 0, size=1500), PoolSettings(placing=Placing.STRIPED, load_features=True))
     pool.start(0)
     later = pool.step(0).observation
     assert later is not None
-    assert later.load[6].tolist() == [_load(1000), 0]
+    assert later.load[6].tolist() == [load_of(1000), 0]
     off = make(base, reads(0, 0), PLAIN).start(0)
     assert (first.has_load, off.has_load, first.has_network) == (True, False, True)
     assert first.row[: len(off.row)].tolist() == off.row.tolist()
     assert not off.load.any()
-
-
-def _load(time_ns: int) -> float:
-    """Return log2(1 + time / 1024) / 24, straight between powers of two, in whole parts of 1 / 65536."""
-    log = np.log2(1 + time_ns / 1024)
-    between = int(log) + (1 + time_ns / 1024) / 2 ** int(log) - 1
-    return int(int(between * 65536) / 24) / 65536
 
 
 def test_load_of_a_node_that_cannot_run_the_task_is_the_longest(make: Maker) -> None:
@@ -299,27 +284,6 @@ def test_load_of_a_node_that_cannot_run_the_task_is_the_longest(make: Maker) -> 
     assert seen.load[:, 0].tolist() == [0, 1, 1, 0, 0, 1, 1]
     assert (seen.load[:, 1] < 1).all()
     assert (seen.has_load, seen.has_network, seen.tokens().shape) == (True, False, (2, 13))
-
-
-def test_a_gain_of_the_response_departs(make: Maker) -> None:
-    for gain, expected in ((Gain.RESPONSE, -4.0), (Gain.LOG_RESPONSE, -np.log2(1 + 4.0))):
-        unit_ns = (FETCH_NS + ACCESS_NS + 500) // 4
-        settings = PoolSettings(placing=Placing.STRIPED, gain=gain, latency_unit_ns=unit_ns)
-        pool = make(two_and_pool(), reads(0), settings)
-        pool.start(0)
-        assert pool.step(0).reward == pytest.approx(expected, rel=1e-3)
-
-
-def test_what_transfers_leave_others_to_wait_for_counts_with_the_response(make: Maker) -> None:
-    settings = PoolSettings(placing=Placing.STRIPED, gain=Gain.RESPONSE, latency_unit_ns=1, port_hz=1_000_000.0)
-    pool = make(two_and_pool(), reads(0, 0), settings)
-    pool.start(0)
-    first, second = pool.step(0), pool.step(0)
-    # The pool gives out for 8000 ns, then for 16,000, and the node takes in as long: 7 and 15 units of 1024 ns.
-    assert -first.reward == pytest.approx(first.response_ns + 0.001 * (2 * 7**2) * 1024**2 / 2)
-    assert -second.reward == pytest.approx(second.response_ns + 0.001 * 2 * (15**2 - 7**2) * 1024**2 / 2)
-    with pytest.raises(LearningError, match=r"^port_hz cannot be -1\.0$"):
-        PoolSettings(port_hz=-1.0)
 
 
 def test_a_plain_string_is_the_choice_that_it_names_or_refused() -> None:

@@ -1,16 +1,17 @@
-"""Thousands of forged and damaged datagrams in virtual time, and a run without them: nothing that counts differs."""
+"""Forged and damaged datagrams in virtual time, and a run without them: nothing that counts differs."""
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 
 from tests.adversary.attacks import Kind
+from tests.adversary.comparing import effects, lost
 from tests.adversary.world import Outcome, World
 from tests.examples import examples
 
-FORGED = examples(2_100)
+FORGED = examples(1_400)
 
 
 @pytest.fixture(scope="module")
@@ -24,3 +25,21 @@ def test_nothing_forged_counts(calm: Outcome) -> None:
     assert set(world.forged) == set(Kind)
     for field in fields(Outcome):
         assert getattr(besieged, field.name) == getattr(calm, field.name), field.name
+
+
+def test_past_the_edge_the_same_datagrams_show_and_sums_and_content_hold_by_themselves(calm: Outcome) -> None:
+    world = World()
+    world.open_edge()
+    besieged = world.play(FORGED)
+    shown = effects(calm, besieged)
+    assert shown["records"] > 100
+    assert shown.keys() <= {"records", "known", "late", "repeated"}
+    assert lost(calm, besieged) == {}
+
+
+def test_what_differs_is_counted(calm: Outcome) -> None:
+    assert effects(calm, calm) == lost(calm, calm) == {}
+    other = replace(calm, moves=2, sums=[b"wrong", *calm.sums[1:]], tables=["a: new"], known=calm.known | {1})
+    assert effects(calm, other) == {"moves": 2, "sums": 1, "tables": 1, "known": 1}
+    fewer = replace(calm, reads=calm.reads[:-3], received={**calm.received, 0: calm.received[0] - 5})
+    assert (effects(calm, fewer), lost(calm, fewer)) == ({}, {"reads": 3, "received": 5})

@@ -22,10 +22,11 @@ from controller.aggregation.settings import AggregationSettings
 from controller.paths.core import PathServerCore
 from controller.paths.settings import DecideSettings
 from controller.store.settings import StoreSettings
-from controller.tables.entities import EntityKey
+from controller.tables.entities import EntityKey, Update, Verb
 from controller.tables.telemetry.int_watch import Watch
 from controller.virtual import HELLOS, VirtualController, WriteDelays
 from dataplane.allreduce.formats import BLOCK
+from dataplane.errors import WireError
 from dataplane.fabric.hosts import Receiver, flow_between
 from dataplane.store.dialogues import Content, reading, writing
 from dataplane.switch.gnmi import GnmiCore
@@ -162,6 +163,17 @@ class World:
         self.outcome.sent = {sender.flow.flow_id: sender.sent_frames for sender in senders}
         return self._end(before)
 
+    def open_edge(self) -> None:
+        """Have the attacker's port pass for a cable to a switch, where nothing is filtered, as no controller would."""
+        edge = TOPOLOGY.attachment["evil"]
+        session = self.store.sessions[edge.node]
+        roles = [
+            Update(Verb.DELETE, key, entity)
+            for key, entity in session.read().items()
+            if key.table == "port_roles" and dict(key.match)["ingress_port"] == edge.port
+        ]
+        session.write(tuple(roles))
+
     def _add_up(self, working: dict[str, Rank], turn: int) -> None:
         values = np.random.default_rng(turn).normal(size=(len(working), 4 * BLOCK)).astype(np.float32)
         for place, (rank, mine) in enumerate(zip(working.values(), values, strict=True)):
@@ -206,8 +218,11 @@ class World:
     # what runs
 
     def _report(self, frame: bytes, _now_ns: int) -> None:
-        datagram = decode_udp_frame(frame)
-        if datagram is not None and datagram.dst_port == self.collector.report_udp_port:
+        try:
+            datagram = decode_udp_frame(frame)
+        except WireError:
+            return  # no socket gets it
+        if datagram is not None and datagram.checksum_ok and datagram.dst_port == self.collector.report_udp_port:
             assert isinstance(datagram.ip.src, IPv4Address)
             self.collector.receive(datagram.payload, address=datagram.ip.src)
 

@@ -195,6 +195,23 @@ def test_many_stamps_of_one_datagram_are_one_opinion(core: Core, give: Give) -> 
 
 @every_core
 @every_way
+@pytest.mark.parametrize(("bits", "hops"), [(0x8C00, 50), (0x8000, 250)], ids=["stamps", "names alone"])
+def test_the_tallest_stack_blinds_nobody(core: Core, give: Give, bits: int, hops: int) -> None:
+    """As many hops of all switches as a shim can say, each stamped as far ahead as it may be."""
+    bench, calm = Bench(core, give), Bench(core, give)
+    for one in (bench, calm):
+        one.report(20)
+    for number in range(3):
+        ahead = long_way(bench.clock.now_ns() + 2900 * MS) * 100
+        give(bench.collector, [Reporter(bits=bits).stacked(ahead[: hops - 1] + ahead[2:3], sequence=7000 + number)])
+    for one in (bench, calm):
+        one.report(60, first=20)
+    assert "late samples" not in bench.collector.status().counters
+    assert (bench.link().samples, bench.link().age_ns) == (calm.link().samples, calm.link().age_ns)
+
+
+@every_core
+@every_way
 def test_two_stamps_ahead_in_a_pause_do_not_set_the_clock(core: Core, give: Give) -> None:
     bench = Bench(core, give)
     bench.report(60)

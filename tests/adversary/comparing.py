@@ -1,0 +1,44 @@
+"""What an attack has changed of a run, counted: a run with it beside the same run without."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import fields
+
+from tests.adversary.world import Outcome
+
+
+def effects(calm: Outcome, besieged: Outcome) -> dict[str, int]:
+    """Return how much of each kind the besieged run has more of, or has other than the calm one; not what is equal."""
+    return _counted(calm, besieged, _more)
+
+
+def lost(calm: Outcome, besieged: Outcome) -> dict[str, int]:
+    """Return how much of each kind the besieged run has fewer of."""
+    return _counted(calm, besieged, _fewer)
+
+
+def _counted(calm: Outcome, besieged: Outcome, count: Callable[[object, object], int]) -> dict[str, int]:
+    found = {one.name: count(getattr(calm, one.name), getattr(besieged, one.name)) for one in fields(Outcome)}
+    return {name: number for name, number in found.items() if number}
+
+
+def _more(calm: object, besieged: object) -> int:
+    match calm, besieged:
+        case int(), int():
+            return max(besieged - calm, 0)
+        case Mapping(), Mapping():
+            return sum((Counter(besieged) - Counter(calm)).values())
+        case list(), list():
+            changed = [one != other for one, other in zip(calm, besieged, strict=False)]
+            return changed.count(True) + max(len(besieged) - len(calm), 0)
+        case set() | frozenset(), set() | frozenset():
+            return len(besieged - calm)
+    raise TypeError(f"{type(calm).__name__} and {type(besieged).__name__} are not compared")
+
+
+def _fewer(calm: object, besieged: object) -> int:
+    if isinstance(calm, list) and isinstance(besieged, list):
+        return max(len(calm) - len(besieged), 0)
+    return _more(besieged, calm)

@@ -28,6 +28,14 @@ def cache_dir(pytestconfig: pytest.Config) -> Iterator[Path]:
         yield path
 
 
+@pytest.fixture(autouse=True, scope="session")
+def no_terminal() -> Iterator[None]:
+    """Tables are as wide as where there is no terminal; xdist tells its workers of one with 80 columns."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("COLUMNS", raising=False)
+        yield
+
+
 _RARE_MARKS = ("root", "bmv2")
 
 

@@ -141,7 +141,7 @@ def test_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.
     monkeypatch.chdir(tmp_path)
     # What an example starts must find the packages from here, and fold its lines as a page does.
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("COLUMNS", "140")
     namespace: dict[str, Any] = {"__name__": f"docs.{page.stem}"}
     # What a page says in its environment is none of the next one's.
     with patch.dict(os.environ), nothing_left_behind(namespace):

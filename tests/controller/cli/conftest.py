@@ -83,7 +83,7 @@ async def _answer(client: ApiClient, request: SessionRequest) -> AsyncIterator[F
 def run(served: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run a command line; return what it says on stdout and on stderr."""
     monkeypatch.setenv("MILLRACE_API", served.address)
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.setenv("COLUMNS", "140")
 
     def run(line: str, typed: str = "") -> tuple[str, str]:
         monkeypatch.setattr(sys, "argv", ["millrace", *shlex.split(line)])

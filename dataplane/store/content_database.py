@@ -14,6 +14,7 @@ from dataplane.database import Database, Layout, Synchronous
 from dataplane.store import layout
 from dataplane.store.errors import StoreError
 from dataplane.store.layout import Form
+from dataplane.store.names import key_of
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS segments (
@@ -35,8 +36,8 @@ _LAYOUT = Layout(
     exclusive=True,
 )
 
-Key = tuple[int, int]
-"""A name's hash and a segment."""
+Key = tuple[bytes, int]
+"""A name, as `key_of` makes it, and a segment."""
 
 SEGMENT_COST: Final = 256
 """Bytes of memory that a segment counts beside its content."""
@@ -74,11 +75,11 @@ class ContentDatabase:
     def __init__(self, path: str) -> None:
         self.items: dict[Key, Item] = {}
         self.writes: dict[bytes, Write] = {}
-        self.blocks: dict[int, Blocks] = {}
-        """Of values that are not in one segment, by hash."""
+        self.blocks: dict[bytes, Blocks] = {}
+        """Of values that are not in one segment, by hash, as `key_of` makes it."""
         self.nbytes = 0
         """What all segments take, `SEGMENT_COST` each included."""
-        self._segments: Counter[int] = Counter()
+        self._segments: Counter[bytes] = Counter()
         self._items_before: list[tuple[Key, Item | None]] = []
         self._writes_before: list[tuple[bytes, Write | None]] = []
         self._database = Database(path, _LAYOUT)
@@ -93,7 +94,7 @@ class ContentDatabase:
         """How many names there is content of; a hash that has blocks is one."""
         return len(self._segments)
 
-    def has_name(self, name: int) -> bool:
+    def has_name(self, name: bytes) -> bool:
         """Return whether there is content of a name."""
         return name in self._segments
 
@@ -101,14 +102,14 @@ class ContentDatabase:
         """Have a segment from now on."""
         self._database.write(
             "INSERT OR REPLACE INTO segments VALUES (?, ?, ?, ?, ?, ?)",
-            (_bytes(key[0]), key[1], item.version, item.freshness_ms, item.writer, item.content),
+            (*key, item.version, item.freshness_ms, item.writer, item.content),
         )
         self._items_before.append((key, self.items.get(key)))
         self._have(key, item)
 
     def delete(self, key: Key) -> None:
         """Have a segment no more."""
-        self._database.write("DELETE FROM segments WHERE name = ? AND segment = ?", (_bytes(key[0]), key[1]))
+        self._database.write("DELETE FROM segments WHERE name = ? AND segment = ?", key)
         self._items_before.append((key, self.items.get(key)))
         self._have(key, None)
 
@@ -148,7 +149,7 @@ class ContentDatabase:
 
     def _load(self) -> None:
         for name, segment, *rest in self._database.query("SELECT * FROM segments"):
-            self._have((int.from_bytes(name, "big"), segment), Item(*rest))
+            self._have((name, segment), Item(*rest))
         for write, version, time_ns in self._database.query("SELECT * FROM writes ORDER BY time_ns"):
             self.writes[write] = Write(version, time_ns)
 
@@ -172,11 +173,8 @@ class ContentDatabase:
             del self._segments[key[0]]
         preamble = layout.decode(item.content) if key[1] == 0 else None
         if preamble is not None and preamble.form is Form.BY_HASH:
-            blocks = self.blocks.setdefault(preamble.hash, Blocks(preamble.length))
+            number = key_of(preamble.hash)
+            blocks = self.blocks.setdefault(number, Blocks(preamble.length))
             blocks.names += by
             if not blocks.names:
-                del self.blocks[preamble.hash]
-
-
-def _bytes(name: int) -> bytes:
-    return name.to_bytes(16, "big")
+                del self.blocks[number]

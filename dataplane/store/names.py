@@ -17,6 +17,9 @@ class Segment:
     name: int
     number: int = 0
 
+    def __hash__(self) -> int:
+        return hash((key_of(self.name), self.number))
+
 
 @dataclass(frozen=True, slots=True)
 class HotName:
@@ -37,3 +40,12 @@ def digest(name: str) -> int:
     if components[0] or len(components) < 2 or not all(components[1:]):
         raise StoreError(f"{name!r} is not a name: it begins with / and has no empty component")
     return int.from_bytes(hashlib.blake2b(name.encode(), digest_size=_BYTES).digest(), "big")
+
+
+def key_of(name: int) -> bytes:
+    """Return a name's 128 bits as what tables in memory know it by.
+
+    Who writes chooses them, and with an integer its hash in Python, so that all names could lie in one place; the hash
+    of bytes each process draws anew.
+    """
+    return name.to_bytes(_BYTES, "big")

@@ -18,7 +18,7 @@ from dataplane.store.content_database import SEGMENT_COST, ContentDatabase, Item
 from dataplane.store.dialogues import Dialogue, T, reading
 from dataplane.store.errors import FullError, StoreError
 from dataplane.store.layout import MOST_IN_FIRST, Form, Preamble
-from dataplane.store.names import digest
+from dataplane.store.names import digest, key_of
 from dataplane.store.proofs import Proofs, Source
 from dataplane.store.reference.holder import ahead
 from dataplane.store.staging import Staging
@@ -85,7 +85,7 @@ class ProducerCore:
         self._database, self._settings, self._quotas = database, settings, settings.quotas
         self._proofs = proofs or Proofs()
         self._staging = Staging(self._quotas.open_writes, self._quotas.open_bytes)
-        self._outstanding: dict[int, _Outstanding] = {}
+        self._outstanding: dict[bytes, _Outstanding] = {}
         for key, item in database.items.items():
             if key[1] == 0:
                 self._note(key[0], item, now_ns)  # what was outstanding before the last start
@@ -112,30 +112,31 @@ class ProducerCore:
 
     def publish(self, name: str, value: bytes, now_ns: int, *, freshness_ms: int | None = None) -> int:
         """Replace a value from here; return its version."""
-        number, blocks = digest(name), list[bytes]()
+        key, blocks = key_of(digest(name)), list[bytes]()
         if len(value) <= MOST_IN_FIRST:
             (first,) = layout.in_place(value)
         else:
             preamble, blocks = layout.by_hash(value)
             first = layout.padded(preamble.encode())
-            if preamble.hash in self._database.blocks:
+            if key_of(preamble.hash) in self._database.blocks:
                 blocks = []
-        if not self._has_room(number, first, blocks):
+        if not self._has_room(key, first, blocks):
             raise FullError(f"{name}: {len(value)} bytes are more than the producer's quotas leave room for")
         freshness_ms = self._settings.freshness_ms if freshness_ms is None else freshness_ms
-        return self._replace(number, blocks, Item(0, freshness_ms, 0, first), now_ns)
+        return self._replace(key, blocks, Item(0, freshness_ms, 0, first), now_ns)
 
     def announcement(self, name: str) -> tuple[Source, Message] | None:
         """Return what ends copies of older versions on the way to who asked for a name last; it may be lost."""
         number = digest(name)
-        outstanding, item = self._outstanding.get(number), self._database.items.get((number, 0))
+        key = key_of(number)
+        outstanding, item = self._outstanding.get(key), self._database.items.get((key, 0))
         if outstanding is None or outstanding.reader is None or item is None:
             return None
         return outstanding.reader, Message(Kind.PUT_ACK, number, version=item.version)
 
     def settled_ns(self, name: str) -> int:
         """Return when no copy of an older version than the newest can be fresh any more."""
-        return self._outstanding.get(digest(name), _Outstanding()).older_ns
+        return self._outstanding.get(key_of(digest(name)), _Outstanding()).older_ns
 
     def dialogue(self, wanted: Dialogue[T], now_ns: int) -> T:
         """Carry out a dialogue of this producer with itself."""
@@ -163,24 +164,25 @@ class ProducerCore:
     # questions
 
     def _asked(self, source: Source | None, message: Message, now_ns: int) -> Message:
-        item = self._item(message.name, message.segment)
+        name = key_of(message.name)
+        item = self._item(name, message.segment)
         if item is None:
             return self._refusal(message, Reason.ABSENT)
         if len(message.content) < len(item.content):
             return self._refusal(message, Reason.TOO_SHORT)
         self.counters["answered"] += 1
         if message.segment == 0:
-            self._note(message.name, item, now_ns).reader = source
+            self._note(name, item, now_ns).reader = source
         return _answer(message, Kind.DATA, item)
 
-    def _item(self, name: int, segment: int) -> Item | None:
+    def _item(self, name: bytes, segment: int) -> Item | None:
         item = self._database.items.get((name, segment))
         staged = self._staging.get(name) if item is None else None
         if staged is not None and segment in staged.blocks:
             return Item(1, BLOCK_FRESHNESS_MS, 0, staged.blocks[segment])
         return item
 
-    def _note(self, name: int, item: Item, now_ns: int) -> _Outstanding:
+    def _note(self, name: bytes, item: Item, now_ns: int) -> _Outstanding:
         outstanding = self._outstanding.setdefault(name, _Outstanding())
         if item.freshness_ms:
             outstanding.until_ns = max(outstanding.until_ns, now_ns + item.freshness_ms * MS + _ON_THE_WAY_NS)
@@ -201,36 +203,38 @@ class ProducerCore:
             self.counters["malformed"] += 1
             return None
         if preamble.form is Form.BY_HASH and not self._complete(preamble):
-            self._staging.remove(preamble.hash)
+            self._staging.remove(key_of(preamble.hash))
             return self._refusal(message, Reason.ABSENT)
-        blocks = self._staged(preamble)
+        name, blocks = key_of(message.name), self._staged(preamble)
         is_known_again = len(self._database.writes) < self._quotas.remembered_writes
-        if not (is_known_again and self._has_room(message.name, message.content, blocks)):
+        if not (is_known_again and self._has_room(name, message.content, blocks)):
             return self._refusal(message, Reason.FULL)
         freshness_ms = message.freshness_ms or self._settings.freshness_ms
         item = Item(0, freshness_ms, source[0], message.content)
-        version = self._replace(message.name, blocks, item, now_ns)
+        version = self._replace(name, blocks, item, now_ns)
         self._database.add_write(write, Write(version, now_ns))
         self.counters["written"] += 1
         return self._acknowledgement(message, version, now_ns)
 
     def _acknowledgement(self, message: Message, version: int, now_ns: int) -> Message:
         """Return what says that a write is done, with the content, so that copies are renewed at once."""
-        item = self._database.items[message.name, 0]
+        name = key_of(message.name)
+        item = self._database.items[name, 0]
         if item.version != version:
             return replace(_answer(message, Kind.PUT_ACK, replace(item, version=version)), content=b"", freshness_ms=0)
-        self._note(message.name, item, now_ns)
+        self._note(name, item, now_ns)
         return _answer(message, Kind.PUT_ACK, item)
 
-    def _replace(self, name: int, blocks: Sequence[bytes], item: Item, now_ns: int) -> int:
+    def _replace(self, name: bytes, blocks: Sequence[bytes], item: Item, now_ns: int) -> int:
         """Have a first segment, and its blocks that are not kept yet, in the next version; return that."""
         before, preamble = self._database.items.get((name, 0)), layout.decode(item.content)
         version = 1 if before is None else before.version % (2**32 - 1) + 1
         old = None if before is None else self._only_of(before, item.content)
         if preamble is not None and preamble.form is Form.BY_HASH:
+            number = key_of(preamble.hash)
             for place, block in enumerate(blocks, start=1):
-                self._database.put((preamble.hash, place), Item(1, BLOCK_FRESHNESS_MS, 0, block))
-            self._staging.remove(preamble.hash)
+                self._database.put((number, place), Item(1, BLOCK_FRESHNESS_MS, 0, block))
+            self._staging.remove(number)
         self._database.put((name, 0), replace(item, version=version))
         if name in self._outstanding:
             outstanding = self._outstanding[name]
@@ -241,15 +245,17 @@ class ProducerCore:
 
     def _stage(self, source: Source, message: Message, now_ns: int) -> Message:
         # Blocks that a name has need not wait: they are what their hash says.
-        is_kept = message.name in self._database.blocks
-        if not is_kept and not self._staging.put(message.name, message.segment, message.content, source[0], now_ns):
+        number = key_of(message.name)
+        is_kept = number in self._database.blocks
+        if not is_kept and not self._staging.put(number, message.segment, message.content, source[0], now_ns):
             return self._refusal(message, Reason.FULL)
         self.counters["staged"] += 1
         return replace(message, kind=Kind.PUT_ACK, version=1, content=b"", freshness_ms=0)
 
     def _complete(self, preamble: Preamble) -> bool:
         """Return whether all blocks of a value are here, and are what was hashed; what is known to be is not hashed."""
-        kept, staged = self._database.blocks.get(preamble.hash), self._staging.get(preamble.hash)
+        number = key_of(preamble.hash)
+        kept, staged = self._database.blocks.get(number), self._staging.get(number)
         if kept is not None:
             return kept.length == preamble.length
         if staged is None:
@@ -262,22 +268,24 @@ class ProducerCore:
 
     def _staged(self, preamble: Preamble) -> list[bytes]:
         """Return the blocks that wait to be a value's which is complete."""
-        staged = self._staging.get(preamble.hash)
-        if preamble.form is not Form.BY_HASH or preamble.hash in self._database.blocks or staged is None:
+        number = key_of(preamble.hash)
+        staged = self._staging.get(number)
+        if preamble.form is not Form.BY_HASH or number in self._database.blocks or staged is None:
             return []
         return [staged.blocks[place] for place in range(1, preamble.further + 1)]
 
     def _recorded(self, source: Source, message: Message, *, writable: bool) -> Message:
         """Take what a switch has recorded, in the writer's version."""
         preamble = layout.decode(message.content) if message.segment == 0 else None
-        if message.name in self._database.blocks or (preamble is not None and preamble.form is Form.BY_HASH):
+        name = key_of(message.name)
+        if name in self._database.blocks or (preamble is not None and preamble.form is Form.BY_HASH):
             return self._refusal(message, Reason.FORBIDDEN)  # blocks are what their hash says, and here nobody looks
-        key = message.name, message.segment
+        key = name, message.segment
         before = self._database.items.get(key)
         if before is None or ahead(message.version, of=before.version) > 0:
             item = Item(message.version, 0, source[0], message.content)
             more = _cost(item.content) - (0 if before is None else _cost(before.content))
-            if not writable or not self._fits(more, not self._database.has_name(message.name)):
+            if not writable or not self._fits(more, not self._database.has_name(name)):
                 return self._refusal(message, Reason.FULL)
             self._database.put(key, item)
             self.counters["recorded"] += 1
@@ -287,7 +295,7 @@ class ProducerCore:
 
     # room
 
-    def _has_room(self, name: int, first: bytes, blocks: Sequence[bytes]) -> bool:
+    def _has_room(self, name: bytes, first: bytes, blocks: Sequence[bytes]) -> bool:
         """Return whether a value fits, with blocks that are not kept yet, in place of what its name has now."""
         before = self._database.items.get((name, 0))
         more = _cost(first) + sum(map(_cost, blocks))
@@ -313,25 +321,25 @@ class ProducerCore:
             return None
         if after is not None and after.hash == preamble.hash:
             return None
-        blocks = self._database.blocks.get(preamble.hash)
+        blocks = self._database.blocks.get(key_of(preamble.hash))
         return preamble if blocks is not None and blocks.names == 1 else None
 
     def _retire(self, old: Preamble, now_ns: int) -> None:
         """Keep the blocks of a value that was replaced only for those who are reading it, if there is room."""
-        has_room = True
+        has_room, number = True, key_of(old.hash)
         for place in range(1, old.further + 1):
-            key = old.hash, place
+            key = number, place
             has_room = has_room and self._staging.put(*key, self._database.items[key].content, 0, now_ns)
             self._database.delete(key)
-        staged = self._staging.get(old.hash)
+        staged = self._staging.get(number)
         if has_room and staged is not None:
             staged.length = old.length
         else:
-            self._staging.remove(old.hash)
+            self._staging.remove(number)
 
     def _refusal(self, message: Message, reason: Reason) -> Message:
         self.counters["refused"] += 1
-        item = self._item(message.name, message.segment)
+        item = self._item(key_of(message.name), message.segment)
         version, size = (0, 0) if item is None else (item.version, len(item.content) // 256)
         return replace(message, kind=Kind.NACK, version=version, size=size, reason=reason, content=b"", freshness_ms=0)
 

@@ -29,13 +29,13 @@ class Staged:
 
 
 class Staging:
-    """All staged blocks, by the hash that they are to have."""
+    """All staged blocks, by the hash that they are to have, as `key_of` makes it."""
 
     def __init__(self, most_values: int, most_bytes: int) -> None:
         self._most_values, self._most_bytes = most_values, most_bytes
         self.nbytes = 0
         """What all of it takes."""
-        self._staged: dict[int, Staged] = {}
+        self._staged: dict[bytes, Staged] = {}
         self._bytes: Counter[int] = Counter()
         self._values: Counter[int] = Counter()
 
@@ -43,11 +43,11 @@ class Staging:
         """Return of how many values there are blocks."""
         return len(self._staged)
 
-    def get(self, number: int) -> Staged | None:
+    def get(self, number: bytes) -> Staged | None:
         """Return the blocks of a hash."""
         return self._staged.get(number)
 
-    def put(self, number: int, segment: int, block: bytes, writer: int, now_ns: int) -> bool:
+    def put(self, number: bytes, segment: int, block: bytes, writer: int, now_ns: int) -> bool:
         """Keep a block; return whether there is room for so many of one value."""
         staged = self._staged.get(number)
         before = None if staged is None else staged.blocks.get(segment)
@@ -69,7 +69,7 @@ class Staging:
         staged.since_ns = now_ns
         return True
 
-    def remove(self, number: int) -> None:
+    def remove(self, number: bytes) -> None:
         """Keep the blocks of a hash no more."""
         staged = self._staged.pop(number, None)
         if staged is not None:
@@ -84,7 +84,7 @@ class Staging:
         for number in [number for number, one in self._staged.items() if now_ns - one.since_ns > _GRACE_NS]:
             self.remove(number)
 
-    def _drop_one(self, shares: Counter[int], spare: int | None = None) -> None:
+    def _drop_one(self, shares: Counter[int], spare: bytes | None = None) -> None:
         """Remove the oldest value of the writer who has most of what is short."""
         for writer, _ in shares.most_common():
             for number, staged in self._staged.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
@@ -15,7 +16,7 @@ from dataplane.store.content_database import SEGMENT_COST, ContentDatabase
 from dataplane.store.dialogues import Content, reading, recording, writing
 from dataplane.store.errors import AbsentError, ForbiddenError, FullError, StaleError, StoreError
 from dataplane.store.layout import Form, Preamble
-from dataplane.store.names import digest
+from dataplane.store.names import Segment, digest, key_of
 from dataplane.store.producer_core import REMEMBERED_NS, ProducerCore, ProducerSettings, Quotas
 from dataplane.store.proofs import SLOT_NS, Source
 from dataplane.store.requests import Pace
@@ -158,7 +159,7 @@ def test_versions_turn_over_without_zero() -> None:
     shelf = opened()
     one = ProducerCore(shelf, ProducerSettings(), 0)
     one.publish("/a", b"1", 0)
-    key = digest("/a"), 0
+    key = key_of(digest("/a")), 0
     shelf.put(key, replace(shelf.items[key], version=2**32 - 1))
     assert one.publish("/a", b"2", 0) == 1
 
@@ -249,12 +250,12 @@ def test_no_more_is_staged_than_there_is_room_for() -> None:
 
 def test_who_floods_with_open_writes_loses_his_own() -> None:
     staging = Staging(most_values=8, most_bytes=1 << 20)
-    assert staging.put(1000, 1, b"alice", ALICE[0], 0)
+    assert staging.put(key_of(1000), 1, b"alice", ALICE[0], 0)
     for number in range(1000):
-        assert staging.put(number, 1, b"", BOB[0], number)
+        assert staging.put(key_of(number), 1, b"", BOB[0], number)
     assert len(staging) == 8
-    assert staging.get(1000) is not None
-    assert staging.get(999) is not None
+    assert staging.get(key_of(1000)) is not None
+    assert staging.get(key_of(999)) is not None
     assert staging.nbytes == 8 * SEGMENT_COST + len(b"alice")
     staging.tidy(40 * S)
     assert (len(staging), staging.nbytes) == (0, 0)
@@ -302,6 +303,20 @@ def test_a_write_beyond_a_quota_is_refused_and_those_before_stay(quotas: Quotas,
     assert core.read("/0", 0) == b"1"
     # A repetition is known, whatever is full.
     assert tell(core, ALICE, put(b"1", number=0, name="/0")).kind is Kind.PUT_ACK
+
+
+def test_names_that_are_one_to_pythons_hash_lie_apart_in_memory() -> None:
+    """The hash of an integer is its remainder by a number that everybody knows: all in one place, a search is long."""
+    names = [7 + number * sys.hash_info.modulus for number in range(200)]
+    assert len({hash(name) for name in names}) == 1
+    shelf = opened()
+    core = ProducerCore(shelf, ProducerSettings(), 0)
+    for number, name in enumerate(names):
+        tell(core, ALICE, Message(Kind.PUT, name, number=number, content=layout.in_place(b"1")[0]))
+        tell(core, ALICE, Message(Kind.PUT, name, 1, number=number, content=ROOM))
+    tables = shelf.items, core._outstanding, core._staging._staged, [Segment(name) for name in names]
+    for table in tables:
+        assert len({hash(key) for key in table}) == len(table) == 200
 
 
 def test_recorded_segments_count_too_and_what_replaces_fits_where_all_is_full() -> None:

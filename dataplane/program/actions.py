@@ -308,7 +308,7 @@ def read_action(raw: RawAction, scope: Scope, place: str) -> Action:
     if len(set(names)) != len(names):
         raise scope.error(f"{place}.runtime_data", "has two parameters of the same name")
     parameters = tuple(
-        (parameter.name, scope.width(parameter.bitwidth, f"{place}.runtime_data[{index}]"))
+        (parameter.name, scope.width(parameter.bitwidth, f"{place}.runtime_data[{index}]", 0))
         for index, parameter in enumerate(raw.runtime_data)
     )
     reader = ExpressionReader(scope, len(parameters))

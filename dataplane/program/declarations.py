@@ -80,7 +80,7 @@ def _header_type(raw: RawHeaderType, scope: Scope, place: str) -> HeaderType:
         if len(item) == 3 and item[2] not in (0, 1):  # p4c writes the sign of a bool as a number
             raise scope.error(where, "the sign of a field is true or false")
         signed = len(item) == 3 and bool(item[2])
-        spec = None if item[1] == "*" else FieldSpec(item[0], scope.width(item[1], where), signed)
+        spec = None if item[1] == "*" else FieldSpec(item[0], scope.width(item[1], where, 0), signed)
         scope.insert(fixed, item[0], spec, where)
     return HeaderType(raw.name, _with_varbit(raw, fixed, scope, place))
 

@@ -141,10 +141,6 @@ def _key(field: p4i.MatchField, info: p4i.P4Info, place: str, file: str) -> KeyF
     kind = _KINDS.get(field.match_type)
     if kind is None:
         raise ProgramError(f"match type of {field.name} is not supported", file=file, construct=place)
-    if field.bitwidth == 0 and field.type_name.name:
-        raise ProgramError(
-            f"{field.name} is translated to a string, which is not supported", file=file, construct=place
-        )
     return KeyField(field.name, kind, 0 if is_translated(field.type_name.name, info) else field.bitwidth)
 
 

@@ -122,9 +122,9 @@ class Scope:
             raise self.error(place, f"{text} does not fit {width_bits} bits")
         return value
 
-    def width(self, value: object, place: str) -> int:
+    def width(self, value: object, place: str, least: int = 1) -> int:
         """Return a width in bits that is within reason."""
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 < value <= MAX_WIDTH_BITS:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_WIDTH_BITS:
             raise self.error(place, f"a width of {value!r} bits is not possible")
         return value
 

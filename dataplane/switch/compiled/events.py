@@ -11,6 +11,7 @@ from dataplane.program.model import Program
 from dataplane.switch.abi import EventRing
 from dataplane.switch.compiler.lowering.routine import LogText
 from dataplane.switch.pipeline import DigestMessage
+from dataplane.switch.tables.arrays import word_count
 
 EVENT_WORDS = 1 << 16
 """Half a megabyte: several thousand digests between two looks."""
@@ -57,7 +58,7 @@ class EventReader:
 
     def _digest(self, number: int, words: Sequence[int]) -> DigestMessage:
         spec = self._digests[number].spec
-        counts = [(width + 63) // 64 for _, width in spec.fields]
+        counts = [word_count(width) for _, width in spec.fields]
         return DigestMessage(spec.name, tuple(_join(words, counts)))
 
     def _log_line(self, number: int, words: Sequence[int]) -> str:

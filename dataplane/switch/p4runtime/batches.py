@@ -73,6 +73,8 @@ def write(context: Context, updates: Sequence[p4r.Update], atomicity: p4r.WriteR
     CONTINUE_ON_ERROR attempts every update; after the others nothing has changed if one failed, and DATAPLANE_ATOMIC
     shows packets all updates or none.
     """
+    with context.state.lock:
+        context.make_room()
     match atomicity:
         case p4r.WriteRequest.CONTINUE_ON_ERROR:
             _write_each(context, updates)

@@ -25,9 +25,11 @@ from dataplane.program.objects import (
     TableSpec,
     ValueSetSpec,
 )
+from dataplane.program.p4info import is_translated
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid
 from dataplane.switch.p4runtime.p4data import ANY_WIDTH, DataLayout
-from dataplane.switch.p4runtime.packets import PacketHeader
+from dataplane.switch.p4runtime.packets import HeaderField, PacketHeader
+from dataplane.switch.p4runtime.strings import StringMap, StringMaps
 
 _Spec = TypeVar("_Spec")
 MAX_MULTICAST_GROUPS = 0xFFFF
@@ -44,11 +46,12 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class ActionInfo:
-    """An action with the ids of its parameters, in parameter order."""
+    """An action with the ids of its parameters, in parameter order, and the strings of those that are translated."""
 
     action_id: int
     spec: ActionSpec
     parameter_ids: tuple[int, ...]
+    strings: tuple[StringMap | None, ...]
 
 
 MeterType: TypeAlias = p4i.MeterSpec.Type.ValueType
@@ -56,11 +59,12 @@ MeterType: TypeAlias = p4i.MeterSpec.Type.ValueType
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
-    """The key of a table or value set: its fields with their ids, in order."""
+    """The key of a table or value set: its fields with their ids, in order, and the strings of translated ones."""
 
     name: str
     fields: tuple[KeyField, ...]
     field_ids: tuple[int, ...]
+    strings: tuple[StringMap | None, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +139,16 @@ class Catalog:
     def __init__(self, program: Program) -> None:
         info = program.p4info
         self.program = program
-        self.actions = {a.preamble.id: _action(a, program) for a in info.actions}
+        self.strings = StringMaps(info)
+        self.actions = {a.preamble.id: _action(a, program, self.strings) for a in info.actions}
         self.action_ids = {action.spec.name: action.action_id for action in self.actions.values()}
         _refuse_externs(info)
         _check_platform(info.pkg_info.platform_properties)
         counted = {counter.direct_table_id for counter in info.direct_counters}
         metered = {meter.direct_table_id: meter.spec.type for meter in info.direct_meters}
-        self.tables = {t.preamble.id: _table(t, program, t.preamble.id in counted, metered) for t in info.tables}
+        self.tables = {
+            t.preamble.id: _table(t, program, self.strings, t.preamble.id in counted, metered) for t in info.tables
+        }
         self.tables_by_name = {table.spec.name: table for table in self.tables.values()}
         self.profiles = {p.preamble.id: self._profile(p) for p in info.action_profiles}
         self.counters = {
@@ -152,10 +159,10 @@ class Catalog:
             m.preamble.id: MeterInfo(m.preamble.id, _named(program.meters, m.preamble), m.spec.type)
             for m in info.meters
         }
-        self.digests = {d.preamble.id: _digest(d, program) for d in info.digests}
+        self.digests = {d.preamble.id: _digest(d, program, self.strings) for d in info.digests}
         self.digests_by_name = {digest.spec.name: digest for digest in self.digests.values()}
-        self.value_sets = {v.preamble.id: _value_set(v, program) for v in info.value_sets}
-        headers = {m.preamble.name: _packet_header(m, program) for m in info.controller_packet_metadata}
+        self.value_sets = {v.preamble.id: _value_set(v, program, self.strings) for v in info.value_sets}
+        headers = {m.preamble.name: _packet_header(m, program, self.strings) for m in info.controller_packet_metadata}
         self.packet_in = headers.get("packet_in", PacketHeader.none("packet_in"))
         self.packet_out = headers.get("packet_out", PacketHeader.none("packet_out"))
 
@@ -218,22 +225,27 @@ def _named(specs: Mapping[str, _Spec], preamble: p4i.Preamble) -> _Spec:
         raise ProgramError(problem, construct=preamble.name) from None
 
 
-def _action(info: p4i.Action, program: Program) -> ActionInfo:
+def _action(info: p4i.Action, program: Program, strings: StringMaps) -> ActionInfo:
     spec = _named(program.actions, info.preamble)
     if len(info.params) != len(spec.parameters):
         raise ProgramError("P4Info and bmv2 JSON have different parameters", construct=spec.name)
     for param, (_, width) in zip(info.params, spec.parameters, strict=True):
-        if not _is_translated(param.type_name.name, program, spec.name) and param.bitwidth != width:
+        if not is_translated(param.type_name.name, program.p4info) and param.bitwidth != width:
             raise ProgramError("P4Info and bmv2 JSON have different parameters", construct=spec.name)
-    return ActionInfo(info.preamble.id, spec, tuple(param.id for param in info.params))
+    translated = [
+        strings.of(param.type_name.name, width) for param, (_, width) in zip(info.params, spec.parameters, strict=True)
+    ]
+    return ActionInfo(info.preamble.id, spec, tuple(param.id for param in info.params), tuple(translated))
 
 
-def _table(info: p4i.Table, program: Program, has_counter: bool, metered: Mapping[int, MeterType]) -> TableInfo:
+def _table(
+    info: p4i.Table, program: Program, strings: StringMaps, has_counter: bool, metered: Mapping[int, MeterType]
+) -> TableInfo:
     spec = _named(program.tables, info.preamble)
     return TableInfo(
         info.preamble.id,
         spec,
-        _key(info.match_fields, spec.keys, program, spec.name),
+        _key(info.match_fields, spec.keys, program, strings, spec.name),
         {ref.id: ref.scope for ref in info.action_refs},
         has_counter,
         spec.const_default or bool(info.const_default_action_id) or spec.profile is not None,
@@ -241,43 +253,36 @@ def _table(info: p4i.Table, program: Program, has_counter: bool, metered: Mappin
     )
 
 
-def _key(declared: Sequence[p4i.MatchField], fields: tuple[KeyField, ...], program: Program, construct: str) -> KeyInfo:
+def _key(
+    declared: Sequence[p4i.MatchField],
+    fields: tuple[KeyField, ...],
+    program: Program,
+    strings: StringMaps,
+    construct: str,
+) -> KeyInfo:
     if [_KINDS.get(field.match_type) for field in declared] != [field.kind for field in fields]:
         raise ProgramError("P4Info and bmv2 JSON have different keys", construct=construct)
     for item, field in zip(declared, fields, strict=True):
-        if not _is_translated(item.type_name.name, program, construct) and item.bitwidth != field.width:
+        if not is_translated(item.type_name.name, program.p4info) and item.bitwidth != field.width:
             raise ProgramError("P4Info and bmv2 JSON have different keys", construct=construct)
-    return KeyInfo(construct, fields, tuple(item.id for item in declared))
+    translated = [strings.of(item.type_name.name, field.width) for item, field in zip(declared, fields, strict=True)]
+    return KeyInfo(construct, fields, tuple(item.id for item in declared), tuple(translated))
 
 
-def _is_translated(type_name: str, program: Program, construct: str) -> bool:
-    """Say whether a type is @p4runtime_translation to numbers: they are the data plane's own, whatever their width.
-
-    Raises ProgramError for a type that is translated to strings: there is nothing to translate them with.
-    """
-    declared = program.p4info.type_info.new_types
-    if not type_name or type_name not in declared:
-        return False
-    if declared[type_name].WhichOneof("representation") != "translated_type":
-        return False
-    if declared[type_name].translated_type.WhichOneof("sdn_type") != "sdn_bitwidth":
-        raise ProgramError(f"the type {type_name}, translated to strings, is not supported", construct=construct)
-    return True
-
-
-def _packet_header(info: p4i.ControllerPacketMetadata, program: Program) -> PacketHeader:
+def _packet_header(info: p4i.ControllerPacketMetadata, program: Program, strings: StringMaps) -> PacketHeader:
     """Return a packet-in or packet-out header with its fields as wide as they are in the packet."""
     where = info.preamble.name
     names = [field.name for field in info.metadata]
     widths = [field.bitwidth for field in info.metadata]
-    if any(_is_translated(field.type_name.name, program, where) for field in info.metadata):
+    if any(is_translated(field.type_name.name, program.p4info) for field in info.metadata):
         found = [header.type.fields for header in program.headers.values() if not header.metadata]
         shapes = [fields for fields in found if [field.name for field in fields] == names]
         if not shapes:
             raise ProgramError("no header has its fields, whose types are translated", construct=where)
         widths = [field.width_bits for field in shapes[0]]
+    fields = zip(info.metadata, widths, strict=True)
     return PacketHeader(
-        where, [(field.id, field.name, width) for field, width in zip(info.metadata, widths, strict=True)]
+        where, [HeaderField(one.id, one.name, width, strings.of(one.type_name.name, width)) for one, width in fields]
     )
 
 
@@ -293,11 +298,11 @@ def _check_platform(wanted: p4i.PlatformProperties) -> None:
         raise ProgramError(problem, construct="multicast_group_table_size")
 
 
-def _digest(info: p4i.Digest, program: Program) -> DigestInfo:
+def _digest(info: p4i.Digest, program: Program, strings: StringMaps) -> DigestInfo:
     name = info.preamble.name
     specs = [digest.spec for digest in program.digests.values() if digest.spec.name == name]
     spec = specs[0] if specs else DigestSpec(name, ())  # no packet can reach what p4c left out
-    layout = DataLayout(info.type_spec, program.p4info, name)
+    layout = DataLayout(info.type_spec, program.p4info, name, strings)
     widths = [width for _, width in spec.fields]
     agree = len(widths) == len(layout.widths) and all(
         wanted in {ANY_WIDTH, width} for width, wanted in zip(widths, layout.widths, strict=True)
@@ -307,9 +312,9 @@ def _digest(info: p4i.Digest, program: Program) -> DigestInfo:
     return DigestInfo(info.preamble.id, spec, layout)
 
 
-def _value_set(info: p4i.ValueSet, program: Program) -> ValueSetInfo:
+def _value_set(info: p4i.ValueSet, program: Program, strings: StringMaps) -> ValueSetInfo:
     spec = _named(program.value_sets, info.preamble)
-    return ValueSetInfo(info.preamble.id, spec, _key(info.match, spec.keys, program, spec.name))
+    return ValueSetInfo(info.preamble.id, spec, _key(info.match, spec.keys, program, strings, spec.name))
 
 
 def _register(info: p4i.Register, program: Program) -> RegisterInfo:

@@ -11,8 +11,8 @@ from dataplane.program.objects import ActionCall, KeyField, MatchKind
 from dataplane.switch.p4runtime import bytestrings
 from dataplane.switch.p4runtime.catalog import ActionInfo, Catalog, KeyInfo, MeterType, TableInfo
 from dataplane.switch.p4runtime.context import Context
-from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid, unimplemented
+from dataplane.switch.p4runtime.strings import StringMap, decode, encode
 from dataplane.switch.tables import ActionSet, GroupMember, MeterConfig, Tally, WeightedAction
 from dataplane.switch.tables.match import FieldMatch, Match, all_ones, any_value, prefix_mask
 
@@ -38,10 +38,10 @@ def decode_match(key: KeyInfo, fields: Iterable[p4r.FieldMatch]) -> Match:
             raise invalid(f"{key.name}: match field id {field.field_id} is given twice")
         given[field.field_id] = field
     match: list[FieldMatch] = []
-    for field_id, part in zip(key.field_ids, key.fields, strict=True):
+    for field_id, part, strings in zip(key.field_ids, key.fields, key.strings, strict=True):
         present = given.pop(field_id, None)
         if present is not None:
-            match.append(_decode_field(part, present, key.name))
+            match.append(_decode_field(part, present, key.name, strings))
         elif part.kind is MatchKind.EXACT:
             raise invalid(f"{key.name}: {part.name}: an exact match field cannot be left out")
         else:
@@ -51,21 +51,35 @@ def decode_match(key: KeyInfo, fields: Iterable[p4r.FieldMatch]) -> Match:
     return tuple(match)
 
 
-def _decode_field(key: KeyField, field: p4r.FieldMatch, table: str) -> FieldMatch:
+def _decode_field(key: KeyField, field: p4r.FieldMatch, table: str, strings: StringMap | None) -> FieldMatch:
     where = f"{table}: {key.name}"
     if field.WhichOneof("field_match_type") != _ONEOFS[key.kind]:
         raise invalid(f"{where}: {key.kind} match expected")
     match key.kind:
         case MatchKind.EXACT:
-            return bytestrings.decode(field.exact.value, key.width, where)
+            return decode(strings, field.exact.value, key.width, where)
         case MatchKind.OPTIONAL:
-            return bytestrings.decode(field.optional.value, key.width, where)
+            return decode(strings, field.optional.value, key.width, where)
+        case MatchKind.LPM | MatchKind.TERNARY | MatchKind.RANGE if strings is not None:
+            return _decode_string(key, field, where, strings)
         case MatchKind.LPM:
             return _decode_lpm(key, field.lpm, where)
         case MatchKind.TERNARY:
             return _decode_ternary(key, field.ternary, where)
         case MatchKind.RANGE:
             return _decode_range(key, field.range, where)
+
+
+def _decode_string(key: KeyField, field: p4r.FieldMatch, where: str, strings: StringMap) -> FieldMatch:
+    """Return a match of a whole string: no other mask or range of strings means anything (section 18.1)."""
+    match key.kind:
+        case MatchKind.LPM if field.lpm.prefix_len == key.width:
+            return strings.decode(field.lpm.value, key.width, where), key.width
+        case MatchKind.TERNARY if bytestrings.decode(field.ternary.mask, key.width, where) == all_ones(key.width):
+            return strings.decode(field.ternary.value, key.width, where), all_ones(key.width)
+        case MatchKind.RANGE if field.range.low == field.range.high:
+            return (strings.decode(field.range.low, key.width, where),) * 2
+    raise invalid(f"{where}: a string is matched whole, or not at all")
 
 
 def _decode_lpm(key: KeyField, lpm: p4r.FieldMatch.LPM, where: str) -> FieldMatch:
@@ -99,21 +113,21 @@ def _decode_range(key: KeyField, bounds: p4r.FieldMatch.Range, where: str) -> Fi
 
 def encode_match(layout: KeyInfo, match: Match) -> Iterator[p4r.FieldMatch]:
     """Yield the fields of a match in canonical form, leaving out those that match anything."""
-    for field_id, key, value in zip(layout.field_ids, layout.fields, match, strict=True):
+    for field_id, key, strings, value in zip(layout.field_ids, layout.fields, layout.strings, match, strict=True):
         if key.kind is not MatchKind.EXACT and value == any_value(key):
             continue
         field = p4r.FieldMatch(field_id=field_id)
         match key.kind, value:
             case MatchKind.EXACT, int() as exact:
-                field.exact.value = bytestrings.encode(exact)
+                field.exact.value = encode(strings, exact)
             case MatchKind.OPTIONAL, int() as exact:
-                field.optional.value = bytestrings.encode(exact)
+                field.optional.value = encode(strings, exact)
             case MatchKind.LPM, (prefix, length):
-                field.lpm.value, field.lpm.prefix_len = bytestrings.encode(prefix), length
+                field.lpm.value, field.lpm.prefix_len = encode(strings, prefix), length
             case MatchKind.TERNARY, (bits, mask):
-                field.ternary.value, field.ternary.mask = bytestrings.encode(bits), bytestrings.encode(mask)
+                field.ternary.value, field.ternary.mask = encode(strings, bits), bytestrings.encode(mask)
             case MatchKind.RANGE, (low, high):
-                field.range.low, field.range.high = bytestrings.encode(low), bytestrings.encode(high)
+                field.range.low, field.range.high = encode(strings, low), encode(strings, high)
         yield field
 
 
@@ -134,11 +148,11 @@ def decode_action(catalog: Catalog, action: p4r.Action, where: str) -> ActionCal
 
 
 def _arguments(info: ActionInfo, given: dict[int, bytes], where: str) -> Iterator[int]:
-    for param_id, (name, width) in zip(info.parameter_ids, info.spec.parameters, strict=True):
+    for param_id, (name, width), strings in zip(info.parameter_ids, info.spec.parameters, info.strings, strict=True):
         place = f"{where}: {info.spec.name}.{name}"
         if param_id not in given:
             raise invalid(f"{place}: the parameter is missing")
-        yield bytestrings.decode(given.pop(param_id), width, place)
+        yield decode(strings, given.pop(param_id), width, place)
 
 
 def decode_table_action(catalog: Catalog, table: TableInfo, action: p4r.Action, *, default: bool) -> ActionCall:
@@ -158,9 +172,9 @@ def encode_action(catalog: Catalog, call: ActionCall) -> p4r.Action | None:
     action_id = catalog.action_ids.get(call.action)
     if action_id is None:
         return None
-    action = p4r.Action(action_id=action_id)
-    for param_id, value in zip(catalog.actions[action_id].parameter_ids, call.arguments, strict=True):
-        action.params.add(param_id=param_id, value=bytestrings.encode(value))
+    action, info = p4r.Action(action_id=action_id), catalog.actions[action_id]
+    for param_id, strings, value in zip(info.parameter_ids, info.strings, call.arguments, strict=True):
+        action.params.add(param_id=param_id, value=encode(strings, value))
     return action
 
 
@@ -203,7 +217,7 @@ def decode_action_set(context: Context, table: TableInfo, message: p4r.ActionPro
     for item in message.action_profile_actions:
         call = decode_table_action(context.catalog, table, item.action, default=False)
         make = NumberedAction if item.watch else WeightedAction
-        actions.append(make(call, item.weight, decode_watch(context.control, item, table.spec.name)))
+        actions.append(make(call, item.weight, decode_watch(context, item, table.spec.name)))
     return ModedActionSet(tuple(actions), mode, sizes) if mode or sizes else ActionSet(tuple(actions))
 
 
@@ -215,18 +229,18 @@ def encode_action_set(catalog: Catalog, action_set: ActionSet) -> p4r.ActionProf
         message.size_semantics = action_set.sizes  # type: ignore[assignment]  # too
     for item in action_set.actions:
         added = message.action_profile_actions.add(action=encode_action(catalog, item.call), weight=item.weight)
-        encode_watch(added, item.watch_port, numbered=isinstance(item, NumberedAction))
+        encode_watch(catalog, added, item.watch_port, numbered=isinstance(item, NumberedAction))
     return message
 
 
-def decode_member(control: SwitchControl, item: p4r.ActionProfileGroup.Member, where: str) -> GroupMember:
+def decode_member(context: Context, item: p4r.ActionProfileGroup.Member, where: str) -> GroupMember:
     """Return a group's member."""
     make = NumberedMember if item.watch else GroupMember
-    return make(item.member_id, item.weight, decode_watch(control, item, where))
+    return make(item.member_id, item.weight, decode_watch(context, item, where))
 
 
 def decode_watch(
-    control: SwitchControl, item: p4r.ActionProfileAction | p4r.ActionProfileGroup.Member, where: str
+    context: Context, item: p4r.ActionProfileAction | p4r.ActionProfileGroup.Member, where: str
 ) -> int | None:
     """Return the port that a member of a group watches, None if it watches none.
 
@@ -234,14 +248,14 @@ def decode_watch(
     """
     if not item.watch and not item.watch_port:
         return None
-    port = item.watch or int.from_bytes(item.watch_port, "big")
-    if not control.has_port(port):
+    port = item.watch or decode(context.catalog.strings.ports, item.watch_port, 8 * len(item.watch_port), where)
+    if not context.control.has_port(port):
         raise invalid(f"{where}: the switch has no port {port} to watch")
     return port
 
 
 def encode_watch(
-    item: p4r.ActionProfileAction | p4r.ActionProfileGroup.Member, port: int | None, *, numbered: bool
+    catalog: Catalog, item: p4r.ActionProfileAction | p4r.ActionProfileGroup.Member, port: int | None, *, numbered: bool
 ) -> None:
     """Put the watched port, if there is one, into a group's member in the form that it was written in."""
     if port is None:
@@ -249,7 +263,7 @@ def encode_watch(
     if numbered:
         item.watch = port
     else:
-        item.watch_port = bytestrings.encode(port)
+        item.watch_port = encode(catalog.strings.ports, port)
 
 
 def decode_tally(data: p4r.CounterData, where: str) -> Tally:

@@ -19,7 +19,7 @@ from dataplane.switch.p4runtime.context import Context
 from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid, unimplemented
 from dataplane.switch.pipeline import PreparedProgram
-from dataplane.switch.tables import ForwardingState, carry_over
+from dataplane.switch.tables import carry_over
 
 LOGGER = logging.getLogger("millrace.switch")
 
@@ -67,9 +67,9 @@ class PipelineStore:
             self._read_control()
         return self._running
 
-    def states(self) -> list[ForwardingState]:
-        """Return the states that entries are kept in: the running one and the saved one."""
-        return [pipeline.context.state for pipeline in (self.running, self._saved) if pipeline is not None]
+    def contexts(self) -> list[Context]:
+        """Return what entries are kept in: the running pipeline and the saved one."""
+        return [pipeline.context for pipeline in (self.running, self._saved) if pipeline is not None]
 
     def _read_control(self) -> None:
         """Notice a program that the switch took by itself; raise ProgramError if its P4Info makes no sense."""
@@ -193,6 +193,7 @@ def _start_idle_times(context: Context) -> None:
 
 def _carry(source: Context, target: Context) -> None:
     """Put all that a controller has written into a fresh state; raise EntryError for what it cannot hold."""
+    target.catalog.strings.adopt(source.catalog.strings)
     carry_over(source.state, target.state, source.catalog.program.actions, target.catalog.program.actions)
     target.idle.watch_all(target.state)
     for name, learner in source.learners.items():

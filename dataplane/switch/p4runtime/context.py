@@ -13,6 +13,7 @@ from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.p4runtime.digests import Learner
 from dataplane.switch.p4runtime.errors import invalid
 from dataplane.switch.p4runtime.idle import IdleWatch
+from dataplane.switch.p4runtime.used_strings import used_numbers
 from dataplane.switch.tables import ForwardingState
 
 Undo = Callable[[], None]
@@ -39,7 +40,16 @@ class Context:
         context = cls(catalog, state, control, learners)
         with state.lock:
             context.idle.watch_all(state)
+            for strings, numbers in used_numbers(catalog, state).items():
+                strings.reserve(numbers)
         return context
+
+    def make_room(self) -> None:
+        """Forget strings that nothing has any more where a type has nearly as many as it can; the lock is held."""
+        if any(strings.is_crowded() for strings in self.catalog.strings):
+            used = used_numbers(self.catalog, self.state)
+            for strings in self.catalog.strings:
+                strings.keep(used.get(strings, ()))
 
 
 class UpdateKind(Enum):

@@ -256,14 +256,14 @@ class P4RuntimeCore:
 
     def _port_status(self, port: int, up: bool) -> None:
         """Let copies of packets follow a port's status, in the running state and in a saved one."""
-        for state in self._pipelines.states():
-            state.set_port_status(port, up)
+        for context in self._pipelines.contexts():
+            context.state.set_port_status(port, up)
         self._follow_ports()
 
     def _follow_ports(self) -> None:
-        for state in self._pipelines.states():
-            with state.lock:
-                replication.follow_ports(state)
+        for context in self._pipelines.contexts():
+            with context.state.lock:
+                replication.follow_ports(context.state, context.catalog.strings.ports)
 
     def _ports_down(self) -> Iterable[int]:
         return () if self._switch.state is None else self._switch.state.ports_down

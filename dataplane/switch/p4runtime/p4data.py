@@ -11,6 +11,7 @@ from finsy.proto import p4d, p4i, p4t
 
 from dataplane.errors import ProgramError
 from dataplane.switch.p4runtime import bytestrings
+from dataplane.switch.p4runtime.strings import StringMaps, encode
 
 Encoder = Callable[[Iterator[int]], p4d.P4Data]
 
@@ -22,8 +23,8 @@ ANY_WIDTH = 0
 class DataLayout:
     """How one P4Info object's data is written; raises ProgramError naming the object and the type if it cannot be."""
 
-    def __init__(self, spec: p4t.P4DataTypeSpec, info: p4i.P4Info, construct: str) -> None:
-        self._types = info.type_info
+    def __init__(self, spec: p4t.P4DataTypeSpec, info: p4i.P4Info, construct: str, strings: StringMaps) -> None:
+        self._types, self._strings = info.type_info, strings
         self._construct = construct
         self.widths: list[int] = []
         self._encode = self._encoder(spec, 0)
@@ -69,14 +70,13 @@ class DataLayout:
                 raise self._refusal("data of type varbit")
 
     def _new_type(self, name: str, depth: int) -> Encoder:
-        """Return the encoder of a type's original; a translated number is the data plane's own, whatever its width."""
+        """Return the encoder of a type's original, or of its strings; a translated number is the data plane's own."""
         declared = self._types.new_types[self._known(self._types.new_types, name)]
         if declared.WhichOneof("representation") == "original_type":
             return self._encoder(declared.original_type, depth + 1)
-        if declared.translated_type.WhichOneof("sdn_type") != "sdn_bitwidth":
-            raise self._refusal(f"the type {name}, translated to strings,")
+        strings = self._strings.of(name)
         self.widths.append(ANY_WIDTH)
-        return lambda values: p4d.P4Data(bitstring=bytestrings.encode(next(values)))
+        return lambda values: p4d.P4Data(bitstring=encode(strings, next(values)))
 
     def _known(self, types: object, name: str) -> str:
         if name not in types:  # type: ignore[operator]  # a protobuf map

@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from finsy.proto import p4r
 
 from dataplane.errors import ProgramError
-from dataplane.switch.p4runtime import bytestrings
+from dataplane.switch.p4runtime import strings
 from dataplane.switch.p4runtime.errors import invalid
+from dataplane.switch.p4runtime.strings import StringMap
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderField:
+    """A field with its metadata id; `width` in bits, in the packet. A translated one has `strings`."""
+
+    field_id: int
+    name: str
+    width: int
+    strings: StringMap | None = None
 
 
 class PacketHeader:
     """One controller header, a multiple of 8 bits wide; fields are in P4Info's order, most significant bit first."""
 
-    def __init__(self, name: str, fields: Sequence[tuple[int, str, int]]) -> None:
-        """Take the fields' metadata ids, names and widths in bits; raise ProgramError if they are not whole bytes."""
+    def __init__(self, name: str, fields: Sequence[HeaderField]) -> None:
+        """Raise ProgramError if the fields are not whole bytes."""
         self.name = name
         self._fields = tuple(fields)
-        self._bits = sum(width for _, _, width in self._fields)
-        if self._bits % 8 or any(width <= 0 for _, _, width in self._fields):
+        self._bits = sum(field.width for field in self._fields)
+        if self._bits % 8 or any(field.width <= 0 for field in self._fields):
             raise ProgramError(f"{self._bits} bits are not whole bytes", construct=self.name)
         self.length_bytes = self._bits // 8
 
@@ -36,10 +48,11 @@ class PacketHeader:
                 raise invalid(f"{self.name}: metadata id {item.metadata_id} is given twice")
             given[item.metadata_id] = item.value
         header = 0
-        for field_id, name, width in self._fields:
-            if field_id not in given:
-                raise invalid(f"{self.name}: metadata {name} (id {field_id}) is missing")
-            header = header << width | bytestrings.decode(given.pop(field_id), width, f"{self.name}.{name}")
+        for field in self._fields:
+            if field.field_id not in given:
+                raise invalid(f"{self.name}: metadata {field.name} (id {field.field_id}) is missing")
+            data, where = given.pop(field.field_id), f"{self.name}.{field.name}"
+            header = header << field.width | strings.decode(field.strings, data, field.width, where)
         if given:
             raise invalid(f"{self.name}: there is no metadata id {min(given)}")
         return header.to_bytes(self.length_bytes, "big")
@@ -50,8 +63,8 @@ class PacketHeader:
             return None
         packet = p4r.PacketIn(payload=data[self.length_bytes :])
         header, shift = int.from_bytes(data[: self.length_bytes], "big"), self._bits
-        for field_id, _, width in self._fields:
-            shift -= width
-            value = header >> shift & ((1 << width) - 1)
-            packet.metadata.add(metadata_id=field_id, value=bytestrings.encode(value))
+        for field in self._fields:
+            shift -= field.width
+            value = header >> shift & ((1 << field.width) - 1)
+            packet.metadata.add(metadata_id=field.field_id, value=strings.encode(field.strings, value))
         return packet

@@ -14,8 +14,8 @@ WORD_MASK = (1 << WORD_BITS) - 1
 
 
 def word_count(width: int) -> int:
-    """Return how many words hold `width` bits."""
-    return -(-width // WORD_BITS)
+    """Return how many words hold `width` bits; what has none takes one, too, so that each value has a place."""
+    return max(1, -(-width // WORD_BITS))
 
 
 class CounterArray:

@@ -40,7 +40,7 @@ def text(path: JsonPath) -> str:
         (("parsers", 0, "name"), 7, "parsers[0].name", "Expected `str`, got `int`"),
         (("parsers", 0, "name"), "other", "parsers", "not exactly one called 'parser'"),
         (("__meta__", "version"), [3, 0], "__meta__.version", "not 2.x"),
-        (("header_types", 1, "fields", 0), ["x", 0, False], "header_types[1].fields[0]", "width of 0 bits"),
+        (("header_types", 1, "fields", 0), ["x", -1, False], "header_types[1].fields[0]", "width of -1 bits"),
         (("header_types", 1, "fields", 0), ["x", 1 << 40, False], "header_types[1].fields[0]", "not possible"),
         (("header_types", 1, "fields", 0), ["x"], "header_types[1].fields[0]", "name, width and sign"),
         (("headers", 0, "header_type"), "none_t", "headers[0]", "no header type is called 'none_t'"),

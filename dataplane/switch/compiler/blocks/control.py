@@ -10,9 +10,10 @@ from dataplane.program.operations import Exit
 from dataplane.program.pipelines import successors
 from dataplane.switch.compiler.analysis.references import actions_of, reachable
 from dataplane.switch.compiler.blocks.primitives import call_action
-from dataplane.switch.compiler.blocks.tables import TableApplication, key_words
+from dataplane.switch.compiler.blocks.tables import TableApplication
 from dataplane.switch.compiler.lowering.expressions import Expressions
 from dataplane.switch.compiler.lowering.routine import I64, Emission, Routine, u32, u64
+from dataplane.switch.tables.arrays import word_count
 
 
 def emit_control(emission: Emission, pipeline: Pipeline, function: ir.Function) -> None:
@@ -118,7 +119,7 @@ class _Control:
         """Return the words of fixed arguments."""
         words: list[int] = []
         for value, (_, width) in zip(node.arguments, node.action.spec.parameters, strict=True):
-            words += [value >> 64 * index & (1 << 64) - 1 for index in range(key_words(width))]
+            words += [value >> 64 * index & (1 << 64) - 1 for index in range(word_count(width))]
         memory = self.routine.local(I64, max(1, len(words)))
         for index, word in enumerate(words):
             target = self.routine.builder.gep(memory, [u64(index)], source_etype=I64)

@@ -15,6 +15,7 @@ from dataplane.switch.abi import EventRing, Machine, Reason
 from dataplane.switch.compiler.lowering.fields import header_of, resize
 from dataplane.switch.compiler.lowering.routine import I64, POINTER, Emission, LogText, Routine, integer, u32
 from dataplane.switch.compiler.lowering.routine import u64 as word
+from dataplane.switch.tables.arrays import word_count
 
 if TYPE_CHECKING:
     from dataplane.switch.compiler.lowering.expressions import Expressions
@@ -98,12 +99,12 @@ def emit_digests(emission: Emission, declare: Callable[[str, ir.Type, Sequence[i
 
 def _send(routine: Routine, number: int, digest: Digest) -> None:
     widths = [width for _, width in digest.spec.fields]
-    total = _HEAD_WORDS + sum((width + 63) // 64 for width in widths)
+    total = _HEAD_WORDS + sum(word_count(width) for width in widths)
     record = routine.local(I64, total)
     _put_head(routine, record, (total, DIGEST, number))
     index = _HEAD_WORDS
     for source, width in zip(digest.sources, widths, strict=True):
-        count = (width + 63) // 64
+        count = word_count(width)
         if isinstance(source, SizedConstant):
             value: ir.Value = ir.Constant(integer(64 * count), source.value)
         else:

@@ -14,14 +14,10 @@ from dataplane.switch.compiler.lowering.calculations import emit_calculation
 from dataplane.switch.compiler.lowering.expressions import Expressions
 from dataplane.switch.compiler.lowering.fields import Header, header_of, resize
 from dataplane.switch.compiler.lowering.routine import I1, I32, I64, POINTER, Routine, u32, u64
+from dataplane.switch.tables.arrays import word_count
 from dataplane.switch.tables.native import empty_kernel, lookup_kernel, select_member
 
 NULL = ir.Constant(POINTER, None)
-
-
-def key_words(width: int) -> int:
-    """Return how many words of 64 bits a key field or an argument takes."""
-    return (width + 63) // 64
 
 
 class TableApplication:
@@ -89,17 +85,17 @@ class TableApplication:
     def _key(self) -> ir.Value:
         """Return the key's words; fields of invalid headers count as zero, valid bits as what they are."""
         routine, builder = self.routine, self.routine.builder
-        words = routine.local(I64, sum(key_words(field.width) for field in self.spec.keys))
+        words = routine.local(I64, sum(word_count(field.width) for field in self.spec.keys))
         index = 0
         for field, source in zip(self.spec.keys, self.node.keys, strict=True):
             header = header_of(routine, source.source)
             value = self._field(header, source.source.field, source.mask)
-            wide = resize(routine, value, 64 * key_words(field.width))
+            wide = resize(routine, value, 64 * word_count(field.width))
             if header.location.valid is not None:
                 wide = builder.select(header.is_valid(), wide, ir.Constant(wide.type, 0))
             target = builder.gep(words, [u64(index)], source_etype=I64)
             routine.store(wide, target, "state", 8)
-            index += key_words(field.width)
+            index += word_count(field.width)
         return words
 
     def _field(self, header: Header, name: str, mask: int | None) -> ir.Value:

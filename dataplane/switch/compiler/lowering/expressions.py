@@ -36,6 +36,7 @@ from dataplane.switch.compiler.lowering.copies import headers_equal
 from dataplane.switch.compiler.lowering.division import divide
 from dataplane.switch.compiler.lowering.fields import Header, header_of, resize
 from dataplane.switch.compiler.lowering.routine import I1, I32, I64, Routine, integer, u32, u64
+from dataplane.switch.tables.arrays import WORD_BITS, word_count
 
 _COMPARISONS = {
     BinaryOp.EQ: "==",
@@ -211,9 +212,9 @@ class Expressions:
 
     def _argument(self, index: int, bits: int) -> ir.Value:
         parameters = self.routine.parameters
-        start = sum((width + 63) // 64 for width in parameters[:index])
+        start = sum(word_count(width) for width in parameters[:index])
         pointer = self._builder.gep(self.routine.arguments, [u64(start)], source_etype=I64)
-        value = self.routine.load(pointer, integer((parameters[index] + 63) // 64 * 64), "entry", 8)
+        value = self.routine.load(pointer, integer(WORD_BITS * word_count(parameters[index])), "entry", 8)
         return self._extend(value, unsigned(1), bits)
 
     def _choice(self, node: Choice, emit: Callable[[Expression], ir.Value]) -> ir.Value:

@@ -110,6 +110,8 @@ class Header:
         width = field.spec.width_bits
         if width > MAX_BITS:
             raise self.routine.refuse(f"computing with the {width} bits of {self.location.header.name}.{name}")
+        if width == 0:
+            return ir.Constant(integer(machine_bits(0)), 0)
         if field.native:
             pointer = self.data(field.offset_bits // 8)
             return self.routine.load(pointer, integer(machine_bits(width)), "region")
@@ -136,6 +138,8 @@ class Header:
             return
         field = self.location.fields[name]
         width = field.spec.width_bits
+        if width == 0:
+            return
         if not clean and width < value.type.width:
             value = routine.builder.and_(value, ir.Constant(value.type, (1 << width) - 1))
         if field.native:

@@ -80,7 +80,7 @@ def write_group(context: Context, kind: UpdateKind, message: p4r.ActionProfileGr
         profile.delete_group(message.group_id)
         return
     where = f"{info.spec.name}: group {message.group_id}"
-    places = tuple(codec.decode_member(context.control, member, where) for member in message.members)
+    places = tuple(codec.decode_member(context, member, where) for member in message.members)
     group = Group(message.group_id, places, message.max_size)
     if kind is UpdateKind.INSERT:
         profile.insert_group(group)
@@ -121,7 +121,7 @@ def read_group(context: Context, message: p4r.ActionProfileGroup) -> Iterator[p4
             for place in group.members:
                 added = answer.members.add(member_id=place.member, weight=place.weight)
                 numbered = isinstance(place, codec.NumberedMember)
-                codec.encode_watch(added, place.watch_port, numbered=numbered)
+                codec.encode_watch(context.catalog, added, place.watch_port, numbered=numbered)
             yield p4r.Entity(action_profile_group=answer)
 
     return encode()

@@ -10,10 +10,11 @@ from typing import TypeVar
 
 from finsy.proto import p4r
 
-from dataplane.switch.p4runtime import bytestrings
+from dataplane.switch.p4runtime import bytestrings, strings
 from dataplane.switch.p4runtime.catalog import MAX_MULTICAST_GROUPS
 from dataplane.switch.p4runtime.context import Context, Undo, UpdateKind
 from dataplane.switch.p4runtime.errors import Code, P4RuntimeError, invalid
+from dataplane.switch.p4runtime.strings import StringMap
 from dataplane.switch.tables import CloneSession, ForwardingState, Replica
 
 _Value = TypeVar("_Value")
@@ -31,31 +32,30 @@ SESSION = "clone session"
 
 def write(context: Context, kind: UpdateKind, message: p4r.PacketReplicationEngineEntry) -> None:
     """Insert, modify or delete a multicast group or clone session."""
-    state = context.state
     match message.WhichOneof("type"):
         case "multicast_group_entry":
-            _write_group(state, kind, message.multicast_group_entry)
+            _write_group(context, kind, message.multicast_group_entry)
         case "clone_session_entry":
-            _write_session(state, kind, message.clone_session_entry)
+            _write_session(context, kind, message.clone_session_entry)
         case _:
             raise invalid("the packet replication entry is empty")
 
 
-def _write_group(state: ForwardingState, kind: UpdateKind, message: p4r.MulticastGroupEntry) -> None:
-    group_id = message.multicast_group_id
+def _write_group(context: Context, kind: UpdateKind, message: p4r.MulticastGroupEntry) -> None:
+    state, ports, group_id = context.state, context.catalog.strings.ports, message.multicast_group_id
     _check_id(GROUP, group_id, MAX_MULTICAST_GROUPS)
     _check_presence(GROUP, group_id, kind, present=group_id in state.multicast_groups)
     if kind is UpdateKind.DELETE:
         del state.multicast_groups[group_id]
         state.replication_notes.pop((GROUP, group_id), None)
         return
-    places = _places(message.replicas, f"{GROUP} {group_id}")
+    places = _places(message.replicas, ports, f"{GROUP} {group_id}")
     state.multicast_groups[group_id] = _present(places, state.ports_down)
-    state.replication_notes[GROUP, group_id] = _note(message)
+    state.replication_notes[GROUP, group_id] = _note(message, ports)
 
 
-def _write_session(state: ForwardingState, kind: UpdateKind, message: p4r.CloneSessionEntry) -> None:
-    session_id = message.session_id
+def _write_session(context: Context, kind: UpdateKind, message: p4r.CloneSessionEntry) -> None:
+    state, ports, session_id = context.state, context.catalog.strings.ports, message.session_id
     _check_id(SESSION, session_id, _MAX_SESSION)
     _check_presence(SESSION, session_id, kind, present=session_id in state.clone_sessions)
     if kind is UpdateKind.DELETE:
@@ -67,19 +67,19 @@ def _write_session(state: ForwardingState, kind: UpdateKind, message: p4r.CloneS
         raise invalid(f"{where}: class of service {message.class_of_service} is not in 0..{_MAX_CLASS}")
     if not 0 <= message.packet_length_bytes <= _MAX_LENGTH:
         raise invalid(f"{where}: packet length {message.packet_length_bytes} is not in 0..{_MAX_LENGTH}")
-    replicas = _present(_places(message.replicas, where), state.ports_down)
+    replicas = _present(_places(message.replicas, ports, where), state.ports_down)
     state.clone_sessions[session_id] = CloneSession(replicas, message.class_of_service, message.packet_length_bytes)
-    state.replication_notes[SESSION, session_id] = _note(message)
+    state.replication_notes[SESSION, session_id] = _note(message, ports)
 
 
-def follow_ports(state: ForwardingState) -> None:
+def follow_ports(state: ForwardingState, ports: StringMap | None) -> None:
     """Send copies whose port went down to their backups, and back when it is up; the caller holds the state's lock."""
     for (kind, identifier), note in state.replication_notes.items():
         message = p4r.MulticastGroupEntry if kind == GROUP else p4r.CloneSessionEntry
         written = message.FromString(note).replicas
         if not any(replica.backup_replicas for replica in written):
             continue
-        replicas = _present(_places(written, f"{kind} {identifier}"), state.ports_down)
+        replicas = _present(_places(written, ports, f"{kind} {identifier}"), state.ports_down)
         if kind == GROUP:
             state.multicast_groups[identifier] = replicas
         else:
@@ -110,10 +110,10 @@ def _undo(state: ForwardingState, values: MutableMapping[int, _Value], kind: str
     return restore
 
 
-def _note(message: p4r.MulticastGroupEntry | p4r.CloneSessionEntry) -> bytes:
+def _note(message: p4r.MulticastGroupEntry | p4r.CloneSessionEntry, ports: StringMap | None) -> bytes:
     """Return what a read answers: the message as written, ports in canonical form (both kinds of port are in use)."""
     answer = copy.deepcopy(message)
-    for replica in answer.replicas:
+    for replica in () if ports is not None else answer.replicas:
         if replica.WhichOneof("port_kind") == "port":
             replica.port = bytestrings.encode(int.from_bytes(replica.port, "big"))
         for backup in replica.backup_replicas:
@@ -134,8 +134,8 @@ def _present(places: Iterable[BackedReplica], down: AbstractSet[int]) -> tuple[R
     return tuple(replicas)
 
 
-def _places(messages: Iterable[p4r.Replica], where: str) -> tuple[BackedReplica, ...]:
-    places = tuple(_place(message, where) for message in messages)
+def _places(messages: Iterable[p4r.Replica], ports: StringMap | None, where: str) -> tuple[BackedReplica, ...]:
+    places = tuple(_place(message, ports, where) for message in messages)
     every = [replica for place in places for replica in place]
     if len(set(every)) != len(every):
         raise invalid(f"{where}: a port and instance occur twice")
@@ -144,17 +144,17 @@ def _places(messages: Iterable[p4r.Replica], where: str) -> tuple[BackedReplica,
     return places
 
 
-def _place(message: p4r.Replica, where: str) -> BackedReplica:
+def _place(message: p4r.Replica, ports: StringMap | None, where: str) -> BackedReplica:
     match message.WhichOneof("port_kind"):
         case "port":
-            port = bytestrings.decode(message.port, _PORT_BITS, f"{where}: port")
+            port = strings.decode(ports, message.port, _PORT_BITS, f"{where}: port")
         case "egress_port":
             port = message.egress_port
         case _:
             raise invalid(f"{where}: a replica has no port")
     preferred = _replica(port, message.instance, where)
     return preferred, *(
-        _replica(bytestrings.decode(backup.port, _PORT_BITS, f"{where}: backup port"), backup.instance, where)
+        _replica(strings.decode(ports, backup.port, _PORT_BITS, f"{where}: backup port"), backup.instance, where)
         for backup in message.backup_replicas
     )
 
@@ -171,18 +171,18 @@ def read(context: Context, message: p4r.PacketReplicationEngineEntry) -> Iterato
     """Return one group or session, or all of the kind."""
     match message.WhichOneof("type"):
         case "multicast_group_entry":
-            return iter(_read_groups(context.state, message.multicast_group_entry.multicast_group_id))
+            return iter(_read_groups(context, message.multicast_group_entry.multicast_group_id))
         case "clone_session_entry":
-            return iter(_read_sessions(context.state, message.clone_session_entry.session_id))
+            return iter(_read_sessions(context, message.clone_session_entry.session_id))
         case _:
             raise invalid("the packet replication entry is empty")
 
 
-def _read_groups(state: ForwardingState, wanted: int) -> list[p4r.Entity]:
-    entities = []
+def _read_groups(context: Context, wanted: int) -> list[p4r.Entity]:
+    entities, state = [], context.state
     for group_id, replicas in state.multicast_groups.items():
         if wanted in {0, group_id}:
-            entry = p4r.MulticastGroupEntry(multicast_group_id=group_id, replicas=_encode(replicas))
+            entry = p4r.MulticastGroupEntry(multicast_group_id=group_id, replicas=_encode(context, replicas))
             note = state.replication_notes.get((GROUP, group_id))
             if note is not None:
                 entry = p4r.MulticastGroupEntry.FromString(note)
@@ -191,13 +191,13 @@ def _read_groups(state: ForwardingState, wanted: int) -> list[p4r.Entity]:
     return entities
 
 
-def _read_sessions(state: ForwardingState, wanted: int) -> list[p4r.Entity]:
-    entities = []
+def _read_sessions(context: Context, wanted: int) -> list[p4r.Entity]:
+    entities, state = [], context.state
     for session_id, session in state.clone_sessions.items():
         if wanted in {0, session_id}:
             entry = p4r.CloneSessionEntry(
                 session_id=session_id,
-                replicas=_encode(session.replicas),
+                replicas=_encode(context, session.replicas),
                 class_of_service=session.class_of_service,
                 packet_length_bytes=session.packet_length_bytes,
             )
@@ -209,8 +209,9 @@ def _read_sessions(state: ForwardingState, wanted: int) -> list[p4r.Entity]:
     return entities
 
 
-def _encode(replicas: Iterable[Replica]) -> list[p4r.Replica]:
-    return [p4r.Replica(port=bytestrings.encode(item.port), instance=item.instance) for item in replicas]
+def _encode(context: Context, replicas: Iterable[Replica]) -> list[p4r.Replica]:
+    ports = context.catalog.strings.ports
+    return [p4r.Replica(port=strings.encode(ports, item.port), instance=item.instance) for item in replicas]
 
 
 def _check_id(what: str, identifier: int, largest: int) -> None:

@@ -15,6 +15,7 @@ from dataplane.switch.p4runtime import Code
 from dataplane.switch.p4runtime import digests as digests_module
 from dataplane.switch.p4runtime.digests import DigestConfig, LearnedList, Learner
 from dataplane.switch.p4runtime.p4data import ANY_WIDTH, DataLayout
+from dataplane.switch.p4runtime.strings import StringMaps
 from dataplane.switch.pipeline import DigestMessage
 
 if TYPE_CHECKING:
@@ -251,13 +252,12 @@ structs { key: "outer_t" value {
 serializable_enums { key: "kind_t" value { underlying_type { bitwidth: 16 } } }
 new_types { key: "port_t" value { translated_type { uri: "u" sdn_bitwidth: 32 } } }
 new_types { key: "mine_t" value { original_type { bitstring { bit { bitwidth: 4 } } } } }
-new_types { key: "name_t" value { translated_type { uri: "u" sdn_string {} } } }
 """
 
 
 def layout(spec: str) -> DataLayout:
     info = p4i.P4Info(type_info=text_format.Parse(TYPES, p4t.P4TypeInfo()))
-    return DataLayout(text_format.Parse(spec, p4t.P4DataTypeSpec()), info, "the_digest")
+    return DataLayout(text_format.Parse(spec, p4t.P4DataTypeSpec()), info, "the_digest", StringMaps(info))
 
 
 def test_nested_types_are_written_as_the_p4info_says() -> None:
@@ -278,7 +278,6 @@ def test_nested_types_are_written_as_the_p4info_says() -> None:
         ('enum { name: "e" }', "enum"),
         ("error {}", "error"),
         ('struct { name: "unknown_t" }', "unknown_t"),
-        ('new_type { name: "name_t" }', "name_t"),
         ("", "none"),
     ],
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dataplane.errors import ProgramError, SwitchError
 from dataplane.switch.p4runtime import Code, P4RuntimeError
-from dataplane.switch.p4runtime.packets import PacketHeader
+from dataplane.switch.p4runtime.packets import HeaderField, PacketHeader
 
 if TYPE_CHECKING:
     from tests.dataplane.switch.p4runtime.conftest import FakeSwitch, Shell
@@ -21,7 +21,7 @@ def header(*widths: int) -> PacketHeader:
     info = p4i.ControllerPacketMetadata(preamble=p4i.Preamble(name="packet_out"))
     for number, width in enumerate(widths, 1):
         info.metadata.add(id=number, name=f"field{number}", bitwidth=width)
-    return PacketHeader("packet_out", [(item.id, item.name, item.bitwidth) for item in info.metadata])
+    return PacketHeader("packet_out", [HeaderField(item.id, item.name, item.bitwidth) for item in info.metadata])
 
 
 def fields(*values: bytes) -> list[p4r.PacketMetadata]:

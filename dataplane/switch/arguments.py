@@ -38,13 +38,19 @@ MAX_THREADS = 64
 
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 _OF_TLS = ("with_client_auth", "cert", "key", "cacert", "tokens")
+_MESSAGE_PORTS = tuple((number, "") for number in range(16))
+"""The ports that --packet-in has where no others are named."""
 _P4INFO_ENDINGS = (".p4info.txtpb", ".p4info.txt", ".p4.p4info.txtpb", ".p4.p4info.txt")
 """How P4Infos beside PROGRAM.json end: the second pair is what p4lang's tutorials have p4c write."""
 
 
+MESSAGES = "message:"
+"""What stands in front of the number of a port whose packets are messages."""
+
+
 @dataclass(frozen=True, slots=True)
 class AttachedPort:
-    """A switch port and what is behind it: a network device, IN.pcap,OUT.pcap, or unix:PATH."""
+    """A switch port and what is behind it: a network device, IN.pcap,OUT.pcap, unix:PATH, or messages."""
 
     settings: PortSettings
     device: str
@@ -270,9 +276,12 @@ def _find_cpu_port(found: argparse.Namespace, ports: Sequence[AttachedPort], nam
 
 
 def _join_ports(found: argparse.Namespace) -> tuple[AttachedPort, ...]:
+    if found.packet_in is not None and found.use_files is not None:
+        raise _wrong("--packet-in", "packets come by messages or from --use-files, not both")
     devices: dict[int, str] = {}
-    for number, name in found.interface:
+    for number, name in found.interface or ([] if found.packet_in is None else _MESSAGE_PORTS):
         device = name if found.use_files is None else f"{name}_in.pcap,{name}_out.pcap"
+        device = device if found.packet_in is None else f"{MESSAGES}{number}"
         if number in devices:
             raise _wrong("--interface", f"port {number} appears twice")
         other = next((port for port, taken in devices.items() if taken == device), None)

@@ -18,16 +18,39 @@ from dataplane.nic import (
     memory_pair,
     open_port,
 )
-from dataplane.switch.arguments import AttachedPort, DriverSettings
+from dataplane.switch.arguments import MESSAGES, AttachedPort, DriverSettings, SwitchSettings
+from dataplane.switch.drop_in.packet_in import PacketIn
 
-__all__ = ["CaptureFiles", "open_attachment"]
+__all__ = ["CaptureFiles", "open_attachment", "open_attachments"]
 
 _KINDS = {"ring": PortKind.PACKET_V2, "throughput": PortKind.PACKET_V3, "xdp": PortKind.XDP, "dpdk": PortKind.DPDK}
 _SOCKET_PREFIX = "unix:"
 _FILE_SLOTS = 1024
+_MESSAGE_SLOTS = 128
 _FRAMES_OF_ALL_RINGS, _LEAST_RING_FRAMES, _MOST_RING_FRAMES = 16_384, 512, 8_192
 _BURST_FRAMES = 64
 _POLL_S = 0.002
+
+
+def open_attachments(stack: ExitStack, settings: SwitchSettings) -> dict[int, NicPort]:
+    """Open what all ports are attached to; return them by number. The stack closes them. Raises PortError."""
+    if settings.bmv2.packet_in is not None:
+        return _open_messages(stack, settings, settings.bmv2.packet_in)
+    return {
+        port.settings.number: open_attachment(stack, port, settings.driver, len(settings.ports))
+        for port in settings.ports
+    }
+
+
+def _open_messages(stack: ExitStack, settings: SwitchSettings, address: str) -> dict[int, NicPort]:
+    cables = {
+        port.settings.number: memory_pair((port.device, port.device), slots=_MESSAGE_SLOTS) for port in settings.ports
+    }
+    for ends in cables.values():
+        for end in ends:
+            stack.callback(end.close)
+    stack.enter_context(PacketIn(address, {number: far for number, (_, far) in cables.items()}))
+    return {number: near for number, (near, _) in cables.items()}
 
 
 def open_attachment(stack: ExitStack, port: AttachedPort, settings: DriverSettings, ports: int) -> NicPort:
@@ -57,7 +80,7 @@ def _ring_frames(ports: int) -> int:
 
 def is_device(device: str) -> bool:
     """Return whether a port is attached to a network device, not to a UNIX socket or files."""
-    return not device.startswith(_SOCKET_PREFIX) and "," not in device
+    return not device.startswith((_SOCKET_PREFIX, MESSAGES)) and "," not in device
 
 
 class CaptureFiles:

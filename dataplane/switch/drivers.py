@@ -9,12 +9,12 @@ from dataclasses import asdict
 from typing import Final, Protocol
 
 from dataplane.clock import MonotonicClock
-from dataplane.nic import NicPort, Port
+from dataplane.nic import Port
 from dataplane.nic.devices.link_events import LinkEvents
 from dataplane.nic.ports.kernels.waiting import RETRY_NS
 from dataplane.program.model import Program
 from dataplane.switch.arguments import SwitchSettings
-from dataplane.switch.attachments import is_device, open_attachment
+from dataplane.switch.attachments import is_device, open_attachments
 from dataplane.switch.compiled.activity import Forwarding
 from dataplane.switch.compiled.memory.port_table import CABLE_FULL
 from dataplane.switch.compiled.switch import NativeSwitch
@@ -76,7 +76,7 @@ class NativeDriver:
         self.control = NativeSwitch(
             settings.device_id,
             [port.settings for port in settings.ports],
-            _open_ports(stack, settings),
+            open_attachments(stack, settings),
             cpu_port=settings.cpu_port,
             seed=settings.seed,
             deflect_session=settings.deflect_session,
@@ -126,7 +126,7 @@ class InterpreterDriver:
     """The interpreter: a `Switch` and a `Forwarder`, stepped whenever a port is readable or an event is due."""
 
     def __init__(self, stack: ExitStack, settings: SwitchSettings) -> None:
-        ports = _open_ports(stack, settings)
+        ports = open_attachments(stack, settings)
         clock = MonotonicClock()
         self.control = Switch(
             settings.device_id,
@@ -195,14 +195,6 @@ class InterpreterDriver:
             if look or (number in self._others and port.is_down is not self._down.get(number, False)):
                 self._down[number] = port.is_down
                 self.control.set_oper(number, read_oper(port))
-
-
-def _open_ports(stack: ExitStack, settings: SwitchSettings) -> dict[int, NicPort]:
-    """Return the ports by number; the stack closes them."""
-    return {
-        port.settings.number: open_attachment(stack, port, settings.driver, len(settings.ports))
-        for port in settings.ports
-    }
 
 
 def _watch(stack: ExitStack, control: Switch | NativeSwitch) -> LinkEvents:

@@ -35,7 +35,6 @@ _WITHOUT_MEANING: Final = {
     "--dp-grpc-server-addr": "ports are network devices, UNIX sockets or capture files",
     "--load-modules": "there are no shared objects to extend this switch with",
     "--notifications-addr": "notifications go to P4Runtime's clients",
-    "--packet-in": "there is no nanomsg here: a port may be unix:PATH",
     "--restore-state": "tables are filled by P4Runtime",
 }
 """Options with a value, and what there is instead."""
@@ -50,6 +49,7 @@ class Bmv2Options:
 
     thrift_port: where the Thrift runtime API is served, None for nowhere. pcap: a folder for a capture file of each
     port and direction, DEVICE_in.pcap and DEVICE_out.pcap. dump_bytes: so many bytes of each packet go to the log.
+    packet_in: packets come and go as messages at this nanomsg address, ipc://PATH or tcp://HOST:PORT, not at devices.
     log_console: the log goes to standard output. log_file_bytes: the log's file is rotated at that size, 0 for never;
     log_files: so many older ones are kept.
     """
@@ -57,6 +57,7 @@ class Bmv2Options:
     thrift_port: int | None = None
     pcap: Path | None = None
     dump_bytes: int = 0
+    packet_in: str | None = None
     log_console: bool = False
     log_file_bytes: int = 0
     log_files: int = _DEFAULT_LOG_FILES
@@ -70,6 +71,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--pcap", nargs="?", const=Path(), type=Path, metavar="FOLDER", help=pcap_help)
     dump_help = "log so many bytes of each packet that comes or goes"
     add("--dump-packet-data", type=_natural, default=0, metavar="BYTES", help=dump_help)
+    packet_help = (
+        "packets are messages of a nanomsg PAIR socket at ipc://PATH or tcp://HOST:PORT; -i names port numbers"
+    )
+    add("--packet-in", metavar="ADDRESS", help=packet_help)
     add("--log-console", action="store_true", help="log to standard output instead of standard error")
     add("--log-file-max-size", type=_positive, metavar="BYTES", help="rotate the log's file at this size")
     files_help = f"older files of the log that are kept; default: {_DEFAULT_LOG_FILES}"
@@ -90,6 +95,7 @@ def read_options(found: argparse.Namespace) -> Bmv2Options:
         thrift_port=found.thrift_port,
         pcap=found.pcap,
         dump_bytes=found.dump_packet_data,
+        packet_in=found.packet_in,
         log_console=found.log_console,
         log_file_bytes=(found.log_file_max_size or _DEFAULT_LOG_BYTES) if rotates else 0,
         log_files=_DEFAULT_LOG_FILES if found.log_file_max_files is None else found.log_file_max_files,
@@ -117,6 +123,8 @@ def words(options: Bmv2Options) -> list[str]:
         line += ["--pcap", str(options.pcap)]
     if options.dump_bytes:
         line += ["--dump-packet-data", str(options.dump_bytes)]
+    if options.packet_in is not None:
+        line += ["--packet-in", options.packet_in]
     if options.log_console:
         line += ["--log-console"]
     if options.log_file_bytes:

@@ -12,6 +12,7 @@ SHELL_VENV := .venv-shell
 RAY_VENV := .venv-ray
 TOPOLOGY ?= abilene
 TIME ?= virtual
+SWITCH ?= millrace
 ADDR ?= 127.0.0.1:9559
 DEVICE ?= 1
 ELECTION ?= 0,1
@@ -22,12 +23,13 @@ export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Half of the time in which a process starts would be spent on compiling our own modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test deep check lint format types layers pythons p4 p4-check protos picture unit shell lock same-python clean
+.PHONY: help demo mininet test deep check lint format types layers pythons p4 p4-check protos picture unit shell lock same-python clean
 
 help:
 	@echo "make demo    run the whole circle on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
 	@echo "make test    everything a reviewer would check: format, lint, types, layers, P4 build, each Python, tests"
 	@echo "make deep    what takes too long for every change: programs and daemons that are killed hundreds of times, soaks"
+	@echo "make mininet a topology under Mininet, ends in its prompt (SWITCH=millrace|bmv2, TOPOLOGY=file or name; root)"
 	@echo "make shell   a p4runtime-shell on a running switch (ADDR=$(ADDR) DEVICE=$(DEVICE); CONFIG=p4info,json to push)"
 	@echo "make pythons import all, compile all kernels, run the demo under each Python from 3.11 to 3.14 found here"
 	@echo "make p4      compile p4/ again (needs p4c-bm2-ss)"
@@ -74,8 +76,12 @@ same-python:
 demo: same-python $(VENV)/.base
 	@$(BIN)/millrace demo --topology $(TOPOLOGY) --time $(TIME)
 
+mininet: same-python $(VENV)/.base
+	@./.ci/mininet $(abspath $(BIN))/python "$(TOPOLOGY)" "$(SWITCH)"
+
 test: same-python
 	@./.ci/debian containers docker-registry podman runc conmon busybox-static skopeo umoci docker-registry
+	@./.ci/debian Mininet "" mininet
 	@./.ci/debian "a Slurm cluster" "munge slurmctld slurmd" slurmctld slurmd slurm-client munge
 	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.dev $(SHELL_VENV)/.ready
 	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check

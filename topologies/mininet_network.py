@@ -14,7 +14,7 @@ from mininet.cli import CLI
 from mininet.net import Mininet
 from mininet.node import Switch
 
-from dataplane.errors import FabricError
+from dataplane.errors import FabricError, MillraceError
 from dataplane.fabric.kernel import links
 from dataplane.switch import bmv2
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, command_line
@@ -59,9 +59,19 @@ class P4Switch(Switch):  # type: ignore[misc]  # Mininet is untyped
         super().stop(deleteIntfs)
 
 
-def build(topology: Topology, target: str, run_dir: Path) -> Mininet:
-    """Return the topology as a Mininet that is built and not started."""
-    net = Mininet(topo=None, controller=None, build=False, waitConnected=False)
+def build(net: Mininet, topology: Topology, target: str, run_dir: Path) -> None:
+    """Put the topology into an empty Mininet and build it; raise FabricError if that cannot be."""
+    try:
+        _add_all(net, topology, target, run_dir)
+        net.build()
+    except Exception as error:
+        if isinstance(error, MillraceError):
+            raise
+        # Mininet raises nothing more special; what it says is that of `ip link`.
+        raise FabricError(f"Mininet: {' '.join(str(error).split())}") from error
+
+
+def _add_all(net: Mininet, topology: Topology, target: str, run_dir: Path) -> None:
     nodes: dict[str, Any] = {}
     for host in topology.hosts:
         nodes[host.name] = net.addHost(host.name, ip=None, mac=format_mac(host.mac))
@@ -77,8 +87,6 @@ def build(topology: Topology, target: str, run_dir: Path) -> Mininet:
         net.addLink(
             nodes[link.a.node], nodes[link.b.node], port1=link.a.port, port2=link.b.port, intfName1=a, intfName2=b
         )
-    net.build()
-    return net
 
 
 def configure(net: Mininet, topology: Topology) -> None:
@@ -150,8 +158,9 @@ def wait_ready(net: Mininet) -> None:
 def run(topology: Topology, target: str) -> None:
     """Start everything, say where the switches are, hand over to Mininet's command line, stop everything."""
     with tempfile.TemporaryDirectory(prefix="millrace-mininet-") as run_dir:
-        net = build(topology, target, Path(run_dir))
+        net = Mininet(topo=None, controller=None, build=False, waitConnected=False)
         try:
+            build(net, topology, target, Path(run_dir))
             configure(net, topology)
             net.start()
             wait_ready(net)

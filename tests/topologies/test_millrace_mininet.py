@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import shutil
 import subprocess
@@ -36,8 +35,8 @@ links: [{a: s1, b: s2, rate: 10 Mbit/s, delay: 2 ms}]
 def mininet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    if shutil.which("mnexec") is None or importlib.util.find_spec("mininet") is None:
-        pytest.skip("needs Mininet: Debian's package and the Python package, both named mininet")
+    if shutil.which("mnexec") is None:
+        pytest.skip("needs Debian's package mininet")
     if request.param == "bmv2" and shutil.which("simple_switch_grpc") is None:
         pytest.skip("needs simple_switch_grpc on the PATH")
     file = tmp_path / "pair.yaml"

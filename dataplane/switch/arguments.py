@@ -187,7 +187,9 @@ def _make_parser(name: str) -> argparse.ArgumentParser:
     _add_driver_options(parser)
     _add_target_options(parser)
     bmv2_options.add_options(parser)
-    parser.set_defaults(grpc_server_addr=default_grpc_address(name), thrift_port=default_thrift_port(name))
+    parser.set_defaults(
+        grpc_server_addr=default_grpc_address(name), thrift_port=default_thrift_port(name), tc_rates=name in BMV2_NAMES
+    )
     return parser
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from dataplane.errors import PortError
@@ -18,10 +20,13 @@ from dataplane.nic import (
     memory_pair,
     open_port,
 )
+from dataplane.nic.devices.shaping import shaped_rate_bps
 from dataplane.switch.arguments import MESSAGES, AttachedPort, DriverSettings, SwitchSettings
 from dataplane.switch.drop_in.packet_in import PacketIn
 
 __all__ = ["CaptureFiles", "open_attachment", "open_attachments"]
+
+logger = logging.getLogger("millrace.switch")
 
 _KINDS = {"ring": PortKind.PACKET_V2, "throughput": PortKind.PACKET_V3, "xdp": PortKind.XDP, "dpdk": PortKind.DPDK}
 _SOCKET_PREFIX = "unix:"
@@ -40,6 +45,21 @@ def open_attachments(stack: ExitStack, settings: SwitchSettings) -> dict[int, Ni
         port.settings.number: open_attachment(stack, port, settings.driver, len(settings.ports))
         for port in settings.ports
     }
+
+
+def with_tc_rates(settings: SwitchSettings) -> SwitchSettings:
+    """Return settings whose ports have the rates to which tc holds their devices, where they have none of their own."""
+    return replace(settings, ports=tuple(_with_tc_rate(port) for port in settings.ports))
+
+
+def _with_tc_rate(port: AttachedPort) -> AttachedPort:
+    if port.settings.rate_bps is not None or not is_device(port.device):
+        return port
+    rate_bps = shaped_rate_bps(port.device)
+    if rate_bps is None:
+        return port
+    logger.info("port %d sends %d bit/s, as tc lets %s", port.settings.number, rate_bps, port.device)
+    return replace(port, settings=replace(port.settings, rate_bps=rate_bps))
 
 
 def _open_messages(stack: ExitStack, settings: SwitchSettings, address: str) -> dict[int, NicPort]:

@@ -21,7 +21,7 @@ from dataplane.clock import MonotonicClock
 from dataplane.errors import MillraceError, ProgramError, SwitchError
 from dataplane.program.loader import load_program
 from dataplane.switch.arguments import SwitchSettings, parse_arguments
-from dataplane.switch.attachments import is_device
+from dataplane.switch.attachments import is_device, with_tc_rates
 from dataplane.switch.drivers import SwitchDriver, make_driver
 from dataplane.switch.drop_in.capture import Capture
 from dataplane.switch.drop_in.logs import logging_to
@@ -65,16 +65,23 @@ def run(settings: SwitchSettings) -> None:
             program = load_program(settings.program, settings.p4info)
             if settings.p4info is None:
                 logger.info("no P4Info beside %s: P4Runtime waits for a controller to push both", settings.program)
+        if settings.bmv2.tc_rates:
+            settings = with_tc_rates(settings)
         waiter = stack.enter_context(Waiter())
         driver = make_driver(stack, settings)
         _capture(stack, settings)
-        if program is not None:
-            driver.commit(program)
-        core = _make_core(driver.control, settings)
+        core = P4RuntimeCore(driver.control, epoch_ns=time.time_ns)
         gnmi = GnmiCore(driver.control, epoch_ns=time.time_ns)
         loop = _Loop(driver, lambda: core.drops | gnmi.drops, waiter, settings)
         stack.enter_context(_stopped_by_signals(loop.stop, loop.hang_up))
-        stack.enter_context(P4RuntimeServer(core, [settings.grpc_address], settings.tls, beside=[GnmiService(gnmi)]))
+        # Who waits for the address need not wait for the compiler; what they ask for does.
+        with core.held():
+            stack.enter_context(
+                P4RuntimeServer(core, [settings.grpc_address], settings.tls, beside=[GnmiService(gnmi)])
+            )
+            if program is not None:
+                driver.commit(program)
+                _notice_program(core, settings)
         driver.start(waiter)
         # Where the ready file is, there are statistics beside it.
         loop.start_stats()
@@ -170,9 +177,9 @@ def _capture(stack: ExitStack, settings: SwitchSettings) -> None:
     stack.enter_context(Capture(devices, options.pcap, options.dump_bytes))
 
 
-def _make_core(switch: SwitchControl, settings: SwitchSettings) -> P4RuntimeCore:
+def _notice_program(core: P4RuntimeCore, settings: SwitchSettings) -> None:
     try:
-        return P4RuntimeCore(switch, epoch_ns=time.time_ns)
+        core.notice_program()
     except ProgramError as error:  # what the loader accepts, but P4Runtime cannot serve
         raise ProgramError(error.problem, file=str(settings.p4info), construct=error.construct) from error
 

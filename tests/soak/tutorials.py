@@ -176,7 +176,7 @@ def link_monitor(network: Network) -> Result:
     time.sleep(1)
     network.start("h1", "python3 send.py", "logs/h1-sent.txt")
     network.wait(lambda: "Mbps" in network.read("logs/h1-received.txt"), "no probe came back")
-    network.start("h4", "iperf -s", "logs/h4-iperf.txt", "listening")
+    network.start("h4", "stdbuf -oL iperf -s", "logs/h4-iperf.txt", "listening")
     network.run("h1 iperf -c 10.0.4.4 -t 5")
     time.sleep(2)
     lines = [line for line in network.read("logs/h1-received.txt").splitlines() if line.endswith("Mbps")]
@@ -241,7 +241,7 @@ def _received(text: str) -> str:
 
 def _connects(network: Network, client: str, server: str, address: str) -> bool:
     log = f"logs/{server}-for-{client}.txt"
-    network.start(server, "iperf -s -p 5050", log, "listening")
+    network.start(server, "stdbuf -oL iperf -s -p 5050", log, "listening")
     said = network.run(f"{client} timeout 6 iperf -c {address} -p 5050 -t 1")
     network.run(f"{server} pkill -x iperf")
     return bool(re.search(r"bits/sec", said))
@@ -251,7 +251,7 @@ def _congested(network: Network, seconds: int) -> list[dict[str, str]]:
     """Return what h2 shows of h1's messages, one a second, while h11 fills the slow link for the half of the time."""
     log = "logs/h2-received.txt"
     network.start("h2", "python3 receive.py", log, "sniffing on")
-    network.start("h22", "iperf -s -u", "logs/h22-iperf.txt", "listening")
+    network.start("h22", "stdbuf -oL iperf -s -u", "logs/h22-iperf.txt", "listening")
     time.sleep(1)
     network.start("h1", f"python3 send.py 10.0.2.2 hello {seconds}", "logs/h1-sent.txt")
     network.wait(lambda: len(packets(network.read(log))) >= 2, "no message came")

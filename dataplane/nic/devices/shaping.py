@@ -2,43 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Iterator, Mapping
+from typing import Final
 
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
 _BITS: Final = 8
+_PARAMETERS: Final = {"htb": "TCA_HTB_PARMS", "tbf": "TCA_TBF_PARMS"}
 
 
 def shaped_rate_bps(device: str) -> int | None:
-    """Return the rate in bit/s to which a device's root discipline holds it; None if it does not, or not all alike.
+    """Return the rate in bit/s to which tc holds all that a device sends; None if it does not, or not all alike.
 
     Those are tbf, and htb with one class.
     """
     try:
-        with IPRoute() as netlink:
-            found = netlink.link_lookup(ifname=device)
-            if not found:
-                return None
-            rates = [_tbf_rate(one) for one in netlink.get_qdiscs(index=found[0])]
-            rates += [_htb_rate(one) for one in netlink.get_classes(index=found[0])]
+        rates = [_rate(parameters) for parameters in _shapers(device)]
     except NetlinkError:
         return None
-    known = [rate for rate in rates if rate]
-    return known[0] * _BITS if len(known) == 1 else None
+    return rates[0] * _BITS if len(rates) == 1 else None
 
 
-def _tbf_rate(qdisc: Any) -> int | None:
-    parameters = _parameters(qdisc, "tbf", "TCA_TBF_PARMS")
-    return None if parameters is None else int(parameters["rate"])
+def _shapers(device: str) -> Iterator[Mapping[str, int]]:
+    """Yield the parameters of whatever holds a device to a rate: a discipline or a class."""
+    with IPRoute() as netlink:
+        for index in netlink.link_lookup(ifname=device):
+            for found in (*netlink.get_qdiscs(index=index), *netlink.get_classes(index=index)):
+                options, name = found.get_attr("TCA_OPTIONS"), _PARAMETERS.get(found.get_attr("TCA_KIND"))
+                parameters = None if options is None or name is None else options.get_attr(name)
+                if parameters is not None:
+                    yield parameters
 
 
-def _htb_rate(found: Any) -> int | None:
-    """Return what a class may send at most, as it borrows what others leave."""
-    parameters = _parameters(found, "htb", "TCA_HTB_PARMS")
-    return None if parameters is None else max(int(parameters["rate"]), int(parameters["ceil"]))
-
-
-def _parameters(found: Any, kind: str, name: str) -> Any:
-    options = found.get_attr("TCA_OPTIONS")
-    return options.get_attr(name) if found.get_attr("TCA_KIND") == kind and options is not None else None
+def _rate(parameters: Mapping[str, int]) -> int:
+    """Return bytes a second; an htb class may borrow up to its ceiling."""
+    return max(parameters["rate"], parameters.get("ceil", 0))

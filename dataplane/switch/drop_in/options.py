@@ -50,14 +50,16 @@ class Bmv2Options:
     thrift_port: where the Thrift runtime API is served, None for nowhere. pcap: a folder for a capture file of each
     port and direction, DEVICE_in.pcap and DEVICE_out.pcap. dump_bytes: so many bytes of each packet go to the log.
     packet_in: packets come and go as messages at this nanomsg address, ipc://PATH or tcp://HOST:PORT, not at devices.
-    log_console: the log goes to standard output. log_file_bytes: the log's file is rotated at that size, 0 for never;
-    log_files: so many older ones are kept.
+    tc_rates: a port sends no faster than tc lets its device, so that packets wait in the switch, where its program sees
+    them, as they wait in bmv2. log_console: the log goes to standard output. log_file_bytes: the log's file is rotated
+    at that size, 0 for never; log_files: so many older ones are kept.
     """
 
     thrift_port: int | None = None
     pcap: Path | None = None
     dump_bytes: int = 0
     packet_in: str | None = None
+    tc_rates: bool = False
     log_console: bool = False
     log_file_bytes: int = 0
     log_files: int = _DEFAULT_LOG_FILES
@@ -75,6 +77,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "packets are messages of a nanomsg PAIR socket at ipc://PATH or tcp://HOST:PORT; -i names port numbers"
     )
     add("--packet-in", metavar="ADDRESS", help=packet_help)
+    tc_help = "ports have the rates to which tc holds their devices; on under bmv2's names"
+    add("--tc-rates", action="store_true", help=tc_help)
     add("--log-console", action="store_true", help="log to standard output instead of standard error")
     add("--log-file-max-size", type=_positive, metavar="BYTES", help="rotate the log's file at this size")
     files_help = f"older files of the log that are kept; default: {_DEFAULT_LOG_FILES}"
@@ -96,6 +100,7 @@ def read_options(found: argparse.Namespace) -> Bmv2Options:
         pcap=found.pcap,
         dump_bytes=found.dump_packet_data,
         packet_in=found.packet_in,
+        tc_rates=found.tc_rates,
         log_console=found.log_console,
         log_file_bytes=(found.log_file_max_size or _DEFAULT_LOG_BYTES) if rotates else 0,
         log_files=_DEFAULT_LOG_FILES if found.log_file_max_files is None else found.log_file_max_files,
@@ -125,6 +130,8 @@ def words(options: Bmv2Options) -> list[str]:
         line += ["--dump-packet-data", str(options.dump_bytes)]
     if options.packet_in is not None:
         line += ["--packet-in", options.packet_in]
+    if options.tc_rates:
+        line += ["--tc-rates"]
     if options.log_console:
         line += ["--log-console"]
     if options.log_file_bytes:

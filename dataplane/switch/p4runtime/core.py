@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from finsy.proto import p4r
 
@@ -69,6 +70,16 @@ class P4RuntimeCore:
         switch.on_packet_in(self._packet_in)
         switch.on_digests(self._digests)
         switch.on_port_status(self._port_status)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let calls wait meanwhile."""
+        with self._config_lock, self._lock:
+            yield
+
+    def notice_program(self) -> None:
+        """Serve the program that the switch has taken by itself; raise ProgramError if its P4Info makes no sense."""
+        self._follow_ports()
 
     def capabilities(self, request: p4r.CapabilitiesRequest | None = None) -> p4r.CapabilitiesResponse:
         """Return the API version."""

@@ -23,7 +23,7 @@ def test_the_command_line_of_the_tutorials(tmp_path: Path) -> None:
     settings = parse_arguments(line.split(), GRPC_NAME)
     assert [(port.settings.number, port.device) for port in settings.ports] == [(1, "s1-eth1"), (2, "s1-eth2")]
     assert (settings.program, settings.p4info) == (program, beside)
-    assert settings.bmv2 == Bmv2Options(thrift_port=9090, pcap=tmp_path, log_console=True)
+    assert settings.bmv2 == Bmv2Options(thrift_port=9090, pcap=tmp_path, tc_rates=True, log_console=True)
     assert (settings.grpc_address, settings.cpu_port) == ("plain:0.0.0.0:50051", 510)
     assert [note.partition(" ")[0] for note in settings.notes] == ["ignored:", "P4Runtime"]
 

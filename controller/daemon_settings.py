@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from collections.abc import Mapping
+from typing import Annotated, Final
 
 import msgspec
 
@@ -19,9 +21,12 @@ from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
 from dataplane.config import Strict
+from dataplane.config.suggestions import did_you_mean
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.channels import uncallable
 from dataplane.topology.values import Topology
+
+_PLACEHOLDER: Final = re.compile(r"\{[^}]*\}")
 
 PositiveNs = Annotated[int, msgspec.Meta(ge=1)]
 DurationNs = Annotated[int, msgspec.Meta(ge=0)]
@@ -54,8 +59,12 @@ class DaemonSettings(Strict, frozen=True):
 
     topology: str
     """The topology: a file, a bundled name, or a family such as fat-tree:k=4."""
-    switches: dict[str, str]
-    """Every switch's P4Runtime address: 'unix:/path', 'host:port' or 'plain:host:port'."""
+    switches: str | dict[str, str]
+    """Every switch's P4Runtime address: 'unix:/path', 'host:port' or 'plain:host:port'.
+
+    Or a pattern for all, in which {name} and {id} are each switch's own: 'unix:/run/millrace/{name}.sock'; among
+    addresses the pattern of '*' is for those that are not named.
+    """
     path_server: str | None = None
     """gRPC address of the path server; left out, all traffic follows the base routes."""
     collector: str | None = None
@@ -100,17 +109,31 @@ class DaemonSettings(Strict, frozen=True):
 
     def targets(self, topology: Topology) -> dict[str, Target]:
         """Return every switch of the topology with its address; raise ControllerError for one too many or missing."""
-        for name in self.switches:
-            if name not in topology.switch:
-                raise ControllerError(f"switches.{name}: topology {topology.name} has no such switch")
+        switches = switch_addresses(self.switches, topology)
         problem = None if self.collector is None else uncallable(self.collector, self.tls)
         if problem is not None:
             raise ControllerError(f"collector: {self.collector!r} {problem}")
-        for name, address in self.switches.items():
+        for name, address in switches.items():
             problem = uncallable(address, self.tls)
             if problem is not None:
                 raise ControllerError(f"switches.{name}: {address!r} {problem}")
-        for node in topology.switches:
-            if node.name not in self.switches:
-                raise ControllerError(f"switches: there is no address for switch {node.name} of {topology.name}")
-        return {node.name: Target(node.name, self.switches[node.name], node.node_id) for node in topology.switches}
+        return {node.name: Target(node.name, switches[node.name], node.node_id) for node in topology.switches}
+
+
+def switch_addresses(given: str | Mapping[str, str], topology: Topology) -> dict[str, str]:
+    """Return every switch's address, by names or by patterns; raise ControllerError for one too many or missing."""
+    named = {"*": given} if isinstance(given, str) else given
+    for name in named:
+        if name != "*" and name not in topology.switch:
+            hint = did_you_mean(name, topology.switch)
+            raise ControllerError(f"switches.{name}: topology {topology.name} has no such switch{hint}")
+    found = {}
+    for node in topology.switches:
+        address = named.get(node.name, named.get("*"))
+        if address is None:
+            raise ControllerError(f"switches: there is no address for switch {node.name} of {topology.name}")
+        found[node.name] = address.replace("{name}", node.name).replace("{id}", str(node.node_id))
+        left = _PLACEHOLDER.search(found[node.name])
+        if left is not None:
+            raise ControllerError(f"switches: {left[0]} in {address!r} is neither {{name}} nor {{id}}")
+    return found

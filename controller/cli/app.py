@@ -15,10 +15,12 @@ from controller.cli.balance.commands import balance
 from controller.cli.centre import centre
 from controller.cli.certs import certs
 from controller.cli.common import SettingsFile, log_to_stderr, ready, say
+from controller.cli.config import config
 from controller.cli.devices import devices
 from controller.cli.fabric import fabric
 from controller.cli.install_shims import install_shims
 from controller.cli.job import job
+from controller.cli.log import OPTIONS, LogFormat, LogLevel, LogOptions
 from controller.cli.nic import nic
 from controller.cli.node import node
 from controller.cli.paths import paths
@@ -39,7 +41,6 @@ app = typer.Typer(
     name="millrace",
     help="In-network computing: P4 switches, in-band network telemetry, traffic engineering, in-network aggregation.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(accel)
@@ -47,6 +48,7 @@ app.add_typer(api)
 app.add_typer(balance)
 app.add_typer(centre)
 app.add_typer(certs)
+app.add_typer(config)
 app.add_typer(fabric)
 app.add_typer(alto)
 app.add_typer(job)
@@ -72,6 +74,37 @@ app.command()(describe)
 app.command()(delete)
 app.command()(stf)
 app.command()(install_shims)
+
+
+def _version(wanted: bool) -> None:
+    if not wanted:
+        return
+    from importlib.metadata import PackageNotFoundError, version  # noqa: PLC0415
+
+    try:
+        typer.echo(f"millrace {version('millrace-net')}")
+    except PackageNotFoundError:
+        typer.echo("millrace, not installed: a checkout")
+    raise typer.Exit
+
+
+@app.callback()
+def _millrace(
+    version: Annotated[  # noqa: ARG001 - it acts by itself
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+    log_level: Annotated[
+        LogLevel, typer.Option(envvar="MILLRACE_LOG_LEVEL", help="Of daemons: what is less is left out.")
+    ] = LogLevel.INFO,
+    log_format: Annotated[
+        LogFormat, typer.Option(envvar="MILLRACE_LOG_FORMAT", help="Of daemons: for people, programs, or journals.")
+    ] = LogFormat.TEXT,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No ready line, no progress; of logs warnings and errors.")
+    ] = False,
+) -> None:
+    level = max(log_level, LogLevel.WARNING, key=list(LogLevel).index) if quiet else log_level
+    OPTIONS.set(LogOptions(level, log_format, quiet))
 
 
 @app.command()

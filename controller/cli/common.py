@@ -12,7 +12,10 @@ from typing import Annotated, Final
 
 import typer
 
+from controller.cli.log import OPTIONS, LogFormat, log_to_stderr
 from dataplane.notify import notify
+
+__all__ = ["SettingsFile", "check_outputs", "log_to_stderr", "ready", "say", "working"]
 
 _PROGRESS_S: Final = 3.0
 """How often a command that takes long says that it is still at it."""
@@ -24,24 +27,23 @@ SettingsFile = Annotated[
 
 def ready(daemon: str) -> Callable[[str], None]:
     """Return what prints a daemon's ready line, and tells a service manager that waits for it."""
+    tell = say(daemon)
 
     def say_ready(line: str) -> None:
-        typer.echo(f"millrace {daemon}: ready: {line}", err=True)
+        tell(f"ready: {line}")
         notify("READY=1")
 
     return say_ready
 
 
 def say(daemon: str) -> Callable[[str], None]:
-    """Return what prints a line of a running daemon."""
+    """Return what prints a line of a running daemon: to all but quiet ones, as a record where the log is JSON."""
+    options = OPTIONS.get()
+    if options.form is LogFormat.JSON:
+        return logging.getLogger(f"millrace.{daemon}").info
+    if options.quiet:
+        return lambda _: None
     return lambda line: typer.echo(f"millrace {daemon}: {line}", err=True)
-
-
-def log_to_stderr(daemon: str) -> None:
-    """Send the daemon's log to stderr, one line a record."""
-    logging.basicConfig(format=f"millrace {daemon}: %(message)s", level=logging.INFO)
-    # A line for each request to the service access point says nothing.
-    logging.getLogger("httpx").setLevel(logging.WARNING)
 
 
 @contextmanager
@@ -53,6 +55,9 @@ def working(what: str) -> Iterator[None]:
         while not done.wait(_PROGRESS_S):
             typer.echo(f"millrace: {what}: {time.monotonic() - began:.0f} s", err=True)
 
+    if OPTIONS.get().quiet:
+        yield
+        return
     thread = threading.Thread(target=tell, name="progress", daemon=True)
     thread.start()
     try:

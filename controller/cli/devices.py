@@ -28,12 +28,16 @@ class Output(StrEnum):
 
     TABLE = "table"
     YAML = "yaml"
+    CSV = "csv"
     JSON = "json"
 
 
 def devices(
     output: Annotated[
-        Output, typer.Option("--output", "-o", help="For people; as part of a host in a topology file; for programs.")
+        Output,
+        typer.Option(
+            "--output", "-o", "--format", "-f", help="For people; as part of a host in a topology file; for programs."
+        ),
     ] = Output.TABLE,
     watch: Annotated[bool, typer.Option("--watch", help="Print how busy all is, again and again.")] = False,
     interval_s: Annotated[
@@ -68,6 +72,8 @@ def _describe(machine: Machine, output: Output) -> None:
     match output:
         case Output.TABLE:
             _print_table(machine)
+        case Output.CSV:
+            show(_COLUMNS, _rows(machine), Format.CSV)
         case Output.YAML:
             _print_yaml(machine)
         case Output.JSON:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
-from controller.cli.output import Cells, Format, FormatOption, show, table_of
+from controller.cli.output import AsJson, Cells, Format, FormatOption, OneFormat, show, table_of
 from controller.console import plain_or_terminal
 from controller.errors import JobError
 from dataplane.allreduce.jobs.messages import ADDRESS
@@ -47,13 +47,14 @@ def list_jobs(
 def show_job(
     name: Name,
     server: Server = SERVER,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with times in ns.")] = False,
+    as_json: AsJson = False,
+    form: OneFormat = Format.TABLE,
 ) -> None:
     """Show a job and its workers, with the time since each was heard; of ended jobs the newest of that name."""
     found = next((one for one in _ask(server, lambda client: client.jobs()) if one.name == name), None)
     if found is None:
         raise JobError(f"job service at {server}: there is no job {name!r}, and none of that name has ended recently")
-    if as_json:
+    if as_json or form is Format.JSON:
         typer.echo(json.dumps(dataclasses.asdict(found), ensure_ascii=False))
         return
     screen = plain_or_terminal()

@@ -13,6 +13,7 @@ import typer
 from rich.table import Table
 
 from controller.cli.amounts import in_seconds
+from controller.cli.output import Format, FormatOption, show_values
 from controller.console import plain_or_terminal
 
 if TYPE_CHECKING:
@@ -56,11 +57,14 @@ class IoName(StrEnum):
 
 
 @nic.command()
-def show(interface: Interface) -> None:
+def show(interface: Interface, form: FormatOption = Format.TABLE) -> None:
     """Show a device's driver, queues, rings, time stamps and features."""
     from dataplane.nic.devices.ethernet import read_device  # noqa: PLC0415
 
     device = read_device(interface)
+    if form is not Format.TABLE:
+        show_values([device], type(device), form)
+        return
     table = Table(show_header=False, box=None)
     for name, text in _describe(device):
         table.add_row(name, text)

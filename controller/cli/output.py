@@ -41,6 +41,19 @@ class Format(StrEnum):
 FormatOption = Annotated[Format, typer.Option("--format", "-f", help="A table, CSV with a header, or a JSON array.")]
 
 
+def _table_or_json(form: Format) -> Format:
+    if form is Format.CSV:
+        raise typer.BadParameter("this is no list of rows: table or json")
+    return form
+
+
+OneFormat = Annotated[
+    Format, typer.Option("--format", "-f", callback=_table_or_json, help="For people, or one JSON object, times in ns.")
+]
+"""Of commands that show one thing that is no list of rows."""
+AsJson = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
+
+
 def show(columns: Sequence[str], rows: Iterable[Cells], form: Format) -> None:
     """Print rows on stdout, as they come; a table ends after `TABLE_ROWS`, and says so on stderr.
 

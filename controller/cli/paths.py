@@ -14,7 +14,7 @@ from rich.table import Table
 
 from collectors.values import HopRecord, RecordKind
 from controller.cli.common import SettingsFile, log_to_stderr, ready
-from controller.cli.output import Cells, Format, FormatOption, flat, show, show_values, table_of, utc
+from controller.cli.output import AsJson, Cells, Format, FormatOption, OneFormat, flat, show, show_values, table_of, utc
 from controller.cli.path_costs import cost
 from controller.cli.units import seconds
 from controller.console import plain_or_terminal
@@ -67,12 +67,13 @@ def why(  # noqa: PLR0917 - a command line's options
     protocol: Annotated[int | None, typer.Option(min=0, max=255, help="IP protocol of the flow.")] = None,
     src_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Source port of the flow.")] = None,
     dst_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Destination port of the flow.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, with times in ns since 1970.")] = False,
+    as_json: AsJson = False,
+    form: OneFormat = Format.TABLE,
 ) -> None:
     """Explain why a flow is on its path: measurements, candidates, reason, last moves; times are UTC."""
     flow = FlowSpec(src, dst, protocol, src_port, dst_port)
     explanation, now = _ask_at(server, lambda client: client.why(flow))
-    if as_json:
+    if as_json or form is Format.JSON:
         typer.echo(msgspec.json.encode(explanation).decode())
     else:
         _show_explanation(explanation, now.now_ns)
@@ -105,14 +106,14 @@ def history(  # noqa: PLR0917 - a command line's options
 
 
 @paths.command()
-def routes(server: Server = SERVER) -> None:
+def routes(server: Server = SERVER, form: FormatOption = Format.TABLE) -> None:
     """List the explicit and the weighted routes in force."""
     found, _ = _ask_at(server, lambda client: client.current_routes())
     rows = [(_name(route.flow), route.switches) for route in found.routes]
     for weighted in found.weighted:
         ways = tuple(f"{peer} ({weight})" for peer, weight in weighted.next_hops)
         rows.append((f"all to {weighted.destination} at {weighted.switch}", ways))
-    show(("flow", "path"), rows, Format.TABLE)
+    show(("flow", "path"), rows, form)
 
 
 @paths.command()

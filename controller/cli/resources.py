@@ -21,12 +21,13 @@ class Output(StrEnum):
     """How resources are written."""
 
     TABLE = "table"
+    CSV = "csv"
     JSON = "json"
     YAML = "yaml"
 
 
 _KindName = Annotated[str, typer.Argument(metavar="KIND", help="node, pod, podgroup, centre, task, ...")]
-_Output = Annotated[Output, typer.Option("--output", "-o", help="A table, JSON or YAML.")]
+_Output = Annotated[Output, typer.Option("--output", "-o", "--format", "-f", help="How it is written.")]
 _Labels = Annotated[str, typer.Option("--labels", "-l", metavar="a=b,!c", help="Only with these labels.")]
 _Fields = Annotated[str, typer.Option("--fields", metavar="node=h1", help="Only with these fields.")]
 
@@ -89,18 +90,18 @@ def _kind(word: str) -> Kind[Any]:
 
 
 def _show_one(kind: Kind[Any], resource: Any, output: Output) -> None:  # noqa: ANN401 - of any kind
-    if output is Output.TABLE:
+    if output in (Output.TABLE, Output.CSV):
         _show_all(kind, (resource,), output)
     else:
         typer.echo(text_of(resource, output), nl=False)
 
 
 def _show_all(kind: Kind[Any], resources: Sequence[Any], output: Output) -> None:
-    if output is Output.TABLE:
+    if output in (Output.TABLE, Output.CSV):
         columns = _COLUMNS[kind.name]
         now_ns = time.time_ns()
         rows = ([*(read(one) for read in columns.values()), age_of(one, now_ns)] for one in resources)
-        show((*columns, "age"), rows, Format.TABLE)
+        show((*columns, "age"), rows, Format(output.value))
     else:
         typer.echo(text_of({"items": resources}, output), nl=False)
 
@@ -111,7 +112,7 @@ def _watch(resources: SyncResources[Any], labels: str, fields: str, output: Outp
     for event in resources.watch(found.revision, labels=labels, fields=fields):
         if event.type.value == "BOOKMARK":
             continue
-        if output is Output.TABLE:
+        if output in (Output.TABLE, Output.CSV):
             cells: Cells = [event.type.value.lower(), event.name]
             if event.resource is not None:
                 cells = [*cells, *(read(event.resource) for read in list(_COLUMNS[resources.kind.name].values())[1:])]

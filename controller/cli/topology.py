@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
-from rich.table import Table
 
 from controller.cli.common import working
-from controller.console import plain_or_terminal
+from controller.cli.output import Cells, Format, FormatOption
+from controller.cli.output import show as show_rows
 
 if TYPE_CHECKING:
-    from dataplane.topology.values import Topology
+    from dataplane.topology.values import HostNode, Link, SwitchNode, Topology
 
 topology = typer.Typer(name="topology", help="Check and show topologies.", no_args_is_help=True)
 
@@ -20,58 +20,113 @@ Spec = Annotated[str, typer.Argument(help="A file, a bundled name, or a family s
 
 
 @topology.command("list")
-def list_bundled() -> None:
+def list_bundled(form: FormatOption = Format.TABLE) -> None:
     """List the bundled topologies."""
     from dataplane.topology.file import bundled_topologies  # noqa: PLC0415
 
-    for name in sorted(bundled_topologies()):
-        typer.echo(name)
+    found = sorted(bundled_topologies().items())
+    if form is Format.TABLE:
+        for name, _ in found:
+            typer.echo(name)
+    else:
+        show_rows(("name", "file"), ((name, str(file)) for name, file in found), form)
 
 
 @topology.command()
-def check(spec: Spec) -> None:
+def check(spec: Spec, form: FormatOption = Format.TABLE) -> None:
     """Check a topology; prints the first error with file, line and key."""
     found = _load(spec)
-    typer.echo(f"{found.name}: {len(found.switches)} switches, {len(found.hosts)} hosts, {len(found.links)} links")
+    counts = (len(found.switches), len(found.hosts), len(found.links))
+    if form is Format.TABLE:
+        typer.echo("{}: {} switches, {} hosts, {} links".format(found.name, *counts))
+    else:
+        show_rows(("name", "switches", "hosts", "links"), [(found.name, *counts)], form)
 
 
 @topology.command()
-def hosts(spec: Spec) -> None:
-    """Show a topology's hosts with their addresses and what they are made of."""
-    from dataplane.topology.units import format_size  # noqa: PLC0415
-
+def switches(spec: Spec, form: FormatOption = Format.TABLE) -> None:
+    """Show a topology's switches: the numbers by which reports know them, their ports, their places."""
     found = _load(spec)
-    table = Table("host", "switch", "ipv4", "cores", "memory", "devices")
-    for host in found.hosts:
-        table.add_row(
-            host.name,
-            found.attachment[host.name].node,
-            str(host.ipv4),
-            "" if host.cores is None else str(host.cores),
-            ", ".join(f"{medium.kind} {format_size(medium.capacity_bytes)}" for medium in host.memory),
-            ", ".join(escape(f"{device.count} {device.kind} {device.model}".strip()) for device in host.devices),
-        )
-    plain_or_terminal().print(table)
+    rows = [_switch_cells(found, node) for node in found.switches]
+    show_rows(("switch", "id", "ports", "city", "latitude", "longitude"), rows, form)
 
 
 @topology.command()
-def show(spec: Spec) -> None:
+def hosts(spec: Spec, form: FormatOption = Format.TABLE) -> None:
+    """Show a topology's hosts with their addresses and what they are made of."""
+    found = _load(spec)
+    _show(
+        (
+            ("host", "switch", "port", "ipv4", "mac", "cores", "memory", "devices"),
+            [_for_people(found, one) for one in found.hosts],
+        ),
+        (
+            ("host", "switch", "port", "ipv4", "ipv6", "mac", "cores", "memory", "devices"),
+            [_host_cells(found, one) for one in found.hosts],
+        ),
+        form,
+    )
+
+
+@topology.command()
+def show(spec: Spec, form: FormatOption = Format.TABLE) -> None:
     """Show a topology's links with ports, rates and delays."""
     from dataplane.topology.units import format_delay, format_rate  # noqa: PLC0415
 
     found = _load(spec)
-    table = Table("a", "port", "b", "port", "rate", "delay", "queue")
-    for link in found.links:
-        table.add_row(
-            link.a.node,
-            str(link.a.port),
-            link.b.node,
-            str(link.b.port),
-            format_rate(link.rate_bps),
-            format_delay(link.delay_ns),
-            str(link.queue_frames),
-        )
-    plain_or_terminal().print(table)
+    _show(
+        (
+            ("a", "port", "b", "port", "rate", "delay", "queue"),
+            [
+                (*_ends(link), format_rate(link.rate_bps), format_delay(link.delay_ns), link.queue_frames)
+                for link in found.links
+            ],
+        ),
+        (
+            ("a", "a_port", "b", "b_port", "rate_bps", "delay_ns", "queue_frames"),
+            [(*_ends(link), link.rate_bps, link.delay_ns, link.queue_frames) for link in found.links],
+        ),
+        form,
+    )
+
+
+_Rows = tuple[Sequence[str], Sequence[Cells]]
+
+
+def _show(people: _Rows, programs: _Rows, form: Format) -> None:
+    """Show rows, in the one form to people and in the other to programs, for whom names have units."""
+    columns, rows = people if form is Format.TABLE else programs
+    show_rows(columns, rows, form)
+
+
+def _ends(link: Link) -> tuple[str, int, str, int]:
+    return link.a.node, link.a.port, link.b.node, link.b.port
+
+
+def _switch_cells(found: Topology, node: SwitchNode) -> Cells:
+    place = node.place
+    where = (None, None, None) if place is None else (place.city or None, place.latitude, place.longitude)
+    return node.name, node.node_id, len(found.neighbours[node.name]), *where
+
+
+def _for_people(found: Topology, host: HostNode) -> Cells:
+    from dataplane.topology.addressing import format_mac  # noqa: PLC0415
+    from dataplane.topology.units import format_size  # noqa: PLC0415
+
+    end = found.attachment[host.name]
+    memory = ", ".join(f"{medium.kind} {format_size(medium.capacity_bytes)}" for medium in host.memory)
+    devices = ", ".join(f"{device.count} {device.kind} {device.model}".strip() for device in host.devices)
+    return host.name, end.node, end.port, str(host.ipv4), format_mac(host.mac), host.cores, memory, devices
+
+
+def _host_cells(found: Topology, host: HostNode) -> Cells:
+    from dataplane.topology.addressing import format_mac  # noqa: PLC0415
+
+    end = found.attachment[host.name]
+    memory = [{"kind": str(medium.kind), "capacity_bytes": medium.capacity_bytes} for medium in host.memory]
+    devices = [{"kind": str(one.kind), "model": one.model, "count": one.count} for one in host.devices]
+    ipv6 = None if host.ipv6 is None else str(host.ipv6)
+    return host.name, end.node, end.port, str(host.ipv4), ipv6, format_mac(host.mac), host.cores, memory, devices
 
 
 def _load(spec: str) -> Topology:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
+
+from controller.cli.output import Format, show
 
 if TYPE_CHECKING:
     from controller.up.values import DaemonState, UpState
@@ -17,11 +19,7 @@ StateOption = Annotated[
 ]
 
 
-class Form(StrEnum):
-    """How the status is written."""
-
-    TABLE = "table"
-    JSON = "json"
+_COLUMNS: Final = ("daemon", "state", "pid", "for", "restarts", "health")
 
 
 class TimeOption(StrEnum):
@@ -53,16 +51,20 @@ def up(
 
 def status(
     state: StateOption = None,
-    form: Annotated[Form, typer.Option("--output", "-o", help="A table, or JSON.")] = Form.TABLE,
+    form: Annotated[
+        Format, typer.Option("--format", "-f", "--output", "-o", help="A table, CSV, or JSON with all that is known.")
+    ] = Format.TABLE,
 ) -> None:
     """Show how every daemon is, as it answers now; exit status 1 unless all is well."""
     from controller.up import command  # noqa: PLC0415
 
     found = command.status(state)
-    if form is Form.JSON:
+    if form is Format.JSON:
         import msgspec  # noqa: PLC0415
 
         typer.echo(msgspec.json.format(msgspec.json.encode({"green": found.is_green, "up": found}), indent=2).decode())
+    elif form is Format.CSV:
+        show(_COLUMNS, map(_cells, found.daemons), form)
     else:
         _show(found)
     if not found.is_green:
@@ -94,11 +96,8 @@ def logs(
 
 
 def _show(state: UpState) -> None:
-    from controller.cli.output import Format, show  # noqa: PLC0415
-
     typer.echo(f"{state.topology}, {state.fabric}; {state.folder}, supervisor {state.pid}")
-    columns = ("daemon", "state", "pid", "for", "restarts", "health")
-    show(columns, map(_cells, state.daemons), Format.TABLE)
+    show(_COLUMNS, map(_cells, state.daemons), Format.TABLE)
     for daemon in state.daemons:
         if daemon.last_error is not None and daemon.restarts:
             typer.echo(f"{daemon.name}: last {daemon.last_error}")

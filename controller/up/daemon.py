@@ -162,4 +162,5 @@ def wait_after(lived_s: float, wait_s: float, settings: RestartSettings) -> floa
 
 def environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what a daemon gets: lines at once, and none of a service manager's that are the supervisor's own."""
-    return {key: value for key, value in environ.items() if key != "NOTIFY_SOCKET"} | {"PYTHONUNBUFFERED": "1"}
+    ours = {key: value for key, value in environ.items() if key != "NOTIFY_SOCKET"}
+    return ours | {"PYTHONUNBUFFERED": "1", "MILLRACE_LOG_FORMAT": "plain"}

@@ -21,7 +21,7 @@ from controller.balance.settings import BalanceSettings
 from controller.balance.settings import HistorySettings as BalanceHistory
 from controller.centres.settings import CentreSettings
 from controller.centres.settings import OnStop as OnStopOfCentre
-from controller.daemon_settings import DaemonSettings, RetrySettings
+from controller.daemon_settings import DaemonSettings, RetrySettings, switch_addresses
 from controller.demo.prepare import ScaledLoad, sampled_watch, scaled_load, senders
 from controller.demo.scenario import ScenarioSettings, with_buffers
 from controller.network_state.settings import NetworkStateSettings
@@ -106,9 +106,7 @@ def make_plan(settings: UpSettings, state: StateFolder) -> UpPlan:
         raise UpError(f"topology {topology.name}: has no collector")
     topology, load = _scaled(settings, topology)
     run = Path(settings.run)
-    switches = settings.switches or {
-        node.name: f"unix:{run / 'switches' / node.name}.sock" for node in topology.switches
-    }
+    switches = switch_addresses(settings.switches or f"unix:{run / 'switches'}/{{name}}.sock", topology)
     watches = settings.watches or _watches(topology, load)
     make = _Maker(settings, state, topology, watches)
     daemons = [

@@ -253,8 +253,11 @@ class UpSettings(Strict, frozen=True):
     """Folder of the sockets of the supervisor and the switches; only this user can enter it. Default: of the state."""
     time: Time = Time.VIRTUAL
     """Of the fabric that is started: virtual (one process, no root) or kernel (namespaces, root)."""
-    switches: dict[str, str] = msgspec.field(default_factory=dict)
-    """P4Runtime addresses of all switches, where they run already: then no fabric is started."""
+    switches: str | dict[str, str] = msgspec.field(default_factory=dict)
+    """P4Runtime addresses of all switches, or patterns as the controller's, where they run already.
+
+    Then no fabric is started.
+    """
     watches: tuple[Watch, ...] | None = None
     """Which flows carry telemetry; default: all, sampled so that reports leave room on the links."""
     tls: ServiceTls | None = None

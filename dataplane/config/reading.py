@@ -45,6 +45,8 @@ class Document(Generic[T]):
     value: T
     file: str
     line_of: Callable[[str], int | None] = field(repr=False)
+    raw: Any = field(repr=False, default=None)
+    """The text as plain data, without what is there by default."""
 
     def error(self, problem: str, path: str) -> ConfigError:
         """Return the error to raise for what stands at `path` (`links[3].rate`), whatever a schema cannot express."""
@@ -106,7 +108,7 @@ def _document(
         value = msgspec.convert(plain_numbers(raw, schema, refuse), type=schema, strict=True, dec_hook=decode or _path)
     except msgspec.ValidationError as error:
         raise _explain(str(error), root, file, schema) from error
-    return Document(value, file, lambda path: _line_of(f"$.{path}", root))
+    return Document(value, file, lambda path: _line_of(f"$.{path}", root), raw)
 
 
 def _json_document(text: str, schema: type[T], file: str) -> Document[T]:
@@ -121,7 +123,7 @@ def _json_document(text: str, schema: type[T], file: str) -> Document[T]:
         value = msgspec.convert(plain_numbers(raw, schema, refuse), type=schema, strict=True, dec_hook=_path)
     except msgspec.ValidationError as error:
         raise _explain(str(error), _composed(text), file, schema) from error
-    return Document(value, file, lambda path: _line_of(f"$.{path}", _composed(text)))
+    return Document(value, file, lambda path: _line_of(f"$.{path}", _composed(text)), raw)
 
 
 def _parse_json(text: str, file: str) -> Any:  # noqa: ANN401 - a JSON document is anything

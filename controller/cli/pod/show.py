@@ -27,9 +27,9 @@ class Form(StrEnum):
 
 def show(
     name: Annotated[str, typer.Argument(metavar="POD")],
-    form: Annotated[Form, typer.Option("--output", "-o", help="For people; all of it; or the script it is of.")] = (
-        Form.TABLE
-    ),
+    form: Annotated[
+        Form, typer.Option("--output", "-o", "--format", "-f", help="For people; all of it; or the script it is of.")
+    ] = (Form.TABLE),
     address: Address = None,
 ) -> None:
     """Show a pod: what it asks for, where it is, how its containers fare."""

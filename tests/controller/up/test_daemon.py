@@ -182,4 +182,8 @@ def test_waits_grow_for_those_that_die_young() -> None:
 
 
 def test_a_service_manager_hears_of_the_supervisor_alone() -> None:
-    assert environment({"NOTIFY_SOCKET": "/run/x", "A": "b"}) == {"A": "b", "PYTHONUNBUFFERED": "1"}
+    assert environment({"NOTIFY_SOCKET": "/run/x", "A": "b"}) == {
+        "A": "b",
+        "PYTHONUNBUFFERED": "1",
+        "MILLRACE_LOG_FORMAT": "plain",
+    }

@@ -93,6 +93,7 @@ def test_daemons_settings_are_derived_and_agree(state: StateFolder) -> None:
     assert isinstance(collector, CollectorProcessSettings)
     assert isinstance(paths, PathServerSettings)
     assert isinstance(controller, DaemonSettings)
+    assert isinstance(controller.switches, dict)
     assert controller.switches["atla"] == f"unix:{fabric.switches}/atla.sock"
     assert fabric.reports == f"127.0.0.1:{collector.receiver.udp_port}"
     assert paths.feed == collector.feed.address == controller.collector

@@ -33,7 +33,7 @@ class ContainersSettings(Strict, frozen=True):
     """With Millrace and Python in it: of all jobs but those that bring an image of their own."""
     bundle: Line | None = None
     """In its place: the folder of an OCI bundle, the same on all nodes."""
-    python: Path = Path("/usr/bin/python3")
+    python: Path = msgspec.field(default_factory=lambda: Path("/usr/bin/python3"))
     """In the image: 3.7 or newer; it unpacks a job's files, watches over it and packs what it leaves."""
     token_file: str | None = None
     """Of a token of the role user: a centre's own may make no pods; null: the one that MILLRACE_TOKEN_FILE names."""

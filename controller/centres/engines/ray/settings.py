@@ -43,7 +43,7 @@ class RaySettings(Strict, frozen=True):
     """The file of the cluster's token (RAY_AUTH_MODE=token); null: it wants none."""
     units: Annotated[dict[Name, RayUnit], Meta(max_length=256)] = msgspec.field(default_factory=dict)
     """None: `cpu`, one CPU, and for each custom resource a type with one of it and the CPUs that come with it."""
-    python: Path = Path("/usr/bin/python3")
+    python: Path = msgspec.field(default_factory=lambda: Path("/usr/bin/python3"))
     """On the nodes: 3.7 or newer, nothing but its standard library is used; it watches over a job."""
     deadline_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
     """For each request."""

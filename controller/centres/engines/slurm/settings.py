@@ -48,7 +48,7 @@ class SlurmSettings(Strict, frozen=True):
     """The file slurm.conf; null: as SLURM_CONF says, or where Slurm looks for it."""
     commands: Path | None = None
     """The folder of sbatch and the others; null: the PATH."""
-    python: Path = Path("/usr/bin/python3")
+    python: Path = msgspec.field(default_factory=lambda: Path("/usr/bin/python3"))
     """On the nodes: 3.7 or newer, nothing but its standard library is used; it watches over a job."""
     account: _Word | None = None
     qos: _Word | None = None

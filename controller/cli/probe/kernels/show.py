@@ -25,9 +25,9 @@ class Form(StrEnum):
 
 def show(
     name: Annotated[str, typer.Argument(metavar="KERNEL[.VERSION]", help="As `millrace probe kernels list` says.")],
-    form: Annotated[Form, typer.Option("--output", "-o", help="For people, or the file that it could be of.")] = (
-        Form.TABLE
-    ),
+    form: Annotated[
+        Form, typer.Option("--output", "-o", "--format", "-f", help="For people, or the file that it could be of.")
+    ] = (Form.TABLE),
     address: Address = None,
 ) -> None:
     """Show a probe kernel: what it stands for, its sizes, versions and code."""

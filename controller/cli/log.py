@@ -1,0 +1,115 @@
+"""What daemons log, in which form: for people, for programs, or bare for who writes time and name beside each line."""
+
+from __future__ import annotations
+
+import json
+import logging
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Final
+
+
+class LogFormat(StrEnum):
+    """How a line of a log is written."""
+
+    TEXT = "text"
+    """Time (UTC), level and name before the message."""
+    JSON = "json"
+    """An object a line."""
+    PLAIN = "plain"
+    """The daemon before the message, and the level of warnings and worse: for `millrace up` and journals."""
+
+
+class LogLevel(StrEnum):
+    """What is left out: whatever is less."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What the command line wants of a log; quiet ones say neither that they are ready nor how far they are."""
+
+    level: LogLevel = LogLevel.INFO
+    form: LogFormat = LogFormat.TEXT
+    quiet: bool = False
+
+
+_DEFAULT: Final = LogOptions()
+OPTIONS: Final = ContextVar("log options", default=_DEFAULT)
+"""What the command that runs was told."""
+
+
+class TextFormatter(logging.Formatter):
+    """Time in UTC, level, logger and message."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: N802, ARG002 - logging's
+        """Return the time with milliseconds."""
+        return _time(record)
+
+
+class JsonFormatter(logging.Formatter):
+    """An object with `time`, `level`, `daemon`, `logger`, `message` and, of an exception, `exception`."""
+
+    def __init__(self, daemon: str) -> None:
+        super().__init__()
+        self._daemon = daemon
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as a line."""
+        found = {
+            "time": _time(record),
+            "level": record.levelname.lower(),
+            "daemon": self._daemon,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            found["exception"] = self.formatException(record.exc_info)
+        return json.dumps(found, ensure_ascii=False)
+
+
+class PlainFormatter(logging.Formatter):
+    """The daemon and the message, with the level where that is above INFO."""
+
+    def __init__(self, daemon: str) -> None:
+        super().__init__("%(message)s")
+        self._daemon = daemon
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return a record as a line."""
+        level = f"{record.levelname}: " if record.levelno > logging.INFO else ""
+        return f"millrace {self._daemon}: {level}{super().format(record)}"
+
+
+def formatter_of(daemon: str, form: LogFormat) -> logging.Formatter:
+    """Return what writes a daemon's records."""
+    match form:
+        case LogFormat.TEXT:
+            return TextFormatter()
+        case LogFormat.JSON:
+            return JsonFormatter(daemon)
+        case LogFormat.PLAIN:
+            return PlainFormatter(daemon)
+
+
+def log_to_stderr(daemon: str) -> None:
+    """Send the daemon's log to stderr, one line a record, as the command line wants it."""
+    options = OPTIONS.get()
+    handler = logging.StreamHandler()
+    handler.setFormatter(formatter_of(daemon, options.form))
+    logging.basicConfig(handlers=[handler], level=options.level.upper())
+    # A line for each request to the service access point says nothing.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+
+
+def _time(record: logging.LogRecord) -> str:
+    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

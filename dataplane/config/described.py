@@ -1,0 +1,37 @@
+"""The sentences under a schema's fields, read from its source: what `millrace config` says of each key."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import textwrap
+from functools import cache
+
+
+@cache
+def descriptions(schema: type) -> dict[str, str]:
+    """Return the sentence under each field of a class, and of those that it inherits from, as one line each.
+
+    Empty for a class without source at hand.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(schema.__mro__):
+        if base.__module__.partition(".")[0] in {"builtins", "msgspec"}:
+            continue
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
+        except (OSError, TypeError):
+            continue
+        found |= _of_class(tree.body[0])
+    return found
+
+
+def _of_class(node: ast.stmt) -> dict[str, str]:
+    found = {}
+    body = node.body if isinstance(node, ast.ClassDef) else []
+    for field, text in itertools.pairwise(body):
+        match field, text:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(sentence))):
+                found[name] = " ".join(sentence.split())
+    return found

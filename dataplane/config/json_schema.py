@@ -1,0 +1,67 @@
+"""A schema of settings as a JSON schema, for editors that complete and check."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from dataplane.config.described import descriptions
+from dataplane.config.quantities import Unit, unit_of
+
+
+def json_schema(schema: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the JSON schema (2020-12) of a settings file, with our sentences and, where numbers have units, text."""
+    (root,), components = msgspec.json.schema_components([schema], schema_hook=_text, ref_template="#/$defs/{name}")
+    classes = _classes(schema)
+    for name, definition in components.items():
+        _tell(definition, classes.get(name))
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **root, "$defs": components}
+
+
+def _text(_: type) -> dict[str, Any]:
+    """Return what a type of our own is in a file: text."""
+    return {"type": "string"}
+
+
+def _tell(definition: dict[str, Any], schema: type | None) -> None:
+    names = {} if schema is None else {field.encode_name: field.name for field in msgspec.structs.fields(schema)}
+    about = {} if schema is None else descriptions(schema)
+    for name, field in definition.get("properties", {}).items():
+        unit = unit_of(name)
+        if unit is not None:
+            _take_text(field, unit)
+        sentence = about.get(names.get(name, name))
+        if sentence is not None:
+            field["description"] = sentence
+
+
+def _take_text(field: dict[str, Any], unit: Unit) -> None:
+    """Let a number be written with its unit."""
+    kinds = field.get("anyOf", [field])
+    if not any(kind.get("type") in {"integer", "number"} for kind in kinds) or any(
+        kind.get("type") == "string" for kind in kinds
+    ):
+        return
+    text = {"type": "string", "examples": [unit.kind.example]}
+    if "anyOf" in field:
+        field["anyOf"] = [*kinds, text]
+        return
+    number = {name: field.pop(name) for name in list(field) if name not in {"default", "description"}}
+    field["anyOf"] = [number, text]
+
+
+def _classes(schema: type) -> dict[str, type]:
+    """Return the structs below a type, by the names that they have in its JSON schema."""
+    found: dict[str, type] = {}
+    waiting: list[Any] = [msgspec.inspect.type_info(schema)]
+    while waiting:
+        kind = waiting.pop()
+        if isinstance(kind, msgspec.inspect.StructType):
+            if kind.cls.__name__ not in found:
+                found[kind.cls.__name__] = kind.cls
+                waiting += [field.type for field in kind.fields]
+        elif isinstance(kind, msgspec.inspect.Type):
+            parts = [getattr(kind, name, None) for name in ("type", "types", "item_type", "item_types", "value_type")]
+            waiting += [one for part in parts for one in (part if isinstance(part, tuple) else (part,))]
+    return found

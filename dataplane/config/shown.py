@@ -1,0 +1,78 @@
+"""All settings of a file one by one: what each is, whether the file says it or it is the default, and what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+from dataplane.config.described import descriptions
+from dataplane.config.reading import load_document
+
+DEFAULT: Final = "default"
+REQUIRED: Final = "required"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A key, its value as plain data, where it comes from (`FILE:LINE`, `default` or `required`), and its sentence."""
+
+    key: str
+    value: Any
+    origin: str
+    about: str
+
+
+def settings_of(path: Path, schema: type[msgspec.Struct]) -> list[Setting]:
+    """Return all settings of a file; raise ConfigError with file, line and key."""
+    document = load_document(path, schema)
+    return list(_of_value(document.value, document.raw, "", lambda key: _place(path, document.line_of(key))))
+
+
+def defaults_of(schema: type[msgspec.Struct]) -> list[Setting]:
+    """Return all keys of a schema with their defaults."""
+    return list(_of_type(schema, ""))
+
+
+def _place(path: Path, line: int | None) -> str:
+    return str(path) if line is None else f"{path}:{line}"
+
+
+def _of_value(value: msgspec.Struct, raw: Any, prefix: str, place: Any) -> Iterator[Setting]:  # noqa: ANN401 - a document
+    about = descriptions(type(value))
+    written = raw if isinstance(raw, dict) else {}
+    for field in msgspec.structs.fields(value):
+        key, part = f"{prefix}{field.encode_name}", getattr(value, field.name)
+        if isinstance(part, msgspec.Struct):
+            yield from _of_value(part, written.get(field.encode_name), f"{key}.", place)
+        else:
+            origin = place(key) if field.encode_name in written else DEFAULT
+            yield Setting(key, _plain(part), origin, about.get(field.name, ""))
+
+
+def _of_type(schema: type[msgspec.Struct], prefix: str) -> Iterator[Setting]:
+    about = descriptions(schema)
+    for field in msgspec.structs.fields(schema):
+        key = f"{prefix}{field.encode_name}"
+        default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+        nested = _section(field.type)
+        if isinstance(default, msgspec.Struct):
+            yield from _of_value(default, None, f"{key}.", None)
+        elif field.required and nested is not None:
+            yield from _of_type(nested, f"{key}.")
+        else:
+            origin = REQUIRED if field.required else DEFAULT
+            yield Setting(key, None if field.required else _plain(default), origin, about.get(field.name, ""))
+
+
+def _section(kind: Any) -> type[msgspec.Struct] | None:  # noqa: ANN401 - any type
+    found = inspect.type_info(kind)
+    return found.cls if isinstance(found, inspect.StructType) else None
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - a part of a document
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=str)

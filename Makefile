@@ -23,7 +23,7 @@ export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Half of the time in which a process starts would be spent on compiling our own modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo mininet test deep check lint format types layers pythons p4 p4-check protos picture unit shell lock same-python clean
+.PHONY: help demo mininet test debian checked deep check lint format types layers pythons p4 p4-check protos picture unit shell lock same-python clean
 
 help:
 	@echo "make demo    run the whole circle on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
@@ -79,13 +79,19 @@ demo: same-python $(VENV)/.base
 mininet: same-python $(VENV)/.base
 	@./.ci/mininet $(abspath $(BIN))/python "$(TOPOLOGY)" "$(SWITCH)"
 
+# Only tests need the packages of Debian, which come beside all else, but after what .ci/prepare may install.
 test: same-python
+	@$(MAKE) --no-print-directory --jobs=3 debian checked
+	@$(MAKE) --no-print-directory unit
+
+debian: | $(VENV)/bin/python
 	@./.ci/debian containers docker-registry podman runc conmon busybox-static skopeo umoci docker-registry
 	@./.ci/debian Mininet "" mininet
 	@./.ci/debian "a Slurm cluster" "munge slurmctld slurmd" slurmctld slurmd slurm-client munge
-	@$(MAKE) --no-print-directory --jobs=2 $(VENV)/.dev $(SHELL_VENV)/.ready
-	@$(MAKE) --no-print-directory --jobs=2 --output-sync=target check
-	@$(MAKE) --no-print-directory unit
+
+# In a make of its own: what runs from an environment waits until nothing is installed into it any more.
+checked: $(VENV)/.dev $(SHELL_VENV)/.ready
+	@$(MAKE) --no-print-directory --output-sync=target check
 
 check: types pythons lint layers p4-check
 

@@ -34,7 +34,7 @@ from tests.left_processes import kill_those_of
 
 WAIT_S = 60.0
 CORE = min(os.sched_getaffinity(0))
-PROBE = "millrace: 1\nname: triad\nkernels: [{kernel: stream-triad, repetitions: 2, sizes: {n: 1000}}]\n"
+PROBE = "millrace: 1\nname: products\nkernels: [{kernel: dot, repetitions: 2, sizes: {n: 1000}}]\n"
 
 
 @dataclass
@@ -114,7 +114,7 @@ def script(text: str, **more: object) -> TaskSpec:
     return TaskSpec(program=Program(kind=ProgramKind.SCRIPT, text=text), **more)  # type: ignore[arg-type]
 
 
-def probe(name: str = "triad", **more: object) -> TaskSpec:
+def probe(name: str = "products", **more: object) -> TaskSpec:
     program = Program(kind=ProgramKind.PROBE, entry=name)
     return TaskSpec(program=program, is_probe=True, **more)  # type: ignore[arg-type]
 

@@ -31,7 +31,7 @@ GOOD = """
 class Good(Kernel):
     def accuracy(self, output): return 0.0
 """
-TRIAL = TrialSettings(kernels=("stream-triad",))
+TRIAL = TrialSettings(kernels=("dot",))
 KERNEL = """
 import os, pathlib, signal, time
 
@@ -88,7 +88,7 @@ def test_a_centre_reports_its_units_with_the_kernels_that_ran_there(tmp_path: Pa
         async with world.agent():
             status = (await world.centre()).status
             (unit,) = status.units
-            assert (unit.name, unit.count, unit.operators, unit.unit.cpu_milli) == ("core", 1, ("stream-triad",), 1000)
+            assert (unit.name, unit.count, unit.operators, unit.unit.cpu_milli) == ("core", 1, ("dot",), 1000)
             assert (status.engine, status.asks_for_probe) == ("local", False)
             assert "no control groups, as the settings say" in status.notes[-1]
         assert (await world.centre(lambda centre: not centre.status.ready)).status.reason == "its agent has stopped"
@@ -148,8 +148,8 @@ def test_a_probe_comes_back_with_a_sub_result_for_each_count_of_units(tmp_path: 
             await world.centre()
             task = await world.run("p", probe(name, units=(1,), repetitions=3, task_type="mine"))
             result = await world.result_of(task)
-            assert (result.spec.probe, result.spec.centre, result.spec.unit) == ("triad", "c1", "core")
-            assert (result.spec.task_type, result.spec.kernels) == ("mine", {"stream-triad": 2})
+            assert (result.spec.probe, result.spec.centre, result.spec.unit) == ("products", "c1", "core")
+            assert (result.spec.task_type, result.spec.kernels) == ("mine", {"dot": 2})
             (run,) = result.status.runs
             assert (run.units, run.cores, run.unit, run.outcome) == (1, 1, "core", "succeeded")
             assert len(run.run_times_s) == 3
@@ -323,14 +323,14 @@ def test_a_trial_runs_on_free_units_only(tmp_path: Path) -> None:
             await world.centre()
             await world.submit("a", script("while [ ! -e ../../go ]; do sleep 0.02; done"))
             await world.until("a", TaskPhase.RUNNING)
-            world.write(replace(world.settings, trial=TrialSettings(kernels=("dot",))))
+            world.write(replace(world.settings, trial=TrialSettings(kernels=("dgemv",))))
             world.again.set()
             found = await world.centre(lambda centre: any("was free to try" in note for note in centre.status.notes))
             assert found.status.units[0].operators == ()
             assert [path.name.split("-")[1] for path in (tmp_path / "state/engine").iterdir()] == ["task"]
             (tmp_path / "state/go").write_text("")
             await world.until("a", *TASK_ENDED)
-            await world.centre(lambda centre: centre.status.units[0].operators == ("dot",))
+            await world.centre(lambda centre: centre.status.units[0].operators == ("dgemv",))
 
     play_centre(tmp_path, act, trial=TRIAL)
 

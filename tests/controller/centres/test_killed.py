@@ -13,7 +13,7 @@ from controller.api.resources.task import TASK_ENDED, TaskPhase
 from controller.centres.settings import TrialSettings
 from tests.controller.centres.centre_world import AgentProcess, CentreWorld, play_centre, probe, script
 
-TRIAL = TrialSettings(kernels=("stream-triad",))
+TRIAL = TrialSettings(kernels=("dot",))
 UNTIL_GO = "while [ ! -e ../../go ]; do sleep 0.02; done; echo $$ >> ../../ran"
 
 

@@ -351,14 +351,14 @@ def test_a_centre_on_a_cluster_runs_tasks_and_probes_that_are_dispatched(
             task = await world.run("hello", script("echo $SLURM_JOB_PARTITION > where; exit 3"), "batch")
             assert (task.status.phase, task.status.exit_code) == (TaskPhase.FAILED, 3)
             await world.add_probe()
-            measured = await world.run("triad", probe(units=(1, 2)), "batch", 2)
+            measured = await world.run("products", probe(units=(1, 2)), "batch", 2)
             assert measured.status.phase is TaskPhase.SUCCEEDED, measured.status
             found = await world.result_of(measured)
             assert [run.units for run in found.status.runs] == [1, 2]
             assert all(time_s > 0 for run in found.status.runs for time_s in run.run_times_s)
             assert (await world.centre()).shares == ()
 
-    play_centre(tmp_path, act, trial=TrialSettings(kernels=("stream-triad",)))
+    play_centre(tmp_path, act, trial=TrialSettings(kernels=("dot",)))
 
 
 def test_units_of_slurm_may_be_tasks_on_several_nodes(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:

@@ -9,11 +9,27 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+import typer.main
+import typer.testing
 from hypothesis import settings
 
 # A busy machine is no failure: what is slow shows in --durations, not in a deadline.
 settings.register_profile("millrace", deadline=None, max_examples=50)
 settings.load_profile("millrace")
+
+
+# Nothing that tests are collected of is garbage; `pytest_collection_finish` has the collector work again.
+gc.disable()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _commands_made_once() -> Iterator[None]:
+    """Have Typer make a program's commands once, as in the process of a user: that takes longer than most of them."""
+    made_once = cache(typer.main.get_command)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typer.main, "get_command", made_once)
+        patch.setattr(typer.testing, "_get_command", made_once)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -72,6 +88,7 @@ def _marks_in(path: Path) -> frozenset[str]:
 
 def pytest_collection_finish() -> None:
     """Spare the garbage collector what stays anyway: hundreds of thousands of objects, looked at again and again."""
+    gc.enable()
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
@@ -29,10 +30,16 @@ Rows = list[dict[str, Any]]
 EPOCH = datetime.fromtimestamp(0, UTC)
 
 
+database = cache(connect)
+
+
 def merged(table: Table, rows: Rows, interval_ns: int) -> Rows:
-    with connect() as connection:
-        define_view(connection, table, [], pa.Table.from_pylist(rows, table.schema))
+    connection = database()
+    define_view(connection, table, [], pa.Table.from_pylist(rows, table.schema))
+    try:
         found = connection.sql(statement(table, interval_ns)).to_arrow_table().cast(table.schema)
+    finally:
+        connection.execute(f"DROP VIEW {table.name}")
     return sorted(found.to_pylist(), key=key_of(table))
 
 

@@ -155,11 +155,18 @@ SLOW = [PortSettings(HOST_PORT), PortSettings(UP_PORT), PortSettings(COLLECTOR_P
 SLOW_PIPELINES: dict[str, PipelineFactory | None] = {"interpreter": None, "compiled": compiled_pipeline}
 
 
-@pytest.fixture(params=list(SLOW_PIPELINES))
-def slow(request: pytest.FixtureRequest) -> BuiltinTarget:
+@pytest.fixture(scope="module", params=list(SLOW_PIPELINES))
+def slow_switch(request: pytest.FixtureRequest) -> BuiltinTarget:
     """Return a switch whose port down sends a frame in a millisecond or so: the second one finds a queue."""
     ports = [*SLOW, PortSettings(DOWN_PORT, rate_bps=8_000_000)]
     return BuiltinTarget(ports, pipeline_factory=SLOW_PIPELINES[request.param])
+
+
+@pytest.fixture
+def slow(slow_switch: BuiltinTarget) -> BuiltinTarget:
+    """Return that switch, fresh."""
+    slow_switch.reset()
+    return slow_switch
 
 
 @pytest.mark.parametrize("instructions", [0xE07E, 0xF001], ids=["sum", "complement"])

@@ -1,4 +1,7 @@
-"""`millrace up` joins switches that run already, of a fabric that is none of its own, and again when they come back."""
+"""`millrace up` joins switches that run already, of a fabric that is none of its own, and again when they come back.
+
+Meanwhile daemons of it are killed: all is green again, and nothing is lost. tests/soak/up.py kills each, many times.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from controller.up.settings import UpSettings
 from controller.up.state import StateFolder
 from controller.up.values import UpState
 from dataplane.config import load
-from tests.soak.up import START_S, Running, running
+from tests.soak.up import START_S, ApiWriter, Kept, Running, kill, running
 from tests.waiting import wait_until
 
 TOPOLOGY = """\
@@ -32,6 +35,9 @@ switches: [{name: s1}, {name: s2}]
 hosts: [{name: h1, switch: s1}, {name: h2, switch: s2}, {name: c1, switch: s1}]
 links: [{a: s1, b: s2}]
 """
+
+
+KILLED = ("collector", "controller", "api")
 
 
 @contextmanager
@@ -73,7 +79,7 @@ def until_joined(up: Running) -> UpState:
 
 
 @pytest.mark.slow
-def test_switches_that_run_already_are_joined_and_joined_again(tmp_path: Path) -> None:
+def test_switches_that_run_already_are_joined_and_joined_again_whatever_is_killed(tmp_path: Path) -> None:
     (tmp_path / "pair.yaml").write_text(TOPOLOGY, encoding="utf-8")
     addresses = {name: f"unix:{tmp_path}/switches/{name}.sock" for name in ("s1", "s2")}
     more = yaml.safe_dump({"switches": addresses})
@@ -83,11 +89,17 @@ def test_switches_that_run_already_are_joined_and_joined_again(tmp_path: Path) -
         assert port is not None
         with fabric(tmp_path, port):
             state = until_joined(up)
+            before, writer = Kept.of(up), ApiWriter(str(up.socket.parent / "api.sock"))
+            with writer.writing():
+                for daemon in KILLED:
+                    kill(up, daemon, START_S)
+            assert before.lost(Kept.of(up)) + writer.lost() == []
+            assert writer.acknowledged
         assert "fabric" not in {one.name for one in state.daemons}
         wait_until(lambda: "0 of 2 switches reconciled" in health(up, "controller"), "their death is not seen")
         with fabric(tmp_path, port):
             again = until_joined(up)
-        assert not any(one.restarts for one in again.daemons)
+        assert {one.name for one in again.daemons if one.restarts} == set(KILLED)
 
 
 def test_switches_without_address_are_named_before_anything_starts(tmp_path: Path) -> None:

@@ -188,7 +188,7 @@ def soak(
             for daemon in order:
                 time.sleep(rng.uniform(*pause_s))
                 try:
-                    report.green_s.setdefault(daemon, []).append(_kill(up, daemon, limit_s))
+                    report.green_s.setdefault(daemon, []).append(kill(up, daemon, limit_s))
                 except TimeoutError as error:
                     report.problems.append(f"{daemon}: not green {limit_s:g} s after its death: {error}")
                     break
@@ -198,13 +198,13 @@ def soak(
     return report
 
 
-def _kill(up: Running, name: str, limit_s: float) -> float:
+def kill(up: Running, name: str, limit_s: float) -> float:
     """Kill a daemon; return how long it took until everything was green again, that daemon under a new number."""
     state = up.status()
     assert state is not None
     pid = next(daemon.pid for daemon in state.daemons if daemon.name == name)
     while pid is None:
-        return _kill(up, name, limit_s)
+        return kill(up, name, limit_s)
     os.kill(pid, signal.SIGKILL)
     killed_s = time.monotonic()
     while True:

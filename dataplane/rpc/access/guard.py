@@ -102,38 +102,47 @@ class Guard(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # generic in
 
 
 def _behind(admit: Callable[[_Context], Awaitable[None]], handler: Any) -> Any:  # noqa: ANN401
-    """Return a handler that answers once `admit` has returned."""
+    """Return a handler that reads and answers once `admit` has returned.
+
+    It takes a stream of requests, also of a method with one: that one gRPC would read and parse before it asks us, as
+    large as it may be and for as long as it takes to come, whoever sends it.
+    """
+    is_stream = handler.request_streaming
     if handler.response_streaming:
-        stream = handler.stream_stream if handler.request_streaming else handler.unary_stream
-        return handler._replace(**{_kind(handler): _streaming(admit, stream)})
-    single = handler.stream_unary if handler.request_streaming else handler.unary_unary
+        stream = _streaming(admit, handler.stream_stream if is_stream else handler.unary_stream, is_stream=is_stream)
+        return handler._replace(request_streaming=True, unary_stream=None, stream_stream=stream)
+    single = handler.stream_unary if is_stream else handler.unary_unary
 
-    async def answer(request: Any, context: _Context) -> Any:  # noqa: ANN401
+    async def answer(requests: AsyncIterator[Any], context: _Context) -> Any:  # noqa: ANN401
         await admit(context)
-        return await single(request, context)
+        return await single(requests if is_stream else await _only(requests, context), context)
 
-    return handler._replace(**{_kind(handler): answer})
+    return handler._replace(request_streaming=True, unary_unary=None, stream_unary=answer)
 
 
-def _streaming(admit: Callable[[_Context], Awaitable[None]], stream: Any) -> Any:  # noqa: ANN401
+def _streaming(admit: Callable[[_Context], Awaitable[None]], stream: Any, *, is_stream: bool) -> Any:  # noqa: ANN401
     """Return it either way: answers are generated, or written by functions that write to their context."""
     if not inspect.isasyncgenfunction(stream):
 
-        async def write(request: Any, context: _Context) -> None:  # noqa: ANN401
+        async def write(requests: AsyncIterator[Any], context: _Context) -> None:
             await admit(context)
-            await stream(request, context)
+            await stream(requests if is_stream else await _only(requests, context), context)
 
         return write
 
-    async def answers(request: Any, context: _Context) -> AsyncIterator[Any]:  # noqa: ANN401
+    async def answers(requests: AsyncIterator[Any], context: _Context) -> AsyncIterator[Any]:
         await admit(context)
-        async with aclosing(stream(request, context)) as found:
+        asked = requests if is_stream else await _only(requests, context)
+        async with aclosing(stream(asked, context)) as found:
             async for answer in found:
                 yield answer
 
     return answers
 
 
-def _kind(handler: Any) -> str:  # noqa: ANN401
-    asked = "stream" if handler.request_streaming else "unary"
-    return f"{asked}_{'stream' if handler.response_streaming else 'unary'}"
+async def _only(requests: AsyncIterator[Any], context: _Context) -> Any:  # noqa: ANN401
+    """Return the request of a method that has one."""
+    async for request in requests:
+        return request
+    await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "a request is missing")
+    raise AssertionError  # an abort raises

@@ -156,6 +156,9 @@ def test_requests_have_a_largest_size() -> None:
         assert len(await say(channel, word("x" * 900))) > 900
         code, _details = await refusal(say(channel, word("x" * 1100)))
         assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        packed = channel.unary_unary(f"/{ECHO}/Say", None, None)
+        code, _details = await refusal(packed(word("x" * 1_000_000), compression=grpc.Compression.Gzip))
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED, "of a million bytes in a thousand"
 
     served(scene, Limits(request_bytes=1024))
 
@@ -247,8 +250,16 @@ def test_who_opens_a_stream_and_says_nothing_is_refused() -> None:
 HTTP2 = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 
 
-@pytest.mark.parametrize("said", [b"", HTTP2[:10], HTTP2], ids=["nothing", "half a greeting", "no call"])
-def test_connections_that_carry_nothing_are_closed(said: bytes) -> None:
+SOON_NS = 500_000_000
+GREETED_SOON, CALLED_SOON = Limits(first_message_ns=SOON_NS), Limits(idle_ns=SOON_NS)
+
+
+@pytest.mark.parametrize(
+    ("said", "limits"),
+    [(b"", GREETED_SOON), (HTTP2[:10], GREETED_SOON), (HTTP2, CALLED_SOON)],
+    ids=["nothing", "half a greeting", "no call"],
+)
+def test_connections_that_carry_nothing_are_closed(said: bytes, limits: Limits) -> None:
     async def scene(server: RpcServer, __: Echo, channel: grpc.aio.Channel) -> None:
         host, _, port = server.address.rpartition(":")
         reader, writer = await asyncio.open_connection(host, int(port))
@@ -262,7 +273,7 @@ def test_connections_that_carry_nothing_are_closed(said: bytes) -> None:
         method = channel.unary_unary(f"/{ECHO}/Say", None, None)
         assert await method(word("a"), wait_for_ready=True) == word("a")
 
-    served(scene, Limits(first_message_ns=500_000_000, idle_ns=500_000_000))
+    served(scene, limits)
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])

@@ -205,6 +205,23 @@ def test_tokens_in_place_of_certificates(tmp_path: Path) -> None:
         serving(served, scene)
 
 
+@pytest.mark.parametrize("method", [SAY, REPEAT])
+def test_strangers_are_refused_before_they_have_said_anything(tmp_path: Path, method: str) -> None:
+    """Else each could keep a place among the calls, and have a request read and parsed as large as it may be."""
+    authority, records = Authority(tmp_path), tmp_path / "tokens"
+    append_record(records, new_token("ann", Role.USER, None, now_ns=0, expires_ns=None, rights=())[1])
+    served = msgspec.structs.replace(authority.settings("service"), tokens=str(records))
+
+    async def scene(_: Ask, address: str) -> None:
+        async with open_aio_channel(address, TlsSettings(ca=str(authority.file)), []) as channel:
+            call: Any = channel.stream_stream(f"/{ECHO}/{method}", None, None)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await call().read()
+            assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+    serving(served, scene)
+
+
 def test_health_is_told_to_whoever_may_connect(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     worker = authority.settings("w1", Role.WORKER, "h1")

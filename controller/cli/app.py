@@ -35,6 +35,7 @@ from controller.cli.store import store
 from controller.cli.task.commands import task
 from controller.cli.telemetry.commands import telemetry
 from controller.cli.topology import topology
+from controller.cli.trace import trace
 from controller.cli.up import down, logs, status, up
 
 app = typer.Typer(
@@ -74,6 +75,7 @@ app.command()(describe)
 app.command()(delete)
 app.command()(stf)
 app.command()(install_shims)
+app.command()(trace)
 
 
 def _version(wanted: bool) -> None:

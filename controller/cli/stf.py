@@ -9,10 +9,12 @@ import typer
 
 from dataplane.errors import ConfigError, ProgramError
 from dataplane.stf import PipelineName
+from dataplane.switch.tracing.formats import TraceFormat
 
 if TYPE_CHECKING:
     from dataplane.stf.compare import Difference
     from dataplane.stf.run import Outcome
+    from dataplane.switch.tracing.steps import PacketTrace
 
 PASSED, FAILED, REFUSED = 0, 1, 2
 
@@ -22,6 +24,9 @@ def stf(
     p4info: Annotated[Path, typer.Argument(metavar="P4INFO", help="The program's P4Info, text or binary.")],
     test: Annotated[Path, typer.Argument(metavar="TEST.stf", help="The test.")],
     pipeline: Annotated[PipelineName, typer.Option(help="What executes the program.")] = PipelineName.COMPILED,
+    *,
+    trace: Annotated[bool, typer.Option("--trace", help="Explain each packet; the interpreter executes.")] = False,
+    trace_format: Annotated[TraceFormat, typer.Option(help="How packets are explained.")] = TraceFormat.TEXT,
 ) -> None:
     """Run a test of p4c's simple test framework in virtual time.
 
@@ -29,7 +34,7 @@ def stf(
     is malformed.
     """
     try:
-        outcome = _run(program, p4info, test, pipeline)
+        outcome = _run(program, p4info, test, pipeline, trace_format if trace else None)
     except (ProgramError, ConfigError) as error:
         typer.echo(f"millrace: {error}", err=True)
         raise typer.Exit(REFUSED) from error
@@ -44,18 +49,28 @@ def stf(
     typer.echo("passed")
 
 
-def _run(program: Path, p4info: Path, test: Path, pipeline: PipelineName) -> Outcome:
+def _run(program: Path, p4info: Path, test: Path, pipeline: PipelineName, trace_format: TraceFormat | None) -> Outcome:
     from dataplane.program.loader import load_program  # noqa: PLC0415
     from dataplane.stf.parse import parse_stf  # noqa: PLC0415
     from dataplane.stf.pipelines import pipeline_factory  # noqa: PLC0415
     from dataplane.stf.run import run_stf  # noqa: PLC0415
+    from dataplane.switch.tracing.show import shown  # noqa: PLC0415
 
     try:
         text = test.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(getattr(error, "strerror", None) or "is not text", file=str(test)) from error
     statements = parse_stf(text, str(test))
-    return run_stf(load_program(program, p4info), statements, str(test), pipeline_factory(pipeline))
+    loaded = load_program(program, p4info)
+    if trace_format is None:
+        return run_stf(loaded, statements, str(test), pipeline_factory(pipeline))
+
+    def explain(line: int, trace: PacketTrace) -> None:
+        if trace_format is TraceFormat.TEXT:
+            typer.echo(f"{test}:{line}:")
+        typer.echo(shown(trace, trace_format))
+
+    return run_stf(loaded, statements, str(test), on_trace=explain)
 
 
 def _show(difference: Difference, test: Path) -> None:

@@ -45,7 +45,7 @@ from dataplane.program.operations import (
     Truncate,
 )
 from dataplane.program.raw import RawAction, RawCall
-from dataplane.program.scope import Scope
+from dataplane.program.scope import Scope, read_source
 
 _BRACES = re.compile(r"(?<!\\)\{(?:[^}\\]|\\.)*\}")
 """Where a log message has a value; a brace behind a backslash is only a brace."""
@@ -312,4 +312,5 @@ def read_action(raw: RawAction, scope: Scope, place: str) -> Action:
         for index, parameter in enumerate(raw.runtime_data)
     )
     reader = ExpressionReader(scope, len(parameters))
-    return Action(ActionSpec(raw.name, parameters), read_primitives(raw.primitives, reader, place))
+    sources = tuple(read_source(call.source_info) for call in raw.primitives)
+    return Action(ActionSpec(raw.name, parameters), read_primitives(raw.primitives, reader, place), sources)

@@ -16,7 +16,7 @@ from dataplane.program.operations import (
     SizedConstant,
 )
 from dataplane.program.raw import RawCalculation, RawChecksum, RawSelector, RawValue
-from dataplane.program.scope import Scope
+from dataplane.program.scope import Scope, read_source
 
 _CRC16 = CrcParameters(16, 0x8005, reflect_in=True, reflect_out=True)
 _CRC32 = CrcParameters(32, 0x04C11DB7, 0xFFFF_FFFF, 0xFFFF_FFFF, reflect_in=True, reflect_out=True)
@@ -69,7 +69,8 @@ def read_checksum(raw: RawChecksum, scope: Scope, place: str) -> Checksum:
     calculation = scope.named(scope.calculations, raw.calculation, "calculation", f"{place}.calculation")
     reader = ExpressionReader(scope)
     condition = None if raw.if_cond is None else reader.truth(raw.if_cond, f"{place}.if_cond")
-    return Checksum(raw.name, target, calculation, condition, raw.verify, raw.update)
+    source = read_source(raw.source_info)
+    return Checksum(raw.name, target, calculation, condition, raw.verify, raw.update, source)
 
 
 def _calculation(name: str, algorithm: str, raw: list[RawValue], scope: Scope, place: str) -> Calculation:

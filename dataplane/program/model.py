@@ -52,6 +52,18 @@ CORE_ERRORS = (
 """The errors of P4's core library, in the order in which bmv2 numbers those that a program leaves out."""
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A place in a P4 file: its path as the compiler was given it, the line from 1 on, and the text that begins there.
+
+    The compiler ends the text with ` ...` where it goes on behind the line.
+    """
+
+    file: str
+    line: int
+    text: str = ""
+
+
 # ---- headers
 
 
@@ -132,10 +144,14 @@ class UnionStack:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """An action with its body; p4c may compile one P4 action into several with the same name."""
+    """An action with its body; p4c may compile one P4 action into several with the same name.
+
+    `sources` are where its primitives stand in the P4 source, one each, where that is known.
+    """
 
     spec: ActionSpec
     primitives: tuple[Primitive, ...]
+    sources: tuple[Source | None, ...] = field(default=(), compare=False)
 
     @property
     def name(self) -> str:
@@ -159,6 +175,7 @@ class Checksum:
     condition: Expression | None
     verify: bool
     update: bool
+    source: Source | None = field(default=None, compare=False)
 
 
 # ---- parsers and deparsers
@@ -281,6 +298,7 @@ class TableNode:
     miss_next: Mapping[str, str | None]
     selector: Calculation | None = None
     meter_target: FieldRef | None = None
+    source: Source | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +309,7 @@ class ConditionNode:
     condition: Expression
     true_next: str | None
     false_next: str | None
+    source: Source | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,6 +320,7 @@ class CallNode:
     action: Action
     arguments: tuple[int, ...]
     next_node: str | None
+    source: Source | None = field(default=None, compare=False)
 
 
 Node: TypeAlias = TableNode | ConditionNode | CallNode

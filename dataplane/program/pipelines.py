@@ -12,7 +12,7 @@ from dataplane.program.objects import ActionCall, ConstEntry, KeyField, MatchKin
 from dataplane.program.operations import Calculation, FieldRef
 from dataplane.program.p4info import DeclaredTable
 from dataplane.program.raw import RawDefault, RawEntry, RawKey, RawMatch, RawPipeline, RawTable
-from dataplane.program.scope import Scope
+from dataplane.program.scope import Scope, read_source
 
 _PRIORITIZED = {MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL}
 _TYPES = {"simple", "indirect", "indirect_ws"}
@@ -40,13 +40,15 @@ class PipelineReader:
         for index, item in enumerate(raw.conditionals):
             where = f"{place}.conditionals[{index}]"
             condition = reader.truth(item.expression, f"{where}.expression")
-            node = ConditionNode(item.name, condition, item.true_next, item.false_next)
+            source = read_source(item.source_info)
+            node = ConditionNode(item.name, condition, item.true_next, item.false_next, source)
             self.scope.insert(nodes, item.name, node, where)
         for index, call in enumerate(raw.action_calls):
             where = f"{place}.action_calls[{index}]"
             action = self._action(call.action_id, where)
             self._check_arguments(action, 0, where)
-            self.scope.insert(nodes, call.name, CallNode(call.name, action, (), call.next_node), where)
+            node = CallNode(call.name, action, (), call.next_node, read_source(call.source_info))
+            self.scope.insert(nodes, call.name, node, where)
         pipeline = Pipeline(raw.name, raw.init_table, nodes)
         self._check_flow(pipeline, place)
         return pipeline
@@ -78,9 +80,8 @@ class PipelineReader:
         fixed = default is not None and (default.action_const or default.action_entry_const)
         if declared is None and not raw.key and raw.type == "simple" and default is not None and fixed:
             call = self._call(default.action_id, default.action_data, actions, f"{place}.default_entry")
-            return CallNode(
-                raw.name, actions[call.action], call.arguments, self._next(raw, call.action, place, hit=False)
-            )
+            following = self._next(raw, call.action, place, hit=False)
+            return CallNode(raw.name, actions[call.action], call.arguments, following, read_source(raw.source_info))
         if self.declared is not None and declared is None and not raw.entries:
             raise self.scope.error(place, f"table {raw.name} is not in the P4Info")
         keys = self._keys(raw, declared, place)
@@ -94,6 +95,7 @@ class PipelineReader:
             {name: self._next(raw, name, place, hit=False) for name in actions},
             self.selectors.get(raw.action_profile or ""),
             self.scope.meter_targets.get(raw.name),
+            read_source(raw.source_info),
         )
 
     def _refuse_unsupported(self, raw: RawTable, place: str) -> None:

@@ -1,7 +1,8 @@
 """The shape of a bmv2 JSON file (docs/JSON_format.md of p4lang/behavioral-model, version 2.23), decoded strictly.
 
 Only shapes are checked here; `dataplane.program.loader` gives them meaning. Keys that carry no meaning for a switch
-(source_info, pragmas, ids that nothing refers to) are left unread, as bmv2 leaves them.
+(pragmas, ids that nothing refers to) are left unread, as bmv2 leaves them. `source_info` may be anything: it only
+explains.
 """
 
 from __future__ import annotations
@@ -88,6 +89,7 @@ class RawCall(msgspec.Struct, frozen=True, kw_only=True):
 
     op: str
     parameters: list[Any] = []
+    source_info: Any = None
 
 
 class RawLearnList(msgspec.Struct, frozen=True, kw_only=True):
@@ -253,6 +255,7 @@ class RawTable(msgspec.Struct, frozen=True, kw_only=True):
     base_default_next: str | None = None
     default_entry: RawDefault | None = None
     entries: list[RawEntry] = []
+    source_info: Any = None
 
 
 class RawSelector(msgspec.Struct, frozen=True, kw_only=True):
@@ -277,6 +280,7 @@ class RawConditional(msgspec.Struct, frozen=True, kw_only=True):
     expression: Any
     true_next: str | None = None
     false_next: str | None = None
+    source_info: Any = None
 
 
 class RawActionCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -285,6 +289,7 @@ class RawActionCall(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     action_id: int
     next_node: str | None = None
+    source_info: Any = None
 
 
 class RawPipeline(msgspec.Struct, frozen=True, kw_only=True):
@@ -308,6 +313,7 @@ class RawChecksum(msgspec.Struct, frozen=True, kw_only=True):
     update: bool = True
     verify: bool = True
     if_cond: Any = None
+    source_info: Any = None
 
 
 class RawMeta(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from dataplane.errors import ProgramError
-from dataplane.program.model import Action, Digest, FieldSpec, Header, HeaderStack, HeaderType, HeaderUnion, UnionStack
+from dataplane.program.model import (
+    Action,
+    Digest,
+    FieldSpec,
+    Header,
+    HeaderStack,
+    HeaderType,
+    HeaderUnion,
+    Source,
+    UnionStack,
+)
 from dataplane.program.objects import CounterSpec, MeterSpec, RegisterSpec, ValueSetSpec
 from dataplane.program.operations import Calculation, FieldRef, LastFieldRef
 
@@ -139,3 +149,12 @@ class Scope:
         if not isinstance(name, str) or name not in table:
             raise self.error(place, f"no {what} is called {name!r}")
         return table[name]
+
+
+def read_source(raw: object) -> Source | None:
+    """Return the place that a `source_info` names; None where there is none, or none that says file and line."""
+    match raw:
+        case {"filename": str(file), "line": int(line), **others}:
+            text = others.get("source_fragment")
+            return Source(file, line, text if isinstance(text, str) else "")
+    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dataplane.clock import VirtualClock
@@ -11,7 +11,11 @@ from dataplane.program.model import Program
 from dataplane.stf.compare import Difference, Ledger
 from dataplane.stf.controls import Controls
 from dataplane.stf.statements import Expect, NoPacket, Packet, Statement, Wait
+from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.switch import PipelineFactory, PortSettings, Switch
+from dataplane.switch.tables import ForwardingState
+from dataplane.switch.tracing.pipeline import TracedPipeline
+from dataplane.switch.tracing.steps import PacketTrace
 
 PACKET_INTERVAL_NS = 100_000
 COMMAND_INTERVAL_NS = 1_000_000_000
@@ -19,6 +23,10 @@ COMMAND_INTERVAL_NS = 1_000_000_000
 LAST_NS = 10_000_000_000
 QUEUE_FRAMES = 4_096
 PORTS = 512
+
+
+OnTrace = Callable[[int, PacketTrace], None]
+"""(line of the test, trace of its packet)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +43,17 @@ def run_stf(
     statements: Sequence[Statement],
     file: str,
     pipeline_factory: PipelineFactory | None = None,
+    *,
+    on_trace: OnTrace | None = None,
 ) -> Outcome:
     """Run a test; what leaves by ports that it does not name is lost, as in p4c's runner.
+
+    With `on_trace` the interpreter runs it, whatever `pipeline_factory` says, and explains each packet.
 
     Raises ConfigError naming `file` and line for a table, action or value that the program does not have, and
     ProgramError if the pipeline cannot execute the program.
     """
-    return _Run(program, statements, file, pipeline_factory).outcome()
+    return _Run(program, statements, file, pipeline_factory, on_trace).outcome()
 
 
 def named_ports(statements: Sequence[Statement], file: str) -> frozenset[int]:
@@ -58,7 +70,12 @@ def named_ports(statements: Sequence[Statement], file: str) -> frozenset[int]:
 
 class _Run:
     def __init__(
-        self, program: Program, statements: Sequence[Statement], file: str, factory: PipelineFactory | None
+        self,
+        program: Program,
+        statements: Sequence[Statement],
+        file: str,
+        factory: PipelineFactory | None,
+        on_trace: OnTrace | None,
     ) -> None:
         self._statements, self._file = statements, file
         self._ledger = Ledger(named_ports(statements, file))
@@ -66,6 +83,10 @@ class _Run:
         cpu_port = max(set(range(PORTS)) - self._ledger.named, default=PORTS - 1)
         settings = [PortSettings(port, queue_frames=QUEUE_FRAMES) for port in range(PORTS) if port != cpu_port]
         self._clock = VirtualClock()
+        self._on_trace = on_trace
+        self._traced: TracedPipeline | None = None
+        if on_trace is not None:
+            factory = self._make_traced
         self._switch = Switch(0, settings, self._clock, cpu_port=cpu_port, pipeline_factory=factory)
         self._controls = Controls(program, self._switch.commit(program))
         self._differences: list[Difference] = []
@@ -87,6 +108,7 @@ class _Run:
                 self._packet_line, self._packet_frames = statement.line, 0
                 self._switch.receive(port, [data])
                 self._pass_time(PACKET_INTERVAL_NS)
+                self._hand_over_traces()
             case Expect():
                 self._ledger.expect(statement.line, command)
             case NoPacket():
@@ -97,6 +119,15 @@ class _Run:
                 self._pass_time(COMMAND_INTERVAL_NS)
             case _:
                 self._control(statement)
+
+    def _make_traced(self, program: Program, state: ForwardingState, rng: SplitMix) -> TracedPipeline:
+        self._traced = TracedPipeline(program, state, rng=rng)
+        return self._traced
+
+    def _hand_over_traces(self) -> None:
+        if self._traced is not None and self._on_trace is not None:
+            for trace in self._traced.take():
+                self._on_trace(self._packet_line, trace)
 
     def _control(self, statement: Statement) -> None:
         self._pass_time(COMMAND_INTERVAL_NS)

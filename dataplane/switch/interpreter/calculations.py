@@ -10,8 +10,8 @@ from dataplane.program.operations import Calculation, CalculationInput, FieldRef
 from dataplane.switch.interpreter.expressions import Evaluate, bind, cutter
 from dataplane.switch.interpreter.hashes import bind_hash
 from dataplane.switch.interpreter.layout import Fields, HeaderSlots, Layout
+from dataplane.switch.interpreter.tracer import Compute, Tracer
 
-Compute: TypeAlias = Callable[[Fields, bytes], int]
 Part: TypeAlias = Callable[[Fields], tuple[int, int]]
 """Returns value and width in bits of what a header adds to a calculation's input."""
 
@@ -35,9 +35,12 @@ def bind_calculation(calculation: Calculation, layout: Layout) -> Compute:
     return compute
 
 
-def bind_verify(checksums: tuple[Checksum, ...], layout: Layout) -> Callable[[Fields, bytes], bool]:
+def bind_verify(
+    checksums: tuple[Checksum, ...], layout: Layout, tracer: Tracer | None = None
+) -> Callable[[Fields, bytes], bool]:
     """Return a closure that says whether all checksums hold whose header is valid and whose condition is met."""
-    bound = [_bind_checksum(item, layout) for item in checksums if item.verify]
+    around = None if tracer is None else tracer.verified
+    bound = [_bind_checksum(item, layout, around) for item in checksums if item.verify]
 
     def verify(fields: Fields, payload: bytes) -> bool:
         for valid, slot, mask, condition, compute in bound:
@@ -48,9 +51,12 @@ def bind_verify(checksums: tuple[Checksum, ...], layout: Layout) -> Callable[[Fi
     return verify
 
 
-def bind_update(checksums: tuple[Checksum, ...], layout: Layout) -> Callable[[Fields, bytes], None]:
+def bind_update(
+    checksums: tuple[Checksum, ...], layout: Layout, tracer: Tracer | None = None
+) -> Callable[[Fields, bytes], None]:
     """Return a closure that sets all checksums whose condition is met, in the program's order."""
-    bound = [(_bind_checksum(item, layout), cutter(layout, item.target)) for item in checksums if item.update]
+    around = None if tracer is None else tracer.updated
+    bound = [(_bind_checksum(item, layout, around), cutter(layout, item.target)) for item in checksums if item.update]
 
     def update(fields: Fields, payload: bytes) -> None:
         for (_, slot, _, condition, compute), cut in bound:
@@ -60,11 +66,16 @@ def bind_update(checksums: tuple[Checksum, ...], layout: Layout) -> Callable[[Fi
     return update
 
 
-def _bind_checksum(item: Checksum, layout: Layout) -> tuple[int, int, int, Evaluate, Compute]:
+def _bind_checksum(
+    item: Checksum, layout: Layout, around: Callable[[Checksum, Compute], Compute] | None
+) -> tuple[int, int, int, Evaluate, Compute]:
     target = layout.headers[item.target.header]
     mask = (1 << layout.spec(item.target).width_bits) - 1
     condition: Evaluate = (lambda _fields, _arguments: 1) if item.condition is None else bind(item.condition, layout)
-    return target.valid, layout.slot(item.target), mask, condition, bind_calculation(item.calculation, layout)
+    compute = bind_calculation(item.calculation, layout)
+    if around is not None:
+        compute = around(item, compute)
+    return target.valid, layout.slot(item.target), mask, condition, compute
 
 
 def _parts(inputs: tuple[CalculationInput, ...], layout: Layout) -> list[Part]:

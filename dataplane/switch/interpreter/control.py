@@ -9,14 +9,15 @@ from dataplane.program.model import CallNode, ConditionNode, Node, Pipeline, Tab
 from dataplane.program.objects import ActionCall, TableSpec
 from dataplane.program.operations import FieldRef, Unary, UnaryOp
 from dataplane.program.pipelines import successors
-from dataplane.switch.interpreter.calculations import Compute, bind_calculation
+from dataplane.switch.interpreter.calculations import bind_calculation
 from dataplane.switch.interpreter.expressions import bind, bind_store
 from dataplane.switch.interpreter.layout import EXIT, INGRESS_LENGTH, Fields, Layout, PacketFault
 from dataplane.switch.interpreter.primitives import Binder
-from dataplane.switch.tables import ForwardingState, Table, TableEntry
+from dataplane.switch.interpreter.state import MatchTable, PipelineState
+from dataplane.switch.interpreter.tracer import Compute, Find
+from dataplane.switch.tables import TableEntry
 
 Apply: TypeAlias = Callable[[Fields], None]
-Find: TypeAlias = Callable[[Fields, tuple[int, ...]], tuple[ActionCall | None, TableEntry | None]]
 
 
 class BoundNode(Protocol):
@@ -27,7 +28,7 @@ class BoundNode(Protocol):
         ...
 
 
-def bind_pipeline(pipeline: Pipeline, state: ForwardingState, layout: Layout, binder: Binder) -> Apply:
+def bind_pipeline(pipeline: Pipeline, state: PipelineState, layout: Layout, binder: Binder) -> Apply:
     """Return a closure that runs a pipeline until its end or an exit."""
     binding = _PipelineBinder(state, layout, binder)
     first = None if pipeline.initial is None else binding.bind(pipeline, pipeline.initial)
@@ -50,7 +51,7 @@ def _bind_branch_on_field(slot: int, if_set: BoundNode | None, if_zero: BoundNod
 class _PipelineBinder:
     """Binds nodes, the last ones first, so that each closure holds those that follow it."""
 
-    def __init__(self, state: ForwardingState, layout: Layout, binder: Binder) -> None:
+    def __init__(self, state: PipelineState, layout: Layout, binder: Binder) -> None:
         self.state, self.layout, self.binder = state, layout, binder
         self.bound: dict[str, BoundNode] = {}
 
@@ -82,6 +83,8 @@ class _PipelineBinder:
 
     def _call(self, node: CallNode) -> BoundNode:
         run, arguments, following = self.binder.action(node.action), node.arguments, self._following(node.next_node)
+        if self.binder.tracer is not None:
+            run = self.binder.tracer.call(node, run)
 
         def call(fields: Fields, /) -> BoundNode | None:
             run(fields, arguments)
@@ -91,10 +94,13 @@ class _PipelineBinder:
 
     def _condition(self, node: ConditionNode) -> BoundNode:
         if_true, if_false = self._following(node.true_next), self._following(node.false_next)
+        tracer = self.binder.tracer
         match node.condition:
-            case Unary(UnaryOp.DATA_TO_BOOL, FieldRef() as ref):  # isValid, above all
+            case Unary(UnaryOp.DATA_TO_BOOL, FieldRef() as ref) if tracer is None:  # isValid, above all
                 return _bind_branch_on_field(self.layout.slot(ref), if_true, if_false)
         condition = bind(node.condition, self.layout)
+        if tracer is not None:
+            condition = tracer.condition(node, condition)
 
         def branch(fields: Fields, /) -> BoundNode | None:
             return if_true if condition(fields, ()) else if_false
@@ -107,6 +113,8 @@ class _PipelineBinder:
         hit = {name: (actions[name], self._following(following)) for name, following in node.hit_next.items()}
         miss = {name: (actions[name], self._following(following)) for name, following in node.miss_next.items()}
         find, key, missed = self._metered(node, self._finder(node, table)), self._key(node), self._missed(node, table)
+        if self.binder.tracer is not None:
+            find = self.binder.tracer.table(node, find)
 
         def apply(fields: Fields, /) -> BoundNode | None:
             call, entry = find(fields, key(fields))
@@ -123,7 +131,7 @@ class _PipelineBinder:
 
         return apply
 
-    def _missed(self, node: TableNode, table: Table) -> Apply | None:
+    def _missed(self, node: TableNode, table: MatchTable) -> Apply | None:
         """Return a closure that counts a packet that matches nothing and charges it; None where neither is done."""
         counted = table.spec.direct_counter is not None
         store = None if node.meter_target is None else bind_store(node.meter_target, self.layout)
@@ -152,7 +160,7 @@ class _PipelineBinder:
 
         return read
 
-    def _finder(self, node: TableNode, table: Table) -> Find:
+    def _finder(self, node: TableNode, table: MatchTable) -> Find:
         """Return a closure from key to action and entry: no action where nothing matches, or a group is empty."""
         spec: TableSpec = table.spec
         counted, timed = spec.direct_counter is not None, spec.idle_timeout

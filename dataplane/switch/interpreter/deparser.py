@@ -18,7 +18,7 @@ Write: TypeAlias = Callable[[Fields], bytes]
 
 def bind_deparser(program: Program, layout: Layout, binder: Binder) -> Deparse:
     """Return a closure that makes bytes of a packet."""
-    update = bind_update(program.checksums, layout)
+    update = bind_update(program.checksums, layout, binder.tracer)
     steps = [binder.step(primitive) for primitive in program.deparser.primitives]
     writers = [(layout.headers[name].valid, _writer(layout.headers[name])) for name in program.deparser.order]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from dataplane.program.model import (
     Advance,
@@ -22,26 +22,16 @@ from dataplane.program.operations import HeaderRef, Lookahead
 from dataplane.switch.interpreter.expressions import Evaluate, bind, bind_store
 from dataplane.switch.interpreter.layout import Fields, HeaderSlots, Layout, StackFault
 from dataplane.switch.interpreter.primitives import Binder
+from dataplane.switch.interpreter.state import Members
+from dataplane.switch.interpreter.tracer import Operation, Select
 
-Operation: TypeAlias = Callable[[Fields, bytes, int], int]
-"""(fields, frame, cursor in bytes) -> cursor."""
 Parse: TypeAlias = Callable[[Fields, bytes], tuple[int, int]]
 """(fields, frame) -> (bytes parsed, error code)."""
-Select: TypeAlias = Callable[[Fields, bytes, int], int]
-"""Returns the number of the next state; -1 is the end."""
 
 MAX_STATES = 4096
 """A packet that has gone through as many states ends parsing with ParserTimeout."""
 
 _END = -1
-
-
-class Members(Protocol):
-    """A parser value set."""
-
-    def contains(self, key: tuple[int, ...], /) -> bool:
-        """Say whether a key, one value a field, satisfies a member."""
-        ...
 
 
 class ParserError(Exception):
@@ -98,7 +88,9 @@ class _StateBinder:
 
     def state(self, state: ParserState) -> tuple[tuple[Operation, ...], Select]:
         """Return a state's operations and its select."""
-        return tuple(self._operation(operation) for operation in state.operations), self._select(state)
+        operations, select = tuple(map(self._operation, state.operations)), self._select(state)
+        tracer = self.binder.tracer
+        return (operations, select) if tracer is None else tracer.parser_state(state, operations, select)
 
     def _operation(self, operation: ParserOp) -> Operation:
         match operation:

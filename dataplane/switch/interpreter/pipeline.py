@@ -35,9 +35,11 @@ from dataplane.switch.interpreter.layout import (
 )
 from dataplane.switch.interpreter.parser import bind_parser
 from dataplane.switch.interpreter.primitives import Binder
+from dataplane.switch.interpreter.state import PipelineState
+from dataplane.switch.interpreter.tracer import Tracer
 from dataplane.switch.pipeline import Dequeued, DigestMessage, EgressResult, Frame, Output, Placement
 from dataplane.switch.random_numbers import SplitMix
-from dataplane.switch.tables import CloneSession, ForwardingState, Replica
+from dataplane.switch.tables import CloneSession, Replica
 from dataplane.switch.v1model import (
     DIGEST_QUEUE_MESSAGES,
     DROP_PORT,
@@ -58,21 +60,21 @@ class Packet:
 
 
 class InterpretedPipeline:
-    """Runs a program against a `ForwardingState`; never raises on a frame, whatever its bytes.
+    """Runs a program against a switch's state; never raises on a frame, whatever its bytes.
 
     `drops` counts packets that ended here, by reason; `parser_errors` counts packets by error, most of which proceed as
     the program decides.
     """
 
-    def __init__(self, program: Program, state: ForwardingState, *, rng: SplitMix) -> None:
+    def __init__(self, program: Program, state: PipelineState, *, rng: SplitMix, tracer: Tracer | None = None) -> None:
         self.drops: dict[str, int] = Counter()
         self.parser_errors: dict[str, int] = Counter()
         self._program, self._state = program, state
         self._layout = layout = Layout(program)
         self._moment = Moment()
-        binder = Binder(layout, state, rng, self._moment)
+        binder = Binder(layout, state, rng, self._moment, tracer)
         self._parse = bind_parser(program, layout, binder, state.value_sets)
-        self._verify = bind_verify(program.checksums, layout)
+        self._verify = bind_verify(program.checksums, layout, tracer)
         self._ingress = bind_pipeline(program.ingress, state, layout, binder)
         self._egress = bind_pipeline(program.egress, state, layout, binder)
         self._deparse = bind_deparser(program, layout, binder)
@@ -111,6 +113,10 @@ class InterpretedPipeline:
 
         return store
 
+    def _drop(self, reason: str) -> None:
+        """Count what ends here."""
+        self.drops[reason] += 1
+
     # ---- ingress
 
     def ingress(self, frames: Sequence[Frame], now_us: int) -> list[Placement]:
@@ -136,12 +142,12 @@ class InterpretedPipeline:
             try:
                 again = self._run_ingress(packet, data, placements)
             except PacketFault as fault:
-                self.drops[fault.reason] += 1
+                self._drop(fault.reason)
                 return
             if again is None:
                 return
             packet = again
-        self.drops["resubmit_limit"] += 1
+        self._drop("resubmit_limit")
 
     def _run_ingress(self, packet: Packet, data: bytes, placements: list[Placement]) -> Packet | None:
         """Parse and run ingress once; return the packet to resubmit, if that is asked for."""
@@ -162,7 +168,7 @@ class InterpretedPipeline:
         if group:
             self._multicast(packet, group, placements)
         elif fields[self._egress_spec] == DROP_PORT:
-            self.drops["ingress_drop"] += 1
+            self._drop("ingress_drop")
         else:
             fields[self._instance_type] = InstanceType.NORMAL
             self._place(packet, fields[self._egress_spec], self._queue_of(fields), placements)
@@ -178,7 +184,7 @@ class InterpretedPipeline:
 
     def _send_digest(self, fields: Fields) -> None:
         if len(self._messages) >= DIGEST_QUEUE_MESSAGES:
-            self.drops["digest_queue_full"] += 1
+            self._drop("digest_queue_full")
         else:
             self._messages.append(self._digests[fields[DIGEST] - 1](fields))
 
@@ -198,7 +204,7 @@ class InterpretedPipeline:
     def _multicast(self, packet: Packet, group: int, placements: list[Placement]) -> None:
         replicas = self._state.multicast_groups.get(group, ())
         if not replicas:
-            self.drops["multicast_group_empty"] += 1
+            self._drop("multicast_group_empty")
         packet.fields[self._instance_type] = InstanceType.REPLICATION
         self._replicate(packet, replicas, self._queue_of(packet.fields), placements)
 
@@ -214,7 +220,7 @@ class InterpretedPipeline:
             try:
                 self._run_egress(packet, dequeued.port, result)
             except PacketFault as fault:
-                self.drops[fault.reason] += 1
+                self._drop(fault.reason)
         return result
 
     def _prepare_egress(self, fields: Fields, dequeued: Dequeued, now_us: int) -> None:
@@ -240,7 +246,7 @@ class InterpretedPipeline:
         if fields[CLONE_SESSION]:
             self._clone_egress(packet, result.placements)
         if fields[self._egress_spec] == DROP_PORT:
-            self.drops["egress_drop"] += 1
+            self._drop("egress_drop")
             return
         data = self._deparse(fields, packet.payload)
         if fields[RECIRCULATE]:  # whole: in bmv2, too, truncation ends with the packet that it was asked of
@@ -267,7 +273,7 @@ class InterpretedPipeline:
     def _session(self, fields: Fields) -> CloneSession | None:
         session = self._state.clone_sessions.get(fields[CLONE_SESSION] & ~SESSION_VALID)
         if session is None:
-            self.drops["clone_session_unknown"] += 1
+            self._drop("clone_session_unknown")
         return session
 
     def _clone_ingress(self, packet: Packet, data: bytes, placements: list[Placement]) -> None:
@@ -340,7 +346,7 @@ class InterpretedPipeline:
 
     def _place(self, packet: Packet, port: int, priority: int, placements: list[Placement]) -> None:
         if priority >= PRIORITIES:
-            self.drops["priority_out_of_range"] += 1
+            self._drop("priority_out_of_range")
             return
         length = min(packet.fields[PACKET_LENGTH], packet.fields[TRUNCATE])
         placements.append(Placement(packet, port, priority, length))

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, MutableSequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from dataplane.program.model import Action
 from dataplane.program.operations import (
@@ -72,6 +72,8 @@ from dataplane.switch.interpreter.layout import (
     Moment,
     PacketFault,
 )
+from dataplane.switch.interpreter.state import SharedArrays
+from dataplane.switch.interpreter.tracer import Tracer
 from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.v1model import DROP_PORT, MAX_BLOCKS
 
@@ -84,41 +86,6 @@ _SESSION = SESSION_VALID - 1
 log = logging.getLogger("millrace.p4")
 
 
-class CounterCells(Protocol):
-    """An indirect counter."""
-
-    def count(self, index: int, nbytes: int) -> None:
-        """Count one packet of `nbytes` bytes at `index`; an index out of range counts nothing."""
-        ...
-
-
-class MeterCells(Protocol):
-    """An indirect meter."""
-
-    def execute(self, index: int, nbytes: int, now_us: int) -> int | None:
-        """Charge one packet of `nbytes` bytes to a cell and return its colour; None where the index is out of range."""
-        ...
-
-
-class SharedArrays(Protocol):
-    """The part of the state that primitives change."""
-
-    @property
-    def counters(self) -> Mapping[str, CounterCells]:
-        """Return the indirect counters."""
-        ...
-
-    @property
-    def registers(self) -> Mapping[str, MutableSequence[int]]:
-        """Return the registers' cells."""
-        ...
-
-    @property
-    def meters(self) -> Mapping[str, MeterCells]:
-        """Return the indirect meters."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class Binder:
     """Binds primitives to the state that the control plane shares, and to the moment at which they run."""
@@ -127,13 +94,19 @@ class Binder:
     state: SharedArrays
     rng: SplitMix
     moment: Moment
+    tracer: Tracer | None = None
 
     def action(self, action: Action) -> Step:
         """Return a closure that runs an action."""
         primitives = action.primitives
         if not any(isinstance(primitive, Jump | JumpIfZero) for primitive in primitives):
-            return _sequence([self.step(primitive) for primitive in primitives if not isinstance(primitive, NoOp)])
-        return self._jumping(primitives)
+            wanted = [index for index, primitive in enumerate(primitives) if not isinstance(primitive, NoOp)]
+            return _sequence([self._step_of(action, index) for index in wanted])
+        return self._jumping(action)
+
+    def _step_of(self, action: Action, index: int) -> Step:
+        step = self.step(action.primitives[index])
+        return step if self.tracer is None else self.tracer.primitive(action, index, step)
 
     def step(self, primitive: Primitive) -> Step:
         """Return a closure that runs one primitive."""
@@ -159,8 +132,9 @@ class Binder:
 
     # ---- jumps
 
-    def _jumping(self, primitives: tuple[Primitive, ...]) -> Step:
+    def _jumping(self, action: Action) -> Step:
         """Return a closure over basic blocks: what runs in a row, the condition at its end, and what comes next."""
+        primitives = action.primitives
         starts = {0, len(primitives)}
         for index, primitive in enumerate(primitives):
             if isinstance(primitive, Jump | JumpIfZero):
@@ -169,11 +143,12 @@ class Binder:
         numbers = {start: number for number, start in enumerate(order)}
         blocks = []
         for start, end in zip(order, [*order[1:], len(primitives)], strict=True):
-            body = primitives[start:end]
-            last = body[-1] if body else NoOp()
-            run = _sequence([self.step(item) for item in body if not isinstance(item, Jump | JumpIfZero)])
+            body = range(start, end)
+            last = primitives[end - 1] if body else NoOp()
+            steps = [index for index in body if not isinstance(primitives[index], Jump | JumpIfZero)]
+            run = _sequence([self._step_of(action, index) for index in steps])
             following = numbers[last.target] if isinstance(last, Jump) else numbers[end]
-            condition = bind(last.condition, self.layout) if isinstance(last, JumpIfZero) else None
+            condition = self._jump_condition(action, end - 1) if isinstance(last, JumpIfZero) else None
             other = numbers[last.target] if isinstance(last, JumpIfZero) else following
             blocks.append((run, condition, following, other))
         finish = numbers[len(primitives)]
@@ -189,6 +164,12 @@ class Binder:
             raise PacketFault("action_too_long")
 
         return run_blocks
+
+    def _jump_condition(self, action: Action, index: int) -> Evaluate:
+        jump = action.primitives[index]
+        assert isinstance(jump, JumpIfZero)
+        condition = bind(jump.condition, self.layout)
+        return condition if self.tracer is None else self.tracer.jump(action, index, condition)
 
     # ---- assignment
 

@@ -7,6 +7,7 @@ program, 15 if it is not given.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,11 +16,14 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from dataplane.clock import VirtualClock
+from dataplane.program.model import Program
 from dataplane.stf import PipelineName
 from dataplane.stf.pipelines import pipeline_factory
 from dataplane.switch.pipeline import DigestMessage
-from dataplane.switch.switch import Departure, PortSettings, Switch, SwitchCounters
+from dataplane.switch.random_numbers import SplitMix
+from dataplane.switch.switch import Departure, PipelineFactory, PortSettings, Switch, SwitchCounters
 from dataplane.switch.tables import ForwardingState
+from dataplane.switch.tracing.pipeline import TracedPipeline
 from tests.dataplane.switch.registers import used_cells
 from tests.dataplane.switch.scenario_events import Arrival, Event, Pause, PortChange, refused
 from tests.dataplane.switch.scenarios import CPU_PORT, PORTS, PROGRAMS, load, scenarios
@@ -45,11 +49,10 @@ class Seen:
     arrays: dict[str, object]
 
 
-def run(name: str, pipeline: PipelineName, events: Sequence[Event]) -> Seen:
+def run(name: str, factory: PipelineFactory, events: Sequence[Event]) -> Seen:
     """Run a scenario on a fresh switch; return all that shows of it."""
     clock = VirtualClock()
     ports = [PortSettings(port, rate_bps=10_000_000 * port, queue_frames=3) for port in PORTS]
-    factory = pipeline_factory(pipeline)
     switch = Switch(7, ports, clock, cpu_port=CPU_PORT, seed=3, deflect_session=1, pipeline_factory=factory)
     packets_in: list[bytes] = []
     digests: list[DigestMessage] = []
@@ -98,9 +101,27 @@ def _arrays(state: ForwardingState) -> dict[str, object]:
 @given(data=st.data())
 def test_pipelines_agree(name: str, pipeline: PipelineName, data: st.DataObject) -> None:
     events = data.draw(scenarios(name))
-    wanted, got = run(name, REFERENCE, events), run(name, pipeline, events)
+    wanted, got = run(name, pipeline_factory(REFERENCE), events), run(name, pipeline_factory(pipeline), events)
     for part in Seen.__dataclass_fields__:
         assert getattr(got, part) == getattr(wanted, part), part
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+@settings(max_examples=max(2, EXAMPLES // 8), suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(data=st.data())
+def test_a_pipeline_that_explains_does_the_same_and_tells_all_of_it(name: str, data: st.DataObject) -> None:
+    made: list[TracedPipeline] = []
+
+    def make_traced(program: Program, state: ForwardingState, rng: SplitMix) -> TracedPipeline:
+        made.append(TracedPipeline(program, state, rng=rng))
+        return made[0]
+
+    events = data.draw(scenarios(name))
+    assert run(name, make_traced, events) == run(name, pipeline_factory(REFERENCE), events)
+    traces = made[0].take()
+    assert len(traces) == made[0].frames_received
+    told = Counter(reason for trace in traces for reason in trace.drops())
+    assert told == Counter({reason: count for reason, count in made[0].drops.items() if count})
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - REACHED_ELSEWHERE))
@@ -116,7 +137,7 @@ def test_scenarios_reach_the_program(name: str) -> None:
     @given(events=scenarios(name))
     def collect(events: list[Event]) -> None:
         nonlocal sent, hits, parsed
-        seen = run(name, REFERENCE, events)
+        seen = run(name, pipeline_factory(REFERENCE), events)
         sent += len(seen.departures) + len(seen.packets_in)
         parsed += sum(isinstance(event, Arrival) for event in events)
         tables = [

@@ -1,0 +1,131 @@
+"""`millrace trace`: a packet explained, step by step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dataplane.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dataplane.program.model import Program
+    from dataplane.switch.switch import Switch
+    from dataplane.switch.tracing.steps import PacketTrace
+
+_P4INFO_SUFFIXES = (".p4info.txtpb", ".p4info.txt", ".p4.p4info.txtpb", ".p4.p4info.txt")
+_FRAME_INTERVAL_US = 1_000
+
+
+class Shape(StrEnum):
+    """What `millrace trace` prints."""
+
+    TEXT = "text"
+    JSON = "json"
+    SCAPY = "scapy"
+
+
+def trace(  # noqa: PLR0917 - a command line's options
+    program: Annotated[Path, typer.Argument(metavar="PROGRAM.json", help="bmv2 JSON, as p4c writes it.")],
+    packet: Annotated[
+        str, typer.Argument(metavar="PACKET", help="Hex digits, @FILE.pcap (all frames), @FILE.pcap:N (the Nth), or -.")
+    ],
+    p4info: Annotated[Path | None, typer.Option(metavar="FILE", help="Default: beside the program, or none.")] = None,
+    entries: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Entries: STF lines, a P4Runtime WriteRequest, runtime JSON.")
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=510, help="The port that packets come in by.")] = 1,
+    only: Annotated[
+        str, typer.Option("--filter", metavar="EXPRESSION", help="Print only packets for which this is true.")
+    ] = "",
+    shape: Annotated[Shape, typer.Option("--format", help="For people, for tools, or Scapy layers.")] = Shape.TEXT,
+) -> None:
+    """Explain what a program does with a packet: parser, tables, actions, drops, copies, and the bytes that leave."""
+    from dataplane.switch.pipeline import Frame  # noqa: PLC0415
+    from dataplane.switch.tracing.explainer import Explainer  # noqa: PLC0415
+    from dataplane.switch.tracing.filters import parse_filter  # noqa: PLC0415
+    from dataplane.switch.tracing.matching import Matcher  # noqa: PLC0415
+
+    switch = _switch(program, p4info, entries)
+    loaded, state = switch.program, switch.state
+    assert loaded is not None
+    assert state is not None
+    explainer, show = Explainer(loaded, state), _presenter(shape, loaded)
+    wanted = Matcher(loaded, state, parse_filter(only, "--filter"), "--filter") if only else None
+    for number, data in enumerate(_frames(packet)):
+        frame = Frame(port, data)
+        is_wanted = wanted is None or wanted(frame)
+        told = explainer.explain(frame, number * _FRAME_INTERVAL_US)  # all of them, since they change the state
+        if is_wanted:
+            typer.echo(show(told))
+
+
+def _switch(program: Path, p4info: Path | None, entries: Path | None) -> Switch:
+    """Return a switch without ports that runs the program, with its entries."""
+    from dataplane.clock import VirtualClock  # noqa: PLC0415
+    from dataplane.program.loader import load_program  # noqa: PLC0415
+    from dataplane.stf.entries import fill_from_file  # noqa: PLC0415
+    from dataplane.switch.switch import Switch  # noqa: PLC0415
+
+    if p4info is None:
+        beside = (program.with_name(program.stem + suffix) for suffix in _P4INFO_SUFFIXES)
+        p4info = next((path for path in beside if path.is_file()), None)
+    switch = Switch(0, [], VirtualClock())
+    switch.commit(load_program(program, p4info))
+    if entries is not None:
+        fill_from_file(switch, entries)
+    return switch
+
+
+def _presenter(shape: Shape, program: Program) -> Callable[[PacketTrace], str]:
+    """Return what makes text of a trace; raise ConfigError where Scapy is asked for and not there."""
+    if shape is Shape.SCAPY:
+        try:
+            from dataplane.scapy.program_layers import ProgramLayers  # noqa: PLC0415
+        except ModuleNotFoundError as error:
+            raise ConfigError("needs Scapy: pip install scapy", file="--format scapy") from error
+        return ProgramLayers(program).show
+    from dataplane.switch.tracing.formats import TraceFormat  # noqa: PLC0415
+    from dataplane.switch.tracing.show import shown  # noqa: PLC0415
+
+    form = TraceFormat(shape.value)
+    return lambda told: shown(told, form)
+
+
+def _frames(packet: str) -> Iterator[bytes]:
+    """Yield the frames that an argument names, oldest first; raise ConfigError for what is none."""
+    if packet == "-":
+        for number, line in enumerate(sys.stdin, start=1):
+            if line.strip():
+                yield _from_hex(line, "<stdin>", number)
+    elif packet.startswith("@"):
+        yield from _captured(packet[1:])
+    else:
+        yield _from_hex(packet, "PACKET", None)
+
+
+def _from_hex(text: str, where: str, line: int | None) -> bytes:
+    try:
+        return bytes.fromhex(text.strip().removeprefix("0x").replace(":", ""))
+    except ValueError as error:
+        raise ConfigError("a packet is pairs of hex digits", file=where, line=line) from error
+
+
+def _captured(name: str) -> Iterator[bytes]:
+    from dataplane.nic.capture.pcap import PcapReader  # noqa: PLC0415
+
+    file, colon, number = name.rpartition(":")
+    only = int(number) if colon and number.isascii() and number.isdecimal() else None
+    with PcapReader(name if only is None else file) as captures:
+        count = 0
+        for count, capture in enumerate(captures, start=1):
+            if only in {None, count}:
+                yield capture.frame
+            if only == count:
+                return
+    if only is not None:
+        raise ConfigError(f"has no frame {only}, but {count}, counted from 1", file=file)

@@ -1,0 +1,145 @@
+"""The runtime files of p4lang/tutorials: a JSON object with the entries that a controller writes at the start.
+
+A match is a value (exact), [value, length] (lpm), [value, mask] (ternary) or [low, high] (range); values are numbers or
+texts: numbers, IPv4, IPv6 and MAC addresses. Format: p4lang/tutorials, utils/p4runtime_lib/simple_controller.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from dataplane.errors import ConfigError, EntryError, EntryFault
+from dataplane.program.model import Program
+from dataplane.program.objects import ActionCall, KeyField, MatchKind, TableSpec
+from dataplane.stf.names import find_name
+from dataplane.switch.tables import ActionSet, CloneSession, ForwardingState, Replica, TableEntry, WeightedAction
+from dataplane.switch.tables.match import FieldMatch, any_value, prefix_mask
+from dataplane.switch.tracing.literals import read_number
+
+Written: TypeAlias = int | str
+
+
+class RuntimeEntry(msgspec.Struct, frozen=True, kw_only=True):
+    """An entry of a table, or its default action."""
+
+    table: str
+    action_name: str
+    match: dict[str, Written | tuple[Written, Written]] = {}
+    action_params: dict[str, Written] = {}
+    default_action: bool = False
+    priority: int = 0
+
+
+class RuntimeReplica(msgspec.Struct, frozen=True, kw_only=True):
+    """A copy for a port."""
+
+    egress_port: int
+    instance: int = 0
+
+
+class RuntimeGroup(msgspec.Struct, frozen=True, kw_only=True):
+    """A multicast group."""
+
+    multicast_group_id: int
+    replicas: list[RuntimeReplica]
+
+
+class RuntimeSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A clone session."""
+
+    clone_session_id: int
+    replicas: list[RuntimeReplica]
+    packet_length_bytes: int = 0
+
+
+class RuntimeFile(msgspec.Struct, frozen=True, kw_only=True):
+    """The file; what it says of target and program is left unread."""
+
+    table_entries: list[RuntimeEntry] = []
+    multicast_group_entries: list[RuntimeGroup] = []
+    clone_session_entries: list[RuntimeSession] = []
+
+
+def fill_from_runtime(content: RuntimeFile, program: Program, state: ForwardingState, file: str) -> None:
+    """Write a file's entries into a state; raise ConfigError naming file and entry."""
+    for number, entry in enumerate(content.table_entries):
+        try:
+            _put(entry, program, state)
+        except EntryError as error:
+            raise ConfigError(str(error), file=file, key=f"table_entries[{number}]") from error
+    for group in content.multicast_group_entries:
+        state.multicast_groups[group.multicast_group_id] = _replicas(group.replicas)
+    for session in content.clone_session_entries:
+        copies = CloneSession(_replicas(session.replicas), packet_length_bytes=session.packet_length_bytes)
+        state.clone_sessions[session.clone_session_id] = copies
+
+
+def _replicas(written: list[RuntimeReplica]) -> tuple[Replica, ...]:
+    return tuple(Replica(replica.egress_port, replica.instance) for replica in written)
+
+
+def _put(entry: RuntimeEntry, program: Program, state: ForwardingState) -> None:
+    table = state.tables[find_name(state.tables, entry.table, "table")]
+    spec = table.spec
+    call = _call(entry, spec, program)
+    if entry.default_action:
+        table.set_default(call)
+        return
+    given = {
+        find_name([key.name for key in spec.keys], name, f"{spec.name}: key field"): match
+        for name, match in entry.match.items()
+    }
+    match = tuple(_match(key, given[key.name], spec.name) if key.name in given else any_value(key) for key in spec.keys)
+    priority = max(1, entry.priority) if table.needs_priority else 0
+    if table.profile is None:
+        table.insert(TableEntry(match, priority, call=call))
+    else:
+        table.insert(TableEntry(match, priority, action_set=ActionSet((WeightedAction(call),))))
+
+
+def _call(entry: RuntimeEntry, spec: TableSpec, program: Program) -> ActionCall:
+    name = find_name(spec.actions, entry.action_name, f"{spec.name}: action")
+    parameters = program.actions[name].parameters if name in program.actions else ()
+    return ActionCall(name, _arguments(entry.action_params, parameters, f"{spec.name}: {name}"))
+
+
+def _arguments(given: Mapping[str, Written], parameters: tuple[tuple[str, int], ...], where: str) -> tuple[int, ...]:
+    names = [name for name, _ in parameters]
+    for name in (*names, *given):
+        if name not in given or name not in names:
+            problem = f"argument {name} is missing" if name in names else f"has no parameter {name}"
+            raise EntryError(EntryFault.INVALID, problem, where=where)
+    return tuple(_number(given[name], f"{where}: {name}") for name in names)
+
+
+def _number(written: Written, where: str) -> int:
+    number = written if isinstance(written, int) else read_number(written)
+    if number is None:
+        raise EntryError(EntryFault.INVALID, f"{written!r} is no number and no address", where=where)
+    return number
+
+
+def _match(key: KeyField, written: Written | tuple[Written, Written], table: str) -> FieldMatch:
+    where = f"{table}: {key.name}"
+    if not isinstance(written, tuple):
+        value = _number(written, where)
+        match key.kind:
+            case MatchKind.LPM:
+                return value, key.width
+            case MatchKind.TERNARY:
+                return value, (1 << key.width) - 1
+            case MatchKind.RANGE:
+                return value, value
+        return value
+    first, second = (_number(part, where) for part in written)
+    match key.kind:
+        case MatchKind.LPM:
+            return (first & prefix_mask(key.width, second), second) if 0 < second <= key.width else (0, 0)
+        case MatchKind.TERNARY:
+            return first & second, second
+        case MatchKind.RANGE:
+            return first, second
+    raise EntryError(EntryFault.INVALID, f"{list(written)} is not one value, as an {key.kind} field wants", where=where)

@@ -1,0 +1,78 @@
+"""A trace as JSON: one object a packet, with the keys that docs/trace.md lists.
+
+Values of fields are hexadecimal texts of as many digits as the field has bits for, so that no reader loses digits of a
+wide one; frames are hexadecimal, too. A source is an object with file, line and text, or null.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, is_dataclass
+
+from dataplane.program.model import Source
+from dataplane.switch.tracing.steps import Change, KeyPart, PacketTrace, Passage, Value, Verified
+
+VERSION = 1
+"""Of the keys: raised when one changes its meaning or goes."""
+
+
+def trace_json(trace: PacketTrace) -> str:
+    """Return a trace as one line of JSON."""
+    return json.dumps(trace_object(trace), separators=(",", ":"))
+
+
+def trace_object(trace: PacketTrace) -> dict[str, object]:
+    """Return a trace as what JSON is made of."""
+    return {
+        "version": VERSION,
+        "packet": trace.number,
+        "program": trace.program,
+        "port": trace.port,
+        "time_us": trace.time_us,
+        "length": len(trace.data),
+        "data": trace.data.hex(),
+        "passages": [_passage(passage) for passage in trace.passages],
+        "sent": [{"port": port, "data": data.hex()} for port, data in trace.sent()],
+        "drops": trace.drops(),
+        "unknown": list(trace.unknown),
+    }
+
+
+def _passage(passage: Passage) -> dict[str, object]:
+    return {
+        "copy": passage.copy,
+        "pipeline": passage.pipeline,
+        "cause": passage.cause,
+        "queue": _plain(passage.queue),
+        "steps": [{"kind": step.kind} | _fields(step) for step in passage.steps],
+    }
+
+
+def _fields(value: object) -> dict[str, object]:
+    """Return the fields of one of our values by name; its numbers that are fields of packets as hexadecimal texts."""
+    assert is_dataclass(value)
+    found = {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+    if isinstance(value, Value | Change | KeyPart | Verified):
+        for name in ("value", "before", "computed"):
+            if name in found:
+                found[name] = _hexadecimal(getattr(value, name), value.width_bits)
+    return found
+
+
+def _plain(value: object) -> object:
+    match value:
+        case tuple():
+            return [_plain(item) for item in value]
+        case bytes():
+            return value.hex()
+        case Source(file, line, text):
+            return {"file": file, "line": line, "text": text}
+        case None | bool() | int() | str():
+            return value
+    return _fields(value)
+
+
+def _hexadecimal(value: int, width_bits: int) -> str:
+    """Return a number as text, a negative one as two's complement."""
+    digits = max(1, (width_bits + 3) // 4)
+    return f"0x{value & ((1 << max(width_bits, value.bit_length())) - 1):0{digits}x}"

@@ -1,0 +1,13 @@
+"""A trace in one of its forms."""
+
+from __future__ import annotations
+
+from dataplane.switch.tracing.export import trace_json
+from dataplane.switch.tracing.formats import TraceFormat
+from dataplane.switch.tracing.steps import PacketTrace
+from dataplane.switch.tracing.text import trace_text
+
+
+def shown(trace: PacketTrace, form: TraceFormat) -> str:
+    """Return a trace as text, without an end of line behind the last."""
+    return trace_json(trace) if form is TraceFormat.JSON else trace_text(trace)

@@ -1,0 +1,342 @@
+"""What a trace consists of: passages of a packet (or a copy of it) through a pipeline, each with its steps in order.
+
+Every class is a step of its own kind: `kind` says which in JSON, and its fields are the other keys (docs/trace.md).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, TypeAlias
+
+from dataplane.program.model import Source
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A named number of so many bits; a signed field's may be negative."""
+
+    name: str
+    width_bits: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A field that a statement has set, changed or not."""
+
+    name: str
+    width_bits: int
+    before: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPart:
+    """A field of a table's key: what the packet has, and what the entry that it hit wants, if it hit one."""
+
+    name: str
+    match_kind: str
+    width_bits: int
+    value: int
+    match: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderValue:
+    """A header with its fields; `offset` and `length` are bytes in the frame."""
+
+    name: str
+    offset: int
+    length: int
+    fields: tuple[Value, ...]
+
+
+# ---- the parser
+
+
+@dataclass(frozen=True, slots=True)
+class StateEntered:
+    """The parser is in a state."""
+
+    kind: ClassVar[str] = "state"
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extracted:
+    """The parser has extracted a header."""
+
+    kind: ClassVar[str] = "extract"
+    header: HeaderValue
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The parser has chosen the next state; None: it is done."""
+
+    kind: ClassVar[str] = "select"
+    key: tuple[Value, ...]
+    next_state: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ParserDone:
+    """Parsing has ended after so many bytes; `error` is NoError unless something was wrong."""
+
+    kind: ClassVar[str] = "parsed"
+    length: int
+    error: str
+
+
+# ---- checksums
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """A received checksum was compared with what it should be."""
+
+    kind: ClassVar[str] = "verify_checksum"
+    name: str
+    width_bits: int
+    value: int
+    computed: int
+    holds: bool
+    source: Source | None
+
+
+@dataclass(frozen=True, slots=True)
+class Updated:
+    """A checksum was computed anew for the packet that leaves."""
+
+    kind: ClassVar[str] = "update_checksum"
+    change: Change
+    source: Source | None
+
+
+# ---- the pipelines
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A condition was looked at: `within` the parser, a control or an action."""
+
+    kind: ClassVar[str] = "condition"
+    within: str
+    text: str
+    result: bool
+    source: Source | None
+
+
+@dataclass(frozen=True, slots=True)
+class TableApplied:
+    """A table was looked up; `action` is what runs: the entry's, a group's member's, or the default.
+
+    `entries` is how many the table has. Where nothing was hit, or a group is empty, `hit` is False. `colour` is what
+    the entry's meter gave the packet.
+    """
+
+    kind: ClassVar[str] = "table"
+    table: str
+    key: tuple[KeyPart, ...]
+    hit: bool
+    entries: int
+    priority: int | None
+    member: int | None
+    group: int | None
+    constant: bool
+    colour: int | None
+    action: str
+    arguments: tuple[Value, ...]
+    source: Source | None
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """An action was called outside of tables; None: statements of a control, which the compiler makes an action of."""
+
+    kind: ClassVar[str] = "call"
+    action: str | None
+    arguments: tuple[Value, ...]
+    source: Source | None
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A statement was executed: its primitive, the fields that it set, and what it used of counters and registers.
+
+    `exact` is False where what it used is shared with other packets and may have been another for the packet itself.
+    """
+
+    kind: ClassVar[str] = "statement"
+    primitive: str
+    text: str
+    changes: tuple[Change, ...]
+    used: tuple[Value, ...]
+    exact: bool
+    source: Source | None
+
+
+# ---- what the switch makes of it
+
+
+@dataclass(frozen=True, slots=True)
+class DigestSent:
+    """A digest went to the control plane."""
+
+    kind: ClassVar[str] = "digest"
+    digest: str
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Cloned:
+    """A clone session was asked for copies; `known` is False where there is no such session."""
+
+    kind: ClassVar[str] = "clone"
+    session: int
+    known: bool
+    ports: tuple[int, ...]
+    longest: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Multicast:
+    """The packet is replaced by copies for a multicast group."""
+
+    kind: ClassVar[str] = "multicast"
+    group: int
+    ports: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Resubmitted:
+    """The packet goes through ingress again as it came in, but for the fields that it keeps."""
+
+    kind: ClassVar[str] = "resubmit"
+    kept: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Recirculated:
+    """The packet goes through ingress again as it would have left, but for the metadata that it keeps."""
+
+    kind: ClassVar[str] = "recirculate"
+    length: int
+    kept: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Queued:
+    """A copy is to be queued for a port; copy 0 is the packet itself."""
+
+    kind: ClassVar[str] = "queue"
+    copy: int
+    port: int
+    priority: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Deparsed:
+    """The packet became bytes again: headers, then payload."""
+
+    kind: ClassVar[str] = "deparse"
+    headers: tuple[HeaderValue, ...]
+    payload_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """A frame left by a port."""
+
+    kind: ClassVar[str] = "send"
+    port: int
+    length: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A packet, copy or digest ended here; `reason` is the counter's name, `source` the statement that brought it."""
+
+    kind: ClassVar[str] = "drop"
+    reason: str
+    source: Source | None
+
+
+Step: TypeAlias = (
+    StateEntered
+    | Extracted
+    | Selected
+    | ParserDone
+    | Verified
+    | Updated
+    | Decided
+    | TableApplied
+    | Called
+    | Ran
+    | DigestSent
+    | Cloned
+    | Multicast
+    | Resubmitted
+    | Recirculated
+    | Queued
+    | Deparsed
+    | Sent
+    | Dropped
+)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReading:
+    """What a copy found at its queue: frames that waited when it came and when it left, and how long it waited."""
+
+    port: int
+    priority: int
+    depth: int
+    depth_after: int
+    waited_us: int
+
+
+@dataclass(slots=True)
+class Passage:
+    """One go of a copy through ingress or egress, while it is written; copy 0 is the packet itself.
+
+    `cause` says why: received, resubmitted, recirculated, or queued, then with what the queue was like. Where a full
+    queue has refused a packet and it is deflected, `pipeline` is queue.
+    """
+
+    copy: int
+    pipeline: str
+    cause: str
+    queue: QueueReading | None = None
+    steps: list[Step] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class PacketTrace:
+    """All that became of a packet that came in by `port` at `time_us` on the switch's clock.
+
+    `copies` is how many were made of it; `unknown` says in words what the trace cannot know exactly, if anything.
+    """
+
+    number: int
+    program: str
+    port: int
+    time_us: int
+    data: bytes
+    passages: list[Passage] = field(default_factory=list)
+    copies: int = 0
+    unknown: tuple[str, ...] = ()
+
+    def steps(self) -> list[Step]:
+        """Return all steps in order."""
+        return [step for passage in self.passages for step in passage.steps]
+
+    def sent(self) -> list[tuple[int, bytes]]:
+        """Return what left, port and frame, in order."""
+        return [(step.port, step.data) for step in self.steps() if isinstance(step, Sent)]
+
+    def drops(self) -> list[str]:
+        """Return the reasons of what was dropped, in order."""
+        return [step.reason for step in self.steps() if isinstance(step, Dropped)]

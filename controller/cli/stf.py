@@ -9,7 +9,7 @@ import typer
 
 from dataplane.errors import ConfigError, ProgramError
 from dataplane.stf import PipelineName
-from dataplane.switch.tracing.formats import TraceFormat
+from dataplane.switch.tracing.showing.formats import TraceFormat
 
 if TYPE_CHECKING:
     from dataplane.stf.compare import Difference
@@ -54,7 +54,7 @@ def _run(program: Path, p4info: Path, test: Path, pipeline: PipelineName, trace_
     from dataplane.stf.parse import parse_stf  # noqa: PLC0415
     from dataplane.stf.pipelines import pipeline_factory  # noqa: PLC0415
     from dataplane.stf.run import run_stf  # noqa: PLC0415
-    from dataplane.switch.tracing.show import shown  # noqa: PLC0415
+    from dataplane.switch.tracing.showing.show import shown  # noqa: PLC0415
 
     try:
         text = test.read_text("utf-8")

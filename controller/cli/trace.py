@@ -89,8 +89,8 @@ def _presenter(shape: Shape, program: Program) -> Callable[[PacketTrace], str]:
         except ModuleNotFoundError as error:
             raise ConfigError("needs Scapy: pip install scapy", file="--format scapy") from error
         return ProgramLayers(program).show
-    from dataplane.switch.tracing.formats import TraceFormat  # noqa: PLC0415
-    from dataplane.switch.tracing.show import shown  # noqa: PLC0415
+    from dataplane.switch.tracing.showing.formats import TraceFormat  # noqa: PLC0415
+    from dataplane.switch.tracing.showing.show import shown  # noqa: PLC0415
 
     form = TraceFormat(shape.value)
     return lambda told: shown(told, form)

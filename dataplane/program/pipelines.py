@@ -47,8 +47,8 @@ class PipelineReader:
             where = f"{place}.action_calls[{index}]"
             action = self._action(call.action_id, where)
             self._check_arguments(action, 0, where)
-            node = CallNode(call.name, action, (), call.next_node, read_source(call.source_info))
-            self.scope.insert(nodes, call.name, node, where)
+            called = CallNode(call.name, action, (), call.next_node, read_source(call.source_info))
+            self.scope.insert(nodes, call.name, called, where)
         pipeline = Pipeline(raw.name, raw.init_table, nodes)
         self._check_flow(pipeline, place)
         return pipeline

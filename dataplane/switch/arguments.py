@@ -25,6 +25,7 @@ from dataplane.switch.drop_in.names import (
     opened,
 )
 from dataplane.switch.drop_in.options import Bmv2Options
+from dataplane.switch.tracing.live.options import TraceSettings, add_trace_options, trace_settings, trace_words
 from dataplane.switch.traffic import PortSettings, deflect_session_of
 from dataplane.switch.v1model import DROP_PORT
 
@@ -99,6 +100,7 @@ class SwitchSettings:
     driver: DriverSettings = DriverSettings()
     bmv2: Bmv2Options = field(default_factory=Bmv2Options)
     notes: tuple[str, ...] = field(default=(), compare=False)
+    trace: TraceSettings | None = None
 
 
 def parse_arguments(argv: Sequence[str], name: str = OWN_NAME) -> SwitchSettings:
@@ -142,6 +144,7 @@ def parse_arguments(argv: Sequence[str], name: str = OWN_NAME) -> SwitchSettings
         driver=_driver(found),
         bmv2=bmv2,
         notes=bmv2_options.notes(found) + (() if note is None else (note,)),
+        trace=trace_settings(found),
     )
 
 
@@ -185,6 +188,7 @@ def _make_parser(name: str) -> argparse.ArgumentParser:
         help="clone session that packets dropped by a full queue go to",
     )
     _add_driver_options(parser)
+    add_trace_options(parser)
     _add_target_options(parser)
     bmv2_options.add_options(parser)
     parser.set_defaults(
@@ -388,7 +392,7 @@ def command_line(settings: SwitchSettings) -> list[str]:
             own += [option, str(path)]
     if settings.lifeline_fd is not None:
         own += ["--lifeline-fd", str(settings.lifeline_fd)]
-    own += _driver_words(settings.driver)
+    own += [*_driver_words(settings.driver), *trace_words(settings.trace)]
     if settings.deflect_session is not None:
         own += ["--deflect-session", str(settings.deflect_session)]
     if settings.tls is not None and settings.tls.tokens is not None:

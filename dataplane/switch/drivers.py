@@ -24,6 +24,10 @@ from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.ports.log import PortLog
 from dataplane.switch.ports.states import PortCounters
 from dataplane.switch.switch import Switch
+from dataplane.switch.tracing.live.options import TraceSettings
+from dataplane.switch.tracing.live.tapped import tapped_factory
+from dataplane.switch.tracing.live.tracer import LiveTracer
+from dataplane.switch.v1model import PRIORITIES
 from dataplane.switch.waiting import Waiter
 
 LONGEST_LEAVE_S: Final = 0.25
@@ -73,6 +77,7 @@ class NativeDriver:
     """Workers that forward without Python; there is nothing to do here but to read counters."""
 
     def __init__(self, stack: ExitStack, settings: SwitchSettings) -> None:
+        self._tracer = _tracer(stack, settings, exact=False)
         self.control = NativeSwitch(
             settings.device_id,
             [port.settings for port in settings.ports],
@@ -81,6 +86,7 @@ class NativeDriver:
             seed=settings.seed,
             deflect_session=settings.deflect_session,
             forwarding=Forwarding(settings.driver.threads, settings.driver.spin_us),
+            tracer=self._tracer,
         )
         stack.callback(self.control.close)
         self._events = _watch(stack, self.control)
@@ -89,6 +95,8 @@ class NativeDriver:
 
     def commit(self, program: Program) -> None:
         """Load the first program."""
+        if self._tracer is not None:
+            self._tracer.check(program)
         self.control.commit(program)
 
     def start(self, waiter: Waiter) -> None:
@@ -128,6 +136,8 @@ class InterpreterDriver:
     def __init__(self, stack: ExitStack, settings: SwitchSettings) -> None:
         ports = open_attachments(stack, settings)
         clock = MonotonicClock()
+        self._tracer = _tracer(stack, settings, exact=True)
+        factory = None if self._tracer is None else tapped_factory(self._tracer, self._depth, clock.now_ns)
         self.control = Switch(
             settings.device_id,
             [port.settings for port in settings.ports],
@@ -135,6 +145,7 @@ class InterpreterDriver:
             cpu_port=settings.cpu_port,
             seed=settings.seed,
             deflect_session=settings.deflect_session,
+            pipeline_factory=factory,
             devices=ports,
         )
         self._ports = ports
@@ -147,6 +158,8 @@ class InterpreterDriver:
 
     def commit(self, program: Program) -> None:
         """Load the first program."""
+        if self._tracer is not None:
+            self._tracer.check(program)
         self.control.commit(program)
 
     def start(self, waiter: Waiter) -> None:
@@ -189,12 +202,21 @@ class InterpreterDriver:
         stats = _stats(counters.ports, drops, self.control.parser_errors, in_flight, self._ports)
         return stats | _states(self.control)
 
+    def _depth(self, port: int, priority: int) -> int:
+        return self.control.occupancy(port)[priority] if self.control.has_port(port) and priority < PRIORITIES else 0
+
     def _note_ports(self, *, look: bool) -> None:
         """Note which ports were found down or up again when used; `look`: how all of them are."""
         for number, port in self._ports.items():
             if look or (number in self._others and port.is_down is not self._down.get(number, False)):
                 self._down[number] = port.is_down
                 self.control.set_oper(number, read_oper(port))
+
+
+def _tracer(stack: ExitStack, settings: SwitchSettings, *, exact: bool) -> LiveTracer | None:
+    """Return what explains packets, if any are to be; the stack ends it."""
+    wanted = settings.trace or (TraceSettings() if settings.log_level == "trace" else None)
+    return None if wanted is None else stack.enter_context(LiveTracer(wanted, exact=exact))
 
 
 def _watch(stack: ExitStack, control: Switch | NativeSwitch) -> LinkEvents:

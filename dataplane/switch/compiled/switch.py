@@ -24,6 +24,7 @@ from dataplane.nic import NicPort
 from dataplane.program.model import Program
 from dataplane.switch.compiled.activity import Activity, Forwarding
 from dataplane.switch.compiled.cpu_port import CpuPort
+from dataplane.switch.compiled.frame_tap import FrameTap
 from dataplane.switch.compiled.hellos import NativeHellos
 from dataplane.switch.compiled.instance import ProgramInstance
 from dataplane.switch.compiled.loop.discard import run_without_program
@@ -43,6 +44,7 @@ from dataplane.switch.pipeline import DigestMessage, PreparedProgram
 from dataplane.switch.ports.board import PortBoard, UsableWatch
 from dataplane.switch.ports.states import HelloSettings, OperStatus, PortCounters, PortListener, PortState
 from dataplane.switch.tables import ForwardingState
+from dataplane.switch.tracing.live.tracer import LiveTracer
 from dataplane.switch.traffic import PortSettings, deflect_session_of
 from dataplane.switch.v1model import PRIORITIES
 
@@ -55,8 +57,9 @@ BLOCKS_IN_HAND = 4_096
 class NativeSwitch:
     """A switch whose workers forward by themselves between `start` and `close`; a `SwitchControl`.
 
-    Each of `devices` is lent to the switch until `close`; worker n uses the n-th queue of each. Every method may be
-    called from any thread. Receivers are called on a thread of the switch.
+    Each of `devices` is lent to the switch until `close`; worker n uses the n-th queue of each. Packets that a `tracer`
+    wants are copied for it, and explained on a thread of its own. Every method may be called from any thread. Receivers
+    are called on a thread of the switch.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class NativeSwitch:
         seed: int = 0,
         deflect_session: int | None = None,
         forwarding: Forwarding | None = None,
+        tracer: LiveTracer | None = None,
     ) -> None:
         self.device_id, self.cpu_port = device_id, cpu_port
         self.ports, self.devices = tuple(ports), dict(devices)
@@ -93,6 +97,9 @@ class NativeSwitch:
         self._bells = [_bell() for _ in range(self._forwarding.threads)]
         self._cpu_port = CpuPort(self._frames, self._bells[0], self._reports)
         self._workers = [self._make_worker(number) for number in range(self._forwarding.threads)]
+        self._tap = None if tracer is None else FrameTap(self._frames, tracer, self._depth)
+        if self._tap is not None:
+            self._tap.attach(self._workers)
         self._threads = WorkerThreads(self._workers, self._bells, library.bind(run_without_program), self._ring)
         first = first_states(self.ports, self.devices, self._clock.now_ns())
         self._board = PortBoard(device_id, first, self._clock.now_ns)
@@ -153,6 +160,8 @@ class NativeSwitch:
         """Begin to forward."""
         self._threads.start()
         self._reporter.start()
+        if self._tap is not None:
+            self._tap.start()
 
     def close(self) -> None:
         """Stop forwarding and give the devices back, still open; a second call does nothing."""
@@ -160,6 +169,8 @@ class NativeSwitch:
             return
         self._is_closed = True
         self._threads.close()
+        if self._tap is not None:
+            self._tap.close()
         self._cpu_port.close()
         self._reporter.close()
         with self._lock:
@@ -212,7 +223,10 @@ class NativeSwitch:
             for port in self._board.unusable():
                 prepared.state.set_port_status(port, False)
             instance.set_log_enabled(program_log.isEnabledFor(logging.INFO))
+            wanted = () if self._tap is None else self._tap.prepare(prepared.program, prepared.state)
             with self._threads.paused():
+                if self._tap is not None:
+                    self._tap.look_for(wanted)
                 self._clear_queues()
                 instance.attach(self._workers)
                 self._threads.exchange_run(instance.run)
@@ -371,6 +385,9 @@ class NativeSwitch:
         """Return how many frames wait at a port, by priority 0 to 7; raise SwitchError if there is no such port."""
         self._require(port)
         return self._table.occupancy(port)
+
+    def _depth(self, port: int, priority: int) -> int:
+        return self._table.occupancy(port)[priority] if port in self._table and priority < PRIORITIES else 0
 
     def _require(self, port: int) -> None:
         if port not in self._table:

@@ -7,7 +7,8 @@
 COMPARISON is == != < <= > >=. NUMBER is decimal, 0x, 0o, 0b, or an IPv4, IPv6 or MAC address; with a LENGTH only that
 many bits from the left are compared. A FIELD is one of the program's, `ipv4.dst_addr` (or `hdr.ipv4.dst_addr`), or of
 standard_metadata by its name alone; it is looked at once the packet is parsed, before ingress. A comparison is false
-where the field's header is not valid. A header's name alone, `ipv4`, asks whether it is valid.
+where the field's header is not valid. A header's name alone, `ipv4`, asks whether it is valid, a field's whether it is
+not zero.
 """
 
 from __future__ import annotations
@@ -49,10 +50,10 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class IsValid:
-    """Whether a header is there."""
+class Named:
+    """Whether a header is there, or a field is not zero."""
 
-    header: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,7 @@ class Any:
     parts: tuple[Condition, ...]
 
 
-Condition: TypeAlias = Comparison | IsValid | Not | All | Any
+Condition: TypeAlias = Comparison | Named | Not | All | Any
 Matches: TypeAlias = Callable[[Fields], bool]
 EVERYTHING = All(())
 """What no filter means."""
@@ -92,32 +93,37 @@ def bind_filter(condition: Condition, program: Program, where: str = "filter") -
     return _bind(condition, Layout(program), where)
 
 
+def header_name(name: str) -> str:
+    """Return a name without what P4 programs commonly call the struct of all headers."""
+    return next((name.removeprefix(prefix) for prefix in _PREFIXES if name.startswith(prefix)), name)
+
+
 def find_ref(name: str, program: Program, where: str) -> FieldRef:
     """Return the field of a program that is called so; raise ConfigError naming those that come near."""
-    short = next((name.removeprefix(prefix) for prefix in _PREFIXES if name.startswith(prefix)), name)
+    short = header_name(name)
     for candidate in (short, f"standard_metadata.{short}", f"scalars.{short}"):
         ref = program.find_field(candidate)
         if ref is not None:
             return ref
-    header, _, field = short.partition(".")
+    header, _, field = short.rpartition(".")
     if header in program.headers:
+        if program.headers[header].type.field(field) is not None:  # a header in a union, whose name has a dot
+            return FieldRef(header, field)
         known = ", ".join(spec.name for spec in program.headers[header].type.fields)
         raise ConfigError(f"header {header} has no field {field!r}, but {known}", file=where)
-    raise ConfigError(f"the program has no field {name!r}", file=where)
+    what = "field" if "." in short else "header or field"
+    raise ConfigError(f"the program has no {what} {name!r}", file=where)
 
 
 def _bind(condition: Condition, layout: Layout, where: str) -> Matches:
     match condition:
         case Comparison():
             return _bind_comparison(condition, layout, where)
-        case IsValid(header):
-            slots = layout.headers.get(
-                next((header.removeprefix(p) for p in _PREFIXES if header.startswith(p)), header)
-            )
-            if slots is None:
-                raise ConfigError(f"the program has no header {header!r}", file=where)
-            valid = slots.valid
+        case Named(name) if header_name(name) in layout.headers:
+            valid = layout.headers[header_name(name)].valid
             return lambda fields: fields[valid] != 0
+        case Named(name):
+            return _bind_comparison(Comparison(name, "!=", 0), layout, where)
         case Not(inner):
             opposite = _bind(inner, layout, where)
             return lambda fields: not opposite(fields)
@@ -202,7 +208,7 @@ class _Reader:
         name = self._word("a field")
         sign = next((sign for sign in _COMPARISONS if self._take(sign)), None)
         if sign is None:
-            return IsValid(name) if "." not in name.removeprefix("hdr.") else Comparison(name, "!=", 0)
+            return Named(name)
         number = self._number()
         length = self._number() if self._take("/") else None
         return Comparison(name, sign, number, length)

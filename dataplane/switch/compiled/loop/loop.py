@@ -36,6 +36,7 @@ from dataplane.switch.abi import Packet, Reason
 from dataplane.switch.compiled.loop.egress import enqueue_placed, is_kept, serve_all
 from dataplane.switch.compiled.loop.hello_service import listens, note_look, serve_hellos, take_hello
 from dataplane.switch.compiled.loop.passes import admit
+from dataplane.switch.compiled.loop.tapping import tap_frame
 from dataplane.switch.compiled.memory.core import count
 from dataplane.switch.compiled.memory.pool import give, give_all, take
 from dataplane.switch.compiled.memory.rings import get
@@ -181,6 +182,8 @@ def _accept(worker: Worker, port: OutPort, data: Array[u8], length: u32) -> None
     if length > LONGEST_FRAME:
         atomic_add(port.oversize, 1)
         return
+    if address(worker.tap) != 0:
+        tap_frame(worker, as_u64(port.number), data, length)
     block = take(core.packets[0])
     if block == 0:
         count(core, Reason.NO_BUFFER)

@@ -8,6 +8,7 @@ from dataplane.native import Array, Inline, Struct, u8, u32, u64
 from dataplane.native.doorbell import Bell
 from dataplane.switch.compiled.memory.core import Core
 from dataplane.switch.compiled.memory.rings import PacketRing
+from dataplane.switch.compiled.memory.taps import Tap
 from dataplane.switch.compiled.memory.traffic import OutPort, Traffic
 
 BURST_FRAMES = 32
@@ -33,6 +34,7 @@ class Worker(Struct):
     injected: PacketRing  # frames from Python; null for all workers but one
     cpu_port: OutPort
     packets_in: PacketRing  # frames for Python
+    tap: Tap  # frames for who explains them; null: nobody does
     takes_packets_in: u64  # 1: a client reads them
     spin_ns: u64  # at most
     spin_now_ns: u64  # what has paid lately

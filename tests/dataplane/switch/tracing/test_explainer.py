@@ -16,10 +16,10 @@ from dataplane.switch.pipeline import Frame
 from dataplane.switch.tables import CloneSession, ForwardingState, Replica, TableEntry
 from dataplane.switch.tracing import steps
 from dataplane.switch.tracing.explainer import MOST_PASSAGES, Explainer
-from dataplane.switch.tracing.export import trace_json
 from dataplane.switch.tracing.shadow import ShadowState
+from dataplane.switch.tracing.showing.export import trace_json
+from dataplane.switch.tracing.showing.text import trace_text
 from dataplane.switch.tracing.steps import Dropped, PacketTrace, Ran, TableApplied
-from dataplane.switch.tracing.text import trace_text
 from tests.dataplane.switch.interpreter.harness import own_program
 from tests.dataplane.switch.registers import used_cells
 from tests.dataplane.switch.scenario_events import Arrival, Pause, PortChange, refused

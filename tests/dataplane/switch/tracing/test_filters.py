@@ -62,7 +62,7 @@ def test_what_is_false_of_a_packet_without_the_header(text: str) -> None:
         ("ipv4.ttl # 3", "'#' means nothing here, at column 10"),
         ("(" * 99 + "ipv4" + ")" * 99, "is nested more than 64 deep"),
         ("ipv4.tll==1", "header ipv4 has no field 'tll', but version, ihl"),
-        ("tcp", "the program has no header 'tcp'"),
+        ("tcp", "the program has no header or field 'tcp'"),
         ("tcp.port==1", "the program has no field 'tcp.port'"),
         ("ipv4.ttl==256", "0x100 does not fit ipv4.ttl, which has 8 bits"),
         ("ipv4.dst_addr==10.0.0.0/33", "ipv4.dst_addr has 32 bits, not 33"),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataplane.switch.tracing.export import trace_json
-from dataplane.switch.tracing.formats import TraceFormat
+from dataplane.switch.tracing.showing.export import trace_json
+from dataplane.switch.tracing.showing.formats import TraceFormat
+from dataplane.switch.tracing.showing.text import trace_text
 from dataplane.switch.tracing.steps import PacketTrace
-from dataplane.switch.tracing.text import trace_text
 
 
 def shown(trace: PacketTrace, form: TraceFormat) -> str:

@@ -7,11 +7,25 @@ wide one; frames are hexadecimal, too. A source is an object with file, line and
 from __future__ import annotations
 
 import json
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
+from typing import get_args
 
 from dataplane.program.model import Source
-from dataplane.switch.tracing.steps import Change, KeyPart, PacketTrace, Passage, Value, Verified
+from dataplane.switch.tracing.steps import (
+    Change,
+    HeaderValue,
+    KeyPart,
+    PacketTrace,
+    Passage,
+    QueueReading,
+    Step,
+    Value,
+    Verified,
+)
 
+_VALUES = (Change, HeaderValue, KeyPart, QueueReading, Source, Value)
+_NAMES = {kind: tuple(item.name for item in fields(kind)) for kind in (*get_args(Step), *_VALUES)}
+"""The fields of each class that traces consist of, in order."""
 VERSION = 1
 """Of the keys: raised when one changes its meaning or goes."""
 
@@ -50,8 +64,7 @@ def _passage(passage: Passage) -> dict[str, object]:
 
 def _fields(value: object) -> dict[str, object]:
     """Return the fields of one of our values by name; its numbers that are fields of packets as hexadecimal texts."""
-    assert is_dataclass(value)
-    found = {item.name: _plain(getattr(value, item.name)) for item in fields(value)}
+    found = {name: _plain(getattr(value, name)) for name in _NAMES[type(value)]}
     if isinstance(value, Value | Change | KeyPart | Verified):
         for name in ("value", "before", "computed"):
             if name in found:
@@ -60,15 +73,12 @@ def _fields(value: object) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
-    match value:
-        case tuple():
-            return [_plain(item) for item in value]
-        case bytes():
-            return value.hex()
-        case Source(file, line, text):
-            return {"file": file, "line": line, "text": text}
-        case None | bool() | int() | str():
-            return value
+    if value is None or isinstance(value, int | str):
+        return value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, bytes):
+        return value.hex()
     return _fields(value)
 
 

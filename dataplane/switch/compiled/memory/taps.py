@@ -1,0 +1,62 @@
+"""Where workers copy frames to for who explains them: what such frames have in their bytes, and how many are wanted."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from dataplane.native import Array, Struct, as_u64, kernel, pointer_to, u8, u64
+from dataplane.switch.compiled.memory.rings import PacketRing
+from dataplane.switch.tracing.live.prefilter import Alternative
+
+ANY_PORT = (1 << 32) - 1
+OFFSET_SHIFT, MASK_SHIFT, BYTE = 16, 8, 0xFF
+
+
+class Tap(Struct):
+    """What Python wants to see of the traffic.
+
+    `words` has for each alternative its port or ANY_PORT, a number of comparisons, and each of these: offset, mask and
+    value of a byte in one word. Python writes it while the workers are paused, `allowed` at any time.
+    """
+
+    ring: PacketRing
+    alternatives: u64
+    words: Array[u64]
+    allowed: u64  # frames that may be handed over, counted from the start
+    taken: u64
+    passed_over: u64  # frames that fitted and were not handed over
+
+
+@kernel
+def fits(tap: Tap, port: u64, data: Array[u8], length: u64) -> bool:
+    """Return whether a frame fits one of the alternatives."""
+    place: u64 = 0
+    for _ in range(tap.alternatives):
+        holds = tap.words[place] == ANY_PORT or tap.words[place] == port
+        comparisons = tap.words[place + 1]
+        place += 2
+        if holds:
+            for index in range(comparisons):
+                word = tap.words[place + index]
+                at = word >> OFFSET_SHIFT
+                if at >= length:
+                    holds = False
+                    break
+                if as_u64(data[at]) & (word >> MASK_SHIFT & BYTE) != word & BYTE:
+                    holds = False
+                    break
+        if holds:
+            return True
+        place += comparisons
+    return False
+
+
+def set_alternatives(tap: Tap, alternatives: Sequence[Alternative]) -> None:
+    """Have workers look for these; only while they are paused."""
+    words: list[int] = []
+    for alternative in alternatives:
+        words += (ANY_PORT if alternative.port is None else alternative.port, len(alternative.checks))
+        words += [at << OFFSET_SHIFT | mask << MASK_SHIFT | value for at, mask, value in sorted(alternative.checks)]
+    tap.words = pointer_to((ctypes.c_uint64 * max(1, len(words)))(*words))
+    tap.alternatives = len(alternatives)

@@ -1,0 +1,64 @@
+"""What a switch's command line says of packets that are to be explained."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+from dataplane.switch.tracing.filters import parse_filter
+
+FILTER = "--trace-filter"
+DEFAULT_PACKETS, DEFAULT_PER_SECOND = 1_000, 10
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSettings:
+    """Which packets of live traffic are explained, how many in all and in a second, and where that is written.
+
+    An empty `filter` is true of all packets; without a `file` they are explained in the log.
+    """
+
+    filter: str = ""
+    file: Path | None = None
+    packets: int = DEFAULT_PACKETS
+    per_second: int = DEFAULT_PER_SECOND
+
+
+def add_trace_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options; any of them, or the log level trace, has packets explained."""
+    add = parser.add_argument_group("explaining packets").add_argument
+    add(FILTER, metavar="EXPRESSION", help="explain packets like: ipv4.dst_addr==10.0.0.2 && ingress_port==1")
+    add("--trace-file", type=Path, metavar="FILE", help="write them there, *.jsonl: as JSON lines; default: the log")
+    add("--trace-limit", type=_positive, metavar="N", help=f"packets in all; default: {DEFAULT_PACKETS}")
+    add("--trace-rate", type=_positive, metavar="N", help=f"packets a second; default: {DEFAULT_PER_SECOND}")
+
+
+def trace_settings(found: argparse.Namespace) -> TraceSettings | None:
+    """Return what a command line asks for; None if nothing is to be explained. Raises ConfigError."""
+    given = (found.trace_filter, found.trace_file, found.trace_limit, found.trace_rate)
+    if all(value is None for value in given):
+        return None
+    if found.trace_filter:
+        parse_filter(found.trace_filter, FILTER)
+    return TraceSettings(
+        found.trace_filter or "",
+        found.trace_file,
+        found.trace_limit or DEFAULT_PACKETS,
+        found.trace_rate or DEFAULT_PER_SECOND,
+    )
+
+
+def trace_words(settings: TraceSettings | None) -> list[str]:
+    """Return the command line that says the same."""
+    if settings is None:
+        return []
+    words = ["--trace-limit", str(settings.packets), "--trace-rate", str(settings.per_second)]
+    words += [FILTER, settings.filter] if settings.filter else []
+    return words if settings.file is None else [*words, "--trace-file", str(settings.file)]
+
+
+def _positive(text: str) -> int:
+    if not (text.isascii() and text.isdecimal()) or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 on")
+    return int(text)

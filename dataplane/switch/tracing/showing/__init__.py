@@ -1,0 +1,1 @@
+"""Traces in their forms: text for people, JSON for tools."""

@@ -1,0 +1,89 @@
+"""What a filter says of bytes: no frame that it is meant for is missed, and headers at known places are looked for."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dataplane.native import kernel_library
+from dataplane.switch.compiled.memory.taps import Tap, fits, set_alternatives
+from dataplane.switch.pipeline import Frame
+from dataplane.switch.tables import ForwardingState
+from dataplane.switch.tracing.filters import parse_filter
+from dataplane.switch.tracing.live.prefilter import ANYTHING, Alternative, prefilter
+from dataplane.switch.tracing.matching import Matcher
+from tests.dataplane.switch.scenarios import frames, load
+
+IPV4 = {(12, 0xFF, 0x08), (13, 0xFF, 0x00)}
+FILTERS = {
+    "forwarding": (
+        "ipv4.dst_addr==10.0.2.0/24",
+        "ipv4.ttl",
+        "ethernet.ether_type==0x800 || ipv4",
+        "!ipv4",
+        "ipv4.ttl<9",
+    ),
+    "parsing": ("labels[1].value==2", "labels[2]", "kind.kind==1 && labels[0].last==0", "kind.argument==5"),
+    "unions": ("kind.order==2", "either.small", "either.large.value==0x0102"),
+    "fabric": (
+        "ipv4.dst_addr==10.0.2.1 && ingress_port==1",
+        "udp.dst_port==2000",
+        "tcp || vxlan",
+        "inner_udp.dst_port==7",
+        "ipv4.protocol==17 && ipv4.ttl>1 && vlan",
+    ),
+}
+
+
+def alternatives(text: str, program: str = "forwarding") -> tuple[Alternative, ...]:
+    return prefilter(parse_filter(text), load(program))
+
+
+def test_a_field_is_looked_for_where_the_parser_finds_it() -> None:
+    checks = frozenset(IPV4 | {(30, 0xFF, 10), (31, 0xFF, 0), (32, 0xFF, 2)})
+    assert alternatives("ipv4.dst_addr==10.0.2.0/24 && ingress_port==1") == (Alternative(1, checks),)
+    assert alternatives("ipv4") == (Alternative(None, frozenset(IPV4)),)
+    assert alternatives("ipv4.version==4") == (Alternative(None, frozenset(IPV4 | {(14, 0xF0, 0x40)})),)
+    assert alternatives("ingress_port==1 || ingress_port==2") == (Alternative(1), Alternative(2))
+
+
+def test_what_bytes_do_not_say_is_anything_and_what_cannot_be_is_nothing() -> None:
+    assert alternatives("ipv4.ttl>3") == alternatives("ipv4")
+    assert alternatives("!ipv4") == ANYTHING
+    assert alternatives("packet_length>100") == ANYTHING
+    assert alternatives("ingress_port==1 && ingress_port==2") == ()
+
+
+def test_a_stack_has_its_elements_one_behind_the_other() -> None:
+    checks = frozenset({(0, 0xFF, 1), (2, 0x01, 0), (3, 0xFE, 4)})  # kind 1, the first is not the last, the second is 2
+    assert Alternative(None, checks) in alternatives("labels[1].value==2", "parsing")
+
+
+@cache
+def matcher(program: str, text: str) -> Matcher:
+    loaded = load(program)
+    return Matcher(loaded, ForwardingState(loaded), parse_filter(text))
+
+
+def has_all(alternative: Alternative, frame: Frame) -> bool:
+    data = frame.data
+    return alternative.port in {None, frame.port} and all(
+        at < len(data) and data[at] & mask == value for at, mask, value in alternative.checks
+    )
+
+
+@pytest.mark.parametrize(("program", "text"), [(program, text) for program in FILTERS for text in FILTERS[program]])
+@settings(max_examples=10, suppress_health_check=list(HealthCheck), deadline=None)
+@given(data=st.data())
+def test_no_frame_that_is_meant_is_missed_and_machine_code_agrees(program: str, text: str, data: st.DataObject) -> None:
+    found = alternatives(text, program)
+    tap, fits_native = Tap(), kernel_library(fits).bind(fits)
+    set_alternatives(tap, found)
+    for content in data.draw(st.lists(frames(program), max_size=8)):
+        frame = Frame(data.draw(st.sampled_from((1, 2))), content)
+        fitting = any(has_all(alternative, frame) for alternative in found)
+        assert fitting or not matcher(program, text)(frame)
+        assert bool(fits_native(tap, frame.port, content, len(content))) is fitting

@@ -30,6 +30,8 @@ from controller.cli.ports import ports
 from controller.cli.probe.commands import probe
 from controller.cli.resources import delete, describe, get
 from controller.cli.scheduler import scheduler
+from controller.cli.state.arrays import counter, register
+from controller.cli.state.tables import table
 from controller.cli.stf import stf
 from controller.cli.store import store
 from controller.cli.task.commands import task
@@ -61,7 +63,10 @@ app.add_typer(pod)
 app.add_typer(ports)
 app.add_typer(probe)
 app.add_typer(scheduler)
+app.add_typer(counter)
+app.add_typer(register)
 app.add_typer(store)
+app.add_typer(table)
 app.add_typer(task)
 app.add_typer(telemetry)
 app.add_typer(topology)

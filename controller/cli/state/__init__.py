@@ -1,0 +1,1 @@
+"""`millrace table`, `counter` and `register`: one module a group of commands."""

@@ -1,0 +1,62 @@
+"""What the commands about a switch's state share: its address, a session, and names that are nearly right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from controller.errors import SessionError
+
+if TYPE_CHECKING:
+    from controller.p4runtime.browsing import SwitchBrowser
+
+Address = Annotated[
+    str, typer.Argument(metavar="ADDRESS", help="The switch's P4Runtime address: unix:PATH, HOST:PORT.")
+]
+DeviceId = Annotated[int, typer.Option(min=0, help="Its P4Runtime device id.")]
+Tls = Annotated[
+    Path | None,
+    typer.Option("--tls", metavar="FILE", help="ca, certificate, private_key, server_name; else the environment."),
+]
+ElectionId = Annotated[int, typer.Option(min=1, help="By which it becomes the primary; the highest one is.")]
+
+T = TypeVar("T")
+
+
+def ask(
+    address: str,
+    device_id: int,
+    tls: Path | None,
+    question: Callable[[SwitchBrowser], Awaitable[T]],
+    *,
+    election_id: int | None = None,
+) -> T:
+    """Return a switch's answer; with an election id as its primary. Raises SessionError."""
+    from controller.p4runtime.browsing import BROWSER_ID, SwitchBrowser  # noqa: PLC0415
+    from dataplane.config import load  # noqa: PLC0415
+    from dataplane.rpc.access.settings import TlsSettings  # noqa: PLC0415
+
+    settings = None if tls is None else load(tls, TlsSettings)
+
+    async def asked() -> T:
+        browser = SwitchBrowser(address, device_id, tls=settings, election_id=election_id or BROWSER_ID)
+        try:
+            await browser.open(writes=election_id is not None)
+            return await question(browser)
+        finally:
+            await browser.close()
+
+    return asyncio.run(asked())
+
+
+def check_name(browser: SwitchBrowser, kind: str, name: str, known: Iterable[str]) -> None:
+    """Raise SessionError for a name that the program does not have, with those that it has."""
+    from dataplane.config.suggestions import did_you_mean  # noqa: PLC0415
+
+    names = list(known)
+    if name not in names:
+        raise SessionError(browser.switch, "read", f"there is no {kind} {name!r}{did_you_mean(name, names)}")

@@ -1,0 +1,105 @@
+"""`millrace table`, `counter` and `register`: the state of a switch, whatever it runs, beside its controller."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from controller.cli.app import app
+from controller.errors import SessionError
+from controller.p4runtime.session import fabric_program
+from dataplane.clock import VirtualClock
+from dataplane.switch.p4runtime.core import P4RuntimeCore
+from dataplane.switch.p4runtime.server import P4RuntimeServer
+from dataplane.switch.switch import PortSettings, Switch
+from tests.p4runtime_client import connect
+
+runner = CliRunner()
+
+
+@pytest.fixture(scope="module")
+def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of a switch that runs the fabric's program; its controller has gone."""
+    address = f"unix:{tmp_path_factory.mktemp('state')}/s1.sock"
+    p4info, program = fabric_program()
+    with P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock())), [address]):
+        with connect(address, 1) as client:
+            client.commit(program, p4info)
+        yield address
+
+
+def run(*words: str) -> str:
+    done = runner.invoke(app, [*words], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def rows(*words: str) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = json.loads(run(*words, "--format", "json"))
+    return found
+
+
+def test_entries_are_written_read_and_deleted(switch: str) -> None:
+    described = {row["table"]: row for row in rows("table", "list", switch)}
+    assert described["ipv4_routes"]["keys"] == "dst_addr: lpm of 32 bits"
+    entry = ("table", "write", switch, "ipv4_routes", "dst_addr=10.0.0.0/24")
+    run(*entry, "--action", forward(3))
+    (read,) = [row for row in rows("table", "read", switch, "ipv4_routes") if row["match"] != "default"]
+    assert read["match"] == {"dst_addr": "10.0.0.0/24"}
+    assert "forward(egress_port=0x3" in str(read["action"])
+    with pytest.raises(SessionError, match=r"write: ALREADY_EXISTS: "):
+        run(*entry, "--action", forward(4))
+    run(*entry, "--action", forward(4), "--verb", "modify")
+    run(*entry, "--verb", "delete")
+    assert [row["match"] for row in rows("table", "read", switch, "ipv4_routes") if row["match"] != "default"] == []
+
+
+def forward(port: int) -> str:
+    """Return the action of a route."""
+    return f"forward(egress_port={port}, dst_mac=02:00:00:00:00:0{port})"
+
+
+def test_counters_and_registers(switch: str) -> None:
+    run("counter", "write", switch, "drop_no_route", "0", "--packets", "7", "--bytes", "700")
+    assert rows("counter", "read", switch, "drop_no_route") == [{"index": 0, "packets": 7, "bytes": 700}]
+    run("register", "write", switch, "watch_packets", "3", "0x11")
+    assert rows("register", "read", switch, "watch_packets") == [{"index": 3, "value": 17}]
+    assert rows("register", "read", switch, "watch_packets", "--index", "2") == [{"index": 2, "value": 0}]
+    assert "drop_no_route" in run("counter", "list", switch)
+    assert "watch_packets" in run("register", "list", switch)
+
+
+def test_a_name_that_is_not_there_is_answered_with_those_that_are(switch: str) -> None:
+    with pytest.raises(SessionError, match=r"there is no table 'ipv4_rout'; did you mean `ipv4_routes`\?"):
+        run("table", "read", switch, "ipv4_rout")
+    with pytest.raises(SessionError, match="no table action named 'forwrd'"):
+        run(
+            "table", "write", switch, "ipv4_routes", "dst_addr=10.0.0.0/24", "--action", "forwrd", "--election-id", "20"
+        )
+
+
+def test_beside_a_controller_one_reads_and_is_told_what_writing_takes(switch: str) -> None:
+    with connect(switch, 1):
+        assert rows("counter", "read", switch, "drop_bad_ipv4_checksum") == []
+        said = r"become primary: another controller is there, with election id 1: --election-id 2 takes over"
+        with pytest.raises(SessionError, match=said):
+            run("counter", "write", switch, "drop_no_route", "0")
+        run("counter", "write", switch, "drop_no_route", "0", "--election-id", "2")
+
+
+def test_a_switch_without_a_program_and_wrong_usage(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/s2.sock"
+    with P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock())), [address]):
+        done = runner.invoke(app, ["table", "list", address])
+        assert str(done.exception) == f"switch {address}: read: it runs no program"
+    for words in (
+        ("table", "write", address, "t", "key"),
+        ("table", "write", address, "t", "a=1"),
+        ("table", "write", address, "t", "a=1", "--action", "f(x"),
+        ("register", "write", address, "r", "0", "five"),
+    ):
+        assert runner.invoke(app, words).exit_code == 2, words

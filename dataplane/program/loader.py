@@ -174,6 +174,7 @@ class _Assembly:
             egress=egress,
             deparser=read_deparser(raw.deparsers[deparser], scope, f"deparsers[{deparser}]"),
             checksums=tuple(read_checksum(item, scope, f"checksums[{i}]") for i, item in enumerate(raw.checksums)),
+            source=source,
         )
 
     def _read_calculations(self, crcs: dict[str, CrcParameters]) -> None:

@@ -381,6 +381,8 @@ class Program:
     egress: Pipeline
     deparser: Deparser
     checksums: tuple[Checksum, ...]
+    source: bytes = field(default=b"", compare=False, repr=False)
+    """The JSON that it was read from."""
 
     def rows(self, stack: str) -> tuple[tuple[str, ...], ...]:
         """Return the headers of each element of a stack: one in a header stack, a union's members in order else."""

@@ -20,9 +20,9 @@ from dataplane.switch.compiled.memory.port_table import CABLE_FULL
 from dataplane.switch.compiled.switch import NativeSwitch
 from dataplane.switch.devices import read_oper
 from dataplane.switch.forwarding import Forwarder
-from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.ports.log import PortLog
 from dataplane.switch.ports.states import PortCounters
+from dataplane.switch.runtime_api.control import RuntimeControl
 from dataplane.switch.switch import Switch
 from dataplane.switch.tracing.live.options import TraceSettings
 from dataplane.switch.tracing.live.tapped import tapped_factory
@@ -39,8 +39,8 @@ class SwitchDriver(Protocol):
     """A switch with its ports, as the process holds it."""
 
     @property
-    def control(self) -> SwitchControl:
-        """What the P4Runtime service controls."""
+    def control(self) -> RuntimeControl:
+        """What the control plane's services work on."""
         ...
 
     def commit(self, program: Program) -> None:

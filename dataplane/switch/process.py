@@ -30,6 +30,7 @@ from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.control import SwitchControl
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
+from dataplane.switch.runtime_api.control import RuntimeControl
 from dataplane.switch.waiting import Waiter
 
 __all__ = ["SwitchSettings", "main", "parse_arguments", "run"]
@@ -83,6 +84,7 @@ def run(settings: SwitchSettings) -> None:
                 driver.commit(program)
                 _notice_program(core, settings)
         driver.start(waiter)
+        _serve_runtime_api(stack, driver.control, settings)
         # Where the ready file is, there are statistics beside it.
         loop.start_stats()
         stack.enter_context(_ready(driver.control, settings))
@@ -182,6 +184,19 @@ def _notice_program(core: P4RuntimeCore, settings: SwitchSettings) -> None:
         core.notice_program()
     except ProgramError as error:  # what the loader accepts, but P4Runtime cannot serve
         raise ProgramError(error.problem, file=str(settings.p4info), construct=error.construct) from error
+
+
+def _serve_runtime_api(stack: ExitStack, control: RuntimeControl, settings: SwitchSettings) -> None:
+    """Serve bmv2's runtime API where a port is given for it; without the library, which is an extra, say so."""
+    port = settings.bmv2.thrift_port
+    if port is None:
+        return
+    try:
+        from dataplane.switch.runtime_api.api import serve  # noqa: PLC0415 - its library is an extra
+    except ModuleNotFoundError as error:
+        logger.warning("--thrift-port %d is not served: %s (pip install 'millrace-net[thrift]')", port, error)
+        return
+    logger.info("runtime API (Thrift) on 127.0.0.1:%d", stack.enter_context(serve(control, port)))
 
 
 def _watch_lifeline(waiter: Waiter, descriptor: int) -> None:

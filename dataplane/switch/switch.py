@@ -324,6 +324,11 @@ class Switch:
             self._ingress(port, frames, tally, now_ns)
             self._collect_digests()
 
+    @property
+    def traffic(self) -> TrafficManager:
+        """The ports' queues; hold packets (`paused`) to change them."""
+        return self._traffic
+
     def packet_out(self, payload: bytes) -> None:
         """Receive a frame, with its packet-out header, on the CPU port."""
         self.receive(self.cpu_port, (payload,))

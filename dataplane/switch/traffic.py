@@ -58,6 +58,11 @@ class PortSettings:
             raise SwitchError(f"port {self.number}: a delay of {self.delay_ns} ns is negative")
 
 
+def gap_of(packets_per_s: int) -> int:
+    """Return the nanoseconds between two packets at a rate, none at 0."""
+    return -(-_NS_PER_S // packets_per_s) if packets_per_s else 0
+
+
 @dataclass(slots=True)
 class Burst:
     """Packets that leave their queues at the same instant, in the order of their ports."""
@@ -77,6 +82,10 @@ class _Waiting:
 class _Port:
     settings: PortSettings
     queues: tuple[deque[_Waiting], ...] = field(default_factory=lambda: tuple(deque() for _ in range(PRIORITIES)))
+    limit: int = 0
+    """Frames that may wait in each queue."""
+    gap_ns: int = 0
+    """Between two packets that leave their queues, at least."""
     waiting: int = 0
     free_ns: int = 0
     carry: int = 0
@@ -111,7 +120,7 @@ class TrafficManager:
         for settings in ports:
             if settings.number in self._ports:
                 raise SwitchError(f"port {settings.number} appears twice")
-            self._ports[settings.number] = _Port(settings)
+            self._ports[settings.number] = _Port(settings, limit=settings.queue_frames)
         # One pair (time, port) for each port that has packets waiting; the time may be too early, never too late.
         self._due: list[tuple[int, int]] = []
         self.drops: dict[str, int] = {}
@@ -128,7 +137,7 @@ class TrafficManager:
             return self._drop(port.drops, PRIORITY_OUT_OF_RANGE)
         queue = port.queues[placement.priority]
         depth = len(queue)
-        if depth >= port.settings.queue_frames:
+        if depth >= port.limit:
             return self._drop(port.drops, QUEUE_FULL)
         queue.append(_Waiting(placement, now_ns, placement.refused_depth or depth))
         port.waiting += 1
@@ -159,7 +168,7 @@ class TrafficManager:
             number = heappop(self._due)[1]
             port = self._ports[number]
             packets.append(port.pop(start_ns))
-            while port.waiting and port.settings.rate_bps is None:
+            while port.waiting and port.settings.rate_bps is None and not port.gap_ns:
                 packets.append(port.pop(start_ns))
             if port.waiting:
                 again.append(number)
@@ -171,14 +180,25 @@ class TrafficManager:
         """Keep a port busy with a frame from `start_ns` on; return when its last bit (and gap) has left."""
         port = self._ports[number]
         rate_bps = port.settings.rate_bps
-        if rate_bps is None:
+        if rate_bps is None and not port.gap_ns:
             return start_ns
         if start_ns > port.free_ns:
             port.free_ns, port.carry = start_ns, 0
-        bits = (length_bytes + WIRE_OVERHEAD_BYTES) * 8
-        duration_ns, port.carry = divmod(bits * _NS_PER_S + port.carry, rate_bps)
-        port.free_ns += duration_ns
-        return port.free_ns
+        duration_ns = 0
+        if rate_bps is not None:
+            bits = (length_bytes + WIRE_OVERHEAD_BYTES) * 8
+            duration_ns, port.carry = divmod(bits * _NS_PER_S + port.carry, rate_bps)
+        departs_ns = port.free_ns + duration_ns
+        port.free_ns += max(duration_ns, port.gap_ns)
+        return departs_ns
+
+    def set_queue_frames(self, number: int, frames: int) -> None:
+        """Set how many frames may wait in each of a port's queues; those that wait already stay."""
+        self._ports[number].limit = frames
+
+    def set_packet_rate(self, number: int, packets_per_s: int) -> None:
+        """Set how many packets a second leave a port's queues at most; 0: as many as its rate lets."""
+        self._ports[number].gap_ns = gap_of(packets_per_s)
 
     def next_event_ns(self) -> int | None:
         """Return the earliest instant at which a waiting packet can leave its queue, or None if all are empty."""

@@ -316,6 +316,11 @@ class NativeSwitch:
         """Note that a port's device went down or came back."""
         self.set_oper(port, OperStatus.UP if up else OperStatus.DOWN)
 
+    @property
+    def traffic(self) -> PortTable:
+        """The ports' queues; hold packets (`paused`) to change them."""
+        return self._table
+
     def packet_out(self, payload: bytes) -> None:
         """Receive a frame, with its packet-out header, on the CPU port."""
         self._cpu_port.inject(payload)

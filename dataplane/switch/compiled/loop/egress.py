@@ -152,7 +152,7 @@ def _leave(worker: Worker, port: OutPort, index: u64, packet: Packet, start_ns: 
         give(core.packets[0], packet)
     elif worker.queues[index] == 0:
         _hand_in(worker, port, packet)
-    elif port.rate_bps == 0 and port.delay_ns == 0:
+    elif port.rate_bps == 0 and port.delay_ns == 0 and port.gap_ns == 0:
         _send(worker, port, view(PortQueue, worker.queues[index]), packet)
     else:
         _delay(worker, port, packet, start_ns)

@@ -9,7 +9,7 @@ from dataplane.native import pointer_to
 from dataplane.switch.compiled.memory.traffic import PORT_NUMBERS, OutPort, Traffic
 from dataplane.switch.counters import HELLO_FORGED, NO_PACKET_IN_RECEIVER, NO_PROGRAM, OVERSIZE, PORT_DOWN
 from dataplane.switch.ports.states import PortCounters
-from dataplane.switch.traffic import NO_SUCH_PORT, PROGRAM_REPLACED, QUEUE_FULL, PortSettings
+from dataplane.switch.traffic import NO_SUCH_PORT, PROGRAM_REPLACED, QUEUE_FULL, PortSettings, gap_of
 from dataplane.switch.v1model import PRIORITIES
 
 CABLE_FULL = "cable_full"
@@ -47,6 +47,14 @@ class PortTable:
     def occupancy(self, number: int) -> tuple[int, ...]:
         """Return how many frames wait at a port, by priority."""
         return tuple(self._ports[number].queues[priority].depth for priority in range(PRIORITIES))
+
+    def set_queue_frames(self, number: int, frames: int) -> None:
+        """Set how many frames may wait in each of a port's queues; those that wait already stay."""
+        self._ports[number].limit = frames
+
+    def set_packet_rate(self, number: int, packets_per_s: int) -> None:
+        """Set how many packets a second leave a port's queues at most; 0: as many as its rate lets."""
+        self._ports[number].gap_ns = gap_of(packets_per_s)
 
     @property
     def in_flight(self) -> int:

@@ -52,6 +52,7 @@ class OutPort(Struct):
     number: u64
     rate_bps: u64  # 0: infinite
     limit: u64  # frames of a queue
+    gap_ns: u64  # between two packets that leave their queues, at least
     delay_ns: u64
     is_up: u64
     hello: Hello  # null until hellos are set for the first time
@@ -198,16 +199,20 @@ def _pop(port: OutPort) -> u64:
 @kernel
 def occupy(port: OutPort, length_bytes: u64, start_ns: u64) -> u64:
     """Keep a port busy with a frame from `start_ns` on; return when its last bit (and gap) has left."""
-    if port.rate_bps == 0:
+    if port.rate_bps == 0 and port.gap_ns == 0:
         return start_ns
     lock(reference(port.lock))
     if start_ns > port.free_ns:
         port.free_ns = start_ns
         port.carry = 0
-    total = (length_bytes + OVERHEAD_BYTES) * BITS_PER_BYTE * NS_PER_S + port.carry
-    port.free_ns += total // port.rate_bps
-    port.carry = total % port.rate_bps
+    next_ns = port.free_ns + port.gap_ns
+    if port.rate_bps != 0:
+        total = (length_bytes + OVERHEAD_BYTES) * BITS_PER_BYTE * NS_PER_S + port.carry
+        port.free_ns += total // port.rate_bps
+        port.carry = total % port.rate_bps
     departs_ns = port.free_ns
+    if next_ns > departs_ns:
+        port.free_ns = next_ns
     unlock(reference(port.lock))
     return departs_ns
 

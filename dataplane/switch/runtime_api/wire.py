@@ -1,0 +1,118 @@
+"""How the runtime API's values lie in Thrift messages: kinds of fields, structs as dataclasses, methods.
+
+A struct is a dataclass whose fields say their number and kind (`wire`); reading and writing is the library's. A field
+that does not come stays None; `check` refuses a struct that lacks one that it must have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
+
+from thrift.protocol.TProtocol import TProtocolBase, TProtocolException
+from thrift.Thrift import TType
+
+R = TypeVar("R", bound="Record")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A type of the wire: the library's number, and what it wants to know besides."""
+
+    number: int
+    detail: Any = None
+
+
+BOOL = Kind(TType.BOOL)
+I16 = Kind(TType.I16)
+I32 = Kind(TType.I32)
+I64 = Kind(TType.I64)
+DOUBLE = Kind(TType.DOUBLE)
+STRING = Kind(TType.STRING, "UTF8")
+BINARY = Kind(TType.STRING, "BINARY")
+VOID = Kind(TType.VOID)
+
+
+def list_of(item: Kind) -> Kind:
+    """Return the kind of a list."""
+    return Kind(TType.LIST, (item.number, item.detail, False))
+
+
+def map_of(key: Kind, value: Kind) -> Kind:
+    """Return the kind of a map."""
+    return Kind(TType.MAP, (key.number, key.detail, value.number, value.detail, False))
+
+
+def struct(record: type[Record]) -> Kind:
+    """Return the kind of a struct."""
+    return Kind(TType.STRUCT, [record, None])
+
+
+def wire(number: int, kind: Kind, *, optional: bool = False) -> Any:  # noqa: ANN401 - a dataclass's field
+    """Return a field of a `Record`."""
+    return field(default=None, metadata={"number": number, "kind": kind, "optional": optional})
+
+
+@dataclass(slots=True)
+class Record:
+    """A struct of the wire."""
+
+    def read(self, protocol: TProtocolBase) -> None:
+        """Take the fields that come; those that are not known are skipped."""
+        protocol.readStruct(self, layout_of(type(self)))
+        self.check()
+
+    def write(self, protocol: TProtocolBase) -> None:
+        """Send the fields that are set."""
+        protocol.writeStruct(self, layout_of(type(self)))
+
+    def check(self) -> None:
+        """Raise TProtocolException where a field is missing."""
+        for one in fields(self):
+            if getattr(self, one.name) is None and not one.metadata["optional"]:
+                raise TProtocolException(TProtocolException.INVALID_DATA, f"{type(self).__name__} without {one.name}")
+
+
+_LAYOUTS: dict[type[Record], tuple[Any, ...]] = {}
+
+
+def layout_of(record: type[Record]) -> tuple[Any, ...]:
+    """Return what the library wants to know of a struct."""
+    found = _LAYOUTS.get(record)
+    if found is None:
+        members = {one.name: (one.metadata["number"], one.metadata["kind"]) for one in fields(record)}
+        found = _LAYOUTS[record] = layout(members)
+    return found
+
+
+def layout(members: Mapping[str, tuple[int, Kind]]) -> tuple[Any, ...]:
+    """Return the library's description of a struct with these fields: number and kind by name."""
+    places: list[Any] = [None] * (1 + max((number for number, _ in members.values()), default=0))
+    for name, (number, kind) in members.items():
+        places[number] = (number, kind.number, name, kind.detail, None)
+    return tuple(places)
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A call: what it returns, the error that it may answer with, and its arguments in order."""
+
+    result: Kind
+    error: type[Refusal] | None
+    arguments: Sequence[Kind]
+
+
+@dataclass(slots=True)
+class RefusalRecord(Record):
+    """What every refusal looks like on the wire: a code."""
+
+    code: int = wire(1, I32)
+
+
+class Refusal(Exception):  # noqa: N818 - on the wire it is an answer like any other
+    """A call is refused with a code of its kind; each kind of call has a class of its own."""
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        super().__init__(f"{type(self).__name__} {code}")

@@ -229,6 +229,18 @@ def test_two_stamps_ahead_in_a_pause_do_not_set_the_clock(core: Core, give: Give
 
 @every_core
 @every_way
+def test_stamps_ahead_that_do_not_agree_set_no_clock_in_a_pause_either(core: Core, give: Give) -> None:
+    bench = Bench(core, give)
+    bench.report(60)
+    for number in range(10):
+        bench.forge(60 + number, (1000 + 900 * (number % 2)) * MS)
+        bench.clock.advance_to(bench.clock.now_ns() + 100 * MS)
+    bench.report(60, first=70)
+    assert "late samples" not in bench.collector.status().counters
+
+
+@every_core
+@every_way
 @pytest.mark.parametrize("set_ms", [-5000, 700, 3000])
 def test_a_clock_that_was_set_is_followed_once_several_reports_agree(core: Core, give: Give, set_ms: int) -> None:
     bench = Bench(core, give)

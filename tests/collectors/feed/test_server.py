@@ -82,6 +82,24 @@ def test_snapshots_are_put_into_bytes_beside_the_event_loop(address: str, monkey
     assert threading.main_thread().name not in threads
 
 
+def test_no_snapshots_are_sent_more_often_than_the_settings_say(address: str) -> None:
+    async def scenario() -> None:
+        async with (
+            serving(a_collector(), FeedSettings(address=address, shortest_interval_ns=3600_000 * MS)),
+            FeedClient(FeedClientSettings(address=address)) as client,
+            aclosing(client.snapshots(1)) as snapshots,
+        ):
+            await anext(snapshots)
+            second = asyncio.ensure_future(anext(snapshots))
+            for _ in range(50):  # which take longer than a nanosecond
+                await client.status()
+            assert not second.done()
+            second.cancel()
+            await asyncio.gather(second, return_exceptions=True)
+
+    run(scenario)
+
+
 def test_whoever_stops_reading_ends_the_stream_of_snapshots(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Who asks for single snapshots must not leave a stream behind each time."""
     asked, encode = list[int](), feed_server.snapshot_bytes

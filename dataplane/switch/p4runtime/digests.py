@@ -46,10 +46,10 @@ class LearnedList:
 
 @dataclass(slots=True)
 class _Sent:
-    """A list that was sent and not acknowledged."""
+    """A list that was sent and not acknowledged, with its messages' keys."""
 
     sent_ns: int
-    messages: tuple[Values, ...]
+    keys: tuple[str, ...]
 
 
 class Learner:
@@ -62,10 +62,10 @@ class Learner:
         self._config: DigestConfig | None = None
         self._lock = threading.Lock()
         self._last_list_id = 0
-        self._buffer: dict[Values, None] = {}
+        self._buffer: dict[str, Values] = {}
         self._buffered_since_ns = 0
         self._sent: dict[int, _Sent] = {}  # by list id, the oldest first
-        self._held_back: dict[Values, int] = {}  # message -> list id
+        self._held_back: dict[str, int] = {}  # a message's key -> list id
 
     @property
     def config(self) -> DigestConfig | None:
@@ -89,11 +89,13 @@ class Learner:
                 return complete
             self._expire(config, now_ns)
             for message in messages:
-                if message in self._held_back or message in self._buffer:
+                # Packets choose values, and with integers their hash in Python; that of text each process draws anew.
+                key = repr(message)
+                if key in self._held_back or key in self._buffer:
                     continue
                 if not self._buffer:
                     self._buffered_since_ns = now_ns
-                self._buffer[message] = None
+                self._buffer[key] = message
                 if len(self._buffer) >= config.list_limit or not config.max_timeout_ns:
                     complete.append(self._close_list(config, now_ns))
         return complete
@@ -129,11 +131,11 @@ class Learner:
 
     def _close_list(self, config: DigestConfig, now_ns: int) -> LearnedList:
         self._last_list_id += 1
-        closed = LearnedList(self._last_list_id, tuple(self._buffer))
+        closed, keys = LearnedList(self._last_list_id, tuple(self._buffer.values())), tuple(self._buffer)
         self._buffer.clear()
         if config.ack_timeout_ns:
-            self._sent[closed.list_id] = _Sent(now_ns, closed.messages)
-            self._held_back.update(dict.fromkeys(closed.messages, closed.list_id))
+            self._sent[closed.list_id] = _Sent(now_ns, keys)
+            self._held_back.update(dict.fromkeys(keys, closed.list_id))
             while len(self._held_back) > MAX_UNACKNOWLEDGED:
                 self._let_go(next(iter(self._sent)))
         return closed
@@ -147,8 +149,8 @@ class Learner:
 
     def _let_go(self, list_id: int) -> None:
         sent = self._sent.pop(list_id, None)
-        for message in () if sent is None else sent.messages:
-            del self._held_back[message]
+        for key in () if sent is None else sent.keys:
+            del self._held_back[key]
 
     def _forget_sent(self) -> None:
         self._sent.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -83,6 +84,14 @@ def test_what_is_held_back_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     made = learner(0)
     made.learn([(value,) for value in range(5)], 0)
     assert made.learn([(0,), (1,), (2,), (3,), (4,)], 1)[0].messages == ((0,),)
+
+
+def test_values_that_are_one_to_pythons_hash_lie_apart_in_memory() -> None:
+    made = learner(0)
+    messages = [(7 + number * sys.hash_info.modulus,) for number in range(200)]
+    assert len({hash(message) for message in messages}) == 1
+    assert len(made.learn(messages, 0)) == 200
+    assert len({hash(key) for key in made._held_back}) == len(made._held_back) == 200
 
 
 def test_turned_off_it_learns_nothing_and_forgets() -> None:

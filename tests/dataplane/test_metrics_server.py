@@ -111,12 +111,11 @@ def ends_while_it_trickles(connection: socket.socket) -> bool:
 
 def test_who_is_silent_and_who_trickles_are_disconnected(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    limits = MetricsLimits(connections=2, silent_s=0.2, whole_s=1.0)
-    with MetricsServer(registry(), HOST, 0, limits) as server:
-        with connected(server) as silent:
-            assert received(silent) == b""
-        with connected(server) as trickling:
-            assert ends_while_it_trickles(trickling)
+    by_silence, by_time = MetricsLimits(silent_s=0.2, whole_s=3600), MetricsLimits(silent_s=3600, whole_s=0.5)
+    with MetricsServer(registry(), HOST, 0, by_silence) as server, connected(server) as silent:
+        assert received(silent) == b""
+    with MetricsServer(registry(), HOST, 0, by_time) as server, connected(server) as trickling:
+        assert ends_while_it_trickles(trickling)
     assert caplog.text == ""
 
 

@@ -27,7 +27,8 @@ from dataplane.program.objects import ActionCall
 from dataplane.program.operations import HeaderRef, JumpIfZero, Lookahead
 from dataplane.switch.interpreter.expressions import bind
 from dataplane.switch.interpreter.headers import header_bytes
-from dataplane.switch.interpreter.layout import Fields, HeaderSlots, Layout
+from dataplane.switch.interpreter.layout import Fields, HeaderSlots, Layout, StackFault
+from dataplane.switch.interpreter.parser import ParserError
 from dataplane.switch.interpreter.state import MatchTable, PipelineState
 from dataplane.switch.interpreter.tracer import Compute, Evaluate, Find, Operation, Select, Step
 from dataplane.switch.tables import TableEntry
@@ -39,6 +40,7 @@ from dataplane.switch.tracing.steps import (
     Extracted,
     HeaderValue,
     KeyPart,
+    NotExtracted,
     Selected,
     StateEntered,
     TableApplied,
@@ -120,10 +122,14 @@ class Recorder:
         return traced
 
     def _extract(self, operation: Extract, run: Operation) -> Operation:
-        locate = self._extracted_header(operation)
+        locate, name = self._extracted_header(operation), expression_text(operation.target)
 
         def traced(fields: Fields, data: bytes, cursor: int) -> int:
-            end = run(fields, data, cursor)
+            try:
+                end = run(fields, data, cursor)
+            except (ParserError, StackFault):
+                self.steps.append(NotExtracted(name, len(data) - cursor))
+                raise
             self.steps.append(Extracted(header_value(fields, locate(fields), cursor, end - cursor)))
             return end
 

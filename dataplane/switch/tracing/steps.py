@@ -71,6 +71,15 @@ class Extracted:
 
 
 @dataclass(frozen=True, slots=True)
+class NotExtracted:
+    """The parser could not extract a header: `left` bytes of the frame were left, or its length made no sense."""
+
+    kind: ClassVar[str] = "extract_failed"
+    header: str
+    left: int
+
+
+@dataclass(frozen=True, slots=True)
 class Selected:
     """The parser has chosen the next state; None: it is done."""
 
@@ -267,6 +276,7 @@ class Dropped:
 Step: TypeAlias = (
     StateEntered
     | Extracted
+    | NotExtracted
     | Selected
     | ParserDone
     | Verified

@@ -10,14 +10,15 @@ from dataplane.switch.compiled.memory.rings import PacketRing
 from dataplane.switch.tracing.live.prefilter import Alternative
 
 ANY_PORT = (1 << 32) - 1
-OFFSET_SHIFT, MASK_SHIFT, BYTE = 16, 8, 0xFF
+OFFSET_SHIFT, NOT_SHIFT, MASK_SHIFT, BYTE = 17, 16, 8, 0xFF
 
 
 class Tap(Struct):
     """What Python wants to see of the traffic.
 
-    `words` has for each alternative its port or ANY_PORT, a number of comparisons, and each of these: offset, mask and
-    value of a byte in one word. Python writes it while the workers are paused, `allowed` at any time.
+    `words` has for each alternative its port or ANY_PORT, a number of comparisons, and each of these: offset of a byte,
+    whether it must not be so, mask and value, in one word. Python writes it while the workers are paused, `allowed` at
+    any time.
     """
 
     ring: PacketRing
@@ -40,10 +41,10 @@ def fits(tap: Tap, port: u64, data: Array[u8], length: u64) -> bool:
             for index in range(comparisons):
                 word = tap.words[place + index]
                 at = word >> OFFSET_SHIFT
-                if at >= length:
-                    holds = False
-                    break
-                if as_u64(data[at]) & (word >> MASK_SHIFT & BYTE) != word & BYTE:
+                is_so = False
+                if at < length:
+                    is_so = as_u64(data[at]) & (word >> MASK_SHIFT & BYTE) == word & BYTE
+                if is_so == (word >> NOT_SHIFT & 1 != 0):
                     holds = False
                     break
         if holds:
@@ -52,11 +53,15 @@ def fits(tap: Tap, port: u64, data: Array[u8], length: u64) -> bool:
     return False
 
 
+def _word(offset: int, mask: int, value: int, wanted: bool) -> int:
+    return offset << OFFSET_SHIFT | (not wanted) << NOT_SHIFT | mask << MASK_SHIFT | value
+
+
 def set_alternatives(tap: Tap, alternatives: Sequence[Alternative]) -> None:
     """Have workers look for these; only while they are paused."""
     words: list[int] = []
     for alternative in alternatives:
         words += (ANY_PORT if alternative.port is None else alternative.port, len(alternative.checks))
-        words += [at << OFFSET_SHIFT | mask << MASK_SHIFT | value for at, mask, value in sorted(alternative.checks)]
+        words += [_word(*check) for check in sorted(alternative.checks)]
     tap.words = pointer_to((ctypes.c_uint64 * max(1, len(words)))(*words))
     tap.alternatives = len(alternatives)

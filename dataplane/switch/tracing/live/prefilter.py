@@ -8,6 +8,7 @@ parses them and looks again.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -22,14 +23,14 @@ from dataplane.program.model import (
     Transition,
     Verify,
 )
-from dataplane.program.operations import Constant, FieldRef, HeaderRef, LastFieldRef, Lookahead
+from dataplane.program.operations import Constant, FieldRef, HeaderRef, LastFieldRef, Lookahead, StackRef
 from dataplane.switch.tracing.filters import All, Any, Comparison, Condition, Named, Not, find_ref, header_name
 
-MOST_PATHS, MOST_ALTERNATIVES, MOST_STATES = 512, 64, 64
-"""Beyond these, every frame is one that may satisfy the filter."""
+MOST_PATHS, MOST_ALTERNATIVES, MOST_STATES = 2_048, 64, 64
+"""Beyond these less is known: of ways through the parser, of alternatives in all, of states on a way."""
 
-ByteCheck: TypeAlias = tuple[int, int, int]
-"""Offset, mask and value of a byte of the frame; a frame that ends before it does not fit."""
+ByteCheck: TypeAlias = tuple[int, int, int, bool]
+"""Offset, mask and value of a byte of the frame, and whether it has to be so or must not; one behind the end is not."""
 _INGRESS_PORT = FieldRef("standard_metadata", "ingress_port")
 
 
@@ -69,6 +70,11 @@ class _Path:
     states: int = 0
 
     @property
+    def key(self) -> tuple[object, ...]:
+        """Return all that matters of what comes behind, and of what was needed to come here."""
+        return self.state, self.cursor, frozenset(self.places.items()), frozenset(self.elements.items()), self.needed
+
+    @property
     def is_open(self) -> bool:
         """Say whether headers may follow of which nothing is known."""
         return self.state is not None or self.cursor is None
@@ -80,9 +86,7 @@ def prefilter(condition: Condition, program: Program) -> tuple[Alternative, ...]
         return ANYTHING
     wanted = frozenset(name for name in _headers(condition, program) if not program.headers[name].metadata)
     found: list[Alternative] = []
-    for number, path in enumerate(_paths(program, wanted)):
-        if number == MOST_PATHS:
-            return ANYTHING
+    for path in _paths(program, wanted):
         for alternative in _alternatives(condition, program, path):
             joined = alternative.joined(path.needed)
             if joined is not None and not any(other.covers(joined) for other in found):
@@ -183,7 +187,7 @@ def _bytes(offset: int, width: int, value: int, mask: int | None = None) -> Iter
     last = (end + 7) // 8
     for index in range(last - 1, offset // 8 - 1, -1):
         if mask & 0xFF:
-            yield index, mask & 0xFF, value & 0xFF
+            yield index, mask & 0xFF, value & 0xFF, True
         value, mask = value >> 8, mask >> 8
 
 
@@ -191,19 +195,57 @@ def _bytes(offset: int, width: int, value: int, mask: int | None = None) -> Iter
 
 
 def _paths(program: Program, wanted: frozenset[str]) -> Iterator[_Path]:
-    """Yield the ways through the parser; a way ends as soon as all that a filter wants is extracted."""
-    waiting = [_Path(program.parser.initial)]
-    while waiting:
-        path = waiting.pop()
-        if path.state is None or path.cursor is None or wanted <= path.places.keys() or path.states == MOST_STATES:
+    """Yield the ways through the parser, as far as they can lead to what a filter wants and has not found yet.
+
+    Ways that are alike in all that matters from there on are followed once; beyond so many, they are left open.
+    """
+    reachable = _reachable(program)
+    waiting, seen = deque([_Path(program.parser.initial)]), set()
+    for _ in range(MOST_PATHS):
+        if not waiting:
+            return
+        path = waiting.popleft()
+        missing = wanted - path.places.keys()
+        if path.state is None or path.cursor is None or not missing or path.states == MOST_STATES:
             yield path
+            continue
+        if not missing & reachable[path.state]:
+            yield replace(path, state=None)
             continue
         state = program.parser.states[path.state]
         after = _extracted(path, state, program)
         if after is None:  # a stack is full: parsing ends with an error, and what is extracted stays
             yield replace(path, state=None)
-        else:
-            waiting += _following(after, state, program)
+            continue
+        for following in _following(after, state, program):
+            if following.key not in seen:
+                seen.add(following.key)
+                waiting.append(following)
+    yield from waiting
+
+
+def _reachable(program: Program) -> dict[str, frozenset[str]]:
+    """Return, by state, the headers that it and those behind it extract."""
+    states = program.parser.states
+    found = {name: frozenset(_headers_of(state, program)) for name, state in states.items()}
+    changed = True
+    while changed:
+        changed = False
+        for name, state in states.items():
+            following = (*(case.next_state for case in state.transitions), state.default)
+            more = found[name].union(*(found[other] for other in following if other is not None))
+            changed = changed or more != found[name]
+            found[name] = more
+    return found
+
+
+def _headers_of(state: ParserState, program: Program) -> Iterator[str]:
+    for operation in state.operations:
+        match operation:
+            case Extract(HeaderRef(name)):
+                yield name
+            case Extract(StackRef(name), _, member):
+                yield from (row[member] for row in program.rows(name))
 
 
 def _extracted(path: _Path, state: ParserState, program: Program) -> _Path | None:
@@ -231,19 +273,26 @@ def _extracted(path: _Path, state: ParserState, program: Program) -> _Path | Non
 
 
 def _following(path: _Path, state: ParserState, program: Program) -> Iterator[_Path]:
+    """Yield a way for each case of a select, and one for none; those behind a case know that it did not fit."""
     for case in state.transitions:
         needed: Alternative | None = path.needed
         if isinstance(case, Transition) and path.cursor is not None:
-            needed = path.needed.joined(_selected(path, state, case, program))
+            selected, is_all = _selected(path, state, case, program)
+            needed = path.needed.joined(selected)
+            if is_all and selected.port is None and len(selected.checks) == 1:
+                ((at, mask, value, _),) = selected.checks
+                others = Alternative(checks=path.needed.checks | {(at, mask, value, False)}, port=path.needed.port)
+                path = replace(path, needed=others)
         if needed is not None:
             yield replace(path, state=case.next_state, needed=needed)
     yield replace(path, state=state.default)
 
 
-def _selected(path: _Path, state: ParserState, case: Transition, program: Program) -> Alternative:
-    """Return what a case of a select asks of bytes and port; parts of its key that are no bytes are left out."""
+def _selected(path: _Path, state: ParserState, case: Transition, program: Program) -> tuple[Alternative, bool]:
+    """Return what a case of a select asks of bytes and port, and whether that is all that it asks."""
     checks: set[ByteCheck] = set()
     port: int | None = None
+    is_all = True
     value, mask = case.value, case.mask
     for part in reversed(state.key):
         padded, width = (part.width_bits + 7) // 8 * 8, part.width_bits
@@ -255,7 +304,9 @@ def _selected(path: _Path, state: ParserState, case: Transition, program: Progra
             checks |= set(_bytes(offset, width, part_value, part_mask))
         elif part.source == _INGRESS_PORT and part_mask == (1 << width) - 1:
             port = part_value
-    return Alternative(port, frozenset(checks))
+        else:
+            is_all = is_all and part_mask == 0
+    return Alternative(port, frozenset(checks)), is_all
 
 
 def _key_offset(path: _Path, source: object, program: Program) -> int | None:

@@ -17,6 +17,7 @@ from dataplane.switch.tracing.steps import (
     Extracted,
     HeaderValue,
     Multicast,
+    NotExtracted,
     PacketTrace,
     ParserDone,
     Passage,
@@ -74,7 +75,9 @@ def _steps(steps: Sequence[Step]) -> Iterator[str]:
 
 def _is_inner(step: Step) -> bool:
     """Say whether a step is told one level below what it belongs to: a parser's state, or an action."""
-    return isinstance(step, Extracted | Selected | Ran) or (isinstance(step, Decided) and step.within != "control")
+    return isinstance(step, Extracted | NotExtracted | Selected | Ran) or (
+        isinstance(step, Decided) and step.within != "control"
+    )
 
 
 def _with_source(line: str, source: Source | None) -> str:
@@ -87,6 +90,8 @@ def _lines(step: Step) -> Iterator[tuple[str, Source | None]]:  # noqa: C901 - a
             yield f"state {name}", None
         case Extracted(header):
             yield f"extract {_header(header)}", None
+        case NotExtracted(header, left):
+            yield f"extract {header}: {left} bytes are left", None
         case Selected(key, following):
             yield f"{_select(key)}-> {following or 'end of the parser'}", None
         case ParserDone(length, error):

@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import IO
@@ -27,7 +27,8 @@ class Network:
     """An exercise's network, from `make run` to the end of Mininet's prompt."""
 
     def __init__(self, folder: Path, path: str) -> None:
-        self.folder = folder
+        self.folder = folder.resolve()
+        self._devices = _devices()
         self._marks = itertools.count()
         self._process = subprocess.Popen(
             ["make", "run"],
@@ -69,9 +70,13 @@ class Network:
 
     def start(self, host: str, command: str, log: str, ready: str | None = None) -> None:
         """Start a program on a host, its output in a file; return once that contains `ready`."""
-        self.run(f"{host} {command} > {log} 2>&1 &")
+        self.run(f"{host} PYTHONUNBUFFERED=1 {command} > {log} 2>&1 & echo $! > {log}.pid")
         if ready is not None:
             self.wait(lambda: ready in self.read(log), f"{command} on {host} never said {ready!r}")
+
+    def end(self, host: str, log: str) -> None:
+        """End the program whose output is in a file."""
+        self.run(f"{host} kill -KILL $(cat {log}.pid)")
 
     def read(self, log: str) -> str:
         """Return the output of a program by now."""
@@ -113,6 +118,16 @@ class Network:
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         self._reader.join()
+        self._remove_leftovers()
+
+    def _remove_leftovers(self) -> None:
+        """End what runs in this copy of the exercise, and remove its links: a start that fails leaves them."""
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has ended, or is a thread of the kernel
+                if (process / "cwd").resolve() == self.folder:
+                    os.kill(int(process.name), signal.SIGKILL)
+        for device in sorted(_devices() - self._devices):
+            subprocess.run(["ip", "link", "del", device], check=False, stderr=subprocess.DEVNULL)
 
     def _write(self, text: str) -> None:
         assert self._process.stdin is not None
@@ -139,6 +154,10 @@ class Network:
 
     def _logs(self) -> str:
         return "".join(f"\n{log}:\n{log.read_text(errors='replace')[-2000:]}" for log in self.folder.glob("logs/*.log"))
+
+
+def _devices() -> set[str]:
+    return {path.name for path in Path("/sys/class/net").glob("s[0-9]*-eth[0-9]*")}
 
 
 # ---- what programs print

@@ -242,8 +242,8 @@ def _received(text: str) -> str:
 def _connects(network: Network, client: str, server: str, address: str) -> bool:
     log = f"logs/{server}-for-{client}.txt"
     network.start(server, "stdbuf -oL iperf -s -p 5050", log, "listening")
-    said = network.run(f"{client} timeout 6 iperf -c {address} -p 5050 -t 1")
-    network.run(f"{server} pkill -x iperf")
+    said = network.run(f"{client} timeout -s KILL 6 iperf -c {address} -p 5050 -t 1")
+    network.end(server, log)
     return bool(re.search(r"bits/sec", said))
 
 

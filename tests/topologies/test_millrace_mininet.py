@@ -15,7 +15,7 @@ import finsy as fy
 import pytest
 
 from dataplane.program.loader import load_program
-from dataplane.switch.compiled.program import compile_program
+from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.topology.addressing import mac_at
 from dataplane.topology.file import loads
 from dataplane.topology.values import Topology
@@ -43,7 +43,7 @@ def mininet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subproce
         pytest.skip("needs simple_switch_grpc on the PATH")
     if request.param == "millrace":
         # So that finsy's ten seconds suffice on a busy machine, whose switches find it in the cache then.
-        compile_program(load_program(BUILD / "fabric.json", BUILD / "fabric.p4info.txtpb"))
+        compile_program(load_program(BUILD / "fabric.json", BUILD / "fabric.p4info.txtpb"), Purpose.FORWARDING)
     file = tmp_path / "pair.yaml"
     file.write_text(TOPOLOGY)
     argv = [sys.executable, str(ROOT / "topologies" / "millrace_mininet.py"), str(file), "--switch", request.param]

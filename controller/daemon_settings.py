@@ -54,6 +54,15 @@ class LinkSettings(Strict, frozen=True):
     """A dead link is used again when it has been up for this long without interruption."""
 
 
+class MetricsSettings(Strict, frozen=True):
+    """Where Prometheus finds the controller's metrics."""
+
+    address: str = "127.0.0.1"
+    """The local address; nothing authenticates, so that any but loopback is said: `plain:0.0.0.0`."""
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 9472
+    """The TCP port, 0 for a free one."""
+
+
 class DaemonSettings(Strict, frozen=True):
     """Everything that `millrace controller` reads from its file."""
 
@@ -100,6 +109,8 @@ class DaemonSettings(Strict, frozen=True):
     """How the daemon waits."""
     listen: str | None = None
     """gRPC address where the daemon's status is served; left out, nowhere."""
+    metrics: MetricsSettings | None = None
+    """Where Prometheus finds metrics, those of jobs among them; null: nowhere."""
 
     @property
     def effective_aggregation(self) -> AggregationSettings | None:

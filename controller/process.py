@@ -6,18 +6,22 @@ import asyncio
 import logging
 import random
 import signal
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from prometheus_client.core import Metric
+
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.job_names import tell_jobs
+from controller.aggregation.service import metrics as job_metrics
 from controller.aggregation.service.server import JobService
 from controller.daemon import Daemon
 from controller.daemon_settings import DaemonSettings
 from controller.driver import Connect, SwitchSession
+from controller.errors import ControllerError
 from controller.features import Features
 from controller.gnmi.grpc_session import PortTarget, PortWatcher
 from controller.gnmi.observer import PortObserver
@@ -29,6 +33,7 @@ from controller.owners.telemetry import Telemetry
 from controller.p4runtime.grpc_session import GrpcSession
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, check_schema, fabric_program, load_schema
 from controller.paths.service.client import RouteClient, RouteClientSettings
+from controller.status import metrics as status_metrics
 from controller.status.service import StatusServer
 from controller.status.values import ControllerStatus, SwitchProblem
 from controller.store.reconciler import StoreReconciler
@@ -37,6 +42,7 @@ from dataplane.clock import Clock, MonotonicClock, UtcClock
 from dataplane.config import load
 from dataplane.config.changes import not_in_force
 from dataplane.errors import MillraceError
+from dataplane.metrics_server import registry_of, serve_metrics
 from dataplane.rpc.access.tls import check_client
 from dataplane.rpc.backoff import Backoff
 from dataplane.running import run_until, stop_on_signals
@@ -163,15 +169,25 @@ async def serve(
             status = StatusServer(settings.listen, lambda: status_of(daemon, topology), settings.tls)
             await status.start()
             stack.push_async_callback(status.stop)
+        metrics = ""
+        if settings.metrics is not None:
+            registry = registry_of(lambda: _families(daemon, topology, service))
+            metrics = serve_metrics(registry, settings.metrics, stack, ControllerError)
         if on_ready is not None:
             where = "" if service is None else f", jobs at {service.address}"
-            where += "" if status is None else f", status at {status.address}"
+            where += metrics if status is None else f", status at {status.address}{metrics}"
             on_ready(f"controlling {len(topology.switches)} switches of {topology.name}{where}")
         watchers = port_watchers(settings, topology, daemon.links)
         names = None
         if settings.collector is not None:
             names = FeedClientSettings(address=settings.collector, tls=settings.tls)
         await run_until(work_of(daemon, service, names, subscribers, watchers), stop)
+
+
+def _families(daemon: Daemon, topology: Topology, jobs: JobService | None) -> Iterator[Metric]:
+    yield from status_metrics.families(status_of(daemon, topology))
+    if jobs is not None:
+        yield from job_metrics.families(jobs.rows())
 
 
 def status_of(daemon: Daemon, topology: Topology) -> ControllerStatus:

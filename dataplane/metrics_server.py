@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from socketserver import ThreadingMixIn
@@ -16,7 +17,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, make_wsgi_app
+from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
+from prometheus_client.core import Metric
 
 from dataplane.errors import MillraceError
 from dataplane.rpc.addresses import is_loopback, is_plain, target_of
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 
 LOGGER = logging.getLogger("millrace.metrics")
 
+_PATIENCE_S: Final = 10.0
+"""How long a scrape waits for its turn; Prometheus gives up after as long."""
 _LOOK_S: Final = 0.2
 _LAST_PORT: Final = 65_535
 _FAILED: Final = "a scrape failed: %s: %s"
@@ -178,6 +182,31 @@ def _in_one_line(application: WSGIApplication) -> WSGIApplication:
             return [b"the figures cannot be read: the log says why\n"]
 
     return answer
+
+
+class LoopCollector:
+    """Families that are read in an event loop's thread, which alone may touch what they are about.
+
+    Construct it inside that running loop. A scrape that gets no turn for 10 s fails.
+    """
+
+    def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
+        self._read_families, self._loop = read, asyncio.get_running_loop()
+
+    def collect(self) -> list[Metric]:
+        """Return the families; prometheus_client calls it in a scrape's thread."""
+        return asyncio.run_coroutine_threadsafe(self._read(), self._loop).result(_PATIENCE_S)
+
+    async def _read(self) -> list[Metric]:
+        return list(self._read_families())
+
+
+def registry_of(read: Callable[[], Iterable[Metric]]) -> CollectorRegistry:
+    """Return a registry of families that are read in the running event loop, and of the process."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(LoopCollector(read))
+    ProcessCollector(registry=registry)
+    return registry
 
 
 def serve_metrics(

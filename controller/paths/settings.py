@@ -149,6 +149,15 @@ class RecordSettings(Strict, frozen=True):
     """Hop records that are written in one transaction."""
 
 
+class MetricsSettings(Strict, frozen=True):
+    """Where Prometheus finds the path server's metrics."""
+
+    address: str = "127.0.0.1"
+    """The local address; nothing authenticates, so that any but loopback is said: `plain:0.0.0.0`."""
+    port: Annotated[int, msgspec.Meta(ge=0, le=65535)] = 9473
+    """The TCP port, 0 for a free one."""
+
+
 class PathServerSettings(Strict, frozen=True):
     """Everything that `millrace paths` reads from its file."""
 
@@ -160,6 +169,8 @@ class PathServerSettings(Strict, frozen=True):
     """gRPC address on which routes and decisions are served; others than a UNIX socket's or loopback need `tls`."""
     tls: TlsSettings | None = None
     """Certificates for HOST:PORT, of the feed and of what is served."""
+    metrics: MetricsSettings | None = None
+    """Where Prometheus finds metrics; null: nowhere."""
     limits: Limits = Limits()
     """What all who ask and follow may take together."""
     interval_ns: Positive = 100_000_000

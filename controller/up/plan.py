@@ -209,6 +209,7 @@ class _Maker:
             decide=decide,
             engineering=section.engineering,
             records=RecordSettings(database=str(self.state.path / "paths.sqlite")),
+            metrics=section.metrics,
         )
         return DaemonPlan("paths", ("paths", "serve"), settings, {"routes": settings.listen}, asks=("collector",))
 
@@ -229,6 +230,7 @@ class _Maker:
             retry=_RETRY,
             listen=self.settings.address("controller"),
             tls=self.settings.tls,
+            metrics=section.metrics,
         )
         settings.targets(self.topology)  # what it would refuse is refused before anything starts
         check_networks(self.topology, settings.routed_networks)

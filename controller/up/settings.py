@@ -20,11 +20,13 @@ from controller.balance.settings import MetricsSettings as BalanceMetrics
 from controller.balance.settings import MovingSettings
 from controller.centres.settings import LocalSettings, TrialSettings, UnitSettings
 from controller.centres.settings import MetricsSettings as CentreMetrics
+from controller.daemon_settings import MetricsSettings as ControllerMetrics
 from controller.gnmi.settings import Hellos
 from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.settings import IdleSection, RestartSection
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.settings import DecideSettings, ManagedFlow
+from controller.paths.settings import MetricsSettings as PathsMetrics
 from controller.placement.settings import FlappingSettings, RetrySettings, SilenceSettings
 from controller.placement.settings import MetricsSettings as PlacementMetrics
 from controller.schedulers.framework.profiles import ProfileSettings
@@ -93,6 +95,8 @@ class PathsSection(Strict, frozen=True):
     """How paths are chosen; what telemetry adds to packets follows `watches`."""
     engineering: EngineeringSettings | None = None
     """Traffic engineering: all demands at once; default: flow by flow."""
+    metrics: PathsMetrics | None = None
+    """Where Prometheus finds metrics; default: nowhere."""
 
 
 class ControllerSection(Strict, frozen=True):
@@ -112,6 +116,8 @@ class ControllerSection(Strict, frozen=True):
     """Named content in switches; default: none."""
     routed_networks: tuple[RoutedNetworks, ...] = ()
     """Networks behind hosts that route, beside the hosts' own addresses; default: none."""
+    metrics: ControllerMetrics | None = None
+    """Where Prometheus finds metrics, those of jobs among them; default: nowhere."""
 
 
 class ApiSection(Strict, frozen=True):

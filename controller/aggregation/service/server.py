@@ -31,7 +31,7 @@ from controller.aggregation.service.job_state import (
     Notify,
     Remove,
 )
-from controller.aggregation.service.messages import JOB, check_end, check_removal
+from controller.aggregation.service.messages import JOB, JobRow, check_end, check_removal
 from controller.aggregation.service.rendezvous import Rendezvous
 from controller.aggregation.service.rows import row_of
 from controller.aggregation.service.settings import JobSettings
@@ -329,10 +329,14 @@ class JobService:
         finally:
             outbox.put_nowait(None)
 
-    async def _serve_list(self, _: pb.ListJobsRequest) -> pb.JobList:
+    def rows(self) -> list[JobRow]:
+        """Return jobs as they are now, then those that have ended, the newest first."""
         now_ns = self._clock.now_ns()
         jobs = (*self._rendezvous.jobs, *reversed(self._rendezvous.ended))
-        return pb.JobList(jobs=[JOB.message(row_of(job, now_ns, self._switches)) for job in jobs])
+        return [row_of(job, now_ns, self._switches) for job in jobs]
+
+    async def _serve_list(self, _: pb.ListJobsRequest) -> pb.JobList:
+        return pb.JobList(jobs=[JOB.message(row) for row in self.rows()])
 
     async def _serve_end(self, request: pb.EndJobRequest) -> pb.EndJobResponse:
         check_end(request)

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 from collectors.feed.client import FeedClient, FeedClientSettings
+from controller.errors import PathError
 from controller.paths.core import PathServerCore
 from controller.paths.records.database import open_path_database
 from controller.paths.records.recorder import Recorder
 from controller.paths.records.store import PathStore
+from controller.paths.service.metrics import families
 from controller.paths.service.server import Feed, PathServer
 from controller.paths.settings import PathServerSettings
 from dataplane.clock import Clock, UtcClock
 from dataplane.config import load
+from dataplane.metrics_server import registry_of, serve_metrics
 from dataplane.running import run_until, stop_on_signals
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
@@ -68,8 +72,13 @@ async def serve(
         )
         recorder = Recorder(database, max_records=records.max_records, batch_records=records.batch_records)
         server = PathServer(core, recorder, settings, clock)
-        if on_ready is not None:
-            on_ready(f"routes at {server.address}")
-        await run_until(server.run(feed), stop)
+        async with AsyncExitStack() as stack:
+            where = ""
+            if settings.metrics is not None:
+                registry = registry_of(lambda: families(server.status()))
+                where = serve_metrics(registry, settings.metrics, stack, PathError)
+            if on_ready is not None:
+                on_ready(f"routes at {server.address}{where}")
+            await run_until(server.run(feed), stop)
     finally:
         database.close()

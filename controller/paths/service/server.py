@@ -365,10 +365,11 @@ class PathServer:
         query, topology = records_asked(request), self._core.network.topology
         return await self._answer(lambda: records_message(answer(self._recorder, topology, query)))
 
-    async def _serve_status(self, _: pb.GetStatusRequest) -> pb.Status:
+    def status(self) -> PathServerStatus:
+        """Return how the server is now."""
         now_ns, core = self._clock.now_ns(), self._core
         counters = {**self.counters, **core.counters}
-        status = PathServerStatus(
+        return PathServerStatus(
             core.routes.version,
             core.flows,
             len(core.routes.routes),
@@ -379,7 +380,9 @@ class PathServer:
             self._feed_watch.is_silent(now_ns),
             now_ns,
         )
-        return STATUS.message(status)
+
+    async def _serve_status(self, _: pb.GetStatusRequest) -> pb.Status:
+        return STATUS.message(self.status())
 
     async def _answer(self, call: Callable[[], T]) -> T:
         """Return what a call in the worker gives, or end the request with its error."""

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 import threading
+import urllib.request
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,13 +22,15 @@ from collectors.values import DelaySource, DropRecord, FlowKey, HopRecord, LinkS
 from controller import cli
 from controller.cli.app import app
 from controller.paths.service.process import serve
-from controller.paths.settings import DecideSettings, PathServerSettings
+from controller.paths.settings import DecideSettings, MetricsSettings, PathServerSettings
 from dataplane.clock import VirtualClock
 from dataplane.errors import MillraceError
 from dataplane.topology.values import LinkKey, Topology
 
 MS = 1_000_000
 FLOW = FlowKey(IPv4Address("10.0.1.1"), IPv4Address("10.0.4.1"), 17, 5000, 6000)
+READY: list[str] = []
+"""What path servers said when they were ready."""
 runner = CliRunner()
 
 
@@ -82,14 +85,18 @@ def path_server(topology: Topology) -> Iterator[str]:
     with TemporaryDirectory(prefix="cli") as folder:
         address, decided, ended = f"unix:{folder}/paths", threading.Event(), threading.Event()
         settings = PathServerSettings(
-            topology="", feed="", listen=address, decide=DecideSettings(hold_down_ns=0, settle_ns=0, confirm_rounds=3)
+            topology="",
+            feed="",
+            listen=address,
+            decide=DecideSettings(hold_down_ns=0, settle_ns=0, confirm_rounds=3),
+            metrics=MetricsSettings(port=0),
         )
 
         async def scene() -> None:
             stop, loop = asyncio.Event(), asyncio.get_running_loop()
             told = loop.run_in_executor(None, ended.wait)
             told.add_done_callback(lambda _: stop.set())
-            await serve(settings, topology, Feed(topology, decided), VirtualClock(), stop)
+            await serve(settings, topology, Feed(topology, decided), VirtualClock(), stop, on_ready=READY.append)
 
         thread = threading.Thread(target=lambda: asyncio.run(scene()))
         thread.start()
@@ -107,6 +114,13 @@ def server(diamond: Topology) -> Iterator[str]:
     """Return the address of a path server that has moved ha->hd off a->b."""
     with path_server(diamond) as address:
         yield address
+
+
+def test_metrics_of_a_live_path_server(server: str) -> None:
+    line = next(line for line in READY if server in line)
+    with urllib.request.urlopen(line.partition("metrics at ")[2], timeout=20) as answer:
+        text = answer.read().decode()
+    assert "millrace_paths_explicit_routes 1.0" in text
 
 
 def test_routes_and_reasons_of_a_live_path_server(server: str) -> None:

@@ -38,13 +38,14 @@ NO_LENGTH = 0xFFFF_FF00
 CUTS = (0, 1, 7, 20)
 
 
-def compile_for_guards(program: Program) -> CompiledProgram:
+def compile_for_guards(program: Program, *, optimise: bool) -> CompiledProgram:
     """Return a program's code with its own functions and the kernels around them to be called from Python."""
     module = Module(program.name)
     layout = emit_program(program, module)
     for function in bursts.KERNELS:
         module.export(function)
-    return CompiledProgram(program, compile_module(module, cache_dir=None), layout.region_bytes, layout.log_messages)
+    library = compile_module(module, cache_dir=None, optimise=optimise)
+    return CompiledProgram(program, library, layout.region_bytes, layout.log_messages)
 
 
 class GuardedArrays:

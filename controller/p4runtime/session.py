@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Protocol, TypeAlias, runtime_checkable
 
@@ -131,12 +132,18 @@ def load_schema(p4info: Path, program: Path) -> P4Schema:
         if not file.is_file():
             raise ControllerError(f"{file}: there is no such file; the P4 build is incomplete")
     try:
-        schema = P4Schema(p4info, program.read_bytes())
+        schema = _parsed(p4info, p4info.read_bytes(), program.read_bytes())
     except (text_format.ParseError, json_format.ParseError, DecodeError, ValueError, OSError) as error:
         raise ControllerError(f"{p4info}: {_first_line(error)}") from error
     if not len(schema.tables):
         raise ControllerError(f"{p4info}: it describes no table")
     return schema
+
+
+@lru_cache(maxsize=4)
+def _parsed(p4info: Path, _text: bytes, program: bytes) -> P4Schema:
+    """Return a schema, of the same files the same one: controllers of one process, of virtual fabrics, share it."""
+    return P4Schema(p4info, program)
 
 
 def check_schema(schema: P4Schema, entities: Iterable[Entity]) -> None:

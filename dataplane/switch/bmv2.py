@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -9,11 +10,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from pathlib import Path
 from types import TracebackType
 
 from dataplane.errors import SwitchError
 from dataplane.rpc.addresses import target_of
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, bmv2_command_line
+from dataplane.switch.drop_in.shims import is_shim
 from dataplane.switch.traffic import PortSettings
 
 EXECUTABLE = "simple_switch_grpc"
@@ -23,8 +26,13 @@ _THRIFT_OPTION = "--thrift-port"
 
 
 def is_installed() -> bool:
-    """Return whether simple_switch_grpc is on the PATH."""
-    return shutil.which(EXECUTABLE) is not None
+    """Return whether simple_switch_grpc is on the PATH: bmv2's, not what starts our switch under that name."""
+    return _find() is not None
+
+
+def _find() -> str | None:
+    found = (shutil.which(EXECUTABLE, path=folder) for folder in os.get_exec_path())
+    return next((path for path in found if path is not None and not is_shim(Path(path))), None)
 
 
 def command(settings: SwitchSettings) -> list[str]:
@@ -34,7 +42,7 @@ def command(settings: SwitchSettings) -> list[str]:
     `without_cables`). It has eight priorities, as ours, and a Thrift port of its own where it was built with Thrift:
     a second one would find port 9090 taken, and end.
     """
-    path = shutil.which(EXECUTABLE)
+    path = _find()
     if path is None:
         raise SwitchError(f"{EXECUTABLE} is not on the PATH: install bmv2, or use the built-in switch")
     for port in settings.ports:

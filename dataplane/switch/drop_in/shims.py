@@ -51,14 +51,17 @@ def _lines(name: str) -> Iterator[str]:
     yield f'exec {shlex.quote(sys.executable)} -P -m dataplane.switch.process {CALLED_AS} {name} "$@"'
 
 
+def is_shim(path: Path) -> bool:
+    """Return whether a file is one of ours, which starts our switch under a name of bmv2's."""
+    with path.open("rb") as file:
+        return MARK.encode() in file.read(256)
+
+
 def _is_foreign(path: Path) -> bool:
     """Return whether something is there that is no shim."""
     if not os.path.lexists(path):
         return False
-    if path.is_symlink() or not path.is_file():
-        return True
-    with path.open("rb") as file:
-        return MARK.encode() not in file.read(256)
+    return path.is_symlink() or not path.is_file() or not is_shim(path)
 
 
 def _write(path: Path, *, replaces: bool) -> str:

@@ -12,6 +12,7 @@ from dataplane.errors import SwitchError
 from dataplane.switch import bmv2
 from dataplane.switch.arguments import AttachedPort, SwitchSettings
 from dataplane.switch.bmv2 import Bmv2Process
+from dataplane.switch.drop_in.shims import install
 from dataplane.switch.switch import PortSettings
 
 
@@ -33,6 +34,16 @@ def test_without_bmv2_the_error_says_what_to_do(fake_path: Path) -> None:
     assert not bmv2.is_installed()
     with pytest.raises(SwitchError, match="not on the PATH: install bmv2"):
         Bmv2Process(SwitchSettings(ports=()))
+
+
+def test_a_shim_of_that_name_is_our_switch_not_bmv2(
+    fake_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(fake_path)
+    assert not bmv2.is_installed()
+    real = put(tmp_path_factory.mktemp("bmv2"), "exit 0")
+    monkeypatch.setenv("PATH", f"{fake_path}:{real.parent}")
+    assert bmv2.command(SwitchSettings(ports=()))[0] == str(real)
 
 
 def test_the_command_has_only_what_bmv2_knows(fake_path: Path) -> None:

@@ -235,6 +235,17 @@ def test_ports_may_be_capture_files(tmp_path: Path, pipeline: str) -> None:
         assert list(reader) == []
 
 
+def test_who_connects_while_the_program_is_compiled_gets_answers_of_that_program(tmp_path: Path) -> None:
+    with RunningOnFiles(tmp_path) as running:
+        wait_until(running.socket.exists, "it never listens")
+        with grpc.insecure_channel(f"unix:{running.socket}") as channel:
+            ask = p4r_grpc.P4RuntimeStub(channel).GetForwardingPipelineConfig
+            answer = ask(p4r.GetForwardingPipelineConfigRequest(), wait_for_ready=True, timeout=DEADLINE_S)
+        assert answer.config.p4info.pkg_info.arch == "v1model"
+        running.wait_ready()
+        running.stop()
+
+
 def test_a_program_may_start_without_its_p4info(tmp_path: Path) -> None:
     alone = tmp_path / "copies.json"
     alone.write_bytes((PROGRAMS / "copies.json").read_bytes())

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collectors.native.kernels.decode.flow_key import hash_key, same_key
 from collectors.native.structures import KEY_WORDS, NONE32, NONE64, RATE_SLOTS, FlowCell
 from collectors.native.tables import TelemetryTables
-from dataplane.native import Array, as_i64, as_u32, as_u64, i64, kernel, offset, prefetch, reference, u32, u64
+from dataplane.native import Array, as_i64, as_u32, as_u64, i64, kernel, offset, prefetch, reference, u32, u64, view
 from dataplane.native.open_addressing import LOW32, home_of, next_alike, put_entry, remove_entry
 
 CANDIDATES = 16
@@ -30,6 +30,22 @@ def prefetch_flow(tables: TelemetryTables, mixed: u64) -> None:
         cell = tables.flows.cells[found - 1]
         prefetch(reference(cell.heard_ns))
         prefetch(reference(cell.first_ns))
+
+
+@kernel(inline=True)
+def find_flow(tables: TelemetryTables, key: Array[u64], mixed: u64) -> FlowCell:
+    """Return a flow's cell as it is, or null."""
+    flows = tables.flows
+    slot: u64 = home_of(mixed, flows.mask)
+    while True:
+        slot = next_alike(flows.index, flows.mask, slot, mixed)
+        number: u64 = flows.index[slot] & LOW32
+        if number == 0:
+            return view(FlowCell, 0)
+        cell = flows.cells[number - 1]
+        if same_key(cell, key):
+            return cell
+        slot = (slot + 1) & flows.mask
 
 
 @kernel(inline=True)

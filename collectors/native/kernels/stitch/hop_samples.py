@@ -6,11 +6,10 @@ not known is the null pointer.
 
 from __future__ import annotations
 
-from collectors.native.kernels.decode.flow_key import hash_key
 from collectors.native.kernels.decode.hops import egress_of, ingress_of
 from collectors.native.kernels.state.clocks import corrected_delay, corrected_flight
-from collectors.native.kernels.state.flows import touch_flow
-from collectors.native.kernels.state.routes import STAMPS, find_host, is_path, take_flow_path
+from collectors.native.kernels.state.flows import find_flow, touch_flow
+from collectors.native.kernels.state.routes import STAMPS, find_host, is_path, nodes_of, same_path, take_flow_path
 from collectors.native.kernels.state.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
 from collectors.native.kernels.state.switches import find_switch, link_by_port, link_of_pair
 from collectors.native.kernels.state.windows import begin_batch
@@ -401,8 +400,27 @@ def path_delay(tables: TelemetryTables, key: Array[u64]) -> u64:
     return total_ns
 
 
+@kernel(inline=True)
+def is_taken_path(tables: TelemetryTables, key: Array[u64], flow_hash: u64) -> bool:
+    """Return whether the path over `switches` of `pending` is the one that the flow has, which was asked about once."""
+    pending = tables.pending
+    cell = find_flow(tables, key, flow_hash)
+    if address(cell) == 0 or cell.route == NONE32:
+        return False
+    route: u64 = as_u64(cell.route)
+    return same_path(tables.routes.cells[route], nodes_of(tables, route), pending.switches, pending.path_hops)
+
+
 @kernel(inline=False)
-def take_joined_path(tables: TelemetryTables, key: Array[u64]) -> None:
+def is_path_of(tables: TelemetryTables, key: Array[u64]) -> bool:
+    """Return whether a flow's packet can have gone over `switches` of `pending`."""
+    source: u32 = find_host(tables, key[4] & 0xF, key[0], key[1])
+    target: u32 = find_host(tables, key[4] & 0xF, key[2], key[3])
+    return is_path(tables, source, target, tables.pending.switches, tables.pending.path_hops)
+
+
+@kernel(inline=False)
+def take_joined_path(tables: TelemetryTables, key: Array[u64], flow_hash: u64) -> None:
     """Take the hops that `path` of `pending` holds as a path: of one packet, or of a flow as several together say."""
     pending = tables.pending
     received_ns: u64 = 0
@@ -414,9 +432,7 @@ def take_joined_path(tables: TelemetryTables, key: Array[u64]) -> None:
         pending.switches[i] = hop.switch
         received_ns = max(received_ns, hop.received_ns)
         i += 1
-    source: u32 = find_host(tables, key[4] & 0xF, key[0], key[1])
-    target: u32 = find_host(tables, key[4] & 0xF, key[2], key[3])
-    if not is_path(tables, source, target, pending.switches, pending.path_hops):
+    if not is_taken_path(tables, key, flow_hash) and not is_path_of(tables, key):
         tables.counts.not_adjacent += 1
         return
     delay_ns: u64 = path_delay(tables, key)
@@ -426,7 +442,7 @@ def take_joined_path(tables: TelemetryTables, key: Array[u64]) -> None:
         begin_batch(tables, received_ns)
         tables.batch.slot_number += 1
         tables.batch.slot_begins_ns = NONE64
-    cell = touch_flow(tables, key, hash_key(key), received_ns)
+    cell = touch_flow(tables, key, flow_hash, received_ns)
     take_flow_path(tables, cell, pending.switches, pending.path_hops, path_hop(tables, 0).arrived_ns, delay_ns)
     if received_ns != now_ns:
         begin_batch(tables, now_ns)

@@ -71,7 +71,7 @@ def join_part(tables: TelemetryTables, key: Array[u64], flow_hash: u64, mixed: u
         sample_delay(tables, key, before, first)
     whole: bool = walk(tables, table, cell, key)
     if whole:
-        take_joined_path(tables, key)
+        take_joined_path(tables, key, flow_hash)
         take_fates_of_path(tables)
         remove_cell(table, number)
     give_up(tables, table)
@@ -209,7 +209,7 @@ def take_of_flow(tables: TelemetryTables, key: Array[u64], flow_hash: u64) -> No
     if said.received_ns > tables.limits.forget_ns:
         forget_hops(table, cell, said.received_ns - tables.limits.forget_ns)
     if walk(tables, table, cell, key):
-        take_joined_path(tables, key)
+        take_joined_path(tables, key, flow_hash)
     while has_too_many(table):
         tables.counts.flows_forgotten += 1
         remove_cell(table, table.oldest)

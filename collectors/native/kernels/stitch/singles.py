@@ -60,11 +60,13 @@ from dataplane.native import Array, address, as_u32, as_u64, kernel, reference, 
 @kernel(inline=True)
 def prepare_single(tables: TelemetryTables, packet: Packet) -> None:
     """Prefetch what joining a hop will look up."""
+    if packet.kind >= QUEUE:
+        return
     packet.cell = hash_packet(packet.hash, packet.identity)
     if packet.kind == HOP_BY_HOP:
         prefetch_slot(tables.pending.singles, packet.cell)
         prefetch_slot(tables.pending.sources, packet.hash)
-    elif packet.kind < QUEUE:
+    else:
         prefetch_slot(tables.pending.parts, packet.cell)
         prefetch_slot(tables.pending.flows, packet.hash)
 
@@ -100,7 +102,7 @@ def take_single(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> No
         if packet.last != 0 and packet.missing == 0:
             said.count = said.position + 1
             said.ends = 1
-        join_single(tables, reference(packet.key[0]), packet.cell)
+        join_single(tables, reference(packet.key[0]), packet.hash, packet.cell)
     else:
         join_part(tables, reference(packet.key[0]), packet.hash, packet.cell, 1)
 
@@ -156,7 +158,7 @@ def is_source(tables: TelemetryTables, key: Array[u64], switch: u32) -> bool:
 
 
 @kernel(inline=False)
-def join_single(tables: TelemetryTables, key: Array[u64], mixed: u64) -> None:
+def join_single(tables: TelemetryTables, key: Array[u64], flow_hash: u64, mixed: u64) -> None:
     """Join the hop in `part`, which gives its index, with those of its packet that have come."""
     table = tables.pending.singles
     said = tables.pending.part[0]
@@ -184,7 +186,7 @@ def join_single(tables: TelemetryTables, key: Array[u64], mixed: u64) -> None:
             before.waiting = 0
             sample_delay(tables, key, before, hop)
     if is_whole(tables, table, cell):
-        take_joined_path(tables, key)
+        take_joined_path(tables, key, flow_hash)
         take_fates(tables, table, cell)
         remove_cell(table, number)
     give_up(tables, table)
@@ -215,7 +217,8 @@ def is_whole(tables: TelemetryTables, table: PendingTable, cell: PendingCell) ->
 def take_single_record(tables: TelemetryTables, key: Array[u64]) -> None:
     """Join the hop that Python has put into `part`."""
     find_ends(tables, 1)
-    join_single(tables, key, hash_packet(hash_key(key), tables.pending.part[0].identity))
+    flow_hash: u64 = hash_key(key)
+    join_single(tables, key, flow_hash, hash_packet(flow_hash, tables.pending.part[0].identity))
     settle_counts(tables)
 
 

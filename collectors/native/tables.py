@@ -87,6 +87,8 @@ class FlowTable(Struct):
     hand: u64
     touches: u64
     rate_slot_ns: u64
+    slot: u64  # of a rate, that a time was asked for last
+    slot_begins_ns: u64
     rate_lead_ns: u64
 
 

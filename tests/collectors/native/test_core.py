@@ -323,3 +323,19 @@ def test_buffers_of_switches_are_averaged_alike() -> None:
     for n in range(8):
         pair.clock.advance_to(pair.clock.now_ns() + 70 * MS)
         pair.receive([reporter.stacked(told[n])])
+
+
+def test_rates_of_flows_whose_packets_change_slots_to_and_fro() -> None:
+    pair = Pair()
+    flows = [Reporter(src_port=5000 + n, bits=0xFD00) for n in range(3)]
+    sequences: dict[int, int] = {}
+    for number in range(24):
+        # A slot is 250 ms: one flow's stamps are of now, another's run ahead, the third's fall behind.
+        pair.clock.advance_to(pair.clock.now_ns() + 90 * MS)
+        stamps = (number * 90 * MS, number * 120 * MS, number * 60 * MS)
+        payloads = []
+        for reporter, stamp_ns in zip(flows, stamps, strict=True):
+            reporter.sequences = sequences
+            payloads.append(reporter.stacked(long_way(stamp_ns)))
+        pair.receive(payloads)
+    assert len({path.rate_bps for path in pair.native.snapshot().paths.values()}) > 1

@@ -133,8 +133,8 @@ def count_packet(tables: TelemetryTables, cell: FlowCell, ip_bytes: u64, source_
         cell.rate_ns = tables.batch.now_ns
     elif source_ns != NONE64 and cell.source_ns != NONE64:  # noqa: PLR1714 - kernels have no `in`
         at_ns = sent_ns(tables, cell, as_i64(source_ns - cell.source_ns))
-    newest: u64 = cell.rate_ns // tables.flows.rate_slot_ns
-    number: u64 = at_ns // tables.flows.rate_slot_ns
+    newest: u64 = rate_slot_at(tables, cell.rate_ns)
+    number: u64 = rate_slot_at(tables, at_ns)
     if at_ns > cell.rate_ns:
         cell.rate_ns = at_ns
         if number != newest:
@@ -144,6 +144,21 @@ def count_packet(tables: TelemetryTables, cell: FlowCell, ip_bytes: u64, source_
     place: u64 = number & (RATE_SLOTS - 1)
     total: u64 = as_u64(cell.rate_bytes[place]) + ip_bytes + FRAMING_BYTES
     cell.rate_bytes[place] = as_u32(min(total, LOW32))
+
+
+@kernel(inline=True)
+def rate_slot_at(tables: TelemetryTables, at_ns: u64) -> u64:
+    """Return the number of a time's slot of a rate, without a division where it is the slot of the time before."""
+    if at_ns - tables.flows.slot_begins_ns >= tables.flows.rate_slot_ns:  # wraps for those before
+        find_rate_slot(tables, at_ns)
+    return tables.flows.slot
+
+
+@kernel(inline=False)
+def find_rate_slot(tables: TelemetryTables, at_ns: u64) -> None:
+    """Find a time's slot of a rate, for those that follow, too."""
+    tables.flows.slot = at_ns // tables.flows.rate_slot_ns
+    tables.flows.slot_begins_ns = tables.flows.slot * tables.flows.rate_slot_ns
 
 
 @kernel(inline=True)

@@ -86,3 +86,14 @@ def test_packets_that_differ_in_their_ip_identification_alone_lengthen_no_search
     flow_hash = _hash_key(np.array([0, 0x0A000001, 0, 0x0A000002, 7 << 32 | 17 << 8 | 4], np.uint64))
     assert longest_search([old_hash_packet(flow_hash, identity) for identity in identities]) == COUNT
     assert longest_search([_hash_packet(flow_hash, identity) for identity in identities]) <= LONGEST
+
+
+def test_every_bit_of_a_flow_counts() -> None:
+    """IPv4 takes fewer products than IPv6, and two words share one: none of them may be left out."""
+    ipv4 = [0, 0x0A000001, 0, 0x0A000002, 0x1234_5678_1104]
+    ipv6 = [0xFD00 << 48, 0x0A000001 << 32 | 7, 0xFD01 << 48, 0x0A000002 << 32 | 9, 0x1234_5678_1106]
+    for key, words in ((ipv4, {1: range(32), 3: range(32)}), (ipv6, {word: range(64) for word in range(4)})):
+        changed = [key]
+        for word, bits in {**words, 4: range(8, 48)}.items():
+            changed += [[*key[:word], key[word] ^ 1 << bit, *key[word + 1 :]] for bit in bits]
+        assert len(set(hashes_of(changed, _hash_key))) == len(changed)

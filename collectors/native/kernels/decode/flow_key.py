@@ -5,13 +5,21 @@ from __future__ import annotations
 from collectors.native.structures import FlowCell
 from dataplane.native import Array, kernel, u64
 from dataplane.native.hashing import finish_high, part
+from dataplane.native.open_addressing import LOW32
+
+IPV4 = 4
 
 
 @kernel(inline=True)
 def hash_key(key: Array[u64]) -> u64:
-    """Return the hash of a flow's key, of which the high half finds it (`dataplane.native.open_addressing`)."""
-    addresses: u64 = part(key[0], 0) + part(key[1], 1) + part(key[2], 2) + part(key[3], 3)
-    return finish_high(addresses + part(key[4], 4))
+    """Return the hash of a flow's key, of which the high half finds it (`dataplane.native.open_addressing`).
+
+    The addresses' low halves share a product, so that two are all that a key of IPv4 takes, whose other words are 0.
+    """
+    state: u64 = part(key[1] << 32 | key[3] & LOW32, 1) + part(key[4], 4)
+    if key[4] & 0xF != IPV4:
+        state += part(key[0], 0) + part(key[2], 2) + part(key[1] >> 32 << 32 | key[3] >> 32, 3)
+    return finish_high(state)
 
 
 @kernel(inline=True)

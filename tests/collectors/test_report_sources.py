@@ -178,6 +178,19 @@ def test_relays_answer_for_what_they_forward(core: Core, give: Give) -> None:
 
 @every_core
 @every_way
+def test_a_relay_and_the_switch_itself_share_an_account(core: Core, give: Give) -> None:
+    relay, stranger = IPv4Address("192.0.2.1"), IPv4Address("192.0.2.9")
+    reporter = Reporter()
+    collector = Bench(core, give, relays=(str(relay),)).collector
+    for came in (relay, relay, SINK, relay, SINK, stranger, SINK):
+        give(collector, [(reporter.stacked(long_way()), came)])
+    account = collector.snapshot().reporters[13, 0]
+    assert (account.received, account.lost, account.late) == (6, 1, 0)
+    assert collector.counters[Count.WRONG_SOURCE] == 1
+
+
+@every_core
+@every_way
 def test_the_topology_may_say_where_a_switchs_reports_come_from(core: Core, give: Give) -> None:
     plain = build_topology()
     switches = tuple(replace(node, report_source=IPv4Address("192.0.2.7")) for node in plain.switches)

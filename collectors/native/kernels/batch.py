@@ -269,7 +269,7 @@ def find_flows(tables: TelemetryTables, sequences: SequenceTable, decoder: Decod
         if packet.leads != 0:
             tables.counts.reports += 1
             if is_checked:
-                source = sources[packet.row]
+                source = NONE32 if is_relay(tables, packet.row) else sources[packet.row]
             arrival: u32 = account(sequences, packet.node_id, packet.sequence, packet.mark, now_ns, source)
             fresh = 1
             if arrival != NEW:

@@ -215,7 +215,7 @@ class Packet(Struct):
     row: u32
     leads: u32  # not 0: the first of its report packet
     node_id: u32
-    sequence: u32  # hardware id and number, as the group header has them
+    sequence: u32  # hardware id and number, as the group header has them; of the first, as `mark`
     fresh: u32  # not 0: to be accounted
     route: u32  # whose hops these are, NONE32: not known
     kind: u32

@@ -60,6 +60,7 @@ class DatagramVector:
         self._headers["vector"] = np.uint64(self._pieces.ctypes.data) + numbers * np.uint64(16)
         self._headers["vector_count"] = 1
         self._headers["control"] = np.uint64(self._controls.ctypes.data) + numbers * np.uint64(CONTROL_BYTES)
+        self._senders4 = self._names.view(_NAME4)[:, 0]["address"]
         self.overflow: int | None = None
         self.cut = 0
 
@@ -103,7 +104,7 @@ class DatagramVector:
     def _addresses(self, count: int) -> NDArray[np.uint32]:
         """Return the IPv4 addresses that messages came from, 0 for those from IPv6."""
         if self._socket.family == socket.AF_INET:
-            return self._names.view(_NAME4)[:count, 0]["address"].astype(np.uint32)
+            return self._senders4[:count].astype(np.uint32)
         names = self._names.view(_NAME6)[:count, 0]
         mapped = (names["prefix"] == _MAPPED).all(axis=1)
         return np.where(mapped, names["address"], 0).astype(np.uint32)
@@ -129,8 +130,10 @@ class DatagramVector:
     def _read_controls(self, nbytes: np.ndarray) -> np.ndarray:
         """Return the size of each message's segments, 0 for one datagram; note the newest count of what was lost."""
         segments = np.zeros(len(nbytes), np.int64)
-        entries = self._controls[: len(nbytes), : 2 * _ENTRY_BYTES].reshape(-1).view(_CONTROL).reshape(-1, 2)
         self.overflow = None
+        if not nbytes.any():  # as with most: the kernel says something only of what it joined or lost
+            return segments
+        entries = self._controls[: len(nbytes), : 2 * _ENTRY_BYTES].reshape(-1).view(_CONTROL).reshape(-1, 2)
         for place in range(2):
             entry = entries[:, place]
             there = nbytes >= (place + 1) * _ENTRY_BYTES - 4

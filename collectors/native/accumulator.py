@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -31,7 +33,7 @@ from collectors.native.structures import (
     SwitchClockCell,
     WindowCell,
 )
-from collectors.native.tables import TelemetryTables
+from collectors.native.tables import Counts, TelemetryTables
 from collectors.native.topology import NativeTopology, address_words
 from collectors.settings import StateSettings
 from collectors.state.accumulator import SeenFlows
@@ -44,24 +46,9 @@ from dataplane.native import u32, u64
 from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
-_COUNTED = (
-    ("reports", Count.REPORTS),
-    ("repeated", Count.REPEATED),
-    ("contested", Count.CONTESTED),
-    ("records", Count.RECORDS),
-    ("unknown_node", Count.UNKNOWN_NODE),
-    ("unknown_port", Count.UNKNOWN_PORT),
-    ("not_adjacent", Count.NOT_ADJACENT),
-    ("implausible_stamps", Count.IMPLAUSIBLE_STAMPS),
-    ("late_samples", Count.LATE_SAMPLES),
-    ("flows_forgotten", Count.FLOWS_FORGOTTEN),
-    ("routes_full", Count.ROUTES_FULL),
-    ("not_read", Count.NOT_READ),
-    ("packet_dropped", Count.PACKET_DROPPED),
-    ("drops_capped", Count.DROPS_CAPPED),
-    ("unknown_reporter", Count.UNKNOWN_REPORTER),
-    ("wrong_source", Count.WRONG_SOURCE),
-)
+_COUNTED = tuple(Count[field.upper()] for field, *_ in Counts._fields_ if field != "refused_row")
+"""What the fields of `Counts` count, in their order; the last one is no count."""
+_COUNTS = struct.Struct(f"={len(_COUNTED)}Q")
 
 
 class NativeStore:
@@ -72,6 +59,7 @@ class NativeStore:
         self._counters = counters
         self._calls = kernel_calls()
         self._tables = TelemetryTables()
+        self._address, self._counts = self._tables.address, self._tables.counts
         self._topology = NativeTopology(topology, self._tables.topology)
         self._kept: list[CellMemory] = []
         self._rate = RateWindow(settings.rate_window_ns)
@@ -143,16 +131,16 @@ class NativeStore:
 
     def begin_batch(self, now_ns: int) -> None:
         """Note the time that what follows comes at."""
-        self._calls.begin_batch(self._tables, now_ns)
+        self._calls.begin_batch(self._address, now_ns)
         self._figures = None
 
     def count(self) -> None:
         """Add what the kernels have counted to the counters."""
-        for field, name in _COUNTED:
-            counted = getattr(self._tables.counts, field)
+        # All at once: each field by its name would cost more than native code takes for a hundred reports.
+        for name, counted in zip(_COUNTED, _COUNTS.unpack_from(self._counts), strict=True):
             if counted:
                 self._counters[name] += counted
-                setattr(self._tables.counts, field, 0)
+        ctypes.memset(self._counts.address, 0, _COUNTS.size)
 
     def take_sample(self, sample: LinkSample) -> None:
         """Take what one packet says of one link; what is older than the window is counted and left out."""

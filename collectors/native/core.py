@@ -12,7 +12,7 @@ from collectors.decode.sources import ELSEWHERE, ReportSources
 from collectors.native.accumulator import NativeStore
 from collectors.native.fallback import NativeHopIndices, NativeStitcher
 from collectors.native.kernel_calls import kernel_calls
-from collectors.native.memory import CellMemory
+from collectors.native.memory import CellMemory, address_in
 from collectors.native.sequence import NativeAccounting
 from collectors.native.structures import NONE32, Decoder, Hop, ItemCell, Layout, Packet, Pattern
 from collectors.report_reader import CoreParts
@@ -87,6 +87,11 @@ class NativeCore:
             tunnel_port2=NONE32 if marking.geneve_port is None else marking.geneve_port,
         )
 
+        # What a batch needs of those: with one of a few reports, finding it costs as much as taking them.
+        self._batch = self.store.native.batch
+        self._checks_sources = sources.are_checked
+        self._taking = self.store.native.address, self.accounting.native.address, self._decoder.address
+
     def take(
         self,
         payloads: Payloads,
@@ -101,26 +106,20 @@ class NativeCore:
         It does not have to take any if others are to be skipped: of those only the numbers are accounted. Drops can be
         left to it, which makes records of them.
         """
-        self._decoder.leaves_drops = int(leave_drops)
-        self.store.native.batch.skips_others = int(skip_others)
+        decoder, batch = self._decoder, self._batch
+        decoder.leaves_drops, batch.skips_others = leave_drops, skip_others
         self.store.begin_batch(now_ns)
-        addresses = payloads.addresses if self._sources.are_checked else None
-        self.store.native.batch.sources = 0 if addresses is None else addresses.ctypes.data
+        addresses = payloads.addresses if self._checks_sources else None
+        batch.sources = 0 if addresses is None else address_in(addresses)
         wrong = self._counters[Count.WRONG_SOURCE]
-        done, goes_on = first, True
+        memory = address_in(payloads.data), address_in(payloads.places), address_in(payloads.lengths)
+        done, count, goes_on = first, len(payloads), True
         while goes_on:
-            done = self._calls.take_reports(
-                self.store.native,
-                self.accounting.native,
-                self._decoder,
-                payloads.data.ctypes.data,
-                payloads.places.ctypes.data,
-                payloads.lengths.ctypes.data,
-                done,
-                len(payloads),
-            )
-            goes_on = self._decoder.item_count > MOST_ITEMS
-            self._note_items()
+            done = self._calls.take_reports(*self._taking, *memory, done, count)
+            items = decoder.item_count
+            goes_on = items > MOST_ITEMS
+            if items:
+                self._note_items()
         self.store.count()
         self.stitcher.count()
         self.accounting.count()
@@ -136,9 +135,8 @@ class NativeCore:
         return items
 
     def _note_items(self) -> None:
-        if self._decoder.item_count:
-            self._items += map(_noticed, self._cells.rows(self._item_type)[: self._decoder.item_count].tolist())
-            self._decoder.item_count = 0
+        self._items += map(_noticed, self._cells.rows(self._item_type)[: self._decoder.item_count].tolist())
+        self._decoder.item_count = 0
 
 
 def native_parts(

@@ -44,7 +44,7 @@ class NativeStitcher(Stitcher):
         self._calls = kernel_calls()
         self._kept: list[CellMemory] = []
         self._tables = store.native
-        pending = self._tables.pending
+        self._pending = pending = self._tables.pending
         packets, flows = settings.max_pending_packets, settings.max_flows
         self._put_table(pending.singles, packets, HOPS_EACH)
         self._put_table(pending.parts, packets, HOPS_EACH)
@@ -84,9 +84,9 @@ class NativeStitcher(Stitcher):
 
     def count(self) -> None:
         """Add what the kernels have counted to the counters."""
-        if self._tables.pending.incomplete:
-            self._counters[Count.INCOMPLETE_PACKETS] += self._tables.pending.incomplete
-            self._tables.pending.incomplete = 0
+        if self._pending.incomplete:
+            self._counters[Count.INCOMPLETE_PACKETS] += self._pending.incomplete
+            self._pending.incomplete = 0
 
     def take_fates(self) -> list[Fate]:
         """Return what became of packets on links since the last call."""

@@ -15,6 +15,13 @@ from dataplane.native import Array, sizeof
 _HUGE_FROM = 4 << 20
 
 
+def address_in(numbers: NDArray[Any]) -> int:
+    """Return where an array's numbers stand in memory: as its `ctypes.data`, which takes two or three times as long."""
+    if numbers.flags.writeable and numbers.size:
+        return ctypes.addressof(ctypes.c_char.from_buffer(numbers))  # type: ignore[arg-type]  # arrays are buffers
+    return int(numbers.ctypes.data)
+
+
 class CellMemory:
     """Cells of one kind side by side: for kernels a pointer, for Python an array of their bytes.
 

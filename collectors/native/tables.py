@@ -191,7 +191,7 @@ class Batch(Struct):
 
 
 class Counts(Struct):
-    """What was counted and is not in `collectors.counters.Counters` yet."""
+    """What was counted and is not in `collectors.counters.Counters` yet; `collectors.native.accumulator` names them."""
 
     reports: u64
     repeated: u64

@@ -19,6 +19,8 @@ from dataplane.nic.layouts import InputOutputVector, MessageHeader
 MESSAGES: Final = 256
 MESSAGE_BYTES: Final = 1 << 16
 """Of each: a datagram, or all those that the kernel puts together."""
+STRIDE_BYTES: Final = MESSAGE_BYTES + 5 * 64
+"""From one to the next: an odd number of lines of the cache, few sets of which hold the beginnings of all otherwise."""
 NAME_BYTES: Final = 28
 """struct sockaddr_in6, the longer one."""
 CONTROL_BYTES: Final = 64
@@ -47,13 +49,13 @@ class DatagramVector:
 
     def __init__(self, opened: socket.socket) -> None:
         self._socket = opened
-        self._data = np.zeros(MESSAGES * MESSAGE_BYTES, np.uint8)
+        self._data = np.zeros(MESSAGES * STRIDE_BYTES, np.uint8)
         self._names = np.zeros((MESSAGES, NAME_BYTES), np.uint8)
         self._controls = np.zeros((MESSAGES, CONTROL_BYTES), np.uint8)
         self._pieces = np.zeros(MESSAGES, np.dtype(InputOutputVector))
         self._headers = np.zeros(MESSAGES, np.dtype(MessageHeader))
         numbers = np.arange(MESSAGES, dtype=np.uint64)
-        self._starts = numbers * np.uint64(MESSAGE_BYTES)
+        self._starts = numbers * np.uint64(STRIDE_BYTES)
         self._pieces["base"] = np.uint64(self._data.ctypes.data) + self._starts
         self._pieces["nbytes"] = MESSAGE_BYTES
         self._headers["name"] = np.uint64(self._names.ctypes.data) + numbers * np.uint64(NAME_BYTES)

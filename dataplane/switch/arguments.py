@@ -94,6 +94,7 @@ class SwitchSettings:
     log_file: Path | None = None
     ready_file: Path | None = None
     stats_file: Path | None = None
+    metrics_port: int | None = None
     lifeline_fd: int | None = None
     seed: int = 0
     deflect_session: int | None = None
@@ -138,6 +139,7 @@ def parse_arguments(argv: Sequence[str], name: str = OWN_NAME) -> SwitchSettings
         log_file=found.log_file,
         ready_file=found.ready_file,
         stats_file=found.stats_file,
+        metrics_port=found.metrics_port,
         lifeline_fd=found.lifeline_fd,
         seed=found.seed,
         deflect_session=found.deflect_session,
@@ -179,6 +181,8 @@ def _make_parser(name: str) -> argparse.ArgumentParser:
     add("--log-file", type=Path, help="log to a file instead of stderr")
     add("--ready-file", type=Path, help="created when the switch is ready, removed when it stops")
     add("--stats-file", type=Path, help="all counters as JSON, written once a second")
+    metrics_help = "TCP port for Prometheus, on this machine; 0: any free one, which the log says"
+    add("--metrics-port", type=_non_negative, metavar="N", help=metrics_help)
     add("--lifeline-fd", type=_non_negative, help="stop when the other end of this inherited pipe is closed")
     add("--seed", type=int, default=0, help="seed of the program's random numbers; default: 0")
     add(
@@ -390,6 +394,8 @@ def command_line(settings: SwitchSettings) -> list[str]:
     for option, path in files.items():
         if path is not None:
             own += [option, str(path)]
+    if settings.metrics_port is not None:
+        own += ["--metrics-port", str(settings.metrics_port)]
     if settings.lifeline_fd is not None:
         own += ["--lifeline-fd", str(settings.lifeline_fd)]
     own += [*_driver_words(settings.driver), *trace_words(settings.trace)]

@@ -18,6 +18,7 @@ from dataplane.switch.attachments import is_device, open_attachments
 from dataplane.switch.compiled.activity import Forwarding
 from dataplane.switch.compiled.memory.port_table import CABLE_FULL
 from dataplane.switch.compiled.switch import NativeSwitch
+from dataplane.switch.counters import SwitchCounters
 from dataplane.switch.devices import read_oper
 from dataplane.switch.forwarding import Forwarder
 from dataplane.switch.ports.log import PortLog
@@ -61,6 +62,10 @@ class SwitchDriver(Protocol):
 
     def take_leave(self) -> None:
         """Announce by hellos, if there are any, that this switch stops, so that no neighbour waits out a silence."""
+        ...
+
+    def counters(self) -> SwitchCounters:
+        """Return the counters of ports and drops, from any thread."""
         ...
 
     def read_stats(self, control_drops: Mapping[str, int]) -> dict[str, object]:
@@ -119,6 +124,10 @@ class NativeDriver:
         self.control.take_leave()
         if any(state.hello is not None for state in self.control.port_states().values()):
             time.sleep(self._cables_s)
+
+    def counters(self) -> SwitchCounters:
+        """Return the counters of ports and drops."""
+        return self.control.counters()
 
     def read_stats(self, control_drops: Mapping[str, int]) -> dict[str, object]:
         """Return all counters."""
@@ -193,6 +202,10 @@ class InterpreterDriver:
         while self._forwarder.in_flight and time.monotonic() < deadline:
             time.sleep(_LEAVE_POLL_S)
             self._forwarder.step(())
+
+    def counters(self) -> SwitchCounters:
+        """Return the counters of ports and drops."""
+        return self.control.counters()
 
     def read_stats(self, control_drops: Mapping[str, int]) -> dict[str, object]:
         """Return all counters."""

@@ -74,6 +74,7 @@ def run(settings: SwitchSettings) -> None:
         core = P4RuntimeCore(driver.control, epoch_ns=time.time_ns)
         gnmi = GnmiCore(driver.control, epoch_ns=time.time_ns)
         loop = _Loop(driver, lambda: core.drops | gnmi.drops, waiter, settings)
+        _serve_metrics(stack, driver, lambda: core.drops | gnmi.drops, settings)
         stack.enter_context(_stopped_by_signals(loop.stop, loop.hang_up))
         # Who waits for the address need not wait for the compiler; what they ask for does.
         with core.held():
@@ -197,6 +198,16 @@ def _serve_runtime_api(stack: ExitStack, control: RuntimeControl, settings: Swit
         logger.warning("--thrift-port %d is not served: %s (pip install 'millrace-net[thrift]')", port, error)
         return
     logger.info("runtime API (Thrift) on 127.0.0.1:%d", stack.enter_context(serve(control, port)))
+
+
+def _serve_metrics(
+    stack: ExitStack, driver: SwitchDriver, read_drops: Callable[[], Mapping[str, int]], settings: SwitchSettings
+) -> None:
+    if settings.metrics_port is None:
+        return
+    from dataplane.switch.metrics import serve  # noqa: PLC0415 - loads an HTTP server
+
+    logger.info("metrics at %s", serve(settings.metrics_port, driver, read_drops, stack))
 
 
 def _watch_lifeline(waiter: Waiter, descriptor: int) -> None:

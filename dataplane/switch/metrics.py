@@ -1,0 +1,72 @@
+"""A switch's counters as families of metrics; as many series as it has ports and names of drops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+
+from prometheus_client import CollectorRegistry, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+
+from dataplane.errors import SwitchError
+from dataplane.metrics_server import MetricsServer
+from dataplane.switch.drivers import SwitchDriver
+
+ADDRESS = "127.0.0.1"
+_PREFIX = "millrace_switch"
+
+
+class SwitchCollector:
+    """What Prometheus scrapes of a switch, from any thread; `read_drops` are those of the control plane."""
+
+    def __init__(self, driver: SwitchDriver, read_drops: Callable[[], Mapping[str, int]]) -> None:
+        self._driver, self._read_drops = driver, read_drops
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families as they are now."""
+        control = self._driver.control
+        counters, states = self._driver.counters(), control.port_states()
+        labels = ["port", "device"]
+        figures = {
+            name: CounterMetricFamily(f"{_PREFIX}_port_{name}", about, labels=labels)
+            for name, about in (
+                ("received_frames", "Frames that came in."),
+                ("received_bytes", "Bytes that came in."),
+                ("sent_frames", "Frames that went out."),
+                ("sent_bytes", "Bytes that went out."),
+            )
+        }
+        queued = GaugeMetricFamily(f"{_PREFIX}_port_queued_frames", "Frames that wait.", labels=labels)
+        up = GaugeMetricFamily(f"{_PREFIX}_port_up", "1: it takes and sends frames.", labels=labels)
+        drops = CounterMetricFamily(
+            f"{_PREFIX}_drops", "Frames dropped, of ports or of none.", labels=["port", "reason"]
+        )
+        for number, port in counters.ports.items():
+            state = states.get(number)
+            of_port = [str(number), "cpu" if state is None else state.device]
+            values = (port.rx_frames, port.rx_bytes, port.tx_frames, port.tx_bytes)
+            for family, value in zip(figures.values(), values, strict=True):
+                family.add_metric(of_port, value)
+            queued.add_metric(of_port, port.queued_frames)
+            if state is not None:
+                up.add_metric(of_port, state.is_open)
+            for reason, count in port.drops.items():
+                drops.add_metric([str(number), reason], count)
+        for reason, count in {**counters.drops, **self._read_drops()}.items():
+            drops.add_metric(["", reason], count)
+        yield from (*figures.values(), queued, up, drops)
+        program = control.program
+        told = {"device_id": str(control.device_id), "program": "" if program is None else program.name}
+        yield InfoMetricFamily(_PREFIX, "What runs.", value=told)
+
+
+def serve(port: int, driver: SwitchDriver, read_drops: Callable[[], Mapping[str, int]], stack: ExitStack) -> str:
+    """Serve a switch's metrics on this machine until the stack ends; return where. Raises SwitchError."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(SwitchCollector(driver, read_drops))
+    ProcessCollector(registry=registry)
+    try:
+        server = stack.enter_context(MetricsServer(registry, ADDRESS, port))
+    except OSError as error:
+        raise SwitchError(f"--metrics-port: {ADDRESS}:{port}: {error.strerror or error}") from error
+    return f"http://{ADDRESS}:{server.port}/metrics"

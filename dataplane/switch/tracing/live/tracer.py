@@ -69,7 +69,7 @@ class LiveTracer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.pass_over(0)
+        self._note_passed_over()
         self._sink.close()
 
     def check(self, program: Program) -> None:

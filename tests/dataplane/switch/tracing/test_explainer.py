@@ -24,6 +24,7 @@ from tests.dataplane.switch.interpreter.harness import own_program
 from tests.dataplane.switch.registers import used_cells
 from tests.dataplane.switch.scenario_events import Arrival, Pause, PortChange, refused
 from tests.dataplane.switch.scenarios import PROGRAMS, load, scenarios
+from tests.examples import examples
 
 GOLDEN = Path(__file__).parent / "golden"
 PAGE = Path(__file__).parents[4] / "docs" / "trace.md"
@@ -115,7 +116,7 @@ def arrays(state: ForwardingState) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - {"fabric_aggregation"}))
-@settings(max_examples=2, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=examples(2), suppress_health_check=list(HealthCheck), deadline=None)
 @given(data=st.data())
 def test_a_shadow_shows_what_the_packet_does_and_keeps_the_state(name: str, data: st.DataObject) -> None:
     program = load(name)

@@ -16,6 +16,7 @@ from dataplane.switch.tracing.filters import parse_filter
 from dataplane.switch.tracing.live.prefilter import ANYTHING, Alternative, prefilter
 from dataplane.switch.tracing.matching import Matcher
 from tests.dataplane.switch.scenarios import frames, load
+from tests.examples import examples
 
 IPV4 = {(12, 0xFF, 0x08, True), (13, 0xFF, 0x00, True)}
 FILTERS = {
@@ -92,7 +93,7 @@ def has_all(alternative: Alternative, frame: Frame) -> bool:
 
 
 @pytest.mark.parametrize(("program", "text"), [(program, text) for program in FILTERS for text in FILTERS[program]])
-@settings(max_examples=6, suppress_health_check=list(HealthCheck), deadline=None)
+@settings(max_examples=examples(6), suppress_health_check=list(HealthCheck), deadline=None)
 @given(data=st.data())
 def test_no_frame_that_is_meant_is_missed_and_machine_code_agrees(program: str, text: str, data: st.DataObject) -> None:
     found = alternatives(text, program)

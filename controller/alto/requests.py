@@ -43,7 +43,7 @@ def read(body: bytes, schema: type[T]) -> T:
             name = "/".join(filter(None, (path, missing.group(1))))
             raise AltoError(ErrorCode.MISSING_FIELD, field=name) from None
         raise AltoError(ErrorCode.INVALID_FIELD_TYPE, field=path or None) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise AltoError(ErrorCode.SYNTAX, syntax_error=str(error)) from None
 
 

@@ -95,7 +95,7 @@ async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
         line = await reader.readuntil(b"\n")
     try:
         question = msgspec.json.decode(line, type=Question)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         answer = Answer(error=f"this is no question: {error}")
     else:
         answer = await answering(question)

@@ -85,7 +85,7 @@ def _decode(data: bytes, file: str) -> RawProgram:
         found = _AT.search(str(error))
         problem = str(error)[: found.start()] if found else str(error)
         raise ProgramError(problem, file=file, construct=found["place"] if found else None) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ProgramError(f"is not JSON: {error}", file=file) from error
     if raw.meta is not None and raw.meta.version[:1] != [SUPPORTED_MAJOR]:
         raise ProgramError(f"is {raw.meta.version}, not {SUPPORTED_MAJOR}.x", file=file, construct="__meta__.version")

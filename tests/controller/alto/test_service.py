@@ -365,6 +365,7 @@ COST, ENDPOINT, NETWORK, PROPERTY = "filtered_cost_map", "endpoint_costs", "filt
             "nowhere.pid",
         ),
         (PROPERTY, asked(properties=[], endpoints=["10.0.0.1"]), "E_INVALID_FIELD_VALUE", "endpoints", "10.0.0.1"),
+        (PROPERTY, b'{"nobody-knows": ' + b"[" * 100_000, "E_SYNTAX", None, None),
     ],
 )
 def test_requests_that_cannot_be_answered_say_where_and_why(

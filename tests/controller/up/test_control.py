@@ -34,6 +34,10 @@ def test_a_state_crosses_the_socket(tmp_path: Path) -> None:
             assert b"this is no question" in await reader.readline()
             writer.close()
             reader, writer = await asyncio.open_unix_connection(socket)
+            writer.write(b"[" * 1020 + b"\n")
+            assert b"this is no question" in await reader.readline()
+            writer.close()
+            reader, writer = await asyncio.open_unix_connection(socket)
             writer.write(b"x" * 5000 + b"\n")
             assert await reader.read() == b""
             writer.close()

@@ -270,3 +270,8 @@ def test_deep_expressions() -> None:
     load_program(nested(100), INFO)
     with pytest.raises(ProgramError, match="nested more than"):
         load_program(nested(300), INFO)
+
+
+def test_json_that_nests_too_deep_is_refused() -> None:
+    with pytest.raises(ProgramError, match="is not JSON: maximum recursion depth exceeded"):
+        load_program(b'{"nobody_knows": ' + b"[" * 100_000, INFO)

@@ -58,6 +58,8 @@ def _decode_field(key: KeyField, field: p4r.FieldMatch, table: str, strings: Str
     match key.kind:
         case MatchKind.EXACT:
             return decode(strings, field.exact.value, key.width, where)
+        case MatchKind.OPTIONAL if key.width == 0:
+            raise invalid(f"{where}: a field of no bits has any value; leave the field out")
         case MatchKind.OPTIONAL:
             return decode(strings, field.optional.value, key.width, where)
         case MatchKind.LPM | MatchKind.TERNARY | MatchKind.RANGE if strings is not None:

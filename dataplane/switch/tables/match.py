@@ -57,8 +57,10 @@ def check_match(keys: tuple[KeyField, ...], match: Match, where: str) -> None:
 def _check_field(field: KeyField, value: FieldMatch, where: str) -> None:
     ones = all_ones(field.width)
     match field.kind, value:
-        case ((MatchKind.EXACT | MatchKind.OPTIONAL), int() as bits):
+        case MatchKind.EXACT, int() as bits:
             well_formed = 0 <= bits <= ones
+        case MatchKind.OPTIONAL, int() as bits:
+            well_formed = 0 <= bits <= ones and field.width > 0  # the value of no bits is any: None
         case MatchKind.OPTIONAL, None:
             well_formed = True
         case MatchKind.LPM, (int() as bits, int() as length):

@@ -194,3 +194,10 @@ def test_fields_without_bits_are_written_as_zero(core: P4RuntimeCore, switch: Fa
     assert shell.read(shell.entry("routed")) == [routed]
     wide = shell.entry("routed", [exact(1, b"\x07"), exact(2, b"\x01")], action=shell.action("send", b"\x02", b"\x00"))
     assert shell.refusal(INSERT, wide) is Code.OUT_OF_RANGE
+    any_value = p4r.FieldMatch(field_id=3, optional=p4r.FieldMatch.Optional(value=b"\x00"))
+    assert (
+        shell.refusal(
+            INSERT, shell.entry("filtered", [any_value], priority=1, action=shell.action("send", b"\x02", b"\x00"))
+        )
+        is Code.INVALID_ARGUMENT
+    )

@@ -238,7 +238,7 @@ _CASES: Final = (
         fallback="round-robin",
         windows=Windows(count=4),
     ),
-    Case("bursty", "bursty", _REQUESTS, _REQUESTS, episodes=2, windows=Windows(12, 24, 16)),
+    Case("bursty", "bursty", _REQUESTS, _REQUESTS, episodes=2, windows=Windows(4, 96, 16)),
     Case(
         "spotri",
         "spotri",

@@ -10,6 +10,7 @@ as it is tried there.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import replace as replaced
@@ -62,8 +63,6 @@ DEPARTURES: Final = (
     Departure("without a falling learning rate", {f"{_TRAINING}.half_steps": 0}),
     Departure("without load_features", {"pool.load_features": False}),
     Departure("without port_hz", {"pool.port_hz": 0.0}),
-    Departure("with slot_hz 100", {"pool.slot_hz": 100.0}),
-    Departure("with foretold costs", {"pool.foretold": True}),
     Departure("without a gain of the response", {"pool.gain": "specification"}),
     Departure("discount 0.9", {f"{_TRAINING}.discount": 0.9}),
     Departure("discount 0.9, double", {f"{_TRAINING}.discount": 0.9, f"{_TRAINING}.double": True}),
@@ -71,6 +70,8 @@ DEPARTURES: Final = (
     Departure("prioritised 0.6", {f"{_TRAINING}.prioritised": 0.6}),
     Departure("clip 1", {f"{_TRAINING}.clip": 1.0}),
     Departure("margin 0.1", {"agent.decisions.margin": 0.1}),
+    Departure("slot_hz 100", {"pool.slot_hz": 100.0}),
+    Departure("foretold costs", {"pool.foretold": True}),
     Departure("two layers", {"agent.network.layers": 2}),
     Departure("hidden 64", {"agent.network.hidden": 64}),
 )
@@ -101,6 +102,7 @@ def measure(case: str, departures: Sequence[Departure], seeds: Sequence[int], *,
     found: dict[str, list[float]] = {departure.name: [] for departure in departures}
     for job, response_ns in in_processes(run, jobs):
         found[job.departure.name].append(response_ns / 1e3)
+        sys.stderr.write(f"{job.departure.name}, seed {job.seed}: {response_ns / 1e3:,.1f} us\n")
     table = Table("departure", "mean response, us", "by", title=f"{case}, {len(seeds)} seeds: mean (least to most)")
     first = fmean(found[departures[0].name])
     for name, responses in found.items():

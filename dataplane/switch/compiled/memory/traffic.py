@@ -162,8 +162,8 @@ def next_event_ns(port: OutPort) -> u64:
 def dequeue(port: OutPort, until_ns: u64) -> u64:
     """Return the first of the packets that leave at the port's next instant, linked by `next`; 0 if that is later.
 
-    A port of finite rate gives one, one of infinite rate all it has. The instant is `start_ns` afterwards. The caller
-    holds `egress_lock`.
+    A port of finite rate, in bits or packets, gives one, one of infinite rate all it has. The instant is `start_ns`
+    afterwards. The caller holds `egress_lock`.
     """
     first: u64 = 0
     lock(reference(port.lock))
@@ -173,7 +173,7 @@ def dequeue(port: OutPort, until_ns: u64) -> u64:
         port.due_ns = start_ns
         first = _pop(port)
         last = view(Packet, first)
-        while port.rate_bps == 0 and port.waiting > 0:
+        while port.rate_bps == 0 and port.gap_ns == 0 and port.waiting > 0:
             behind = _pop(port)
             last.next = behind
             last = view(Packet, behind)

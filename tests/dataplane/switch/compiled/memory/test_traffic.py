@@ -27,7 +27,7 @@ from dataplane.switch.compiled.memory.traffic import (
     occupy,
 )
 from dataplane.switch.pipeline import Placement
-from dataplane.switch.traffic import PortSettings, TrafficManager
+from dataplane.switch.traffic import PortSettings, TrafficManager, gap_of
 
 LIBRARY = kernel_library(take, give, enqueue, dequeue, occupy, clear, hold, arrived, next_event_ns, next_arrival_ns)
 Reading = tuple[int, int, int, int, int, int, int]
@@ -119,6 +119,10 @@ def test_every_packet_leaves_when_the_reference_lets_it_leave(seed: int) -> None
     rng = random.Random(seed)
     settings = random_ports(rng)
     reference, native = TrafficManager(settings), NativeTraffic(settings)
+    for item in settings:
+        packets_per_s = rng.choice((0, 0, 777, 300_000))
+        reference.set_packet_rate(item.number, packets_per_s)
+        native.ports[item.number].gap_ns = gap_of(packets_per_s)
     for name, (now_ns, port, priority) in enumerate(schedule(rng, [item.number for item in settings])):
         run_both(reference, native, now_ns, rng)
         assert reference.enqueue(Placement(name, port, priority, 0), now_ns) is native.enqueue(

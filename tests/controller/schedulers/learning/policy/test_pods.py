@@ -25,6 +25,7 @@ from controller.schedulers.learning.agent.settings import AgentSettings, Decisio
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.policy.observing import observe
 from controller.schedulers.learning.policy.pods import Learned
+from controller.schedulers.learning.policy.ranking import usual_of
 from controller.schedulers.learning.values import Observation
 from dataplane.topology.families import from_text
 from dataplane.topology.values import NumberFormat
@@ -149,6 +150,11 @@ def test_a_margin_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_pat
         False,
         False,
     ]
+
+
+def test_of_what_the_fallback_gives_as_many_points_the_highest_value_is_its_choice() -> None:
+    usual = usual_of(np.array([5, 9, 9]), np.array([0, 2, 3]))
+    assert [usual(np.array(values, np.float32)) for values in ([9, 8, 1, 3], [9, 8, 3, 1])] == [3, 2]
 
 
 def test_tokens_serve_nodes_that_join(snapshot: Snapshot, tmp_path: Path) -> None:

@@ -132,14 +132,14 @@ async def serve(
             client = RouteClient(place, on_wait=LOGGER.warning, on_answer=LOGGER.info)
             routes = (await stack.enter_async_context(client)).routes()
             subscribers.append(
-                Subscriber(f"the path server at {settings.path_server}", client.note_links, LOGGER.warning)
+                Subscriber(f"the path server at {settings.path_server}", client.note_links, LOGGER.warning, LOGGER.info)
             )
         if settings.collector is not None:
             collector = await stack.enter_async_context(
                 FeedClient(FeedClientSettings(address=settings.collector, tls=settings.tls))
             )
             subscribers.append(
-                Subscriber(f"the collector at {settings.collector}", collector.note_links, LOGGER.warning)
+                Subscriber(f"the collector at {settings.collector}", collector.note_links, LOGGER.warning, LOGGER.info)
             )
         states, aggregation = None, settings.effective_aggregation
         if aggregation is not None and settings.collector is not None:

@@ -21,6 +21,10 @@ _PATIENCE_S: Final = 5.0
 Send = Callable[[Mapping[LinkKey, LinkStatus]], Awaitable[None]]
 
 
+def _nothing(_: str) -> None:
+    """Say nothing of what is well again."""
+
+
 class LinkStatusPublisher:
     """The newest status of all links, for any number of tasks that send it to subscribers."""
 
@@ -44,7 +48,7 @@ class LinkStatusPublisher:
                 if problem_now and problem_now != problem:
                     subscriber.on_problem(f"{subscriber.name} does not hear of dead links: {problem_now}")
                 elif problem and not problem_now:
-                    subscriber.on_problem(f"{subscriber.name} hears of dead links again")
+                    subscriber.on_return(f"{subscriber.name} hears of dead links again")
                 problem = problem_now
                 await _wait_for(event, INTERVAL_S)
         finally:
@@ -58,6 +62,7 @@ class Subscriber:
     name: str
     send: Send
     on_problem: Callable[[str], None]
+    on_return: Callable[[str], None] = _nothing
 
 
 async def _send_once(subscriber: Subscriber, statuses: Mapping[LinkKey, LinkStatus]) -> str:

@@ -64,8 +64,8 @@ class Peer:
 class ServiceClient:
     """Calls a service and comes back when it does; use it as an async context manager.
 
-    `on_wait` is called before a wait: what is waited for and why, once as long as that is the same; `on_answer` when a
-    stream's first answer comes, and its first after a wait. Every failure is the peer's error, in one line.
+    `on_wait` is called before a wait: what is waited for and why, once as long as that is the same; `on_answer` when
+    the first answer of any stream comes, and the first after a wait. Every failure is the peer's error, in one line.
     """
 
     def __init__(
@@ -84,6 +84,7 @@ class ServiceClient:
         self._rng = rng or random.Random()
         self._sleep, self._on_wait, self._on_answer = sleep, on_wait, on_answer
         self._channel: RenewingChannel | None = None
+        self._is_away = True
 
     async def __aenter__(self) -> Self:
         place = self._place
@@ -159,7 +160,7 @@ class ServiceClient:
         """Yield a method's messages over as many calls as it takes; closing the generator ends the call."""
         backoff = Backoff(self._place.first_wait_ns, self._place.longest_wait_ns, self._rng)
         said: str | None = None
-        where, is_away = f"the {self._peer.name} at {self._place.address}", True
+        where = f"the {self._peer.name} at {self._place.address}"
         while True:
             reason = f"the {self._peer.name} ended the stream"
             call = (await self._open()).unary_stream(f"/{self._peer.service}/{method}", None, None)(request)
@@ -167,9 +168,9 @@ class ServiceClient:
                 async for message in call:
                     backoff.reset()
                     said = None
-                    if is_away and self._on_answer is not None:
+                    if self._is_away and self._on_answer is not None:
                         self._on_answer(f"{where} answers")
-                    is_away = False
+                    self._is_away = False
                     yield message
             except grpc.aio.AioRpcError as error:
                 reason = reason_of(error)
@@ -178,7 +179,7 @@ class ServiceClient:
             finally:
                 # A call that is not read any more is not over for the service before it is cancelled.
                 call.cancel()
-            seconds, is_away = backoff.next_s(), True
+            seconds, self._is_away = backoff.next_s(), True
             if self._on_wait is not None and reason != said:
                 said = reason
                 self._on_wait(f"waiting {seconds:.1f} s for {where}: {reason}")

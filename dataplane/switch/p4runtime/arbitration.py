@@ -63,7 +63,9 @@ class Arbitration:
         """Admit a stream by its first update, and notify whom that concerns; raise P4RuntimeError to end the stream."""
         with self._lock:
             if update.device_id != self._device_id:
-                raise P4RuntimeError(Code.NOT_FOUND, f"there is no device {update.device_id} here")
+                raise P4RuntimeError(
+                    Code.NOT_FOUND, f"there is no device {update.device_id} here: this is device {self._device_id}"
+                )
             name, election_id = _role_name(update), _election_id(update)
             role = self._roles.get(name) or _Role(name)
             self._check_unused(role, election_id, None)

@@ -302,8 +302,9 @@ class P4RuntimeCore:
         return pipeline.context
 
     def _check_device(self, device_id: int) -> None:
-        if device_id != self._switch.device_id:
-            raise P4RuntimeError(Code.NOT_FOUND, f"there is no device {device_id} here")
+        ours = self._switch.device_id
+        if device_id != ours:
+            raise P4RuntimeError(Code.NOT_FOUND, f"there is no device {device_id} here: this is device {ours}")
 
     def _check_primary(self, request: p4r.WriteRequest | p4r.SetForwardingPipelineConfigRequest) -> None:
         election_id = decode_id(request.election_id) if request.HasField("election_id") else None

@@ -82,6 +82,11 @@ def test_a_name_that_is_not_there_is_answered_with_those_that_are(switch: str) -
         )
 
 
+def test_another_device_id_is_answered_with_the_right_one(switch: str) -> None:
+    with pytest.raises(SessionError, match="NOT_FOUND: there is no device 7 here: this is device 1"):
+        run("table", "list", switch, "--device-id", "7")
+
+
 def test_beside_a_controller_one_reads_and_is_told_what_writing_takes(switch: str) -> None:
     with connect(switch, 1):
         assert rows("counter", "read", switch, "drop_bad_ipv4_checksum") == []

@@ -25,7 +25,7 @@ from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.packet import decode_udp_frame
 
 MS = 1_000_000
-RUN_NS = 2000 * MS
+RUN_NS = 1000 * MS
 LINE = """
 millrace: 1
 name: line

@@ -110,7 +110,7 @@ async def main(address: str, p4info: str, program: str, *words: str) -> None:
 
     options = fy.SwitchOptions(p4info=Path(p4info), p4blob=Path(program), ready_handler=on_ready, fail_fast=True)
     async with fy.Controller([fy.Switch("s1", address, options)]):
-        print(json.dumps(await asyncio.wait_for(done, 30)))
+        print(json.dumps(await asyncio.wait_for(done, 100)))
 
 
 if __name__ == "__main__":

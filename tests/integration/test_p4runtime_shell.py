@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from dataplane.program.loader import load_program
+from dataplane.switch.compiled.program import Purpose, compile_program
+
 ROOT = Path(__file__).parents[2]
 SHELL_PYTHON = ROOT / ".venv-shell" / "bin" / "python"
 P4INFO, PROGRAM = ROOT / "p4/build/fabric.p4info.txtpb", ROOT / "p4/build/fabric.json"
@@ -18,6 +21,8 @@ P4INFO, PROGRAM = ROOT / "p4/build/fabric.p4info.txtpb", ROOT / "p4/build/fabric
 
 @pytest.fixture
 def switch_address() -> Iterator[str]:
+    # Here, where it may take as long as it takes on a busy machine.
+    compile_program(load_program(PROGRAM, P4INFO), Purpose.FORWARDING)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -39,7 +44,11 @@ def switch_address() -> Iterator[str]:
 def test_shell_drives_the_built_in_switch(switch_address: str) -> None:
     script = Path(__file__).with_name("shell_session.py")
     done = subprocess.run(
-        [SHELL_PYTHON, script, switch_address, P4INFO, PROGRAM], capture_output=True, text=True, timeout=60, check=False
+        [SHELL_PYTHON, script, switch_address, P4INFO, PROGRAM],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     seen = json.loads(done.stdout.splitlines()[-1])

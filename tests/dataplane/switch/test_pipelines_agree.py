@@ -2,7 +2,7 @@
 
 What is compared: departures with ports, bytes and times, packets to the CPU, digests, drops by name, parser errors,
 counters (direct ones too), registers, and what the state refuses. MILLRACE_EXAMPLES sets the number of scenarios a
-program, 15 if it is not given.
+program, 6 if it is not given.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.dataplane.switch.scenario_events import Arrival, Event, Pause, PortCh
 from tests.dataplane.switch.scenarios import CPU_PORT, PORTS, PROGRAMS, load, scenarios
 from tests.examples import examples
 
-EXAMPLES = examples(15)
+EXAMPLES = examples(6)
 REFERENCE = PipelineName.INTERPRETER
 LAST_NS = 60_000_000_000
 REACHED_ELSEWHERE = {"fabric_aggregation"}

@@ -21,6 +21,7 @@ from dataplane.nic.manager.packet_manager import PacketManager
 from dataplane.nic.manager.producer import Producer
 from dataplane.nic.structures import Buffer
 from tests.dataplane.nic.bursts import Driver, buffer_count, chain, free_addresses, waiting_addresses
+from tests.examples import examples
 
 THREADS = 2
 SIZES = {16: 3, 40: 2}
@@ -399,4 +400,4 @@ class SoftwareQueueMachine(RuleBasedStateMachine):
 
 
 TestSoftwareQueueMachine = SoftwareQueueMachine.TestCase
-TestSoftwareQueueMachine.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
+TestSoftwareQueueMachine.settings = settings(max_examples=examples(40), stateful_step_count=50, deadline=None)

@@ -44,9 +44,11 @@ from dataplane.nic.manager.producer import Producer
 from dataplane.nic.ports.kernels import receive, release
 from dataplane.nic.ports.queue import PortQueue
 from dataplane.nic.structures import Buffer, Stamp, Verdict
+from tests.examples import examples
 
 PATIENCE_S = 30.0
 FLOWS = 16
+PACKETS = 1000 * examples(15)
 BURST = 24
 HEADER_BYTES = 24
 
@@ -259,7 +261,7 @@ def test_native_consumers_get_each_flow_in_order_from_two_driver_threads_while_o
     pouring, drinking, _, _ = bound()
     for balance in Balance:
         manager = PacketManager(2, name="test", longest_frame=1514)
-        pourers = make_pourers(manager, 60_000)
+        pourers = make_pourers(manager, PACKETS)
         manager.set_balance("g", balance)
         consumers = [manager.add_consumer(f"c{number}", group="g", buffers={64: 32, 256: 64}) for number in range(2)]
         seen = [pointer_to((ctypes.c_uint64 * FLOWS)()) for _ in pourers]

@@ -23,7 +23,7 @@ export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Half of the time in which a process starts would be spent on compiling our own modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo mininet test debian checked deep check lint format types layers pythons p4 p4-check protos picture unit shell lock same-python clean
+.PHONY: help demo mininet test debian checked deep check lint format types layers collect pythons p4 p4-check protos picture unit shell lock same-python clean
 
 help:
 	@echo "make demo    run the whole circle on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
@@ -93,7 +93,7 @@ debian: | $(VENV)/bin/python
 checked: $(VENV)/.dev $(SHELL_VENV)/.ready
 	@$(MAKE) --no-print-directory --output-sync=target check
 
-check: types pythons lint layers p4-check
+check: types pythons collect lint layers p4-check
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -105,6 +105,11 @@ format: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	$(BIN)/mypy
+
+# Can all tests be loaded? Their processes then find them compiled, which each would do for itself at the same time.
+collect: $(VENV)/.dev
+	@mkdir -p .pytest_cache
+	@$(BIN)/python -m pytest --collect-only -qq --ignore=tests/soak >.pytest_cache/collected 2>&1 || (cat .pytest_cache/collected; exit 1)
 
 layers: $(VENV)/.dev
 	$(BIN)/lint-imports

@@ -74,7 +74,7 @@ class StandardMethods(TableMethods, ProfileMethods, ArrayMethods):
             items = [table for pipeline in pipelines for table in pipeline["tables"]]
         elif kind == 1:
             items = [profile for pipeline in pipelines for profile in pipeline.get("action_profiles", [])]
-        elif kind <= len(_LISTS):
+        elif 0 < kind <= len(_LISTS):
             items = document.get(_LISTS[kind - 1], [])
         else:
             raise LookupRefusal(0)

@@ -11,7 +11,7 @@ from dataplane.program.objects import ActionSpec
 from dataplane.switch.runtime_api.records import Group as GroupRecord
 from dataplane.switch.runtime_api.records import Member, TableCode, TableRefusal
 from dataplane.switch.runtime_api.runtime import Books, Runtime
-from dataplane.switch.runtime_api.values import call_of, data_of, refusal_of
+from dataplane.switch.runtime_api.values import call_of, data_of, handle_of, refusal_of
 from dataplane.switch.tables import Group, GroupMember
 from dataplane.switch.tables.profile import Profile
 
@@ -48,7 +48,7 @@ class _Opened:
     def record(self, identifier: int) -> Member:
         """Return a member as bmv2 sends it."""
         call = self.profile.members[identifier]
-        return Member(identifier - 1, call.action, data_of(self.actions, call))
+        return Member(handle_of(identifier), call.action, data_of(self.actions, call))
 
 
 class ProfileMethods:
@@ -147,4 +147,4 @@ def _first_free(present: Collection[int]) -> int:
 
 
 def _record(group: Group) -> GroupRecord:
-    return GroupRecord(group.group_id - 1, [place.member - 1 for place in group.members])
+    return GroupRecord(handle_of(group.group_id), [handle_of(place.member) for place in group.members])

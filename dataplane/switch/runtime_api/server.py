@@ -23,6 +23,9 @@ LOGGER = logging.getLogger("millrace.switch.thrift")
 HOST: Final = "127.0.0.1"
 """Nothing is encrypted and nobody is asked who he is; bmv2 listens on every interface."""
 
+NO_CALL: Final = (TProtocolException, TTransportException, OSError, UnicodeDecodeError, RecursionError)
+"""What the library raises for bytes that are no call, and connections that end."""
+
 _RECEIVE_BYTES: Final = 1 << 16
 _KEEPALIVE_S: Final = 5
 
@@ -111,7 +114,7 @@ class ApiServer:
         try:
             while transport.begin():
                 answer(protocol, self._handlers)
-        except (TProtocolException, TTransportException, OSError, UnicodeDecodeError, RecursionError) as error:
+        except NO_CALL as error:
             LOGGER.info("a connection ends: %s", error)
         finally:
             with self._lock:

@@ -26,6 +26,7 @@ from dataplane.switch.runtime_api.values import (
     call_of,
     config_of,
     data_of,
+    handle_of,
     match_of,
     params_of,
     rates_of,
@@ -300,17 +301,13 @@ def _pointing(error: EntryError, entry: TableEntry) -> TableRefusal:
 
 def _action(opened: Opened, entry: TableEntry) -> ActionEntry:
     if entry.member is not None:
-        return ActionEntry(EntryType.MEMBER, mbr_handle=_handle(entry.member))
+        return ActionEntry(EntryType.MEMBER, mbr_handle=handle_of(entry.member))
     if entry.group is not None:
-        return ActionEntry(EntryType.GROUP, grp_handle=_handle(entry.group))
+        return ActionEntry(EntryType.GROUP, grp_handle=handle_of(entry.group))
     if entry.call is None:
         return ActionEntry(EntryType.NONE)
     data = data_of(opened.actions, entry.call)
     return ActionEntry(EntryType.ACTION_DATA, entry.call.action, data)
-
-
-def _handle(identifier: int) -> int:
-    return (identifier - 1) & _INT32
 
 
 def _require_counter(table: Table) -> None:

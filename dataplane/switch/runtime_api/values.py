@@ -40,6 +40,11 @@ def refusal_of(error: EntryError) -> TableRefusal:
     return TableRefusal(_CODES.get(error.fault, TableCode.ERROR))
 
 
+def handle_of(identifier: int) -> int:
+    """Return the handle of a member or group: its P4Runtime id less one, as a number that Thrift has."""
+    return (identifier - 1) & MAX_PRIORITY
+
+
 def to_bytes(value: int, width: int) -> bytes:
     """Return a value as bmv2 sends it: all bytes of its width."""
     return value.to_bytes(max(1, -(-width // 8)), "big")

@@ -9,15 +9,19 @@ from numpy.typing import NDArray
 
 from collectors.decode.payloads import Payloads
 from collectors.native.kernel_calls import kernel_calls
+from collectors.native.memory import address_in
 from dataplane.errors import WireError
 from dataplane.wire.packet import decode_udp_frame
 
 
 class FrameReader:
-    """Finds the UDP datagrams to a port; counts those that are cut, in fragments or have a wrong checksum."""
+    """Finds the UDP datagrams to a port; counts those that are cut, in fragments or have a wrong checksum.
 
-    def __init__(self, udp_port: int) -> None:
-        self._udp_port = udp_port
+    What comes `from_cables` in the name of this machine itself (127.0.0.0/8, maybe a relay's) has no address.
+    """
+
+    def __init__(self, udp_port: int, *, from_cables: bool = False) -> None:
+        self._udp_port, self._from_cables = udp_port, int(from_cables)
         self._find = kernel_calls().find_payloads
         self._malformed = np.zeros(1, np.uint32)
 
@@ -40,7 +44,15 @@ class FrameReader:
         frames, sizes = places.copy(), lengths.copy()
         numbers, sources = np.empty(len(places), np.uint32), np.empty(len(places), np.uint32)
         count = self._find(
-            data.ctypes.data, places, lengths, len(places), self._udp_port, self._malformed, numbers, sources
+            address_in(data),
+            address_in(places),
+            address_in(lengths),
+            len(places),
+            self._udp_port,
+            address_in(self._malformed),
+            address_in(numbers),
+            address_in(sources),
+            self._from_cables,
         )
 
         def source_of(number: int) -> object:

@@ -34,7 +34,6 @@ LATE_NS: Final = 20_000_000
 LOOK_NS: Final = 1_000_000_000
 """How often the device's own losses are looked up."""
 _CONSUMER = "reports"
-_LOOPBACK = np.uint32(127)
 
 
 class ReportSource(Protocol):
@@ -174,7 +173,7 @@ class NicSource:
         except PortError as error:
             self.close()
             raise CollectorError(f"cannot receive reports: {error}") from error
-        self._frames = FrameReader(self.udp_port)
+        self._frames = FrameReader(self.udp_port, from_cables=True)
         self._rows: NDArray[np.uint8] = np.zeros((FRAMES, FRAME_BYTES), np.uint8)
         self._lengths = np.empty(FRAMES, np.uint32)
 
@@ -216,7 +215,7 @@ class NicSource:
             left -= count
             places = np.arange(count, dtype=np.uint64) * np.uint64(FRAME_BYTES)
             lengths = np.minimum(self._lengths[:count], FRAME_BYTES)
-            yield _from_cables(self._frames.payloads(self._rows.reshape(-1), places, lengths))
+            yield self._frames.payloads(self._rows.reshape(-1), places, lengths)
 
     def read_statistics(self) -> NicStatistics:
         """Return what the device and its driver have counted; from any thread."""
@@ -232,12 +231,6 @@ class NicSource:
         self._nic.close()
         self._count_lost()
         self._holder.close()
-
-
-def _from_cables(payloads: Payloads) -> Payloads:
-    """Return payloads without those addresses that no cable carries (RFC 1122, 3.2.1.3): a relay's on this machine."""
-    found = payloads.addresses
-    return payloads if found is None else replace(payloads, addresses=np.where(found >> 24 == _LOOPBACK, 0, found))
 
 
 def _bind(address: str, udp_port: int, buffer_bytes: int) -> socket.socket:

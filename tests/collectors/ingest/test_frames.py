@@ -98,3 +98,14 @@ def test_the_senders_are_told() -> None:
     found = FrameReader(PORT).payloads(block.data, block.places.copy(), block.lengths.copy())
     assert [found.source(number) for number in range(2)] == [("10.0.0.1", 9), ("2001:db8::1", 9)]
     assert np.array_equal(found.lengths, [1, 1])
+
+
+@pytest.mark.parametrize("from_cables", [False, True])
+@pytest.mark.parametrize("vlan_id", [None, 5])
+def test_no_cable_carries_this_machines_own_addresses(from_cables: bool, vlan_id: int | None) -> None:
+    pairs = ("10.0.0.1", V4[1]), ("127.0.0.1", V4[1]), V6, ("127.255.255.254", V4[1]), ("128.0.0.1", V4[1])
+    block = payloads_of([frame(b"report", pair, vlan_id=vlan_id) for pair in pairs])
+    found = FrameReader(PORT, from_cables=from_cables).payloads(block.data, block.places, block.lengths)
+    own = {"127.0.0.1", "127.255.255.254"} if from_cables else set()
+    expected = [0 if src in own or ":" in src else int(ip_address(src)) for src, _ in pairs]
+    assert [found.address(number) for number in range(len(pairs))] == expected

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Final, TypeVar
@@ -170,12 +170,14 @@ def records(  # noqa: PLR0917 - a command line's options
         show_values(found, HopRecord, form)
         return
     columns = ("received", "flow", "hop", "node", "in", "out", "latency us", "queue", "tx bytes/window", "age s")
-    show(columns, ((*_record_cells(row), seconds(now.now_ns - row.received_ns)) for row in found), form)
+    names = {number: name for name, number in now.nodes.items()}
+    show(columns, ((*_record_cells(row, names), seconds(now.now_ns - row.received_ns)) for row in found), form)
 
 
-def _record_cells(row: HopRecord) -> Cells:
+def _record_cells(row: HopRecord, names: Mapping[int, str]) -> Cells:
     flow = f"{row.flow.src}:{row.flow.src_port} → {row.flow.dst}:{row.flow.dst_port}"
-    place = (_hop_position(row), row.node_id, row.ingress_port, row.egress_port)
+    node = f"{names[row.node_id]} ({row.node_id})" if row.node_id in names else row.node_id
+    place = (_hop_position(row), node, row.ingress_port, row.egress_port)
     figures = (_us(row.hop_latency_ns), row.queue_occupancy_frames, row.tx_bytes_per_window)
     return (utc(row.received_ns), flow, *place, *figures)
 

@@ -57,7 +57,7 @@ def hosts(spec: Spec, form: FormatOption = Format.TABLE) -> None:
     found = _load(spec)
     _show(
         (
-            ("host", "switch", "port", "ipv4", "mac", "cores", "memory", "devices"),
+            ("host", "switch", "ipv4", "cores", "memory", "devices"),
             [_for_people(found, one) for one in found.hosts],
         ),
         (
@@ -110,13 +110,12 @@ def _switch_cells(found: Topology, node: SwitchNode) -> Cells:
 
 
 def _for_people(found: Topology, host: HostNode) -> Cells:
-    from dataplane.topology.addressing import format_mac  # noqa: PLC0415
     from dataplane.topology.units import format_size  # noqa: PLC0415
 
     end = found.attachment[host.name]
     memory = ", ".join(f"{medium.kind} {format_size(medium.capacity_bytes)}" for medium in host.memory)
     devices = ", ".join(f"{device.count} {device.kind} {device.model}".strip() for device in host.devices)
-    return host.name, end.node, end.port, str(host.ipv4), format_mac(host.mac), host.cores, memory, devices
+    return host.name, end.node, str(host.ipv4), host.cores, memory, devices
 
 
 def _host_cells(found: Topology, host: HostNode) -> Cells:

@@ -97,7 +97,7 @@ class LinkChange:
 class PathServerStatus:
     """The path server's counters: what it keeps, does and drops; how old its newest state of the network is.
 
-    `now_ns` is its time, UTC, for ages of what it keeps.
+    `now_ns` is its time, UTC, for ages of what it keeps; `nodes` are the numbers by which records know switches.
     """
 
     version: int
@@ -109,6 +109,7 @@ class PathServerStatus:
     last_problem: str | None
     feed_is_silent: bool
     now_ns: int
+    nodes: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)

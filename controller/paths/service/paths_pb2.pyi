@@ -271,8 +271,15 @@ class GetRecordsRequest(_message.Message):
     def __init__(self, src: _Optional[str] = ..., dst: _Optional[str] = ..., protocol: _Optional[int] = ..., src_port: _Optional[int] = ..., dst_port: _Optional[int] = ..., link: _Optional[_Union[_link_pb2.Link, _Mapping]] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("version", "flows", "explicit_routes", "last_step_ns", "snapshot_age_ns", "counters", "last_problem", "feed_is_silent", "now_ns")
+    __slots__ = ("version", "flows", "explicit_routes", "last_step_ns", "snapshot_age_ns", "counters", "last_problem", "feed_is_silent", "now_ns", "nodes")
     class CountersEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: int
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    class NodesEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
         VALUE_FIELD_NUMBER: _ClassVar[int]
@@ -288,6 +295,7 @@ class Status(_message.Message):
     LAST_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     FEED_IS_SILENT_FIELD_NUMBER: _ClassVar[int]
     NOW_NS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
     version: int
     flows: int
     explicit_routes: int
@@ -297,4 +305,5 @@ class Status(_message.Message):
     last_problem: str
     feed_is_silent: bool
     now_ns: int
-    def __init__(self, version: _Optional[int] = ..., flows: _Optional[int] = ..., explicit_routes: _Optional[int] = ..., last_step_ns: _Optional[int] = ..., snapshot_age_ns: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ..., last_problem: _Optional[str] = ..., feed_is_silent: _Optional[bool] = ..., now_ns: _Optional[int] = ...) -> None: ...
+    nodes: _containers.ScalarMap[str, int]
+    def __init__(self, version: _Optional[int] = ..., flows: _Optional[int] = ..., explicit_routes: _Optional[int] = ..., last_step_ns: _Optional[int] = ..., snapshot_age_ns: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ..., last_problem: _Optional[str] = ..., feed_is_silent: _Optional[bool] = ..., now_ns: _Optional[int] = ..., nodes: _Optional[_Mapping[str, int]] = ...) -> None: ...

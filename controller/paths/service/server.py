@@ -379,6 +379,7 @@ class PathServer:
             core.last_problem,
             self._feed_watch.is_silent(now_ns),
             now_ns,
+            {node.name: node.node_id for node in core.network.topology.switches},
         )
 
     async def _serve_status(self, _: pb.GetStatusRequest) -> pb.Status:

@@ -151,8 +151,8 @@ def test_programs_get_times_in_nanoseconds(server: str) -> None:
 def test_records_of_a_live_path_server(server: str, which: tuple[str, ...]) -> None:
     said = run("paths", "records", "--server", server, *which)
     assert "1970-01-01 00:00:00.000 │ 10.0.1.1" in said
-    assert "10.0.1.1:5000 → 10.0.4.1:6000 │ 0   │ 1    │ 1  │ 2   │ 7          │ 3     │ 999" in said
-    assert "10.0.1.1:5000 → 10.0.4.1:6000 │ xd  │ 1    │ 1  │ 2   │ 7          │ 3     │ 998" in said
+    assert "10.0.1.1:5000 → 10.0.4.1:6000 │ 0   │ a (1) │ 1  │ 2   │ 7          │ 3     │ 999" in said
+    assert "10.0.1.1:5000 → 10.0.4.1:6000 │ xd  │ a (1) │ 1  │ 2   │ 7          │ 3     │ 998" in said
 
 
 @pytest.mark.parametrize(

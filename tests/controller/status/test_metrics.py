@@ -37,7 +37,7 @@ JOB = JobRow(
     None,
 )
 ENDED = JobRow("old", None, "ended", 2, (), None, 8, 16, (), "done", 5)
-PATHS = PathServerStatus(5, 10, 2, None, 3 * 10**9, {"rounds": 8}, None, True, 10**18)
+PATHS = PathServerStatus(5, 10, 2, None, 3 * 10**9, {"rounds": 8}, None, True, 10**18, {})
 
 
 def lines(found: list[Metric]) -> dict[str, float]:

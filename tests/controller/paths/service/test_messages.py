@@ -103,6 +103,7 @@ CASES: list[tuple[Mirror[Any, Any], st.SearchStrategy[Any]]] = [
             st.none() | NAMES,
             st.booleans(),
             NS,
+            st.dictionaries(NAMES, SMALL, max_size=3),
         ),
     ),
 ]

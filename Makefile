@@ -146,7 +146,7 @@ deep: $(VENV)/.dev $(RAY_VENV)/.ready
 	MILLRACE_EXAMPLES=500 $(BIN)/python -m pytest tests/decoders tests/dataplane/program/test_fuzz.py tests/dataplane/switch/p4runtime
 	MILLRACE_EXAMPLES=100 $(BIN)/python -m pytest --timeout=1800 tests/dataplane/switch/test_pipelines_agree.py tests/dataplane/nic/buffers
 	MILLRACE_EXAMPLES=40 $(BIN)/python -m pytest --timeout=1800 tests/dataplane/switch/compiled/test_memory_safety.py
-	MILLRACE_EXAMPLES=20000 $(BIN)/python -m pytest tests/adversary
+	MILLRACE_EXAMPLES=70000 $(BIN)/python -m pytest tests/adversary
 	$(BIN)/python -m tests.soak.storage
 	$(BIN)/python -m tests.soak.api
 	$(BIN)/python -m tests.soak.etcd_away

@@ -222,6 +222,7 @@ class Siege:
         damage.lost["reports"] += after.reports_lost - before.reports_lost
 
     def _state(self) -> _State:
+        until(self.is_measured, "figures of every stream")  # which are forgotten in a pause
         snapshot, own = self.snapshot(), TOPOLOGY.host["evil"].ipv4
         flows = (flow for flow in snapshot.paths if flow.src != own)
         known = {*flows, *snapshot.reporters, *snapshot.clocks, *snapshot.jobs, *snapshot.links}
@@ -330,7 +331,6 @@ def besieging() -> Iterator[Siege]:
             siege = Siege(jobs, paths, workers, producer, client, streams, stack.enter_context(asyncio.Runner()))
             value = siege.write()
             until(lambda: _is_copied(producer, client, value), "a copy in the switch")
-            until(siege.is_measured, "figures of every stream")
             yield siege
 
 

@@ -12,16 +12,18 @@ from tests.adversary.world import Outcome, World
 from tests.examples import examples
 
 FORGED = examples(1_400)
+DURATION_NS = max(240_000_000, FORGED * 16_000)
+"""The attacker's cable takes what it sends, and its queue drops none."""
 
 
 @pytest.fixture(scope="module")
 def calm() -> Outcome:
-    return World().play(0)
+    return World().play(0, DURATION_NS)
 
 
 def test_nothing_forged_counts(calm: Outcome) -> None:
     world = World()
-    besieged = world.play(FORGED)
+    besieged = world.play(FORGED, DURATION_NS)
     assert set(world.forged) == set(Kind)
     for field in fields(Outcome):
         assert getattr(besieged, field.name) == getattr(calm, field.name), field.name
@@ -30,7 +32,7 @@ def test_nothing_forged_counts(calm: Outcome) -> None:
 def test_past_the_edge_the_same_datagrams_show_and_sums_and_content_hold_by_themselves(calm: Outcome) -> None:
     world = World()
     world.open_edge()
-    besieged = world.play(FORGED)
+    besieged = world.play(FORGED, DURATION_NS)
     shown = effects(calm, besieged)
     assert shown["records"] > 100
     assert shown.keys() <= {"records", "known", "late", "repeated"}

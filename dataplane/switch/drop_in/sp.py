@@ -149,6 +149,7 @@ def _listen(address: str) -> tuple[Path | None, socket.socket]:
             path.unlink(missing_ok=True)
             listening = socket.socket(socket.AF_UNIX)
             listening.bind(place)
+            path.chmod(0o600)  # before anybody can connect
             listening.listen()
             return path, listening
         host, _, port = place.rpartition(":")

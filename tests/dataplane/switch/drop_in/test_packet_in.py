@@ -7,6 +7,7 @@ import ctypes.util
 import os
 import signal
 import socket
+import stat
 import struct
 import subprocess
 import sys
@@ -77,6 +78,15 @@ def listening(address: str) -> Iterator[tuple[PacketIn, dict[int, NicPort]]]:
     for ends in cables.values():
         for end in ends:
             end.close()
+
+
+def test_a_sockets_path_is_its_users_alone(tmp_path: Path) -> None:
+    mask = os.umask(0)
+    try:
+        with listening(f"ipc://{tmp_path}/p"):
+            assert stat.S_IMODE((tmp_path / "p").stat().st_mode) == 0o600
+    finally:
+        os.umask(mask)
 
 
 def free_port() -> int:

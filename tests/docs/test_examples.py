@@ -28,6 +28,7 @@ from unittest.mock import patch
 import pytest
 
 from controller.cli import main
+from tests.compiled_fabric import compile_fabric
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -138,6 +139,8 @@ def test_examples_of_a_page_run(page: Path, tmp_path: Path, monkeypatch: pytest.
         pytest.skip(f"its example is {SHOWN_ELSEWHERE[page.name].relative_to(ROOT)}")
     if "import torch\n" in page.read_text(encoding="utf-8") and importlib.util.find_spec("torch") is None:
         pytest.skip("needs PyTorch")
+    if "import finsy" in page.read_text(encoding="utf-8"):
+        compile_fabric()
     monkeypatch.chdir(tmp_path)
     # What an example starts must find the packages from here, and fold its lines as a page does.
     monkeypatch.setenv("PYTHONPATH", str(ROOT))

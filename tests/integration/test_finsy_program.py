@@ -16,9 +16,8 @@ import pytest
 
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic.devices import ethernet
-from dataplane.program.loader import load_program
-from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.wire.packet import decode_udp_frame, udp_frame
+from tests.compiled_fabric import compile_fabric
 from tests.free_ports import free_ports
 from tests.integration.finsy_program import GOODBYE, LLDP
 from tests.network_namespace import network_namespace
@@ -48,8 +47,7 @@ def start_here(argv: list[str], *descriptors: int) -> subprocess.Popen[str]:
 
 def start_switch(stack: ExitStack, start: Start, address: str, *interfaces: str) -> None:
     """Start `millrace switch` and wait for its word that it is ready; it ends with the stack, or with this process."""
-    # Here, where it may take as long as it takes on a busy machine: finsy gives a switch ten seconds for a program.
-    compile_program(load_program(PROGRAM, P4INFO), Purpose.FORWARDING)
+    compile_fabric()
     argv = ["-m", "controller.cli", "switch", *interfaces, "--no-p4", "--device-id", "1"]
     lifeline, ours = os.pipe()
     stack.callback(os.close, ours)

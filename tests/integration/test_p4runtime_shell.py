@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from dataplane.program.loader import load_program
-from dataplane.switch.compiled.program import Purpose, compile_program
+from tests.compiled_fabric import compile_fabric
 
 ROOT = Path(__file__).parents[2]
 SHELL_PYTHON = ROOT / ".venv-shell" / "bin" / "python"
@@ -21,8 +20,7 @@ P4INFO, PROGRAM = ROOT / "p4/build/fabric.p4info.txtpb", ROOT / "p4/build/fabric
 
 @pytest.fixture
 def switch_address() -> Iterator[str]:
-    # Here, where it may take as long as it takes on a busy machine.
-    compile_program(load_program(PROGRAM, P4INFO), Purpose.FORWARDING)
+    compile_fabric()
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{probe.getsockname()[1]}"

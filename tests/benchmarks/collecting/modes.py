@@ -12,6 +12,7 @@ from collectors.collector import Collector
 from collectors.decode.payloads import Payloads
 from collectors.settings import CollectorSettings, Core
 from dataplane.clock import MonotonicClock
+from dataplane.topology.addressing import switch_ipv4
 from dataplane.topology.values import Endpoint, Link, SwitchNode, Topology
 from dataplane.wire.completion import Completion
 from tests.collectors.reports import MICRO, Hop, Reporter, build_topology
@@ -79,6 +80,7 @@ def _rate(collector: Collector, payloads: list[bytes], *, copies: int) -> float:
     lengths = np.array([len(one) for one in payloads], np.uint32)
     places = np.concatenate([[0], np.cumsum(lengths[:-1], dtype=np.uint64)]).astype(np.uint64)
     data = np.frombuffer(b"".join(payloads), np.uint8).copy()
+    addresses = np.array([int(switch_ipv4(int.from_bytes(one[4:8], "big"))) for one in payloads], np.uint32)
     sequence_at = places[:, None].astype(np.int64) + np.arange(1, 4)
     sequences = data[sequence_at].astype(np.int64) @ [1 << 16, 1 << 8, 1]
     grows = int(sequences.max()) + 1
@@ -88,7 +90,8 @@ def _rate(collector: Collector, payloads: list[bytes], *, copies: int) -> float:
         data[sequence_at] = numbers[:, None] >> [16, 8, 0] & 0xFF
         begun = time.thread_time()
         for first in range(0, len(payloads), BATCH):
-            collector.receive_many(Payloads(data, places[first : first + BATCH], lengths[first : first + BATCH]))
+            some = slice(first, first + BATCH)
+            collector.receive_many(Payloads(data, places[some], lengths[some], addresses=addresses[some]))
         took_s += time.thread_time() - begun if copy else 0.0
     taken, lost = collector.counters["reports"], sum(one.lost for one in collector.snapshot().reporters.values())
     if taken != (copies + 1) * len(payloads) or lost or collector.counters["repeated"]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -23,6 +23,7 @@ from dataplane.switch.drop_in.names import (
     default_grpc_address,
     default_thrift_port,
     opened,
+    opened_messages,
 )
 from dataplane.switch.drop_in.options import Bmv2Options
 from dataplane.switch.tracing.live.options import TraceSettings, add_trace_options, trace_settings, trace_words
@@ -127,6 +128,7 @@ def parse_arguments(argv: Sequence[str], name: str = OWN_NAME) -> SwitchSettings
         raise _wrong(*wrong)
     tls = _find_tls(found)
     grpc_address, note = opened(found.grpc_server_addr, name, has_tls=tls is not None)
+    packet_in, messages_note = opened_messages(bmv2.packet_in, name)
     return SwitchSettings(
         ports=ports,
         device_id=found.device_id,
@@ -144,8 +146,8 @@ def parse_arguments(argv: Sequence[str], name: str = OWN_NAME) -> SwitchSettings
         seed=found.seed,
         deflect_session=found.deflect_session,
         driver=_driver(found),
-        bmv2=bmv2,
-        notes=bmv2_options.notes(found) + (() if note is None else (note,)),
+        bmv2=replace(bmv2, packet_in=packet_in),
+        notes=bmv2_options.notes(found) + tuple(line for line in (note, messages_note) if line is not None),
         trace=trace_settings(found),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Final
 
-from dataplane.rpc.addresses import exposed
+from dataplane.rpc.addresses import exposed, is_loopback
 from dataplane.rpc.own_folder import default_address
 
 OWN_NAME: Final = "millrace switch"
@@ -39,3 +39,13 @@ def opened(address: str, name: str, *, has_tls: bool) -> tuple[str, str | None]:
     if name not in BMV2_NAMES or exposed(address, has_tls=has_tls) is None:
         return address, None
     return f"plain:{address}", f"P4Runtime on {address} is not encrypted: whoever reaches it controls this switch"
+
+
+def opened_messages(address: str | None, name: str) -> tuple[str | None, str | None]:
+    """Return where packets come and go as messages, and a line for the log if only bmv2's users are to have it so."""
+    if name not in BMV2_NAMES or address is None or not address.startswith("tcp://") or is_loopback(address[6:]):
+        return address, None
+    return (
+        f"plain:{address}",
+        f"packets on {address} are anybody's: whoever reaches it sends them in and gets what goes out",
+    )

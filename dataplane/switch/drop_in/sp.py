@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from dataplane.errors import PortError
-from dataplane.rpc.addresses import unavailable
+from dataplane.rpc.addresses import is_loopback, is_plain, target_of, unavailable
 
 GREETING: Final = struct.pack(">BBBBHH", 0, ord("S"), ord("P"), 0, 16, 0)
 LONGEST_MESSAGE: Final = 1 << 16
@@ -136,10 +136,16 @@ class PairListener:
 
 def _listen(address: str) -> tuple[Path | None, socket.socket]:
     """Return the path of a UNIX socket, None for TCP, and the socket."""
-    if not address.startswith((_IPC, _TCP)):
+    target = target_of(address)
+    if not target.startswith((_IPC, _TCP)):
         raise PortError(f"--packet-in {address}: is neither ipc://PATH nor tcp://HOST:PORT")
-    place = address[len(_IPC) :]
-    is_path = address.startswith(_IPC)
+    place = target[len(_IPC) :]
+    is_path = target.startswith(_IPC)
+    if not is_path and not is_plain(address) and not is_loopback(place):
+        raise PortError(
+            f"--packet-in {address}: is not loopback, and whoever connects sends packets in; if that is meant, it is"
+            f" called plain:{address}"
+        )
     problem = unavailable(f"unix:{place}" if is_path else place.replace("*", "0.0.0.0"))  # noqa: S104 - "*" is nanomsg's
     if problem is not None:
         raise PortError(f"--packet-in {address}: {problem}")

@@ -39,6 +39,15 @@ def test_only_bmv2s_names_open_p4runtime_to_others() -> None:
     assert (settings.grpc_address, settings.notes) == ("0.0.0.0:50051", ())
 
 
+def test_only_bmv2s_names_open_packets_as_messages_to_others() -> None:
+    line = ["--no-p4", "--packet-in", "tcp://*:9000"]
+    assert parse_arguments(line).bmv2.packet_in == "tcp://*:9000"  # which the listener refuses
+    settings = parse_arguments(line, GRPC_NAME)
+    assert settings.bmv2.packet_in == "plain:tcp://*:9000"
+    assert settings.notes[0].startswith("packets on tcp://*:9000 are anybody's")
+    assert parse_arguments(["--no-p4", "--packet-in", "tcp://127.0.0.1:9000"], GRPC_NAME).notes == ()
+
+
 def test_what_is_the_case_when_nothing_is_said() -> None:
     assert parse_arguments(["--no-p4"], GRPC_NAME).grpc_address == "127.0.0.1:9559"
     assert parse_arguments(["--no-p4"], GRPC_NAME).bmv2.thrift_port is None

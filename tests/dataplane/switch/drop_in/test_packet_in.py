@@ -169,8 +169,10 @@ def test_a_pair_is_two_and_nobody_is_counted(tmp_path: Path) -> None:
     [
         ("/tmp/x", "neither ipc"),
         ("ipc:///nonexistent/x", "no folder"),
-        ("tcp://here:x", "neither"),
-        ("tcp://*:99999", "neither"),
+        ("plain:tcp://here:x", "neither"),
+        ("plain:tcp://*:99999", "neither"),
+        ("tcp://*:9000", "whoever connects sends packets in; if that is meant, it is called plain:tcp://"),
+        ("tcp://10.0.0.1:9000", "is not loopback"),
     ],
 )
 def test_where_nothing_can_listen(address: str, problem: str) -> None:

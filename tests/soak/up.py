@@ -12,10 +12,12 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import http.client
 import json
 import os
 import random
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -131,18 +133,32 @@ class ApiWriter:
 
     def _write(self) -> None:
         while not self._stop.is_set():
-            with contextlib.suppress(httpx.HTTPError), self._client() as client:
+            with contextlib.suppress(OSError, http.client.HTTPException), self._connected() as connection:
                 while not self._stop.is_set():
                     name = f"task-{self.asked}"
                     self.asked += 1
                     task = {"kind": "Task", "metadata": {"name": name}, "spec": {"program": {"kind": "python"}}}
-                    answer = client.post("/v1/tasks", json=task)
-                    if answer.status_code == 201:
+                    connection.request("POST", "/v1/tasks", json.dumps(task), {"Content-Type": "application/json"})
+                    answer = connection.getresponse()
+                    text = answer.read().decode()
+                    if answer.status == 201:
                         self.acknowledged.add(name)
-                    elif answer.status_code < 500:
-                        raise AssertionError(answer.text)
+                    elif answer.status < 500:
+                        raise AssertionError(text)
                     self._stop.wait(0.02)
             self._stop.wait(0.05)
+
+    @contextmanager
+    def _connected(self) -> Iterator[http.client.HTTPConnection]:
+        """Raise OSError where nobody listens, with nothing left open: httpx leaves its socket open."""
+        with (
+            socket.socket(socket.AF_UNIX) as stream,
+            contextlib.closing(http.client.HTTPConnection("api")) as connection,
+        ):
+            stream.settimeout(5.0)
+            stream.connect(self.socket)
+            connection.sock = stream
+            yield connection
 
 
 @contextmanager

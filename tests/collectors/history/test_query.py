@@ -38,11 +38,17 @@ def test_files_and_journal_are_one_view(history: Path) -> None:
     assert asked(history, "select count(*), max(delay_mean_ns) from links") == [(37, 180)]
 
 
-def test_every_table_is_a_view_even_of_an_empty_folder(tmp_path: Path) -> None:
+def test_every_table_is_a_view_even_where_a_history_has_just_begun(tmp_path: Path) -> None:
+    (tmp_path / next(iter(TABLES))).mkdir()
     for table in TABLES.values():
         answer = query(tmp_path, f"from {table.name}")
         assert answer.columns == tuple(column.name for column in table.columns)
         assert list(answer.batches) == []
+
+
+def test_a_folder_without_a_history_is_no_empty_one(tmp_path: Path) -> None:
+    with pytest.raises(HistoryError, match="no collector has written a history here"):
+        query(tmp_path, "from links")
 
 
 @pytest.mark.parametrize(

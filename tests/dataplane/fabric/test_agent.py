@@ -150,7 +150,7 @@ def test_a_missing_log_is_named(tmp_path: Path) -> None:
     ("text", "problem"),
     [
         ("end_ns: 1\n", "missing required field"),
-        ("end_ns: x\nseed: 1\nlog: l\nload: s\n", "expected `int`"),
+        ("end_ns: x\nseed: 1\nlog: l\nload: s\n", "end_ns: 'x' is not a time such as 500ms"),
         ("end_ns: 1\nseed: 1\nlog: l\nload: s\nextra: 1\n", "unknown key"),
     ],
 )

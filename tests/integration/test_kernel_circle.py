@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from controller.tables.entities import EntityKey
 from dataplane.fabric.kernel import KernelFabric, remove_leftovers
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest
 from dataplane.fabric.kernel.namespaces import RUN_NETNS
@@ -166,7 +167,7 @@ def test_a_killed_controller_returns_to_tables_that_it_leaves_alone(circle: Circ
 
 def test_a_killed_switch_is_filled_again(circle: Circle) -> None:
     circle.congest()
-    before, right = contents(circle.tables()), circle.said("switch c: reconciled, ")
+    before, routes, right = contents(circle.tables()), circle.routes(), circle.said("switch c: reconciled, ")
     with circle.traffic(managed(5), flow(3, "hb", "hd", 200_000), flow(4, "hd", "ha", 200_000)) as traffic:
         traffic.pass_packets(5, 10)
         circle.fabric.stop_switch("c", kill=True)
@@ -180,7 +181,23 @@ def test_a_killed_switch_is_filled_again(circle: Circle) -> None:
     traffic.assert_whole(4)
     assert traffic.measure(5).lost > 0
     circle.until(circle.is_as_wanted, "the tables")
-    assert contents(circle.tables()) == before
+    after = contents(circle.tables())
+    if circle.routes() == routes:
+        assert after == before
+    # Who starts a switch slowly lets its links die meanwhile, and the flow is led around it: that alone has changed.
+    assert _standing(after) == _standing(before)
+
+
+def _standing(tables: dict[str, dict[object, object]]) -> dict[str, dict[object, object]]:
+    """Return what tables hold besides paths of single flows."""
+    return {
+        switch: {key: held for key, held in entries.items() if not _is_of_a_flow(key)}
+        for switch, entries in tables.items()
+    }
+
+
+def _is_of_a_flow(key: object) -> bool:
+    return isinstance(key, EntityKey) and key.table.endswith("_flow_paths")
 
 
 def _reporting(circle: Circle) -> set[str]:

@@ -132,6 +132,11 @@ class TopologySpec(Strict, frozen=True):
     synchronised_clocks: bool = False
 
 
+def is_name(text: str) -> bool:
+    """Return whether a topology, a host or a switch may have this name."""
+    return _NAME.fullmatch(text) is not None
+
+
 def resolve(spec: TopologySpec, fail: Fail) -> Topology:
     """Return the topology that `spec` describes; raise what `fail` makes of the first thing that is wrong."""
     return _Resolver(spec, fail).topology()
@@ -176,7 +181,7 @@ class _Resolver:
         raise self.fail(problem, path)
 
     def _check_name(self, name: str, path: str) -> None:
-        if not _NAME.fullmatch(name):
+        if not is_name(name):
             self._refuse(f"{name!r} is not 1 to 32 of a-z, 0-9 and -, with a letter or digit at both ends", path)
 
     def _claim_name(self, name: str, path: str) -> None:

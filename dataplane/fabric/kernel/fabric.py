@@ -49,11 +49,13 @@ class Target(StrEnum):
 class KernelSettings:
     """How a topology is built in the kernel.
 
-    run_root: where each fabric has a folder with sockets, logs and manifest. switch_mtu: of switch ports, in bytes;
-    telemetry makes frames longer than hosts may send. stop_timeout_s: after which a process is killed.
+    name: by which folder and namespaces are called; None: any that is free. run_root: where each fabric has a folder
+    with sockets, logs and manifest. switch_mtu: of switch ports, in bytes; telemetry makes frames longer than hosts may
+    send. stop_timeout_s: after which a process is killed.
     """
 
     target: Target = Target.MILLRACE
+    name: str | None = None
     run_root: Path = RUN_ROOT
     host_mtu: int = 1500
     switch_mtu: int = 4000
@@ -78,12 +80,13 @@ class KernelFabric:
     def __init__(self, topology: Topology, settings: KernelSettings | None = None) -> None:
         self.topology = topology
         self.settings = settings or KernelSettings()
-        self.fabric_id = secrets.token_hex(3)
+        self.fabric_id = self.settings.name or secrets.token_hex(3)
         self.run_dir = self.settings.run_root / self.fabric_id
         owner = ProcessId.of(os.getpid())
         if owner is None:
             raise FabricError("this process is not in /proc")
         self._manifest = Manifest(self.fabric_id, owner)
+        self._is_written = False
         self._switches: dict[str, subprocess.Popen[bytes]] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
         self._lifeline: tuple[int, int] | None = None
@@ -92,6 +95,7 @@ class KernelFabric:
     def __enter__(self) -> KernelFabric:
         require_root()
         manifest.remove_leftovers(self.settings.run_root)
+        self._write_down()
         self._signals.enter_context(unwinding())
         try:
             self._build()
@@ -112,7 +116,9 @@ class KernelFabric:
                 for descriptor in self._lifeline:
                     os.close(descriptor)
                 self._lifeline = None
-            manifest.remove(self._manifest, self.run_dir, stop_timeout_s=self.settings.stop_timeout_s)
+            if self._is_written:  # else both names may be another fabric's
+                manifest.remove(self._manifest, self.run_dir, stop_timeout_s=self.settings.stop_timeout_s)
+                self._is_written = False
             for process in (*self._processes, *self._switches.values()):
                 process.wait(self.settings.stop_timeout_s)
             self._switches.clear()
@@ -122,7 +128,7 @@ class KernelFabric:
 
     def namespace(self, node: str) -> str:
         """Return the name of a host's or switch's network namespace."""
-        return f"mr-{self.fabric_id}-{node}"
+        return manifest.namespace_of(self.fabric_id, node)
 
     def p4runtime_address(self, switch: str) -> str:
         """Return the gRPC address of a switch, reachable from any namespace."""
@@ -235,7 +241,6 @@ class KernelFabric:
         return found
 
     def _build(self) -> None:
-        self._make_run_dir()
         for host in self.topology.hosts:
             namespaces.create(self.namespace(host.name))
             links.prepare_host(self.namespace(host.name), host)
@@ -253,13 +258,21 @@ class KernelFabric:
         for switch in self.topology.switches:
             self.start_switch(switch.name)
 
-    def _make_run_dir(self) -> None:
-        """Make the folder and write down what will be made, before anything is."""
+    def _write_down(self) -> None:
+        """Make the folder and write down what will be made; raise FabricError, with nothing touched, if it is there."""
         longest = max((self._file(switch.name, "sock") for switch in self.topology.switches), key=_path_bytes)
         if _path_bytes(longest) > _UNIX_PATH_BYTES:
             raise FabricError(f"{longest} is longer than the {_UNIX_PATH_BYTES} bytes that a socket's path may have")
+        if self.run_dir.exists():
+            down = f"`millrace fabric down {self.fabric_id}` ends it"
+            raise FabricError(f"a fabric {self.fabric_id} is there already: {down}, --name gives this one another name")
         self._manifest.namespaces = [self.namespace(name) for name in self.topology.neighbours]
+        namespaces.require_free(self._manifest.namespaces)
+        self._manifest.topology, self._manifest.is_named = self.topology.name, self.settings.name is not None
+        self._manifest.switches = [switch.name for switch in self.topology.switches]
+        self._manifest.hosts = {host.name: str(host.ipv4) for host in self.topology.hosts}
         self._manifest.begin(self.run_dir)
+        self._is_written = True
 
     def _record(self, process: subprocess.Popen[bytes]) -> None:
         """Write a process down; one that has ended already needs no removal."""

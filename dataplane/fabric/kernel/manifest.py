@@ -73,12 +73,20 @@ class ProcessId:
 
 @dataclass(slots=True)
 class Manifest:
-    """What one fabric owns; `save` after every change, before acting on it."""
+    """What one fabric owns; `save` after every change, before acting on it.
+
+    is_named: it stands by itself until it is taken down, by the name that somebody gave it. topology: its name, empty
+    of what is no fabric but namespaces alone. hosts: their IPv4 addresses.
+    """
 
     fabric_id: str
     owner: ProcessId
     namespaces: list[str] = field(default_factory=list)
     processes: list[ProcessId] = field(default_factory=list)
+    is_named: bool = False
+    topology: str = ""
+    switches: list[str] = field(default_factory=list)
+    hosts: dict[str, str] = field(default_factory=dict)
 
     def begin(self, run_dir: Path) -> None:
         """Make the folder and write it down there, before anything is made; raise FabricError."""
@@ -107,6 +115,17 @@ class Manifest:
             raise FabricError(f"{path}: {error.strerror}") from error
         except msgspec.DecodeError as error:
             raise FabricError(f"{path}: {error}") from error
+
+
+def namespace_of(fabric_id: str, node: str) -> str:
+    """Return the name of the network namespace of a fabric's node."""
+    return f"mr-{fabric_id}-{node}"
+
+
+def find_fabrics(run_root: Path = RUN_ROOT, on_problem: Callable[[str], None] = LOGGER.warning) -> list[Manifest]:
+    """Return all fabrics that are written down, by name, those whose owner is dead among them."""
+    found = (manifest for _, manifest in _written(run_root, on_problem))
+    return [manifest for manifest in found if manifest is not None and manifest.topology]
 
 
 def remove_leftovers(run_root: Path = RUN_ROOT, on_problem: Callable[[str], None] = LOGGER.warning) -> list[str]:
@@ -150,14 +169,20 @@ def find_leftovers(run_root: Path = RUN_ROOT, on_problem: Callable[[str], None] 
 
 def _dead(run_root: Path, on_problem: Callable[[str], None]) -> Iterator[tuple[Path, Manifest | None]]:
     """Yield folders of fabrics whose owner is dead, and those without a manifest."""
+    for run_dir, manifest in _written(run_root, on_problem):
+        if manifest is None or not manifest.owner.is_alive():
+            yield run_dir, manifest
+
+
+def _written(run_root: Path, on_problem: Callable[[str], None]) -> Iterator[tuple[Path, Manifest | None]]:
+    """Yield all folders, with what is written there."""
     for run_dir in sorted(run_root.iterdir()) if run_root.is_dir() else ():
         try:
             manifest = Manifest.load(run_dir)
         except FabricError as error:
             on_problem(str(error))
             continue
-        if manifest is None or not manifest.owner.is_alive():
-            yield run_dir, manifest
+        yield run_dir, manifest
 
 
 @contextmanager
@@ -170,9 +195,7 @@ def held_namespaces(*names: str, run_root: Path = RUN_ROOT) -> Iterator[None]:
     owner = ProcessId.of(os.getpid())
     if owner is None:
         raise FabricError("this process is not in /proc")
-    taken = next((name for name in names if (namespaces.RUN_NETNS / name).exists()), None)
-    if taken is not None:
-        raise FabricError(f"network namespace {taken} is there already")
+    namespaces.require_free(names)
     manifest = Manifest(secrets.token_hex(3), owner, list(names))
     run_dir = run_root / manifest.fabric_id
     with unwinding():

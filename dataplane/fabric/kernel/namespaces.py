@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, NoReturn, TypeVar
 
 from pyroute2 import netns
 
@@ -41,6 +42,13 @@ def create(name: str) -> None:
         raise FabricError(f"network namespace {name} cannot be made: {error.strerror}") from error
 
 
+def require_free(names: Iterable[str]) -> None:
+    """Raise FabricError if there is a namespace of one of these names."""
+    taken = next((name for name in names if (RUN_NETNS / name).exists()), None)
+    if taken is not None:
+        raise FabricError(f"network namespace {taken} is there already")
+
+
 def remove(name: str) -> None:
     """Remove a namespace's name; it vanishes, and its devices, with the last process in it. Absent ones are fine."""
     try:
@@ -55,13 +63,21 @@ def call(name: str, function: Callable[[], T]) -> T:
     """Return what `function` returns on a thread inside the namespace; its exceptions come through."""
 
     def enter_and_call() -> T:
-        with open_namespace(name) as descriptor:
-            if _libc.setns(descriptor.fileno(), _CLONE_NEWNET) != 0:
-                reason = os.strerror(ctypes.get_errno())
-                raise FabricError(f"network namespace {name} cannot be entered: {reason}")
+        _enter(name)
         return function()
 
     return on_a_thread(enter_and_call, "in-namespace")
+
+
+def become(name: str, argv: Sequence[str]) -> NoReturn:
+    """Go on as a command inside the namespace, with this terminal and this process's number; raise FabricError."""
+    _enter(name)
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, which commands do not expect
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        os.execvp(argv[0], list(argv))  # noqa: S606 - the caller's own command, no shell
+    except OSError as error:
+        raise FabricError(f"{argv[0]} cannot be started in {name}: {error.strerror}") from error
 
 
 def start(
@@ -91,6 +107,14 @@ def start(
         return call(name, spawn)
     except OSError as error:
         raise FabricError(f"{argv[0]} cannot be started in {name}: {error.strerror}") from error
+
+
+def _enter(name: str) -> None:
+    """Have this thread be in the namespace from now on; raise FabricError."""
+    with open_namespace(name) as descriptor:
+        if _libc.setns(descriptor.fileno(), _CLONE_NEWNET) != 0:
+            reason = os.strerror(ctypes.get_errno())
+            raise FabricError(f"network namespace {name} cannot be entered: {reason}")
 
 
 def open_namespace(name: str) -> IO[bytes]:

@@ -36,8 +36,8 @@ from dataplane.running import ignore_hangup
 from dataplane.topology.values import CollectorAddress, Topology
 
 LOGGER: Final = getLogger("millrace.fabric")
-_READY_S: Final = 60.0
-_READY_S_A_SWITCH: Final = 5.0
+READY_S: Final = 60.0
+READY_S_A_SWITCH: Final = 5.0
 _TURN_S: Final = 0.2
 _STATS_S: Final = 1.0
 _BURST: Final = 256
@@ -60,7 +60,7 @@ def run_kernel(settings: FabricSettings, topology: Topology, on_ready: Callable[
             stack.enter_context(linked_namespaces(Path(settings.namespaces), fabric))
         if topology.collector is not None:
             stack.enter_context(relaying(fabric, topology.collector, settings.reports, counters.reports))
-        fabric.wait_ready(_READY_S + _READY_S_A_SWITCH * len(topology.switches))
+        fabric.wait_ready(READY_S + READY_S_A_SWITCH * len(topology.switches))
         on_ready(f"{len(topology.switches)} switches of {topology.name} in the kernel, at unix:{settings.switches}/")
         if demands:
             sent = defaultdict[str, list[Flow]](list)
@@ -130,10 +130,10 @@ def start_agents(fabric: KernelFabric, agents: HostAgents, sent: dict[str, list[
                 end_ns=_WITHOUT_END_NS,
                 seed=seed,
             )
-    deadline = time.monotonic() + _READY_S
+    deadline = time.monotonic() + READY_S
     while waiting := agents.waiting():
         if time.monotonic() > deadline:
-            raise FabricError(f"hosts {', '.join(waiting)} are not ready after {_READY_S:.0f} s")
+            raise FabricError(f"hosts {', '.join(waiting)} are not ready after {READY_S:.0f} s")
         time.sleep(_TURN_S)
     agents.begin(time.monotonic_ns() + round(_START_S * 1e9))
 

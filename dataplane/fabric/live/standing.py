@@ -1,0 +1,93 @@
+"""Kernel fabrics that stand by a name until somebody takes them down: run, found, entered and ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, NoReturn
+
+from dataplane.config.suggestions import did_you_mean
+from dataplane.errors import FabricError
+from dataplane.fabric.kernel import manifest, namespaces
+from dataplane.fabric.kernel.fabric import KernelFabric, KernelSettings
+from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest
+from dataplane.fabric.live.kernel import READY_S, READY_S_A_SWITCH, watch
+from dataplane.fabric.live.values import FabricCounters
+from dataplane.running import ignore_hangup
+from dataplane.topology.values import Topology
+
+_TURN_S: Final = 0.2
+_DOWN_S: Final = 120.0
+
+
+def run(topology: Topology, settings: KernelSettings, on_ready: Callable[[Manifest], None]) -> None:
+    """Run a fabric until SIGTERM or SIGINT, and remove it; raise FabricError. Switches that end start again."""
+    stop = threading.Event()
+    signal.signal(signal.SIGHUP, ignore_hangup)
+    counters = FabricCounters(os.getpid(), time.monotonic_ns(), len(topology.switches))
+    with KernelFabric(topology, settings) as fabric:
+        fabric.wait_ready(READY_S + READY_S_A_SWITCH * len(topology.switches))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.set())
+        _ready_file(fabric.run_dir).touch()
+        on_ready(named(fabric.fabric_id, settings.run_root))
+        while not stop.wait(_TURN_S):
+            watch(fabric, counters)
+
+
+def is_ready(fabric_id: str, pid: int, run_root: Path = RUN_ROOT) -> bool:
+    """Return whether a fabric is ready that this process runs."""
+    found = Manifest.load(run_root / fabric_id)
+    return found is not None and found.owner.pid == pid and _ready_file(run_root / fabric_id).exists()
+
+
+def named(name: str, run_root: Path = RUN_ROOT) -> Manifest:
+    """Return the fabric of a name; raise FabricError with those that there are."""
+    found = {one.fabric_id: one for one in manifest.find_fabrics(run_root)}
+    if name not in found:
+        raise FabricError(f"there is no fabric {name!r}{did_you_mean(name, found)}")
+    return found[name]
+
+
+def only(fabrics: Sequence[Manifest]) -> Manifest:
+    """Return the one fabric that there is; raise FabricError if there is none or one has to be named."""
+    if not fabrics:
+        raise FabricError("no kernel fabric runs: `millrace fabric up TOPOLOGY` starts one")
+    if len(fabrics) > 1:
+        raise FabricError(f"which fabric? There are {', '.join(one.fabric_id for one in fabrics)}")
+    return fabrics[0]
+
+
+def enter(fabric: Manifest, node: str, argv: Sequence[str]) -> NoReturn:
+    """Go on as a command in a node's namespace; raise FabricError for no such node, or no such command."""
+    nodes = [*fabric.hosts, *fabric.switches]
+    if node not in nodes:
+        raise FabricError(f"fabric {fabric.fabric_id} has no node {node!r}{did_you_mean(node, nodes)}")
+    namespaces.become(manifest.namespace_of(fabric.fabric_id, node), argv)
+
+
+def end(fabric: Manifest, run_root: Path = RUN_ROOT) -> None:
+    """Take a fabric down, and return when nothing of it is left; raise FabricError.
+
+    What a fabric has left whose process was killed is removed, too. One without a name of its own is another program's.
+    """
+    pid = fabric.owner.pid
+    if fabric.owner.is_alive() and not fabric.is_named:
+        raise FabricError(f"fabric {fabric.fabric_id} is process {pid}'s, which removes it when it ends")
+    fabric.owner.send(signal.SIGTERM)
+    deadline = time.monotonic() + _DOWN_S
+    while fabric.owner.is_alive():
+        if time.monotonic() > deadline:
+            raise FabricError(f"fabric {fabric.fabric_id}: process {pid} has not ended {_DOWN_S:g} s after SIGTERM")
+        time.sleep(_TURN_S)
+    left = Manifest.load(run_root / fabric.fabric_id)
+    if left is not None and left.owner == fabric.owner:
+        manifest.remove(left, run_root / fabric.fabric_id)
+
+
+def _ready_file(run_dir: Path) -> Path:
+    return run_dir / "ready"

@@ -12,7 +12,7 @@ from controller.cli.output import Cells, Format, FormatOption
 from controller.cli.output import show as show_rows
 
 if TYPE_CHECKING:
-    from dataplane.topology.values import HostNode, Link, SwitchNode, Topology
+    from dataplane.topology.values import Endpoint, HostNode, Link, SwitchNode, Topology
 
 topology = typer.Typer(name="topology", help="Check and show topologies.", no_args_is_help=True)
 
@@ -70,10 +70,12 @@ def hosts(spec: Spec, form: FormatOption = Format.TABLE) -> None:
 
 @topology.command()
 def show(spec: Spec, form: FormatOption = Format.TABLE) -> None:
-    """Show a topology's links with ports, rates and delays."""
+    """Show a topology's nodes with ids and addresses, then its links; CSV and JSON have a row a link with all that."""
     from dataplane.topology.units import format_delay, format_rate  # noqa: PLC0415
 
     found = _load(spec)
+    if form is Format.TABLE:
+        show_rows(("node", "id", "at", "ipv4", "ipv6", "mac"), _node_rows(found), form)
     _show(
         (
             ("a", "port", "b", "port", "rate", "delay", "queue"),
@@ -83,8 +85,17 @@ def show(spec: Spec, form: FormatOption = Format.TABLE) -> None:
             ],
         ),
         (
-            ("a", "a_port", "b", "b_port", "rate_bps", "delay_ns", "queue_frames"),
-            [(*_ends(link), link.rate_bps, link.delay_ns, link.queue_frames) for link in found.links],
+            (
+                *("a", "a_port", "b", "b_port", "rate_bps", "delay_ns", "queue_frames"),
+                *(f"{side}_{name}" for side in "ab" for name in ("id", "ipv4", "ipv6", "mac")),
+            ),
+            [
+                (
+                    *(*_ends(link), link.rate_bps, link.delay_ns, link.queue_frames),
+                    *(*_addresses(found, link.a), *_addresses(found, link.b)),
+                )
+                for link in found.links
+            ],
         ),
         form,
     )
@@ -101,6 +112,32 @@ def _show(people: _Rows, programs: _Rows, form: Format) -> None:
 
 def _ends(link: Link) -> tuple[str, int, str, int]:
     return link.a.node, link.a.port, link.b.node, link.b.port
+
+
+def _addresses(found: Topology, end: Endpoint) -> tuple[int | None, str | None, str | None, str]:
+    """Return an end's node id, the addresses of its node, and its own MAC address."""
+    from dataplane.topology.addressing import format_mac, mac_at, report_source  # noqa: PLC0415
+
+    mac = format_mac(mac_at(found, end.node, end.port))
+    host = found.host.get(end.node)
+    if host is None:
+        switch = found.switch[end.node]
+        return switch.node_id, str(report_source(switch)), None, mac
+    return None, str(host.ipv4), None if host.ipv6 is None else str(host.ipv6), mac
+
+
+def _node_rows(found: Topology) -> list[Cells]:
+    """Return all nodes for people: of a switch where its reports come from, of a host where it is attached."""
+    from dataplane.topology.addressing import format_mac, report_source  # noqa: PLC0415
+
+    hosts = ((host, found.attachment[host.name]) for host in found.hosts)
+    return [
+        *((node.name, node.node_id, None, str(report_source(node)), None, None) for node in found.switches),
+        *(
+            (host.name, None, f"{end.node} port {end.port}", str(host.ipv4), host.ipv6, format_mac(host.mac))
+            for host, end in hosts
+        ),
+    ]
 
 
 def _switch_cells(found: Topology, node: SwitchNode) -> Cells:

@@ -3,6 +3,7 @@
 MillraceError
 └── ControllerError
     ├── SessionError       a P4Runtime session to a switch failed: names switch, what was done, code and cause
+    ├── UnservedError      a switch does not serve what was asked for
     ├── PathError          the path server cannot do what was asked
     ├── AltoError          a request to the ALTO server is not one that it can answer
     ├── CostMapError       what lies between hosts is not known now
@@ -55,6 +56,10 @@ class SessionError(ControllerError):
     ) -> None:
         self.switch, self.doing, self.cause, self.code, self.refused = switch, doing, cause, code, tuple(refused)
         super().__init__(f"switch {switch}: {doing}: {code}: {cause}" if code else f"switch {switch}: {doing}: {cause}")
+
+
+class UnservedError(ControllerError):
+    """A switch does not serve what was asked for, whoever asks: bmv2 has no gNMI."""
 
 
 class PathError(ControllerError):

@@ -31,6 +31,7 @@ from controller.cli.probe.commands import probe
 from controller.cli.resources import delete, describe, get
 from controller.cli.scheduler import scheduler
 from controller.cli.state.arrays import counter, register
+from controller.cli.state.switch import switch_show
 from controller.cli.state.tables import table
 from controller.cli.stf import stf
 from controller.cli.store import store
@@ -144,7 +145,12 @@ def demo(  # noqa: PLR0917 - a command line's options
     add_help_option=False,
 )
 def switch(context: typer.Context) -> None:
-    """Run a switch: a compiled P4 program between network devices, with P4Runtime."""
+    """Run a switch: a compiled P4 program between network devices, with P4Runtime; `show ADDRESS`: look into one."""
+    if context.args[:1] == ["show"]:
+        looking = typer.main.get_command(switch_show)
+        with looking.make_context("show", context.args[1:], parent=context) as inner:
+            looking.invoke(inner)
+        return
     from dataplane.switch import process  # noqa: PLC0415
 
     raise typer.Exit(process.main(context.args))

@@ -12,7 +12,7 @@ import grpc.aio
 from finsy.gnmipath import GNMIPath
 from finsy.proto import gnmi, gnmi_grpc
 
-from controller.errors import ControllerError
+from controller.errors import ControllerError, UnservedError
 from controller.gnmi.grpc_session import open_channel
 from controller.gnmi.mirror import PortMirror, subscription
 from dataplane.errors import AccessError, ConfigError, SwitchError
@@ -23,7 +23,6 @@ from dataplane.switch.ports.states import PortState
 
 TIMEOUT_S: Final = 10.0
 _Read = Callable[[], Awaitable[object]]
-_UNSERVED: Final = "it serves no gNMI"
 
 
 async def read_ports(address: str, tls: TlsSettings | None = None) -> list[PortState]:
@@ -52,6 +51,20 @@ async def set_port(address: str, name: str, *, up: bool, tls: TlsSettings | None
     with _failures(address):
         async with _connected(address, tls) as stub:
             await stub.Set(gnmi.SetRequest(update=[gnmi.Update(path=path, val=value)]), timeout=TIMEOUT_S)
+
+
+async def read_counts(address: str, tls: TlsSettings | None = None) -> dict[str, dict[str, int]]:
+    """Return the counters of each port by the name of its device, as OpenConfig names them; raise ControllerError."""
+    path = GNMIPath("interfaces/interface[name=*]/state/counters").path
+    request = gnmi.GetRequest(path=[path], encoding=gnmi.Encoding.PROTO)
+    found: dict[str, dict[str, int]] = {}
+    with _failures(address):
+        async with _connected(address, tls) as stub:
+            answer = await stub.Get(request, timeout=TIMEOUT_S)
+    for update in (update for notification in answer.notification for update in notification.update):
+        device, counter = update.path.elem[1].key["name"], update.path.elem[-1].name
+        found.setdefault(device, {})[counter] = update.val.uint_val
+    return found
 
 
 @asynccontextmanager
@@ -87,8 +100,9 @@ def _failures(address: str) -> Iterator[None]:
     try:
         yield
     except grpc.aio.AioRpcError as error:
-        reason = _UNSERVED if error.code() is grpc.StatusCode.UNIMPLEMENTED else reason_of(error)
-        raise ControllerError(f"switch at {address}: {reason}") from error
+        if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+            raise UnservedError(f"switch at {address}: it serves no gNMI") from error
+        raise ControllerError(f"switch at {address}: {reason_of(error)}") from error
     except TimeoutError as error:
         raise ControllerError(f"switch at {address}: no answer within {TIMEOUT_S:g} s") from error
     except SwitchError as error:

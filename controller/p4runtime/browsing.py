@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import grpc.aio
@@ -54,6 +55,16 @@ class SwitchBrowser(GrpcSession):
         request = p4r.ReadRequest(device_id=self._target.device_id, entities=[self._encoded(one) for one in wanted])
         answers = await self._answers(request)
         return [decode_entity(message, self._schema) for answer in answers for message in answer.entities]
+
+    async def primary(self) -> int | None:
+        """Return the election id of the switch's primary, None if there is none; asking makes nobody one."""
+        update = p4r.MasterArbitrationUpdate(device_id=self._target.device_id)
+        with self._failures("ask for the primary"):
+            await self._client.send(p4r.StreamMessageRequest(arbitration=update))
+            async with asyncio.timeout(self._timeout_s):
+                status = await self._arbitration()
+        is_there = status.status.code in (GRPCStatusCode.OK, GRPCStatusCode.ALREADY_EXISTS)
+        return status.election_id.high << 64 | status.election_id.low if is_there else None
 
     async def change(self, kind: p4r.Update.Type.ValueType, entity: Any) -> None:  # noqa: ANN401 - as above
         """Insert, modify or delete one entity; raise SessionError with the switch's reason."""

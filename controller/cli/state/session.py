@@ -13,6 +13,7 @@ from controller.errors import SessionError
 
 if TYPE_CHECKING:
     from controller.p4runtime.browsing import SwitchBrowser
+    from dataplane.rpc.access.settings import TlsSettings
 
 Address = Annotated[
     str, typer.Argument(metavar="ADDRESS", help="The switch's P4Runtime address: unix:PATH, HOST:PORT.")
@@ -37,10 +38,8 @@ def ask(
 ) -> T:
     """Return a switch's answer; with an election id as its primary. Raises SessionError."""
     from controller.p4runtime.browsing import BROWSER_ID, SwitchBrowser  # noqa: PLC0415
-    from dataplane.config import load  # noqa: PLC0415
-    from dataplane.rpc.access.settings import TlsSettings  # noqa: PLC0415
 
-    settings = None if tls is None else load(tls, TlsSettings)
+    settings = tls_of(tls)
 
     async def asked() -> T:
         browser = SwitchBrowser(address, device_id, tls=settings, election_id=election_id or BROWSER_ID)
@@ -51,6 +50,16 @@ def ask(
             await browser.close()
 
     return asyncio.run(asked())
+
+
+def tls_of(file: Path | None) -> TlsSettings | None:
+    """Return a file's TLS settings, None for none; raise ConfigError."""
+    if file is None:
+        return None
+    from dataplane.config import load  # noqa: PLC0415
+    from dataplane.rpc.access.settings import TlsSettings  # noqa: PLC0415
+
+    return load(file, TlsSettings)
 
 
 def check_name(browser: SwitchBrowser, kind: str, name: str, known: Iterable[str]) -> None:

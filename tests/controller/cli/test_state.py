@@ -13,6 +13,7 @@ from controller.cli.app import app
 from controller.errors import SessionError
 from controller.p4runtime.session import fabric_program
 from dataplane.clock import VirtualClock
+from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
 from dataplane.switch.switch import PortSettings, Switch
@@ -26,7 +27,8 @@ def switch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the address of a switch that runs the fabric's program; its controller has gone."""
     address = f"unix:{tmp_path_factory.mktemp('state')}/s1.sock"
     p4info, program = fabric_program()
-    with P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock())), [address]):
+    made = Switch(1, [PortSettings(1)], VirtualClock())
+    with P4RuntimeServer(P4RuntimeCore(made), [address], beside=[GnmiService(GnmiCore(made))]):
         with connect(address, 1) as client:
             client.commit(program, p4info)
         yield address
@@ -94,6 +96,32 @@ def test_beside_a_controller_one_reads_and_is_told_what_writing_takes(switch: st
         with pytest.raises(SessionError, match=said):
             run("counter", "write", switch, "drop_no_route", "0")
         run("counter", "write", switch, "drop_no_route", "0", "--election-id", "2")
+
+
+def test_show_has_all_of_a_switch_at_a_glance(switch: str) -> None:
+    run("table", "write", switch, "ipv4_routes", "dst_addr=10.0.7.0/24", "--action", forward(3))
+    run("counter", "write", switch, "drop_no_route", "0", "--packets", "5", "--bytes", "500")
+    found = json.loads(run("switch", "show", switch, "--format", "json"))
+    assert found["primary"] is None
+    assert {"table": "ipv4_routes", "size": 4096, "entries": 1} in found["tables"]
+    assert {"counter": "drop_no_route", "size": 1, "in_use": 1, "packets": 5, "bytes": 500} in found["counters"]
+    (port,) = found["ports"]
+    assert (port["port"], port["admin"], port["in-pkts"], port["out-discards"]) == (1, "up", 0, 0)
+
+
+def test_show_has_the_controller_and_says_so_without_gnmi(tmp_path: Path) -> None:
+    address, (p4info, program) = f"unix:{tmp_path}/s3.sock", fabric_program()
+    with P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock())), [address]):
+        with connect(address, 1) as client:
+            client.commit(program, p4info)
+            for _ in range(2):  # asking has made nobody the primary
+                assert "P4Runtime 1.5.0, a controller with election id 1\n" in run("switch", "show", address)
+        done = runner.invoke(app, ["switch", "show", address, "-f", "json"])
+    assert done.exit_code == 0, done.output
+    found = json.loads(done.stdout)
+    assert (found["primary"], found["ports"]) == (None, None)
+    assert done.stderr == f"millrace: ports are unknown: switch at {address}: it serves no gNMI\n"
+    assert runner.invoke(app, ["switch", "show"]).exit_code == 2
 
 
 def test_a_switch_without_a_program_and_wrong_usage(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from dataplane.native import Kernel, Module
 from dataplane.native.library import compile_object
 
 ROOT = Path(__file__).parents[1]
-OPTIONAL = {"torch", "mininet", "aetcd", "gymnasium", "pynvml", "thrift"}
+OPTIONAL = {"torch", "mininet", "aetcd", "gymnasium", "pynvml", "scapy", "thrift"}
 SETTINGS = """
 scenario: {hops_per_s: 1000, warm_up_s: 0.5, before_s: 1.0, during_s: 2.4, after_s: 1.2}
 """

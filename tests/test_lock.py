@@ -15,10 +15,22 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 GROUPS: dict[str, list[str]] = PROJECT["dependency-groups"]
-BASE: list[str] = [*PROJECT["project"]["dependencies"], *GROUPS["build"]]
+EXTRAS: dict[str, list[str]] = PROJECT["project"]["optional-dependencies"]
+
+
+def extra(name: str) -> list[str]:
+    """Return all that an extra asks for, with what it has of other extras."""
+    named = list(map(Requirement, EXTRAS[name]))
+    own = [str(one) for one in named if one.name != PROJECT["project"]["name"]]
+    return own + [
+        line for one in named if one.name == PROJECT["project"]["name"] for e in one.extras for line in extra(e)
+    ]
+
+
+BASE: list[str] = [*PROJECT["project"]["dependencies"], *extra("demo"), *GROUPS["build"]]
 WANTED = {
     "base.txt": BASE,
-    "dev.txt": [*BASE, *PROJECT["project"]["optional-dependencies"]["dev"]],
+    "dev.txt": [*BASE, *extra("dev")],
     "ray.txt": GROUPS["ray"],
     "shell.txt": GROUPS["shell"],
     "torch-cpu.txt": [],
@@ -76,6 +88,13 @@ def test_locks_that_share_an_environment_agree(larger: str, python: str) -> None
     base, more = pins("base.txt", python), pins(larger, python)
     assert {name: more[name] for name in base.keys() & more.keys()} == {name: base[name] for name in base.keys() & more}
     assert larger != "dev.txt" or base.keys() <= more.keys()
+
+
+def test_no_part_but_its_own_extra_brings_what_is_under_the_gpl() -> None:
+    assert extra("scapy") == ["scapy>=2.6.1"]
+    others = set(EXTRAS) - {"scapy", "dev", "all"}
+    assert [name for name in others if any(Requirement(line).name == "scapy" for line in extra(name))] == []
+    assert "scapy" not in pins("base.txt", "3.11")
 
 
 @pytest.mark.parametrize("lock", WANTED)

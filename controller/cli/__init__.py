@@ -8,9 +8,16 @@ import sys
 from typing import Final
 
 from dataplane.errors import MillraceError
+from dataplane.extras import missing
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What the system says of an output that takes no more."""
+
+_SMALLER: Final = {"collector": "collector", "controller": "controller", "switch": "controller"}
+"""Commands that need less than the whole command line, and the extra that has it."""
+
+_WITH_VALUE: Final = {"--log-format", "--log-level"}
+"""Options before a command that take a word."""
 
 
 def main() -> None:
@@ -20,7 +27,7 @@ def main() -> None:
     try:
         _run()
     except (MillraceError, ImportError) as error:
-        print(f"millrace: {error}", file=sys.stderr)  # noqa: T201 - this is the command's voice
+        print(_line(error), file=sys.stderr)  # noqa: T201 - this is the command's voice
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -46,6 +53,17 @@ def _run() -> None:
     finally:
         if sys.stdout is not None and not sys.stdout.closed:
             sys.stdout.flush()  # else the interpreter complains as it ends, of several lines
+
+
+def _line(error: Exception) -> str:
+    """Return what the user reads of an error; of a package that is not installed, how to install it."""
+    if isinstance(error, ModuleNotFoundError):
+        pairs = zip(["", *sys.argv[1:]], sys.argv[1:], strict=False)
+        command = next((word for before, word in pairs if word[:1] != "-" and before not in _WITH_VALUE), "")
+        line = missing(f"millrace {command}".strip(), error, _SMALLER.get(command, "demo"))
+        if line is not None:
+            return line
+    return f"millrace: {error}"
 
 
 def _drop_output() -> None:

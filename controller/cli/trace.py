@@ -87,7 +87,7 @@ def _presenter(shape: Shape, program: Program) -> Callable[[PacketTrace], str]:
         try:
             from dataplane.scapy.program_layers import ProgramLayers  # noqa: PLC0415
         except ModuleNotFoundError as error:
-            raise ConfigError("needs Scapy: pip install scapy", file="--format scapy") from error
+            raise ConfigError("needs Scapy: pip install 'millrace-net[scapy]'", file="--format scapy") from error
         return ProgramLayers(program).show
     from dataplane.switch.tracing.showing.formats import TraceFormat  # noqa: PLC0415
     from dataplane.switch.tracing.showing.show import shown  # noqa: PLC0415

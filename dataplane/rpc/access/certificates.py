@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from dataplane.errors import AccessError, ConfigError
+from dataplane.extras import missing
 
 WARN_BEFORE: Final = timedelta(days=14)
 
@@ -33,8 +34,10 @@ class Validity:
 
 def validity_of(file: Path) -> Validity:
     """Return from when until when all certificates of a PEM file count; raise ConfigError."""
-    from cryptography import x509  # noqa: PLC0415 - takes a while to load
-
+    try:
+        from cryptography import x509  # noqa: PLC0415 - takes a while to load, and is an extra
+    except ModuleNotFoundError as error:
+        raise ConfigError(missing("reading it", error) or str(error), file=str(file), key="tls") from error
     try:
         found = x509.load_pem_x509_certificates(file.read_bytes())
     except OSError as error:

@@ -1,0 +1,120 @@
+"""What an environment without some package says: one line that names the extra; a worker needs none of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from dataplane.extras import _IN_LARGER, _ONLY_IN, missing
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+IMPORTED_AS = {
+    "grpcio": {"grpc"},
+    "grpcio-health-checking": {"grpc_health"},
+    "grpcio-reflection": {"grpc_reflection"},
+    "nvidia-ml-py": {"pynvml"},
+    "prometheus-client": {"prometheus_client"},
+    "protobuf": {"google"},
+    "pyyaml": {"yaml"},
+}
+OWN = {"dataplane", "collectors", "controller", "killing", "lease_file"}
+"""The last two are beside the guard of containers, which starts as a file."""
+BROUGHT = {"h11": "uvicorn's", "_typeshed": "for type checkers", "typing_extensions": "for type checkers, and gRPC's"}
+_IMPORT = re.compile(r"^ *(?:import (\w+)(?:\.\w+)*(?: as \w+)?(?:  #.*)?$|from (\w+)[\w.]* import )", re.MULTILINE)
+HIDING = """
+import sys
+class Hide:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {hidden!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Hide())
+"""
+
+
+def extra(name: str) -> set[str]:
+    """Return the names by which what an extra brings is imported."""
+    found = set[str]()
+    for one in map(Requirement, PROJECT["optional-dependencies"][name]):
+        if one.name == PROJECT["name"]:
+            found |= {module for inner in one.extras for module in extra(inner)}
+        else:
+            found |= IMPORTED_AS.get(one.name, {one.name})
+    return found
+
+
+def run_without(hidden: set[str], code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in a Python to which packages are not there."""
+    command = [sys.executable, "-c", HIDING.format(hidden=hidden) + code]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
+
+
+def test_each_package_is_in_the_extra_that_is_named_for_it() -> None:
+    assert {name: name in extra(of) for name, of in _ONLY_IN.items()} == dict.fromkeys(_ONLY_IN, True)
+    assert extra("demo") - {"cryptography"} == _IN_LARGER
+
+
+def imported(text: str) -> set[str]:
+    """Return the top-level names that a module imports, anywhere in it."""
+    return {first or second for first, second in _IMPORT.findall(text)}
+
+
+def test_each_package_that_is_imported_anywhere_is_in_the_base_or_in_an_extra() -> None:
+    names = [Requirement(line).name for line in PROJECT["dependencies"]]
+    base = {module for name in names for module in IMPORTED_AS.get(name, {name})}
+    known = {*base, *_IN_LARGER, *_ONLY_IN, *OWN, *BROUGHT, *sys.stdlib_module_names}
+    files = [path for package in ("dataplane", "collectors", "controller") for path in (ROOT / package).rglob("*.py")]
+    others = {name: path for path in files for name in imported(path.read_text(encoding="utf-8")) - known}
+    assert others == {}
+
+
+def test_a_worker_imports_what_every_part_needs() -> None:
+    pytest.importorskip("torch")
+    done = run_without(
+        {*_IN_LARGER, *_ONLY_IN} - {"torch", "pynvml"},
+        "import dataplane.allreduce.torch, dataplane.allreduce.client, dataplane.allreduce.next_hop",
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_switch_collector_and_controller_import_what_their_extras_bring() -> None:
+    for part, module in (("collector", "collectors.process"), ("controller", "controller.process")):
+        hidden = {*_IN_LARGER, *_ONLY_IN} - extra(part)
+        done = run_without(hidden, f"import controller.cli.app, {module}")
+        assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("hidden", "arguments", "line"),
+    [
+        ({"matplotlib"}, ["demo"], "millrace demo needs matplotlib: pip install 'millrace-net[demo]'"),
+        (
+            {"typer", "rich"},
+            ["--log-level", "info", "collector", "x.yaml"],
+            "millrace collector needs typer: pip install 'millrace-net[collector]'",
+        ),
+        ({"typer"}, [], "millrace needs typer: pip install 'millrace-net[demo]'"),
+    ],
+)
+def test_a_command_without_its_extra_is_one_line(hidden: set[str], arguments: list[str], line: str) -> None:
+    code = f"from controller.cli import main; sys.argv = ['millrace', *{arguments!r}]; main()"
+    done = run_without(hidden, code)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"{line}\n")
+
+
+def test_scapy_s_layers_without_scapy_are_one_line() -> None:
+    done = run_without({"scapy"}, "import dataplane.scapy.int_telemetry")
+    last = "ModuleNotFoundError: dataplane.scapy needs scapy (GPL-2.0): pip install 'millrace-net[scapy]'"
+    assert done.stderr.splitlines()[-1] == last
+    assert "During handling" not in done.stderr
+
+
+def test_what_no_extra_brings_is_left_to_its_own_words() -> None:
+    assert missing("millrace demo", ModuleNotFoundError("No module named 'dataplan'", name="dataplan")) is None
+    assert missing("millrace demo", ModuleNotFoundError("?")) is None

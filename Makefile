@@ -87,6 +87,7 @@ test: same-python
 debian: | $(VENV)/bin/python
 	@./.ci/debian containers docker-registry podman runc conmon busybox-static skopeo umoci docker-registry
 	@./.ci/debian Mininet "" mininet
+	@./.ci/debian tshark "" tshark
 	@./.ci/debian "a Slurm cluster" "munge slurmctld slurmd" slurmctld slurmd slurm-client munge
 
 # In a make of its own: what runs from an environment waits until nothing is installed into it any more.

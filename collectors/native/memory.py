@@ -31,8 +31,9 @@ class CellMemory:
     def __init__(self, kind: type[Any], count: int, *, huge: bool = False) -> None:
         self.nbytes = max(count, 1) * sizeof(kind)
         self._map = mmap.mmap(-1, self.nbytes)
-        with contextlib.suppress(OSError):
-            self._map.madvise(mmap.MADV_HUGEPAGE if huge and self.nbytes >= _HUGE_FROM else mmap.MADV_NOHUGEPAGE)
+        if hasattr(mmap, "MADV_HUGEPAGE"):  # Linux's
+            with contextlib.suppress(OSError):
+                self._map.madvise(mmap.MADV_HUGEPAGE if huge and self.nbytes >= _HUGE_FROM else mmap.MADV_NOHUGEPAGE)
         place = ctypes.c_char.from_buffer(self._map)
         self.pointer: Array[Any] = Array(kind, ctypes.addressof(place), (self._map, place))
 

@@ -67,7 +67,12 @@ def compile_parts(first: str, second: str, compile_here: Callable[[str], bytes])
 
 def worth_parting(text: str) -> bool:
     """Return whether another process would be of use: a long text, a second processor, and Python that we may run."""
-    return len(text) >= LEAST_BYTES and len(os.sched_getaffinity(0)) > 1 and os.access(sys.executable, os.X_OK)
+    return len(text) >= LEAST_BYTES and _processors() > 1 and os.access(sys.executable, os.X_OK)
+
+
+def _processors() -> int:
+    """Return how many processors this process may use; all that there are where not Linux says it."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _reached(roots: list[str], functions: dict[str, str]) -> list[str]:

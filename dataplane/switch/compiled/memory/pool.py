@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import sys
 
 from dataplane.native import Struct, address, array_at, kernel, reference, u8, u64, view
 from dataplane.native.spinlock import lock, unlock
@@ -17,7 +18,7 @@ BUFFER_BYTES = 11_264
 REFILL_BLOCKS = 32
 CACHE_BLOCKS = 96
 _LINE_BYTES = 64
-_MAP_NORESERVE = 0x4000
+_MAP_NORESERVE = 0x4000 if sys.platform == "linux" else 0
 
 
 class Pool(Struct):

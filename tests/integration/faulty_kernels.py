@@ -20,6 +20,14 @@ class Kernel:
         pass
 
 
+class Steady(Kernel):
+    """A kernel that takes 20 ms, beside which a machine's other work is little."""
+
+    def run(self, inputs: tuple[object, ...]) -> float:
+        time.sleep(0.02)
+        return 1.0
+
+
 class Crashing(Kernel):
     def run(self, inputs: tuple[object, ...]) -> float:
         os.abort()
@@ -43,6 +51,10 @@ class Raising(Kernel):
 
 def right(sizes: Mapping[str, int], seed: int) -> Kernel:
     return Kernel()
+
+
+def steady(sizes: Mapping[str, int], seed: int) -> Kernel:
+    return Steady()
 
 
 def crashing(sizes: Mapping[str, int], seed: int) -> Kernel:

@@ -256,7 +256,7 @@ def test_a_slow_centre_whose_completions_are_late_is_believed_less_and_its_figur
     async def act(world: World) -> None:
         engine = await world.late_engine("slow")
         async with world.agent("slow", engine):
-            probe = await world.probe("right")
+            probe = await world.probe("steady")
             first, why = await scheduled(world, "first", TrustSettings())
             assert "measured" in why
             # Late is what takes three times as long as the first probe did, however loaded this machine is.

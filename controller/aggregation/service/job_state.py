@@ -178,6 +178,11 @@ class JobState:
             del self.removed[next(iter(self.removed))]
 
     @property
+    def item_name(self) -> str:
+        """Return what its items are called: rounds where workers state boundaries, else all-reduces."""
+        return "round" if self.hello.boundaries else "all-reduce"
+
+    @property
     def remaining(self) -> dict[str, WorkerState]:
         """Return the members that have not said that they leave."""
         return {host: worker for host, worker in self.members.items() if worker.leaves_before is None}

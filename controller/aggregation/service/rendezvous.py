@@ -438,7 +438,9 @@ class Rendezvous:
             for host, one in job.remaining.items()
             if (one.count if barrier.count is None else one.next_item) is None
         ]
-        what = "say what it had begun" if barrier.count is None else f"come to the end of {_what(job)} {barrier.count}"
+        what = (
+            "say what it had begun" if barrier.count is None else f"come to the end of {job.item_name} {barrier.count}"
+        )
         reason = f"{' '.join(sorted(late)) or 'nobody'} did not {what} within {self._settings.hold_ns / 1e9:g} s"
         self._refuse(job, tuple(job.joiners), reason)
         job.move_reason = None
@@ -495,7 +497,3 @@ class Rendezvous:
         """Send all members the job as it is."""
         for host, worker in job.members.items():
             self._notify(worker.hello.token, view_of(job, host, now_ns, self._change_ns))
-
-
-def _what(job: JobState) -> str:
-    return "round" if job.hello.boundaries else "all-reduce"

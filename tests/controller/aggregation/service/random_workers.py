@@ -382,3 +382,17 @@ class Crowd:
                     self.deliver(player)
                 if player.is_working:
                     self.work(player)
+
+
+def members_of(crowd: Crowd) -> set[str]:
+    """Return the members of the only job that runs in the switches."""
+    (job,) = (job for job in crowd.switches.values() if job.is_running)
+    return job.members
+
+
+def began(*hosts: str, **asked: object) -> tuple[Crowd, list[Player]]:
+    """Return a job of these hosts that has begun, without losses or deaths, and its workers."""
+    crowd = Crowd(0, len(hosts), troubles=False)
+    players = [crowd.come(host, **asked) for host in hosts]
+    crowd.settle()
+    return crowd, players

@@ -27,6 +27,7 @@ from pyroute2 import IPRoute
 
 from controller.aggregation.settings import AggregationSettings
 from controller.daemon_settings import DaemonSettings
+from controller.gnmi.settings import Hellos
 from controller.p4runtime.grpc_session import GrpcSession, Target
 from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program, load_schema
 from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
@@ -38,6 +39,8 @@ from tests.payloads.chain import ABOUT_REPORTS
 TOPOLOGY = load_topology("leaf-spine:spines=1,leaves=2,hosts=4")
 TALKERS, SAME_LEAF, ACROSS = ("h1", "h2", "h5"), ("h3", "h4"), ("h3", "h7")
 PROGRAMS = (FABRIC, FABRIC_AGGREGATION)
+SLOW_HELLOS = Hellos(interval_ns=2_000_000_000)
+"""No link is dead because the machine is busy: there is one spine, so that hosts would have no route."""
 _READY_S = 120.0
 _ROOT = Path(__file__).parents[2]
 
@@ -50,6 +53,7 @@ class Bed:
         self._settings = DaemonSettings(
             topology=str(fabric.run_dir / "topology.yaml"),
             switches={node.name: fabric.p4runtime_address(node.name) for node in TOPOLOGY.switches},
+            hellos=SLOW_HELLOS,
         )
         self._process: subprocess.Popen[bytes] | None = None
         self._log = fabric.run_dir / "controller.log"

@@ -16,6 +16,7 @@ from mininet.node import Switch
 
 from dataplane.errors import FabricError, MillraceError
 from dataplane.fabric.kernel import links
+from dataplane.fabric.kernel.losses import Losses
 from dataplane.switch import bmv2
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, command_line
 from dataplane.switch.switch import PortSettings
@@ -90,7 +91,7 @@ def _add_all(net: Mininet, topology: Topology, target: str, run_dir: Path) -> No
 
 
 def configure(net: Mininet, topology: Topology) -> None:
-    """Give hosts their addresses and routes, and keep the kernel from speaking on switch ports."""
+    """Give hosts their addresses and routes, links their losses, and keep the kernel from speaking on switch ports."""
     for node in topology.switches:
         namespace = namespace_of(net, node.name)
         for port in topology.neighbours[node.name]:
@@ -104,6 +105,9 @@ def configure(net: Mininet, topology: Topology) -> None:
         device = device_name(topology, Endpoint(host.name, 0))
         links.bring_up(namespace, [device])
         links.address_host(namespace, device, host, gateway_mac(topology, host.name))
+    for link in topology.directed_links.values():
+        if link.loss_ppb:
+            Losses(namespace_of(net, link.tail.node), device_name(topology, link.tail), link.loss_ppb).close()
 
 
 def settings_of(topology: Topology, name: str) -> SwitchSettings:
@@ -115,7 +119,7 @@ def settings_of(topology: Topology, name: str) -> SwitchSettings:
     return SwitchSettings(
         ports=tuple(
             AttachedPort(
-                PortSettings(link.tail.port, link.rate_bps, link.queue_frames, link.delay_ns),
+                PortSettings(link.tail.port, link.rate_bps, link.queue_frames, link.delay_ns, link.jitter_ns),
                 device_name(topology, link.tail),
             )
             for link in ports
@@ -166,6 +170,8 @@ def run(topology: Topology, target: str) -> None:
             wait_ready(net)
             for switch in net.switches:
                 print(f"{switch.name}: device {switch.settings.device_id}, P4Runtime {switch.settings.grpc_address}")
+            if target == "bmv2" and any(link.jitter_ns for link in topology.links):
+                print("bmv2 has no delays, and so no jitter")
             if target == "bmv2" and topology.synchronised_clocks:
                 print("bmv2's clocks begin at zero, each for itself: collectors want synchronised_clocks: false")
             print("ready", flush=True)

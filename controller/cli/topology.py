@@ -71,27 +71,31 @@ def hosts(spec: Spec, form: FormatOption = Format.TABLE) -> None:
 @topology.command()
 def show(spec: Spec, form: FormatOption = Format.TABLE) -> None:
     """Show a topology's nodes with ids and addresses, then its links; CSV and JSON have a row a link with all that."""
-    from dataplane.topology.units import format_delay, format_rate  # noqa: PLC0415
+    from dataplane.topology.units import PPB, format_delay, format_rate, format_share  # noqa: PLC0415
 
     found = _load(spec)
     if form is Format.TABLE:
         show_rows(("node", "id", "at", "ipv4", "ipv6", "mac"), _node_rows(found), form)
     _show(
         (
-            ("a", "port", "b", "port", "rate", "delay", "queue"),
+            ("a", "port", "b", "port", "rate", "delay", "queue", "loss", "jitter"),
             [
-                (*_ends(link), format_rate(link.rate_bps), format_delay(link.delay_ns), link.queue_frames)
+                (
+                    *(*_ends(link), format_rate(link.rate_bps), format_delay(link.delay_ns), link.queue_frames),
+                    *(format_share(link.loss_ppb), format_delay(link.jitter_ns)),
+                )
                 for link in found.links
             ],
         ),
         (
             (
-                *("a", "a_port", "b", "b_port", "rate_bps", "delay_ns", "queue_frames"),
+                *("a", "a_port", "b", "b_port", "rate_bps", "delay_ns", "queue_frames", "loss", "jitter_ns"),
                 *(f"{side}_{name}" for side in "ab" for name in ("id", "ipv4", "ipv6", "mac")),
             ),
             [
                 (
                     *(*_ends(link), link.rate_bps, link.delay_ns, link.queue_frames),
+                    *(link.loss_ppb / PPB, link.jitter_ns),
                     *(*_addresses(found, link.a), *_addresses(found, link.b)),
                 )
                 for link in found.links

@@ -169,6 +169,7 @@ def _make_parser(name: str) -> argparse.ArgumentParser:
     add = parser.add_argument
     rate_help = "rate at which the port sends; default: no limit"
     delay_help = "propagation delay of the cable behind the port; default: 0"
+    jitter_help = "by how much more or less than that a frame takes at most; default: 0"
     queue_help = "length of each of the port's eight queues; default: 64"
     add("program", nargs="?", type=Path, help="bmv2 JSON of a compiled program")
     attached = "a port and its network device, or IN.pcap,OUT.pcap (capture files), or unix:PATH (a socket); repeat it"
@@ -178,6 +179,7 @@ def _make_parser(name: str) -> argparse.ArgumentParser:
     add("--device-id", type=_device_id, default=0, metavar="N", help="P4Runtime device id; default: 0")
     add("--port-rate", action="append", default=[], type=_pair, metavar="PORT:BIT/S", help=rate_help)
     add("--port-delay", action="append", default=[], type=_pair, metavar="PORT:NS", help=delay_help)
+    add("--port-jitter", action="append", default=[], type=_pair, metavar="PORT:NS", help=jitter_help)
     add("--port-queue", action="append", default=[], type=_pair, metavar="PORT:FRAMES", help=queue_help)
     add("-L", "--log-level", choices=LOG_LEVELS, default="info", help="default: info")
     add("--log-file", type=Path, help="log to a file instead of stderr")
@@ -302,9 +304,18 @@ def _join_ports(found: argparse.Namespace) -> tuple[AttachedPort, ...]:
         devices[number] = device
     rates = _by_port("--port-rate", found.port_rate, devices)
     delays = _by_port("--port-delay", found.port_delay, devices)
+    jitters = _by_port("--port-jitter", found.port_jitter, devices)
     queues = _by_port("--port-queue", found.port_queue, devices)
+    early = next((number for number, jitter_ns in jitters.items() if jitter_ns > delays.get(number, 0)), None)
+    if early is not None:
+        raise _wrong("--port-jitter", f"that of port {early} is more than its delay")
     return tuple(
-        AttachedPort(PortSettings(number, rates.get(number), queues.get(number, 64), delays.get(number, 0)), device)
+        AttachedPort(
+            PortSettings(
+                number, rates.get(number), queues.get(number, 64), delays.get(number, 0), jitters.get(number, 0)
+            ),
+            device,
+        )
         for number, device in devices.items()
     )
 
@@ -391,6 +402,8 @@ def command_line(settings: SwitchSettings) -> list[str]:
         if port.settings.rate_bps is not None:
             own += ["--port-rate", f"{number}:{port.settings.rate_bps}"]
         own += ["--port-delay", f"{number}:{port.settings.delay_ns}"]
+        if port.settings.jitter_ns:
+            own += ["--port-jitter", f"{number}:{port.settings.jitter_ns}"]
         own += ["--port-queue", f"{number}:{port.settings.queue_frames}"]
     files = {"--p4info": settings.p4info, "--ready-file": settings.ready_file, "--stats-file": settings.stats_file}
     for option, path in files.items():

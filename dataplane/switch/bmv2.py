@@ -38,9 +38,9 @@ def _find() -> str | None:
 def command(settings: SwitchSettings) -> list[str]:
     """Return the command that starts bmv2; raise SwitchError if it is not installed or cannot do what is asked.
 
-    bmv2 limits packets a second, not bits, and knows no delay: ports with a rate or delay are refused (see
-    `without_cables`). It has eight priorities, as ours, and a Thrift port of its own where it was built with Thrift:
-    a second one would find port 9090 taken, and end.
+    bmv2 limits packets a second, not bits, and knows no delay, so no jitter: ports with a rate or delay are refused
+    (see `without_cables`). It has eight priorities, as ours, and a Thrift port of its own where it was built with
+    Thrift: a second one would find port 9090 taken, and end.
     """
     path = _find()
     if path is None:

@@ -95,7 +95,7 @@ class NativeDriver:
         )
         stack.callback(self.control.close)
         self._events = _watch(stack, self.control)
-        longest_ns = max((port.settings.delay_ns for port in settings.ports), default=0)
+        longest_ns = max((port.settings.delay_ns + port.settings.jitter_ns for port in settings.ports), default=0)
         self._cables_s = min(longest_ns / 1e9, LONGEST_LEAVE_S)
 
     def commit(self, program: Program) -> None:
@@ -158,7 +158,7 @@ class InterpreterDriver:
             devices=ports,
         )
         self._ports = ports
-        self._forwarder = Forwarder(self.control, ports, clock)
+        self._forwarder = Forwarder(self.control, ports, clock, seed=settings.seed)
         self._numbers = {port.fileno(): number for number, port in ports.items()}
         # The kernel reports what becomes of devices; of others, their use shows it.
         self._others = {port.settings.number for port in settings.ports if not is_device(port.device)}

@@ -7,7 +7,9 @@ from heapq import heappop, heappush
 
 from dataplane.clock import Clock
 from dataplane.nic import Port
+from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.switch import Departure, Switch
+from dataplane.switch.traffic import PortSettings, jitter_seed
 
 BURST_FRAMES = 32
 """Frames taken from a port before the next one has its turn."""
@@ -15,15 +17,33 @@ IN_FLIGHT_FRAMES = 65_536
 """Frames that all cables of a switch hold together; what comes then is dropped as `cable_full`."""
 
 
+class PortCable:
+    """When frames arrive that leave a port one after the other."""
+
+    def __init__(self, port: PortSettings, seed: int) -> None:
+        self._port = port
+        self._rng = SplitMix(jitter_seed(seed, port.number))
+        self._last_ns = 0
+
+    def arrival_ns(self, departs_ns: int) -> int:
+        """Return when a frame arrives that departs at a time: never before the one that was asked for last."""
+        port = self._port
+        if port.jitter_ns:
+            drawn_ns = port.delay_ns + self._rng.between(0, 2 * port.jitter_ns) - port.jitter_ns
+            self._last_ns = max(self._last_ns, departs_ns + drawn_ns)
+            return self._last_ns
+        return departs_ns + port.delay_ns
+
+
 class Forwarder:
     """A switch with its ports; `step` never waits, `next_due_ns` says until when the caller may."""
 
-    def __init__(self, switch: Switch, ports: Mapping[int, Port], clock: Clock) -> None:
+    def __init__(self, switch: Switch, ports: Mapping[int, Port], clock: Clock, *, seed: int = 0) -> None:
         self.switch = switch
         self.ports = dict(ports)
         self.cable_full = 0
         self.clock = clock
-        self._delays = {port.number: port.delay_ns for port in switch.ports}
+        self._cables = {port.number: PortCable(port, seed) for port in switch.ports}
         # Time of arrival, a running number that keeps equal times in order, port, frame.
         self._in_flight: list[tuple[int, int, int, bytes]] = []
         self._serial = 0
@@ -62,7 +82,7 @@ class Forwarder:
         if len(self._in_flight) >= IN_FLIGHT_FRAMES:
             self.cable_full += 1
             return
-        arrives_ns = departure.departs_ns + self._delays[departure.port]
+        arrives_ns = self._cables[departure.port].arrival_ns(departure.departs_ns)
         self._serial += 1
         heappush(self._in_flight, (arrives_ns, self._serial, departure.port, departure.data))
 

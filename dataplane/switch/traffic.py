@@ -7,6 +7,7 @@ a port has its own queue, and a full queue drops the newcomer. Equal times are s
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -40,12 +41,16 @@ def deflect_session_of(session: int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PortSettings:
-    """A switch port: rate in bit/s (None: infinite), frames per priority queue, propagation delay of its cable."""
+    """A switch port: rate in bit/s (None: infinite), frames per priority queue, propagation delay of its cable.
+
+    A frame takes up to `jitter_ns` less or more than the delay, and overtakes none.
+    """
 
     number: int
     rate_bps: int | None = None
     queue_frames: int = 64
     delay_ns: int = 0
+    jitter_ns: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.number <= 511:
@@ -56,6 +61,13 @@ class PortSettings:
             raise SwitchError(f"port {self.number}: a queue of {self.queue_frames} frames holds nothing")
         if self.delay_ns < 0:
             raise SwitchError(f"port {self.number}: a delay of {self.delay_ns} ns is negative")
+        if not 0 <= self.jitter_ns <= self.delay_ns:
+            raise SwitchError(f"port {self.number}: a jitter of {self.jitter_ns} ns is not between 0 and the delay")
+
+
+def jitter_seed(seed: int, port: int) -> int:
+    """Return where the random numbers of a port's cable begin."""
+    return random.Random(f"{seed}/jitter/{port}").getrandbits(64)
 
 
 def gap_of(packets_per_s: int) -> int:

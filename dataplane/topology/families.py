@@ -28,22 +28,33 @@ _LEAST_RING = 3
 
 
 def leaf_spine(
-    spines: int = 2, leaves: int = 4, hosts: int = 2, *, rate: str = "10 Gbit/s", delay: str = "1 us"
+    spines: int = 2,
+    leaves: int = 4,
+    hosts: int = 2,
+    *,
+    rate: str = "10 Gbit/s",
+    delay: str = "1 us",
+    loss: str = "0%",
+    jitter: str = "0 ns",
 ) -> Topology:
     """Return a two-stage Clos fabric: every leaf linked with every spine, `hosts` on each leaf.
 
     Switches are spine1.. and leaf1.., hosts h1.. leaf by leaf; the collector hangs on the first leaf. All links have
-    the same rate and delay. Raises ConfigError for a size below 1 or above 1024.
+    the same rate, delay, loss and jitter. Raises ConfigError for a size below 1 or above 1024.
     """
     name = f"leaf-spine-{spines}-{leaves}-{hosts}"
     _check_sizes(name, spines=spines, leaves=leaves, hosts=hosts)
     tops = [f"spine{number + 1}" for number in range(spines)]
     edges = [f"leaf{number + 1}" for number in range(leaves)]
     links = [LinkSpec(a=leaf, b=spine) for leaf in edges for spine in tops]
-    return _fabric(name, tops + edges, edges, hosts, links, LinkDefaults(rate=rate, delay=delay))
+    return _fabric(
+        name, tops + edges, edges, hosts, links, LinkDefaults(rate=rate, delay=delay, loss=loss, jitter=jitter)
+    )
 
 
-def fat_tree(k: int = 4, *, rate: str = "10 Gbit/s", delay: str = "1 us") -> Topology:
+def fat_tree(
+    k: int = 4, *, rate: str = "10 Gbit/s", delay: str = "1 us", loss: str = "0%", jitter: str = "0 ns"
+) -> Topology:
     """Return the k-ary fat tree of Al-Fares, Loukissas and Vahdat (SIGCOMM 2008), `k` even.
 
     (k/2)^2 core switches, k pods of k/2 aggregation and k/2 edge switches, k/2 hosts on each edge switch. Core group g
@@ -63,7 +74,14 @@ def fat_tree(k: int = 4, *, rate: str = "10 Gbit/s", delay: str = "1 us") -> Top
             aggregation = aggregations[pod * half + number]
             links += [LinkSpec(a=edge, b=aggregation) for edge in edges[pod * half : (pod + 1) * half]]
             links += [LinkSpec(a=aggregation, b=core) for core in cores[number * half : (number + 1) * half]]
-    return _fabric(name, cores + aggregations + edges, edges, half, links, LinkDefaults(rate=rate, delay=delay))
+    return _fabric(
+        name,
+        cores + aggregations + edges,
+        edges,
+        half,
+        links,
+        LinkDefaults(rate=rate, delay=delay, loss=loss, jitter=jitter),
+    )
 
 
 def ring(
@@ -73,8 +91,12 @@ def ring(
     rate: str = "10 Gbit/s",
     delay: str = "1 ms",
     access: str = "40 Gbit/s",
+    loss: str = "0%",
+    jitter: str = "0 ns",
 ) -> Topology:
     """Return switches s1.. that are linked in a circle, with `hosts` on each, whose links have the rate `access`.
+
+    All links have the same delay, loss and jitter.
 
     The collector takes one more port of s1. Raises ConfigError for fewer than 3 switches or more than 1024.
     """
@@ -84,8 +106,10 @@ def ring(
         raise ConfigError(f"{switches} switches make no ring: it needs {_LEAST_RING}", file=f"<{name}>", key="switches")
     names = [f"s{number + 1}" for number in range(switches)]
     links = [LinkSpec(a=a, b=b) for a, b in zip(names, names[1:] + names[:1], strict=True)]
-    everywhere = LinkDefaults(rate=rate, delay=delay)
-    return _fabric(name, names, names, hosts, links, everywhere, LinkDefaults(rate=access, delay=delay))
+    everywhere = LinkDefaults(rate=rate, delay=delay, loss=loss, jitter=jitter)
+    return _fabric(
+        name, names, names, hosts, links, everywhere, LinkDefaults(rate=access, delay=delay, loss=loss, jitter=jitter)
+    )
 
 
 FAMILIES: Final[dict[str, Callable[..., Topology]]] = {"leaf-spine": leaf_spine, "fat-tree": fat_tree, "ring": ring}

@@ -14,7 +14,7 @@ from dataplane.errors import ConfigError
 from dataplane.topology import addressing, families
 from dataplane.topology.hardware import hardware_document
 from dataplane.topology.schema import REPORT_UDP_PORT, TopologySpec, resolve
-from dataplane.topology.units import format_delay, format_rate
+from dataplane.topology.units import format_delay, format_rate, format_share
 from dataplane.topology.values import Device, Endpoint, GeoLocation, HostNode, Link, MemoryMedium, SwitchNode, Topology
 
 _INSTALLED = Path(__file__).parent / "topologies"
@@ -72,7 +72,7 @@ def _resolve(document: Document[TopologySpec]) -> Topology:
 
 
 def dumps(topology: Topology) -> str:
-    """Return the topology as YAML text that `loads` reads back as an equal value; every default is spelt out."""
+    """Return the topology as YAML text that `loads` reads back as an equal value, with defaults but no loss of 0."""
     access = {link.a.node: link for link in topology.links if link.a.node in topology.host}
     document: dict[str, Any] = {"millrace": 1, "name": topology.name}
     if topology.collector is not None:
@@ -124,6 +124,8 @@ def _capacity(link: Link) -> dict[str, Any]:
         "rate": format_rate(link.rate_bps),
         "delay": format_delay(link.delay_ns),
         "queue_frames": link.queue_frames,
+        **({"loss": format_share(link.loss_ppb)} if link.loss_ppb else {}),
+        **({"jitter": format_delay(link.jitter_ns)} if link.jitter_ns else {}),
     }
 
 

@@ -19,7 +19,7 @@ from dataplane.config import Strict
 from dataplane.errors import ConfigError
 from dataplane.topology import addressing
 from dataplane.topology.hardware import DeviceSpec, HardwareReader, MediumSpec
-from dataplane.topology.units import parse_delay_ns, parse_rate_bps
+from dataplane.topology.units import format_delay, parse_delay_ns, parse_rate_bps, parse_share_ppb
 from dataplane.topology.values import (
     CollectorAddress,
     Endpoint,
@@ -56,11 +56,13 @@ class PlaceSpec(Strict, frozen=True):
 
 
 class LinkDefaults(Strict, frozen=True):
-    """What a link has when it says nothing; rates and delays as text with a unit."""
+    """What a link has when it says nothing; rates and times as text with a unit, losses as '0.1%' or 0.001."""
 
     rate: str = "10 Gbit/s"
     delay: str = "10 us"
     queue_frames: int = 256
+    loss: str | float = "0%"
+    jitter: str = "0 ns"
 
 
 class DefaultsSpec(Strict, frozen=True):
@@ -101,6 +103,8 @@ class HostSpec(Strict, frozen=True):
     rate: str | None = None
     delay: str | None = None
     queue_frames: int | None = None
+    loss: str | float | None = None
+    jitter: str | None = None
     place: PlaceSpec | None = None
     cores: int | None = None
     memory: list[MediumSpec] = msgspec.field(default_factory=list)
@@ -117,6 +121,8 @@ class LinkSpec(Strict, frozen=True):
     rate: str | None = None
     delay: str | None = None
     queue_frames: int | None = None
+    loss: str | float | None = None
+    jitter: str | None = None
 
 
 class TopologySpec(Strict, frozen=True):
@@ -343,23 +349,24 @@ class _Resolver:
 
     def _cable(self, a: Endpoint, b: Endpoint, stated: HostSpec | LinkSpec, default: LinkDefaults, path: str) -> Link:
         group = "defaults.access" if isinstance(stated, HostSpec) else "defaults.link"
-        rate, rate_path = (default.rate, group) if stated.rate is None else (stated.rate, path)
-        delay, delay_path = (default.delay, group) if stated.delay is None else (stated.delay, path)
-        queue, queue_path = (
-            (default.queue_frames, group) if stated.queue_frames is None else (stated.queue_frames, path)
-        )
-        self._in_range(queue, 1, MAX_QUEUE_FRAMES, f"{queue_path}.queue_frames")
-        return Link(
-            a,
-            b,
-            rate_bps=self._quantity(parse_rate_bps, rate, f"{rate_path}.rate"),
-            delay_ns=self._quantity(parse_delay_ns, delay, f"{delay_path}.delay"),
-            queue_frames=queue,
-        )
 
-    def _quantity(self, parse: Callable[[str], int], text: str, path: str) -> int:
+        def given(own: _Item | None, otherwise: _Item, key: str) -> tuple[_Item, str]:
+            return (otherwise, f"{group}.{key}") if own is None else (own, f"{path}.{key}")
+
+        queue_frames, queue_path = given(stated.queue_frames, default.queue_frames, "queue_frames")
+        self._in_range(queue_frames, 1, MAX_QUEUE_FRAMES, queue_path)
+        rate_bps = self._quantity(parse_rate_bps, *given(stated.rate, default.rate, "rate"))
+        delay_ns = self._quantity(parse_delay_ns, *given(stated.delay, default.delay, "delay"))
+        loss_ppb = self._quantity(parse_share_ppb, *given(stated.loss, default.loss, "loss"))
+        jitter, jitter_path = given(stated.jitter, default.jitter, "jitter")
+        jitter_ns = self._quantity(parse_delay_ns, jitter, jitter_path)
+        if jitter_ns > delay_ns:
+            self._refuse(f"{jitter!r} is more than the delay, {format_delay(delay_ns)}", jitter_path)
+        return Link(a, b, rate_bps, delay_ns, queue_frames, loss_ppb, jitter_ns)
+
+    def _quantity(self, parse: Callable[[_Item], int], given: _Item, path: str) -> int:
         try:
-            return parse(text)
+            return parse(given)
         except ValueError as error:
             raise self.fail(str(error), path) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from fractions import Fraction
 
@@ -14,10 +15,14 @@ _DATA_BYTES = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB"
 _BYTE_RATES = {"B/s": 1, "kB/s": 10**3, "MB/s": 10**6, "GB/s": 10**9, "TB/s": 10**12}
 _OPERATION_RATES = {"op/s": 1, "Mop/s": 10**6, "Gop/s": 10**9, "Top/s": 10**12, "Pop/s": 10**15}
 
+_SHARE = re.compile(r"(?P<number>\d{1,18}(\.\d{1,18})?(e-\d{1,2})?) ?(?P<percent>%)?", re.ASCII)
+
 MAX_RATE_BPS = 100 * 10**12
 """A rate above 100 Tbit/s is a slip of the pen."""
 MAX_DELAY_NS = 60 * 10**9
 """A delay above a minute is a slip of the pen."""
+PPB = 10**9
+"""The whole, in the parts that shares are counted in."""
 MAX_SIZE_BYTES = 1 << 60
 MAX_BYTES_PER_S = 10**16
 MAX_OPS_PER_S = 10**21
@@ -38,6 +43,19 @@ def parse_delay_ns(text: str) -> int:
     if value > MAX_DELAY_NS:
         raise ValueError(f"delay {text!r} is above {format_delay(MAX_DELAY_NS)}")
     return value
+
+
+def parse_share_ppb(given: str | float) -> int:
+    """Return '0.1%', or 0.001, as parts in 10^9; raise ValueError unless it is a whole number of them and 0 to 1."""
+    found = _SHARE.fullmatch(str(given).strip())
+    if found is None:
+        raise ValueError(f"{given!r} is not a share such as '0.1%' or 0.001")
+    share = Fraction(found["number"]) / (100 if found["percent"] else 1)
+    if share > 1:
+        raise ValueError(f"{given!r} is more than all")
+    if (share * PPB).denominator != 1:
+        raise ValueError(f"{given!r} is not a whole number of parts in 10^9")
+    return int(share * PPB)
 
 
 def parse_size_bytes(text: str) -> int:
@@ -96,6 +114,13 @@ def format_rate(rate_bps: int) -> str:
 def format_delay(delay_ns: int) -> str:
     """Return nanoseconds as text that `parse_delay_ns` reads back exactly."""
     return _format(delay_ns, _DELAYS_NS)
+
+
+def format_share(share_ppb: int) -> str:
+    """Return parts in 10^9 as text that `parse_share_ppb` reads back exactly."""
+    whole, rest = divmod(share_ppb, PPB // 100)
+    fraction = f"{rest:07d}".rstrip("0")
+    return f"{whole}.{fraction}%" if fraction else f"{whole}%"
 
 
 def _parse(text: str, units: Mapping[str, int] | Mapping[str, Fraction], wanted: str) -> int:

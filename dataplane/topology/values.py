@@ -146,13 +146,19 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A full-duplex cable: the same rate (bit/s), propagation delay (ns) and output queue (frames) both ways."""
+    """A full-duplex cable: the same rate (bit/s), propagation delay (ns) and output queue (frames) both ways.
+
+    Of what enters either direction, `loss_ppb` in 10^9 frames vanish, each by its own chance. A frame takes the delay,
+    less or more by up to `jitter_ns` (at most the delay; every value is as likely), but overtakes none before it.
+    """
 
     a: Endpoint
     b: Endpoint
     rate_bps: int
     delay_ns: int
     queue_frames: int
+    loss_ppb: int = 0
+    jitter_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -168,13 +174,20 @@ class LinkKey:
 
 @dataclass(frozen=True, slots=True)
 class DirectedLink:
-    """One direction of a cable: frames leave at `tail` and arrive at `head`."""
+    """One direction of a cable: frames leave at `tail` and arrive at `head`; see `Link`."""
 
     tail: Endpoint
     head: Endpoint
     rate_bps: int
     delay_ns: int
     queue_frames: int
+    loss_ppb: int = 0
+    jitter_ns: int = 0
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing about it is left to chance."""
+        return not self.loss_ppb and not self.jitter_ns
 
     @property
     def key(self) -> LinkKey:
@@ -227,7 +240,7 @@ class Topology:
     def directed_links(self) -> dict[LinkKey, DirectedLink]:
         """Both directions of every cable, by key, in the file's order."""
         both = (
-            DirectedLink(tail, head, link.rate_bps, link.delay_ns, link.queue_frames)
+            DirectedLink(tail, head, link.rate_bps, link.delay_ns, link.queue_frames, link.loss_ppb, link.jitter_ns)
             for link in self.links
             for tail, head in ((link.a, link.b), (link.b, link.a))
         )

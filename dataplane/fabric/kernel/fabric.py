@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from dataplane.errors import FabricError
 from dataplane.fabric.kernel import links, manifest, namespaces
+from dataplane.fabric.kernel.losses import Losses
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest, ProcessId
 from dataplane.fabric.kernel.namespaces import Stream
 from dataplane.running import unwinding
@@ -89,6 +90,7 @@ class KernelFabric:
         self._is_written = False
         self._switches: dict[str, subprocess.Popen[bytes]] = {}
         self._processes: list[subprocess.Popen[bytes]] = []
+        self._losses: dict[LinkKey, Losses] = {}
         self._lifeline: tuple[int, int] | None = None
         self._signals = ExitStack()
 
@@ -116,6 +118,9 @@ class KernelFabric:
                 for descriptor in self._lifeline:
                     os.close(descriptor)
                 self._lifeline = None
+            for losses in self._losses.values():
+                losses.close()
+            self._losses.clear()
             if self._is_written:  # else both names may be another fabric's
                 manifest.remove(self._manifest, self.run_dir, stop_timeout_s=self.settings.stop_timeout_s)
                 self._is_written = False
@@ -206,6 +211,12 @@ class KernelFabric:
         end = self._tail(a, b)
         links.lose(self.namespace(a), self._device(end), lost=lost)
 
+    def lost_by_chance(self, a: str, b: str) -> int:
+        """Return how many of the frames that `a` sent to `b` the link's loss has taken; FabricError for no cable."""
+        self._tail(a, b)
+        losses = self._losses.get(LinkKey(a, b))
+        return 0 if losses is None else losses.lost
+
     def run_in(
         self,
         node: str,
@@ -254,6 +265,10 @@ class KernelFabric:
         for host in self.topology.hosts:
             mac = gateway_mac(self.topology, host.name)
             links.address_host(self.namespace(host.name), HOST_DEVICE, host, mac)
+        for key, directed in self.topology.directed_links.items():
+            if directed.loss_ppb:
+                device = self._device(directed.tail)
+                self._losses[key] = Losses(self.namespace(key.src), device, directed.loss_ppb)
         self._lifeline = os.pipe()
         for switch in self.topology.switches:
             self.start_switch(switch.name)
@@ -298,7 +313,7 @@ class KernelFabric:
 
     def _command(self, settings: SwitchSettings) -> list[str]:
         if self.settings.target is Target.BMV2:
-            logger.warning("simple_switch_grpc %d: its cables have neither rate nor delay", settings.device_id)
+            logger.warning("simple_switch_grpc %d: its cables have no rate, delay or jitter", settings.device_id)
             return bmv2.command(bmv2.without_cables(settings))
         return [sys.executable, "-m", "dataplane.switch.process", *command_line(settings)]
 
@@ -336,7 +351,7 @@ class KernelFabric:
 
 
 def _attached_port(link: DirectedLink) -> AttachedPort:
-    settings = PortSettings(link.tail.port, link.rate_bps, link.queue_frames, link.delay_ns)
+    settings = PortSettings(link.tail.port, link.rate_bps, link.queue_frames, link.delay_ns, link.jitter_ns)
     return AttachedPort(settings, switch_device(link.tail.port))
 
 

@@ -1,4 +1,4 @@
-"""One direction of a cable in virtual time: frames arrive after the propagation delay, unless the cable breaks."""
+"""One direction of a cable in virtual time: frames arrive after the delay, unless chance or a break loses them."""
 
 from __future__ import annotations
 
@@ -6,27 +6,32 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dataplane.events import EventQueue
+from dataplane.fabric.virtual.chance import Chance
 from dataplane.topology.values import DirectedLink
 
 
 @dataclass(slots=True)
 class CableCounters:
-    """What entered a direction of a cable; all of it was delivered, is on its way, or was lost on a broken cable."""
+    """What entered a direction of a cable; all of it was delivered, is on its way, or was lost.
+
+    `lost_cable_down` on a broken cable, `lost_by_chance` by the link's loss.
+    """
 
     frames: int = 0
     bytes: int = 0
     delivered: int = 0
     lost_cable_down: int = 0
+    lost_by_chance: int = 0
 
     @property
     def on_the_way(self) -> int:
         """Frames between the sender's queue and the receiver."""
-        return self.frames - self.delivered - self.lost_cable_down
+        return self.frames - self.delivered - self.lost_cable_down - self.lost_by_chance
 
 
 @dataclass(slots=True)
 class Cable:
-    """Carries frames from `link.tail` to `link.head` and hands them to `deliver`."""
+    """Carries frames from `link.tail` to `link.head` and hands them to `deliver`; chance follows `seed`."""
 
     link: DirectedLink
     events: EventQueue
@@ -35,9 +40,17 @@ class Cable:
     """Where hellos go, which are no traffic: they are in no counter; None: where everything goes."""
     on_change: Callable[[], None] | None = None
     """Is called before the cable breaks or is mended."""
+    seed: int = 0
     up: bool = True
     counters: CableCounters = field(default_factory=CableCounters)
     _breaks: int = 0
+    _traffic: Chance = field(init=False)
+    _hellos: Chance = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Apart, so that traffic fares the same whether hellos are said or not.
+        self._traffic = Chance(self.link, f"{self.seed}/traffic")
+        self._hellos = Chance(self.link, f"{self.seed}/hellos")
 
     def carry(self, frame: bytes, departs_ns: int) -> None:
         """Take a frame whose last bit leaves at `departs_ns`, now or later."""
@@ -45,13 +58,15 @@ class Cable:
         self.counters.bytes += len(frame)
         if not self.up:
             self.counters.lost_cable_down += 1
-            return
-        self.events.at(departs_ns + self.link.delay_ns, self._arrive, frame, self._breaks)
+        elif self._traffic.loses():
+            self.counters.lost_by_chance += 1
+        else:
+            self.events.at(self._traffic.arrival_ns(departs_ns), self._arrive, frame, self._breaks)
 
     def carry_hello(self, frame: bytes, departs_ns: int) -> None:
         """Take a hello that leaves at `departs_ns`, now or a while ago: not longer than it takes to arrive."""
-        if self.up:
-            self.events.at(departs_ns + self.link.delay_ns, self._arrive_hello, frame, self._breaks)
+        if self.up and not self._hellos.loses():
+            self.events.at(self._hellos.arrival_ns(departs_ns), self._arrive_hello, frame, self._breaks)
 
     def set_up(self, up: bool) -> None:
         """Mend or break the cable; a break loses what is on it."""

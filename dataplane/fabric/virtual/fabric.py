@@ -50,8 +50,8 @@ class VirtualFabric:
     """A running topology; nothing moves but in `run_until`, and all of it belongs to one thread.
 
     Hellos between switches that change nothing are no events (`dataplane.fabric.virtual.quiet`) unless `every_hello`.
-    `seed` feeds the programs' and the flows' random numbers; with `record_hops` the true times of every probe at every
-    switch are kept in `hops`. `pipeline_factory` replaces compiled programs, as by the interpreter.
+    `seed` feeds the random numbers of programs, flows and links; with `record_hops` the true times of every probe at
+    every switch are kept in `hops`. `pipeline_factory` replaces compiled programs, as by the interpreter.
     """
 
     def __init__(
@@ -189,8 +189,9 @@ class VirtualFabric:
         if link.head.node in self._switches:
             running, port = self._switches[link.head.node], link.head.port
             arrive = partial(self._arrive, running, port)
-            return Cable(link, self.events, arrive, partial(self._arrive_hello, running, port, link.key))
-        return Cable(link, self.events, partial(self._arrive_at_host, link.head.node))
+            hello = partial(self._arrive_hello, running, port, link.key)
+            return Cable(link, self.events, arrive, hello, seed=self.seed)
+        return Cable(link, self.events, partial(self._arrive_at_host, link.head.node), seed=self.seed)
 
     def _connect(self, running: _Running) -> None:
         running.cables = {
@@ -213,9 +214,14 @@ class VirtualFabric:
             self._quiet[link].rest(self.clock.time_ns)
 
     def _make_quiet(self) -> dict[LinkKey, QuietCable]:
-        """Return, for both directions of each cable between switches, what passes over its hellos."""
+        """Return, for both directions of each cable between switches, what passes over its hellos.
+
+        Where hellos may be lost or late, each of them happens.
+        """
         quiet: dict[LinkKey, QuietCable] = {}
         for key, cable in self.cables.items():
+            if not cable.link.is_exact:
+                continue
             back = LinkKey(cable.link.head.node, cable.link.tail.node)
             if back in quiet:
                 quiet[key] = quiet[back]

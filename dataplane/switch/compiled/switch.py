@@ -79,7 +79,7 @@ class NativeSwitch:
         self._forwarding = forwarding or Forwarding()
         if any(port.number == cpu_port for port in self.ports):
             raise SwitchError(f"switch {device_id}: port {cpu_port} is the CPU port")
-        self._table = PortTable((*self.ports, PortSettings(cpu_port, queue_frames=CPU_QUEUE_FRAMES)))
+        self._table = PortTable((*self.ports, PortSettings(cpu_port, queue_frames=CPU_QUEUE_FRAMES)), seed=seed)
         self._table.traffic.deflect_session = deflect_session_of(deflect_session)
         self._seed = seed
         self._clock = MonotonicClock()

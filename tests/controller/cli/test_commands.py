@@ -203,7 +203,9 @@ def test_topologies_are_listed_checked_and_shown(tmp_path: Path) -> None:
     for name in ("abilene", "leaf-spine:spines=2,leaves=3"):
         assert "switches" in run("topology", "check", name)
     shown = run("topology", "show", "leaf-spine")
-    assert "│ leaf1     │ 4    │ spine1 │ 1    │ 10 Gbit/s │ 1 us  │ 256   │" in shown
+    assert "│ leaf1     │ 4    │ spine1 │ 1    │ 10 Gbit/s │ 1 us  │ 256   │ 0%   │ 0 ns   │" in shown
+    rough = run("topology", "show", "ring:loss=0.25%,jitter=2us", "--format", "json")
+    assert {(link["loss"], link["jitter_ns"]) for link in json.loads(rough)} == {(0.0025, 2_000)}
     of_hosts = run("topology", "hosts", "leaf-spine")
     for part in ("│ h5", "10.0.5.1", "scm 1 TiB", "1 fpga Alveo U280"):
         assert part in of_hosts

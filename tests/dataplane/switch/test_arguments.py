@@ -56,11 +56,13 @@ def test_capture_files_are_named_as_bmv2_names_them() -> None:
 
 
 def test_rates_delays_and_queues_go_to_their_ports() -> None:
-    line = "--no-p4 -i 1@a -i 7@b --port-rate 7:10000000 --port-delay 7:500000 --port-queue 1:9"
+    line = "--no-p4 -i 1@a -i 7@b --port-rate 7:10000000 --port-delay 7:500000 --port-queue 1:9 --port-jitter 7:500"
     assert [port.settings for port in parse_arguments(line.split()).ports] == [
         PortSettings(1, None, 9, 0),
-        PortSettings(7, 10_000_000, 64, 500_000),
+        PortSettings(7, 10_000_000, 64, 500_000, 500),
     ]
+    with pytest.raises(ConfigError, match="--port-jitter: that of port 1 is more than its delay"):
+        parse_arguments(["--no-p4", "-i", "1@a", "--port-jitter", "1:1"])
 
 
 def test_the_p4info_beside_a_program_is_found(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from dataplane.nic import LinkStatus
 from dataplane.nic.port import PortReading
 from dataplane.program.model import Program
 from dataplane.switch import forwarding
-from dataplane.switch.forwarding import BURST_FRAMES, Forwarder
+from dataplane.switch.forwarding import BURST_FRAMES, Forwarder, PortCable
 from dataplane.switch.pipeline import Dequeued, DigestMessage, EgressResult, Frame, Output, Placement
 from dataplane.switch.random_numbers import SplitMix
 from dataplane.switch.switch import PortSettings, Switch
@@ -72,6 +72,17 @@ class Empty:
     """A program with nothing in it."""
 
     tables = actions = profiles = counters = registers = meters = value_sets = cast(dict[str, object], {})
+
+
+def test_jitter_spreads_arrivals_around_the_delay_and_nothing_overtakes() -> None:
+    port = PortSettings(1, delay_ns=5_000, jitter_ns=2_000)
+    cable, again = PortCable(port, 7), PortCable(port, 7)
+    spread = [cable.arrival_ns(10_000 * index) - 10_000 * index for index in range(4_000)]
+    assert [again.arrival_ns(10_000 * index) - 10_000 * index for index in range(4_000)] == spread
+    assert 3_000 <= min(spread) < 3_020 < 6_980 < max(spread) <= 7_000
+    assert abs(sum(spread) / len(spread) - 5_000) < 5 * 4_000 / 12**0.5 / len(spread) ** 0.5
+    dense = [PortCable(port, 8).arrival_ns(0)] + [cable.arrival_ns(10**9 + index) for index in range(100)]
+    assert dense == sorted(dense)
 
 
 def make() -> tuple[Forwarder, VirtualClock, dict[int, ListPort]]:

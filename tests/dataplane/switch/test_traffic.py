@@ -149,6 +149,9 @@ def test_impossible_ports_are_refused(wrong: dict[str, int]) -> None:
 def test_negative_delay_and_double_ports_are_refused() -> None:
     with pytest.raises(SwitchError, match="negative"):
         PortSettings(1, delay_ns=-1)
+    for jitter_ns in (-1, 6):
+        with pytest.raises(SwitchError, match=f"port 1: a jitter of {jitter_ns} ns is not between 0 and the delay"):
+            PortSettings(1, delay_ns=5, jitter_ns=jitter_ns)
     with pytest.raises(SwitchError, match="twice"):
         TrafficManager([PortSettings(1), PortSettings(1)])
 

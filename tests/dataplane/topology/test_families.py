@@ -51,6 +51,9 @@ def test_text_names_a_member() -> None:
     assert from_text("leaf-spine:spines=1,leaves=2,hosts=3") == leaf_spine(1, 2, 3)
     assert from_text("fat-tree") == fat_tree()
     assert from_text("fat-tree:k=2,rate=1 Gbit/s,delay=5 us") == fat_tree(2, rate="1 Gbit/s", delay="5 us")
+    for text in ("leaf-spine", "fat-tree", "ring"):
+        rough = from_text(f"{text}:loss=0.1%,jitter=1us")
+        assert {(link.loss_ppb, link.jitter_ns) for link in rough.links} == {(10**6, 1000)}
 
 
 def test_a_family_with_a_rate_is_no_file() -> None:
@@ -71,6 +74,8 @@ def test_a_family_with_a_rate_is_no_file() -> None:
         ("fat-tree:k=3", "k"),
         ("fat-tree:k", "k"),
         ("fat-tree:rate=fast", "defaults.access.rate"),
+        ("ring:loss=lots", "defaults.access.loss"),
+        ("leaf-spine:jitter=2us", "defaults.access.jitter"),
         ("leaf-spine:hosts=300,leaves=1", "hosts[253]"),
     ],
 )

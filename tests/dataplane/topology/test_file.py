@@ -62,6 +62,18 @@ def test_links_take_what_they_do_not_say_from_the_defaults() -> None:
     assert facts["b->s2"] == (10_000_000, 3_000, 256)
 
 
+def test_losses_and_jitter_are_of_links_and_of_defaults() -> None:
+    text = SMALL.replace("delay: 3 us}", "delay: 3 us, loss: 0.1%, jitter: 3us}").replace(
+        "9}", "9, loss: 0.5, jitter: 1 ms}"
+    )
+    topology = loads(text)
+    facts = {str(link.key): (link.loss_ppb, link.jitter_ns) for link in topology.directed_links.values()}
+    assert facts["a->s1"] == facts["s1->a"] == (10**6, 3_000)
+    assert facts["s3->s2"] == (5 * 10**8, 10**6)
+    assert facts["s1->s2"] == (0, 0)
+    assert loads(dumps(topology)) == topology
+
+
 def test_text_of_a_topology_reads_back() -> None:
     assert loads(dumps(loads(SMALL))) == loads(SMALL)
     bare = loads("millrace: 1\nname: one\nswitches: [{name: s}]\nsynchronised_clocks: true\n")
@@ -124,6 +136,13 @@ BAD = [
     ("{a: s2, b: s3,", "{a: s2, b: s1,", 17, "links[1]"),
     ("delay: 5.7 ms", "delay: 0.5 ns", 16, "links[0].delay"),
     ("queue_frames: 9", "queue_frames: 9.5", 17, "links[1].queue_frames"),
+    ("queue_frames: 9", "loss: 101%", 17, "links[1].loss"),
+    ("queue_frames: 9", "loss: -0.5", 17, "links[1].loss"),
+    ("queue_frames: 9", "loss: [1]", 17, "links[1].loss"),
+    ("queue_frames: 9", "jitter: 1.5", 17, "links[1].jitter"),
+    ("queue_frames: 9", "jitter: 2000001 ns", 17, "links[1].jitter"),
+    ("delay: 3 us}", "delay: 3 us, jitter: 4us}", 6, "defaults.access.jitter"),
+    ("delay: 3 us}", "delay: 3 us, loss: some}", 6, "defaults.access.loss"),
     ("queue_frames: 9", "queue_frame: 9", 17, "links[1].queue_frame"),
     ("  - {a: s2, b: s3, a_port: 1, rate: 2.5 Gbit/s, queue_frames: 9}\n", "", 10, "switches[2]"),
     ("{a: s2, b: s3,", "{a: s2, a: s1, b: s3,", 17, "a"),

@@ -14,6 +14,8 @@ def test_rates_shrink_and_nothing_else() -> None:
     assert [(link.a, link.b, link.delay_ns, link.queue_frames) for link in slow.links] == [
         (link.a, link.b, link.delay_ns, link.queue_frames) for link in topology.links
     ]
+    rough = load_topology("leaf-spine:loss=1%,jitter=500ns")
+    assert {(link.loss_ppb, link.jitter_ns) for link in scaled(rough, 1000).links} == {(10**7, 500)}
     assert (slow.switches, slow.hosts, slow.collector) == (topology.switches, topology.hosts, topology.collector)
 
 

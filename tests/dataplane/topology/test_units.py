@@ -14,12 +14,14 @@ from dataplane.topology.units import (
     format_delay,
     format_ops_per_s,
     format_rate,
+    format_share,
     format_size,
     parse_bytes_per_s,
     parse_data_bytes,
     parse_delay_ns,
     parse_ops_per_s,
     parse_rate_bps,
+    parse_share_ppb,
     parse_size_bytes,
 )
 
@@ -131,3 +133,50 @@ def test_every_size_and_rate_of_devices_survives_its_text(size: int, rate: int, 
     assert parse_size_bytes(format_size(size)) == size
     assert parse_bytes_per_s(format_bytes_per_s(rate)) == rate
     assert parse_ops_per_s(format_ops_per_s(ops)) == ops
+
+
+@pytest.mark.parametrize(
+    ("given", "share_ppb"),
+    [
+        ("0%", 0),
+        ("0.1%", 10**6),
+        ("1 %", 10**7),
+        ("0.001", 10**6),
+        (0.001, 10**6),
+        (1e-06, 1000),
+        (0, 0),
+        ("100%", 10**9),
+        (1.0, 10**9),
+        ("0.0000001%", 1),
+    ],
+)
+def test_shares_are_exact(given: str | float, share_ppb: int) -> None:
+    assert parse_share_ppb(given) == share_ppb
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "%",
+        "-1%",
+        "1e-3%%",
+        "101%",
+        1.5,
+        -0.1,
+        "0.00000001%",
+        "1/1000",
+        "nan",
+        float("nan"),
+        float("inf"),
+        "\u0661%",
+    ],
+)
+def test_what_is_not_a_share_is_refused(given: str | float) -> None:
+    with pytest.raises(ValueError, match=r"share|all|whole"):
+        parse_share_ppb(given)
+
+
+@given(st.integers(0, 10**9))
+def test_a_share_is_read_back(share_ppb: int) -> None:
+    assert parse_share_ppb(format_share(share_ppb)) == share_ppb

@@ -34,6 +34,7 @@ from dataplane.switch.compiled.memory.rings import put
 from dataplane.switch.compiled.memory.traffic import (
     OutPort,
     arrived,
+    crossing_ns,
     dequeue,
     enqueue,
     hold,
@@ -222,7 +223,7 @@ def _delay(worker: Worker, port: OutPort, packet: Packet, start_ns: u64) -> None
         return
     frame = view(Packet, block)
     frame.length = length
-    hold(port, frame, departs_ns + port.delay_ns)
+    hold(port, frame, departs_ns + crossing_ns(port))
 
 
 @kernel

@@ -32,7 +32,7 @@ from dataplane.switch.compiled.memory.hello_state import (
     note_sent,
 )
 from dataplane.switch.compiled.memory.pool import take
-from dataplane.switch.compiled.memory.traffic import OutPort, hold
+from dataplane.switch.compiled.memory.traffic import OutPort, crossing_ns, hold
 from dataplane.switch.compiled.memory.worker import Worker
 from dataplane.switch.hellos.frames import FRAME_BYTES
 
@@ -116,7 +116,7 @@ def _send(worker: Worker, port: OutPort, queue: PortQueue, data: Array[u8], now_
     copy(frame.data, data, FRAME_BYTES)
     frame.length = FRAME_BYTES
     lock(reference(port.egress_lock))
-    hold(port, frame, now_ns + port.delay_ns)
+    hold(port, frame, now_ns + crossing_ns(port))
     unlock(reference(port.egress_lock))
     return True
 

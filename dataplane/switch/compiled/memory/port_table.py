@@ -9,7 +9,7 @@ from dataplane.native import pointer_to
 from dataplane.switch.compiled.memory.traffic import PORT_NUMBERS, OutPort, Traffic
 from dataplane.switch.counters import HELLO_FORGED, NO_PACKET_IN_RECEIVER, NO_PROGRAM, OVERSIZE, PORT_DOWN
 from dataplane.switch.ports.states import PortCounters
-from dataplane.switch.traffic import NO_SUCH_PORT, PROGRAM_REPLACED, QUEUE_FULL, PortSettings, gap_of
+from dataplane.switch.traffic import NO_SUCH_PORT, PROGRAM_REPLACED, QUEUE_FULL, PortSettings, gap_of, jitter_seed
 from dataplane.switch.v1model import PRIORITIES
 
 CABLE_FULL = "cable_full"
@@ -19,8 +19,8 @@ PACKET_IN_FULL = "packet_in_full"
 class PortTable:
     """Queues and counters of every port, the CPU port last; `traffic` is what kernels see."""
 
-    def __init__(self, ports: Sequence[PortSettings]) -> None:
-        self._ports = {settings.number: _make(settings) for settings in ports}
+    def __init__(self, ports: Sequence[PortSettings], *, seed: int = 0) -> None:
+        self._ports = {settings.number: _make(settings, seed) for settings in ports}
         self.traffic = Traffic()
         self.traffic.count = len(ports)
         self.traffic.ports = pointer_to((ctypes.c_uint64 * len(ports))(*(port.address for port in self.all)))
@@ -68,10 +68,11 @@ class PortTable:
         return {name: number for name, number in drops.items() if number}
 
 
-def _make(settings: PortSettings) -> OutPort:
+def _make(settings: PortSettings, seed: int) -> OutPort:
     port = OutPort()
     port.number, port.limit, port.is_up = settings.number, settings.queue_frames, 1
     port.rate_bps, port.delay_ns = settings.rate_bps or 0, settings.delay_ns
+    port.jitter_ns, port.chance = settings.jitter_ns, jitter_seed(seed, settings.number)
     return port
 
 

@@ -28,6 +28,7 @@ from dataplane.switch.abi import Packet
 from dataplane.switch.compiled.memory.core import Core
 from dataplane.switch.compiled.memory.hello_state import Hello
 from dataplane.switch.compiled.memory.pool import give
+from dataplane.switch.random_numbers import FACTORS, INCREMENT
 from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES
 
 PORT_NUMBERS = 512
@@ -36,6 +37,7 @@ NS_PER_S = 1_000_000_000
 BITS_PER_BYTE = 8
 NEVER = (1 << 64) - 1
 HIGHEST_BIT = 63
+FIRST_FACTOR, SECOND_FACTOR = FACTORS
 
 
 class Queue(Struct):
@@ -54,6 +56,7 @@ class OutPort(Struct):
     limit: u64  # frames of a queue
     gap_ns: u64  # between two packets that leave their queues, at least
     delay_ns: u64
+    jitter_ns: u64  # a frame takes up to so much less or more than the delay; not more than that
     is_up: u64
     hello: Hello  # null until hellos are set for the first time
 
@@ -74,6 +77,7 @@ class OutPort(Struct):
     flight_last: u64
     in_flight: u64
     cable_full: u64
+    chance: u64  # splitmix64, of which jitter is drawn
     tx_frames: u64
     tx_bytes: u64
     tx_port_down: u64
@@ -228,14 +232,30 @@ def clear(port: OutPort, core: Core) -> None:
 
 
 @kernel
+def crossing_ns(port: OutPort) -> u64:
+    """Return how long the next frame takes to cross the port's cable; the caller holds `egress_lock`."""
+    if port.jitter_ns == 0:
+        return port.delay_ns
+    port.chance += INCREMENT
+    mixed = port.chance
+    mixed = (mixed ^ mixed >> 30) * FIRST_FACTOR
+    mixed = (mixed ^ mixed >> 27) * SECOND_FACTOR
+    mixed ^= mixed >> 31
+    return port.delay_ns - port.jitter_ns + mixed % (2 * port.jitter_ns + 1)
+
+
+@kernel
 def hold(port: OutPort, frame: Packet, arrives_ns: u64) -> None:
-    """Put a frame on the port's cable; the caller holds `egress_lock`."""
+    """Put a frame on the port's cable, where it overtakes none; the caller holds `egress_lock`."""
     frame.enqueued_ns = arrives_ns
     frame.next = 0
     if port.in_flight == 0:
         port.flight_first = address(frame)
     else:
-        view(Packet, port.flight_last).next = address(frame)
+        last = view(Packet, port.flight_last)
+        if last.enqueued_ns > arrives_ns:
+            frame.enqueued_ns = last.enqueued_ns
+        last.next = address(frame)
     port.flight_last = address(frame)
     port.in_flight += 1
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.kernel import KernelFabric, KernelSettings, Target, remove_leftovers
 from dataplane.fabric.kernel.agents import HostAgents
 from dataplane.fabric.kernel.namespaces import RUN_NETNS
+from dataplane.linux import ask_receive_buffer
 from dataplane.switch import bmv2
 from dataplane.topology.addressing import mac_at
 from dataplane.topology.file import loads
@@ -190,6 +192,35 @@ def test_cables_can_lose_one_way_and_break(fabric: KernelFabric) -> None:
         wait_until(lambda: crosses(*there) and crosses(*back), "both ways again")
     with pytest.raises(FabricError, match="pair: there is no cable between 'h1' and 's2'"):
         fabric.lose("h1", "s2", lost=True)
+
+
+@pytest.mark.root
+def test_links_lose_their_share_each_way_and_jitter_keeps_the_order(settings: KernelSettings) -> None:
+    """The middle link alone, with the kernel's own random numbers: half of 2,000, and seven standard deviations."""
+    rough = TOPOLOGY.replace("delay: 2 ms}", "delay: 2 ms, loss: 50%, jitter: 2ms}").replace("10 Mbit/s", "100 Mbit/s")
+    with KernelFabric(loads(rough), settings) as fabric:
+        fabric.wait_ready(WAIT_S)
+        install_paths(fabric)
+        with open_udp(fabric, "h1") as one, open_udp(fabric, "h2") as two:
+            for sender, receiver, ends in ((one, two, ("s1", "s2")), (two, one, ("s2", "s1"))):
+                ask_receive_buffer(receiver, 1 << 22)
+                host = fabric.topology.host["h2" if receiver is two else "h1"]
+                for index in range(2_000):
+                    sender.sendto(index.to_bytes(2, "big"), (str(host.ipv4), 7000))
+                    if index % 32 == 31:  # no queue on the way is to fill
+                        time.sleep(0.005)
+                receiver.settimeout(1.0)
+                received = []
+                with suppress(TimeoutError):
+                    while True:
+                        received.append(int.from_bytes(receiver.recv(10), "big"))
+                lost = fabric.lost_by_chance(*ends)
+                assert lost + len(received) == 2_000
+                assert abs(lost - 1_000) < 7 * (2_000 * 0.5 * 0.5) ** 0.5
+                assert received == sorted(received)
+        assert fabric.lost_by_chance("h1", "s1") == 0
+    with pytest.raises(FabricError, match="there is no cable between 'h1' and 's2'"):
+        fabric.lost_by_chance("h1", "s2")
 
 
 @pytest.mark.root

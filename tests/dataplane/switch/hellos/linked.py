@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import json
 import os
 import re
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -22,6 +20,7 @@ from typing import Any
 from finsy.gnmiclient import GNMIClient
 from finsy.gnmipath import GNMIPath
 
+from dataplane.bpf import EXIT, SET, instruction, load_program
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic.devices import ethernet
 from dataplane.nic.devices.device import find_device
@@ -39,15 +38,8 @@ class DropEverything(bpf.SocketProgram):
     """Drops every frame that comes in at a device before anybody sees it, until it is closed."""
 
     def _load(self) -> int:
-        code = bpf._instruction(bpf._SET, 0, 0, 0, DROP) + bpf._instruction(bpf._EXIT, 0, 0, 0, 0)
-        text, license_text = ctypes.create_string_buffer(code, len(code)), ctypes.create_string_buffer(b"GPL")
-        attributes = struct.pack(
-            "=IIQQIIQII16sII",
-            *(bpf._PROG_TYPE_XDP, 2, ctypes.addressof(text), ctypes.addressof(license_text)),
-            *(0, 0, 0),
-            *(0, 0, b"drop", 0, bpf._ATTACH_TYPE_XDP),
-        )
-        return self._keep(bpf._PROG_LOAD, attributes)
+        code = instruction(SET, immediate=DROP) + instruction(EXIT)
+        return self._keep(load_program(bpf._PROG_TYPE_XDP, code, attach_type=bpf._ATTACH_TYPE_XDP))
 
 
 class End:

@@ -28,6 +28,16 @@ class UdpFrame:
     checksum_ok: bool
 
 
+@dataclass(frozen=True, slots=True)
+class TcpFrame:
+    """A received frame that holds a whole TCP segment; `checksum_ok` says whether it is as it was sent."""
+
+    ip: Ipv4 | Ipv6
+    header: tcp.Tcp
+    payload: bytes
+    checksum_ok: bool
+
+
 def udp_frame(
     *,
     src_mac: int,
@@ -56,12 +66,13 @@ def tcp_frame(
     header: tcp.Tcp,
     payload: bytes,
     dscp: int = 0,
+    ecn: int = 0,
     ttl: int = 64,
     vlan_id: int | None = None,
 ) -> bytes:
     """Return an Ethernet frame with a TCP segment over IPv4 or IPv6, every length and checksum right."""
     segment = tcp.segment(src, dst, header, payload)
-    packet = ip_packet(src, dst, PROTOCOL_TCP, segment, dscp=dscp, ttl=ttl)
+    packet = ip_packet(src, dst, PROTOCOL_TCP, segment, dscp=dscp, ecn=ecn, ttl=ttl)
     return link_header(src_mac, dst_mac, src.version, vlan_id) + packet
 
 
@@ -94,17 +105,8 @@ def decode_udp_frame(frame: bytes) -> UdpFrame | None:
     if ether_type == ETHER_VLAN:
         tag = vlan.decode(frame, offset)
         offset, ether_type = offset + tag.size, tag.ether_type
-    ip: Ipv4 | Ipv6
-    if ether_type == ETHER_IPV4:
-        ip = ipv4.decode(frame, offset)
-        # Fragments but the first have no UDP header, the first has not all of its datagram.
-        whole, protocol = ip.fragment_offset == 0 and not ip.flags & 1, ip.protocol
-    elif ether_type == ETHER_IPV6:
-        ip = ipv6.decode(frame, offset)
-        whole, protocol = True, ip.next_header
-    else:
-        return None
-    if protocol != PROTOCOL_UDP or not whole:
+    ip = _ip_header(frame, offset, ether_type, PROTOCOL_UDP)
+    if ip is None:
         return None
     offset += ip.size
     header = udp.decode(frame, offset)
@@ -113,6 +115,35 @@ def decode_udp_frame(frame: bytes) -> UdpFrame | None:
         raise WireError(udp.HEADER, f"length {header.length}, but {len(datagram)} bytes are there", offset=offset)
     payload = datagram[udp.SIZE :]
     return UdpFrame(link, tag, ip, header.src_port, header.dst_port, payload, _udp_checksum_ok(ip, header, datagram))
+
+
+def decode_tcp_frame(frame: bytes) -> TcpFrame | None:
+    """Return the TCP segment of a received frame without a VLAN tag, None for other traffic; WireError as above."""
+    link = ethernet.decode(frame)
+    ip = _ip_header(frame, link.size, link.ether_type, PROTOCOL_TCP)
+    if ip is None:
+        return None
+    offset = link.size + ip.size
+    length = ip.total_length - ip.size if isinstance(ip, Ipv4) else ip.payload_length
+    segment = frame[offset : offset + length]
+    if len(segment) < length:
+        raise WireError(tcp.HEADER, f"length {length}, but {len(segment)} bytes are there", offset=offset)
+    header = tcp.decode(segment)
+    sound = internet_checksum(pseudo_header(ip.src, ip.dst, PROTOCOL_TCP, length) + segment) == 0
+    return TcpFrame(ip, header, segment[header.size :], sound)
+
+
+def _ip_header(frame: bytes, offset: int, ether_type: int, protocol: int) -> Ipv4 | Ipv6 | None:
+    """Return the header of a packet that is whole and of a protocol, else None."""
+    if ether_type == ETHER_IPV4:
+        header = ipv4.decode(frame, offset)
+        # Fragments but the first have no transport header, the first has not all of the payload.
+        whole = header.fragment_offset == 0 and not header.flags & 1
+        return header if whole and header.protocol == protocol else None
+    if ether_type == ETHER_IPV6:
+        other = ipv6.decode(frame, offset)
+        return other if other.next_header == protocol else None
+    return None
 
 
 def _udp_checksum_ok(ip: Ipv4 | Ipv6, header: udp.Udp, datagram: bytes) -> bool:

@@ -23,6 +23,7 @@ from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.switch import PipelineFactory, PortSettings, Switch
 from dataplane.switch.traffic import DEFLECT_SESSION
+from dataplane.topology.addressing import gateway_mac
 from dataplane.topology.values import DirectedLink, LinkKey, SwitchNode, Topology
 
 Post = Callable[[Callable[[], None]], None]
@@ -85,7 +86,8 @@ class VirtualFabric:
         self._quiet = {} if every_hello else self._make_quiet()
         for host in topology.hosts:
             uplink = self.cables[LinkKey(host.name, topology.attachment[host.name].node)]
-            self._hosts[host.name] = VirtualHost(host, self.events, uplink)
+            mac = gateway_mac(topology, host.name)
+            self._hosts[host.name] = VirtualHost(host, self.events, uplink, mac, seed)
 
     # parts
 

@@ -10,6 +10,7 @@ from dataplane.events import EventQueue
 from dataplane.fabric.hosts import Sender
 from dataplane.fabric.load import SentLoad
 from dataplane.fabric.virtual.cable import Cable
+from dataplane.fabric.virtual.tcp import TcpStack
 from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES
 from dataplane.topology.values import HostNode
 
@@ -37,17 +38,29 @@ class VirtualHost:
     node: HostNode
     events: EventQueue
     uplink: Cable
+    gateway_mac: int = 0
+    """Of the switch port that the host hangs on."""
+    seed: int = 0
     counters: HostCounters = field(default_factory=HostCounters)
     _receivers: list[FrameReceiver] = field(default_factory=list)
     _refused: Counter[int] = field(default_factory=Counter)
     _waiting: deque[int] = field(default_factory=deque)
     _free_ns: int = 0
     _carry: int = 0
+    _tcp: TcpStack | None = None
 
     @property
     def name(self) -> str:
         """The host's name."""
         return self.node.name
+
+    @property
+    def tcp(self) -> TcpStack:
+        """The host's TCP; from the first use on it answers segments that come for the host."""
+        if self._tcp is None:
+            self._tcp = TcpStack(self.node, self.gateway_mac, self.events, self.send, seed=self.seed)
+            self.on_frame(self._tcp.receive)
+        return self._tcp
 
     def on_frame(self, receiver: FrameReceiver) -> None:
         """Call `receiver(frame, now_ns)` for every frame that arrives, after those that were asked for before."""

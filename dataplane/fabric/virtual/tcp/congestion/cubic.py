@@ -1,0 +1,105 @@
+"""CUBIC (RFC 9438): after a loss to 0.7, then a cubic function of time back to the old window and beyond.
+
+Windows are in segments, as in the RFC, whose names stand in comments; times in seconds since the beginning of this
+congestion avoidance, its epoch. Without HyStart++ (RFC 9406): slow start ends with a loss.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import cbrt
+from typing import Final
+
+from dataplane.fabric.virtual.tcp.congestion.values import LEAST_WINDOW_SEGMENTS, UNLIMITED, Acked, slow_start_bytes
+
+C: Final = 0.4
+BETA: Final = 0.7
+RENO_ALPHA: Final = 3 * (1 - BETA) / (1 + BETA)
+MOST_GROWTH: Final = 1.5
+"""A round trip's, at most (section 4.2)."""
+_NS_PER_S: Final = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """A congestion avoidance: when it began, and the curve that the window follows."""
+
+    start_ns: int
+    window: float  # cwnd_epoch
+    plateau: float  # W_max
+    climb_s: float  # K
+    reno: float  # W_est
+    heard_ns: int
+
+    def curve(self, elapsed_s: float) -> float:
+        """Return the window after a time (equation 1)."""
+        return C * (elapsed_s - self.climb_s) ** 3 + self.plateau
+
+
+@dataclass(frozen=True, slots=True)
+class Cubic:
+    """The window and threshold, the window before the last reduction, and the epoch, None outside."""
+
+    mss_bytes: int
+    window: float  # cwnd
+    threshold: float = UNLIMITED  # ssthresh
+    plateau: float = 0.0  # W_max
+    before: float = 0.0  # cwnd_prior
+    epoch: Epoch | None = None
+
+    @property
+    def window_bytes(self) -> int:
+        """See `CongestionControl`."""
+        return int(self.window * self.mss_bytes)
+
+    @property
+    def threshold_bytes(self) -> int:
+        """See `CongestionControl`."""
+        return min(int(self.threshold * self.mss_bytes), UNLIMITED)
+
+    def acked(self, heard: Acked) -> Cubic:
+        """See `CongestionControl`."""
+        if not heard.is_limited:
+            return self._paused(heard.now_ns)
+        if self.window < self.threshold:
+            return replace(self, window=self.window + slow_start_bytes(heard, self.mss_bytes) / self.mss_bytes)
+        epoch = self.epoch or self._begun(heard.now_ns)
+        segments = heard.nbytes / self.mss_bytes
+        alpha = RENO_ALPHA if epoch.reno < self.before else 1.0
+        reno = epoch.reno + alpha * segments / self.window
+        elapsed_s = (heard.now_ns - epoch.start_ns) / _NS_PER_S
+        if epoch.curve(elapsed_s) < reno:
+            window = max(self.window, reno)
+        else:
+            ahead = epoch.curve(elapsed_s + heard.rtt_ns / _NS_PER_S)
+            target = min(max(ahead, self.window), MOST_GROWTH * self.window)
+            window = self.window + (target - self.window) / self.window * segments
+        return replace(self, window=window, epoch=replace(epoch, reno=reno, heard_ns=heard.now_ns))
+
+    def reduced(self, flight_bytes: int) -> Cubic:
+        """See `CongestionControl`; sections 4.6 and 4.7 (fast convergence)."""
+        plateau = self.window * (1 + BETA) / 2 if self.window < self.plateau else self.window
+        threshold = max(flight_bytes / self.mss_bytes * BETA, float(LEAST_WINDOW_SEGMENTS))
+        return replace(self, window=threshold, threshold=threshold, plateau=plateau, before=self.window, epoch=None)
+
+    def timed_out(self, flight_bytes: int, *, again: bool) -> Cubic:
+        """See `CongestionControl`; section 4.8: the next epoch begins at its plateau."""
+        reduced = self if again else self.reduced(flight_bytes)
+        return replace(reduced, window=1.0, plateau=0.0, epoch=None)
+
+    def restarted(self, initial_bytes: int) -> Cubic:
+        """See `CongestionControl`; section 4.1 of RFC 5681 holds for CUBIC, too."""
+        return replace(self, window=min(self.window, initial_bytes / self.mss_bytes), epoch=None)
+
+    def _begun(self, now_ns: int) -> Epoch:
+        """Return an epoch that begins now (section 4.2, equation 2)."""
+        plateau = max(self.plateau, self.window)
+        return Epoch(now_ns, self.window, plateau, cbrt((plateau - self.window) / C), self.window, now_ns)
+
+    def _paused(self, now_ns: int) -> Cubic:
+        """Return the same, but for time that does not count, as nothing was tried (section 5.8)."""
+        epoch = self.epoch
+        if epoch is None:
+            return self
+        later = replace(epoch, start_ns=epoch.start_ns + now_ns - epoch.heard_ns, heard_ns=now_ns)
+        return replace(self, epoch=later)

@@ -1,0 +1,71 @@
+"""What has arrived of a stream: in order, or waiting for what is missing before it (RFC 9293, RFC 2018); no clock."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+
+@dataclass(slots=True)
+class Reassembly:
+    """Takes pieces in any order; `position` is the first one that is missing."""
+
+    position: int
+    blocks: list[tuple[int, int]] = field(default_factory=list)
+    """What lies beyond, joined, the last that came first: what SACK says."""
+    _pieces: list[tuple[int, bytes]] = field(default_factory=list)
+    """By position, none overlaps another."""
+
+    def take(self, start: int, data: bytes) -> bytes:
+        """Take a piece; return what is in order now and was not before."""
+        end = start + len(data)
+        if end <= self.position:
+            return b""
+        if start < self.position:
+            start, data = self.position, data[self.position - start :]
+        if start > self.position:
+            self._keep(start, data)
+            return b""
+        found = [data]
+        self.position = end
+        self._join(found)
+        self.blocks = [block for block in self.blocks if block[1] > self.position]
+        return b"".join(found)
+
+    def _join(self, found: list[bytes]) -> None:
+        """Continue with what waited."""
+        done = 0
+        for start, data in self._pieces:
+            if start > self.position:
+                break
+            done += 1
+            fresh = data[self.position - start :]
+            if fresh:
+                found.append(fresh)
+                self.position += len(fresh)
+        del self._pieces[:done]
+
+    def _keep(self, start: int, data: bytes) -> None:
+        end = start + len(data)
+        place = start
+        index = max(0, bisect_left(self._pieces, place, key=itemgetter(0)) - 1)
+        while place < end:
+            # The piece before the place may reach beyond it; the one behind ends the gap.
+            while index < len(self._pieces) and end_of(self._pieces[index]) <= place:
+                index += 1
+            if index < len(self._pieces) and self._pieces[index][0] <= place:
+                place = end_of(self._pieces[index])
+                continue
+            stop = min(end, self._pieces[index][0]) if index < len(self._pieces) else end
+            self._pieces.insert(index, (place, data[place - start : stop - start]))
+            place = stop
+        apart = [block for block in self.blocks if block[1] < start or block[0] > end]
+        touched = [block for block in self.blocks if block not in apart]
+        joined = (min([start, *(block[0] for block in touched)]), max([end, *(block[1] for block in touched)]))
+        self.blocks = [joined, *apart]
+
+
+def end_of(piece: tuple[int, bytes]) -> int:
+    """Return the position behind a piece."""
+    return piece[0] + len(piece[1])

@@ -1,0 +1,166 @@
+"""What was sent and not acknowledged: which of it has arrived, is lost, or is under way (RFC 6675, RFC 8985); no clock.
+
+Positions count the bytes of a stream from its SYN, without an end. A segment is lost where three that were sent behind
+it, or more than two segments' worth, have arrived. One that was sent again is lost again where something has arrived
+that was sent later than that by more than a quarter of a round trip, as RACK has it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+DUPLICATES: Final = 3
+"""DupThresh."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """A piece of the stream that was sent at a time, or sent again."""
+
+    start: int
+    end: int
+    sent_ns: int
+    is_repeated: bool = False
+    is_lost: bool = False
+    is_there: bool = False
+    """The receiver has it, out of order (SACK)."""
+
+    @property
+    def length(self) -> int:
+        """Positions that it takes, those of SYN and FIN included."""
+        return self.end - self.start
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """What an acknowledgment says has arrived: positions, and how long ago the last of it was sent that was so once."""
+
+    positions: int = 0
+    rtt_ns: int | None = None
+
+
+class Scoreboard:
+    """Pieces in the order of their positions."""
+
+    def __init__(self, mss_bytes: int) -> None:
+        self.mss_bytes = mss_bytes
+        self.under_way = 0
+        """Positions that are neither there nor lost: pipe."""
+        self.there = 0
+        self._sent: deque[Sent] = deque()
+        self._latest_ns = 0
+        self._lost: deque[Sent] = deque()
+
+    def __iter__(self) -> Iterator[Sent]:
+        return iter(self._sent)
+
+    def __len__(self) -> int:
+        return len(self._sent)
+
+    @property
+    def first(self) -> Sent | None:
+        """The piece that is awaited first."""
+        return self._sent[0] if self._sent else None
+
+    def add(self, start: int, end: int, now_ns: int) -> None:
+        """Note a piece that is sent for the first time."""
+        self._sent.append(Sent(start, end, now_ns))
+        self.under_way += end - start
+
+    def repeat(self, piece: Sent, now_ns: int) -> None:
+        """Note that a lost piece is sent again."""
+        piece.sent_ns, piece.is_repeated, piece.is_lost = now_ns, True, False
+        self.under_way += piece.length
+
+    def next_lost(self) -> Sent | None:
+        """Return the first piece that is lost and was not sent again since."""
+        while self._lost and not (self._lost[0].is_lost and not self._lost[0].is_there):
+            self._lost.popleft()
+        return self._lost[0] if self._lost else None
+
+    def acknowledge(self, until: int, now_ns: int) -> Arrived:
+        """Forget what lies before a position; a piece that lies there in part is cut."""
+        positions, latest = 0, None
+        while self._sent and self._sent[0].start < until:
+            piece = self._sent[0]
+            length = min(piece.end, until) - piece.start
+            positions += self._take(piece, length)
+            if piece.end > until:
+                piece.start = until
+                break
+            if not piece.is_there:
+                latest = piece
+                self._latest_ns = max(self._latest_ns, piece.sent_ns)
+            piece.is_lost = False
+            self._sent.popleft()
+        return Arrived(positions, _rtt_ns(latest, now_ns))
+
+    def select(self, blocks: Iterable[tuple[int, int]], now_ns: int) -> Arrived:
+        """Note blocks that the receiver has out of order."""
+        positions, latest = 0, None
+        for start, end in blocks:
+            for piece in self._sent:
+                if piece.start >= end:
+                    break
+                if piece.start >= start and piece.end <= end and not piece.is_there:
+                    positions += piece.length
+                    self.there += piece.length
+                    if not piece.is_lost:
+                        self.under_way -= piece.length
+                    piece.is_there, piece.is_lost = True, False
+                    self._latest_ns = max(self._latest_ns, piece.sent_ns)
+                    latest = piece
+        return Arrived(positions, _rtt_ns(latest, now_ns))
+
+    def find_lost(self, rtt_ns: int) -> bool:
+        """Note what must be lost after what has arrived; return whether anything new is."""
+        pieces = bytes_there = 0
+        found = []
+        for piece in reversed(self._sent):
+            if piece.is_there:
+                pieces += 1
+                bytes_there += piece.length
+            elif piece.is_lost:
+                continue
+            elif piece.is_repeated:
+                if self._latest_ns > piece.sent_ns + rtt_ns // 4:
+                    found.append(piece)
+            elif pieces >= DUPLICATES or bytes_there > (DUPLICATES - 1) * self.mss_bytes:
+                found.append(piece)
+        self._lose(reversed(found))
+        return bool(found)
+
+    def lose_first(self) -> None:
+        """Note that the piece that is awaited is lost."""
+        if self._sent and not self._sent[0].is_lost and not self._sent[0].is_there:
+            self._lose((self._sent[0],))
+
+    def lose_all(self) -> None:
+        """Note that all is lost that has not arrived."""
+        self._lose(piece for piece in self._sent if not piece.is_lost and not piece.is_there)
+
+    def _lose(self, pieces: Iterable[Sent]) -> None:
+        new = list(pieces)
+        for piece in new:
+            piece.is_lost = True
+            self.under_way -= piece.length
+        if new:
+            old = [piece for piece in self._lost if piece.is_lost]
+            self._lost = deque(sorted(old + new, key=lambda piece: piece.start))
+
+    def _take(self, piece: Sent, length: int) -> int:
+        """Take positions out of a piece; return those that were not known to have arrived."""
+        if piece.is_there:
+            self.there -= length
+            return 0
+        if not piece.is_lost:
+            self.under_way -= length
+        return length
+
+
+def _rtt_ns(piece: Sent | None, now_ns: int) -> int | None:
+    """Return a round trip, None of what was sent twice: which of the two came is not known (Karn's rule)."""
+    return None if piece is None or piece.is_repeated else now_ns - piece.sent_ns

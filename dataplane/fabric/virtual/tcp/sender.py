@@ -1,0 +1,346 @@
+"""The sending half of a connection: what is sent next, and what acknowledgments mean; no sockets, timers or frames.
+
+Positions count from the SYN, which is 0; data begins at 1, and a FIN takes one position behind it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from dataplane.fabric.virtual.tcp.congestion import Acked, CongestionControl, Cubic, Reno
+from dataplane.fabric.virtual.tcp.congestion.values import UNLIMITED
+from dataplane.fabric.virtual.tcp.proportional_rate import ProportionalRate
+from dataplane.fabric.virtual.tcp.retransmission_timeout import RetransmissionTimeout
+from dataplane.fabric.virtual.tcp.scoreboard import DUPLICATES, Scoreboard
+from dataplane.fabric.virtual.tcp.settings import SECOND, Congestion, TcpSettings
+from dataplane.fabric.virtual.tcp.statistics import Sample, TcpStatistics
+
+_DEFAULT_RTT_NS: Final = 100_000_000
+
+
+class Repair(Enum):
+    """Whether something lost is being sent again, and how it was noticed."""
+
+    NONE = "none"
+    RECOVERY = "recovery"
+    TIMEOUT = "timeout"
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A piece to be sent now."""
+
+    position: int
+    data: bytes
+    is_last: bool
+    """A FIN follows the data."""
+    is_repeated: bool = False
+    has_reduced: bool = False
+    """The window was reduced because of a mark: CWR."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgment:
+    """What a segment acknowledges: all before a position, and blocks beyond; and how much may be sent from there."""
+
+    position: int
+    window_bytes: int
+    blocks: tuple[tuple[int, int], ...] = ()
+    is_bare: bool = True
+    """It brings nothing else."""
+    is_echo: bool = False
+    """The receiver saw a mark: ECE."""
+
+
+class Sender:
+    """A stream's buffer, what of it is under way, and the windows that say how much may be."""
+
+    def __init__(self, settings: TcpSettings, mss_bytes: int, statistics: TcpStatistics) -> None:
+        self.settings, self.mss_bytes, self.statistics = settings, mss_bytes, statistics
+        self.has_sack = settings.sack
+        self.first = self.next = 1
+        self.timeout = RetransmissionTimeout(settings.initial_rto_ns, settings.least_rto_ns, settings.most_rto_ns)
+        self.board = Scoreboard(mss_bytes)
+        self.control: CongestionControl = self._new_control()
+        self.repair = Repair.NONE
+        self._buffer = bytearray()
+        self._limit = 1
+        self._largest_window = 0
+        self._window = 0
+        self._end: int | None = None
+        self._repaired_at = self._reduced_at = 0
+        self._duplicates = 0
+        self._has_reduced = False
+        self._rate: ProportionalRate | None = None
+        self._counted = 0
+        self._must_repeat = False
+        self._was_limited = True
+        self._sent_ns: int | None = None
+        self._sampled_ns: int | None = None
+
+    # what the program asks for
+
+    def write(self, data: bytes) -> int:
+        """Take as much of the data as there is room for; return how many bytes that is."""
+        taken = max(0, min(len(data), self.settings.send_buffer_bytes - len(self._buffer)))
+        self._buffer += data[:taken]
+        return taken
+
+    def finish(self) -> None:
+        """Send a FIN behind the data."""
+        if self._end is None:
+            self._end = self.first + len(self._buffer)
+
+    @property
+    def room_bytes(self) -> int:
+        """How much `write` would take."""
+        return self.settings.send_buffer_bytes - len(self._buffer)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether everything, the FIN too, was acknowledged."""
+        return self._end is not None and self.first > self._end
+
+    @property
+    def will_finish(self) -> bool:
+        """Whether `finish` was called."""
+        return self._end is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something was sent and not acknowledged."""
+        return len(self.board) > 0
+
+    @property
+    def is_shut_out(self) -> bool:
+        """Whether there is something to send, and the receiver's window lets none of it."""
+        return not self.is_waiting and self._unsent() > 0 and self._limit <= self.next
+
+    # what the other end says
+
+    def begin(self, window_bytes: int, *, syn_was_lost: bool) -> None:
+        """Begin with the window of the SYN; who needed a second SYN has 3 s until the first sample (RFC 6298, 5.7)."""
+        self._set_window(1, window_bytes)
+        if syn_was_lost and self.timeout.smoothed_ns is None:
+            initial_ns = min(3 * SECOND, self.settings.most_rto_ns)
+            self.timeout = RetransmissionTimeout(initial_ns, self.settings.least_rto_ns, self.settings.most_rto_ns)
+
+    def set_mss(self, mss_bytes: int) -> None:
+        """Send segments of at most so many bytes; before anything was sent."""
+        self.mss_bytes = mss_bytes
+        self.board = Scoreboard(mss_bytes)
+        self.control = self._new_control()
+
+    def hear(self, heard: Acknowledgment, now_ns: int) -> int:
+        """Take an acknowledgment; return how many positions it newly acknowledges. What was never sent says nothing."""
+        if not self.first <= heard.position <= self.next:
+            return 0
+        advance = heard.position - self.first
+        is_duplicate = not advance and heard.is_bare and self.is_waiting and heard.window_bytes == self._window
+        self._set_window(heard.position, heard.window_bytes)
+        arrived = self.board.acknowledge(heard.position, now_ns)
+        selected = self.board.select(heard.blocks, now_ns) if self.has_sack else None
+        self._drop(heard.position)
+        self.first = heard.position
+        self._sample_rtt(arrived.rtt_ns or (None if selected is None else selected.rtt_ns))
+        if advance:
+            self._duplicates = max(0, self._duplicates - max(0, -(-advance // self.mss_bytes) - 1))
+        elif is_duplicate:
+            self._duplicates += 1
+            self.statistics.duplicate_acks += 1
+        delivered = arrived.positions + (0 if selected is None else selected.positions)
+        if not self.has_sack:
+            delivered = self._estimate_delivered(advance, is_duplicate=is_duplicate)
+        self._judge(advance, delivered, now_ns)
+        if heard.is_echo and self.repair is Repair.NONE and self.first > self._reduced_at:
+            self._reduce(now_ns)
+            self.statistics.marks += 1
+            self._has_reduced = True
+        self._sample(now_ns)
+        return advance
+
+    def timed_out(self, now_ns: int) -> None:
+        """Nothing was acknowledged for as long as the timeout: all is lost that has not arrived."""
+        again = self.repair is Repair.TIMEOUT and self.timeout.backoff > 0
+        self.statistics.timeouts += 1
+        self.control = self.control.timed_out(min(self.flight_bytes, self.control.window_bytes), again=again)
+        self.timeout = self.timeout.backed_off()
+        self.repair, self._repaired_at = Repair.TIMEOUT, self.next
+        self._rate = None
+        self._duplicates = 0
+        self.board.lose_all()
+        self._must_repeat = True
+        self._sample(now_ns, at_once=True)
+
+    # what is sent
+
+    @property
+    def flight_bytes(self) -> int:
+        """What was sent and not acknowledged."""
+        return self.next - self.first
+
+    def take(self, now_ns: int) -> Outgoing | None:
+        """Return what is to be sent now, None if nothing is or may be."""
+        lost = self.board.next_lost()
+        if lost is not None:
+            if self._room() < lost.length and not self._must_repeat:
+                return None
+            self._must_repeat = False
+            self.board.repeat(lost, now_ns)
+            self.statistics.retransmissions += 1
+            self._note_sent(lost.length, now_ns)
+            return self._outgoing(lost.start, lost.end, is_repeated=True)
+        self._restart_after_pause(now_ns)
+        length = min(self.mss_bytes, self._unsent(), self._limit - self.next)
+        data = min(length, self._unsent_data())
+        if length <= 0 or self._is_silly(data):
+            self._was_limited = False
+            return None
+        if self._room() < data:
+            self._was_limited = True
+            return None
+        # A FIN goes with the last data, even where that fills a segment.
+        end = self.next + data + int(self._end == self.next + data and self._limit > self.next + data)
+        if end == self.next:
+            return None
+        start, self.next = self.next, end
+        self.board.add(start, end, now_ns)
+        self._note_sent(end - start, now_ns)
+        self.statistics.sent_bytes += data
+        return self._outgoing(start, end)
+
+    def sample(self, now_ns: int) -> None:
+        """Keep a sample of the present."""
+        self._sample(now_ns, at_once=True)
+
+    # inside
+
+    def _new_control(self) -> CongestionControl:
+        initial = self.settings.initial_window_segments * self.mss_bytes
+        if self.settings.congestion is Congestion.RENO:
+            return Reno(self.mss_bytes, initial)
+        return Cubic(self.mss_bytes, initial / self.mss_bytes)
+
+    def _unsent_data(self) -> int:
+        return max(0, self.first + len(self._buffer) - self.next)
+
+    def _unsent(self) -> int:
+        """Return positions that were not sent yet, the FIN's too."""
+        return self._unsent_data() + int(self._end is not None and self.next <= self._end)
+
+    def _under_way(self) -> int:
+        """Return what is on the way: without SACK, each duplicate says that one segment less is."""
+        if self.has_sack:
+            return self.board.under_way
+        return max(0, self.board.under_way - self._duplicates * self.mss_bytes)
+
+    def _room(self) -> int:
+        """Return how much the congestion control lets go now."""
+        return self.control.window_bytes - self._under_way() if self._rate is None else self._rate.allowed_bytes
+
+    def _note_sent(self, nbytes: int, now_ns: int) -> None:
+        self._sent_ns = now_ns
+        if self._rate is not None:
+            self._rate = self._rate.sent(nbytes)
+
+    def _estimate_delivered(self, advance: int, *, is_duplicate: bool) -> int:
+        """Return how much an acknowledgment without SACK says has arrived: of each duplicate it is a segment."""
+        if is_duplicate:
+            self._counted += self.mss_bytes
+            return self.mss_bytes
+        counted, self._counted = min(advance, self._counted), max(0, self._counted - advance)
+        return advance - counted
+
+    def _is_silly(self, data: int) -> bool:
+        """Return whether a small segment should wait until the window opens (RFC 9293, section 3.8.6.2.1)."""
+        is_small = 0 < data < min(self.mss_bytes, self._unsent_data())
+        return is_small and self.is_waiting and 2 * data < self._largest_window
+
+    def _outgoing(self, start: int, end: int, *, is_repeated: bool = False) -> Outgoing:
+        is_last = self._end is not None and end > self._end
+        offset = start - self.first
+        data = bytes(self._buffer[offset : offset + end - start - int(is_last)])
+        reduced, self._has_reduced = self._has_reduced and not is_repeated, self._has_reduced and is_repeated
+        return Outgoing(start, data, is_last, is_repeated, reduced)
+
+    def _set_window(self, position: int, window_bytes: int) -> None:
+        self._limit = max(self._limit, position + window_bytes)
+        if position + window_bytes < self._limit and position >= self.first:
+            self._limit = max(self.next, position + window_bytes)
+        self._window = window_bytes
+        self._largest_window = max(self._largest_window, window_bytes)
+
+    def _drop(self, position: int) -> None:
+        end = self.first + len(self._buffer)
+        gone = min(position, end) - self.first
+        del self._buffer[:gone]
+        self.statistics.delivered_bytes += gone
+
+    def _sample_rtt(self, rtt_ns: int | None) -> None:
+        if rtt_ns is not None:
+            samples = max(1, -(-self.flight_bytes // (2 * self.mss_bytes)))
+            self.timeout = self.timeout.sampled(rtt_ns, samples).recovered()
+
+    @property
+    def _rtt_ns(self) -> int:
+        return _DEFAULT_RTT_NS if self.timeout.smoothed_ns is None else self.timeout.smoothed_ns
+
+    def _judge(self, advance: int, delivered: int, now_ns: int) -> None:
+        """Draw the conclusions about losses and the window."""
+        if self.repair is not Repair.NONE and self.first >= self._repaired_at:
+            self.repair, self._rate = Repair.NONE, None
+            self._duplicates = self._counted = 0
+        found = self._find_lost(advance)
+        if found and self.repair is Repair.NONE:
+            self.repair, self._repaired_at = Repair.RECOVERY, self.next
+            self.statistics.recoveries += 1
+            self._must_repeat = True
+            self._reduce(now_ns)
+            self._rate = ProportionalRate(self.mss_bytes, self.control.window_bytes, self.flight_bytes)
+        if self._rate is not None:
+            self._rate = self._rate.delivered(delivered, self._under_way(), is_safe=advance > 0 and not found)
+        if advance and not found and self.repair is not Repair.RECOVERY:
+            is_limited = self._was_limited or self.repair is Repair.TIMEOUT
+            is_after = self.repair is Repair.TIMEOUT
+            self.control = self.control.acked(Acked(advance, now_ns, self._rtt_ns, is_limited, is_after))
+
+    def _find_lost(self, advance: int) -> bool:
+        if self.has_sack:
+            return self.board.there > 0 and self.board.find_lost(self._rtt_ns)
+        if self.repair is Repair.NONE and self._duplicates >= DUPLICATES and self.first > self._repaired_at:
+            self.board.lose_first()
+            return True
+        if self.repair is Repair.RECOVERY and advance:  # a partial acknowledgment (RFC 6582)
+            self.board.lose_first()
+            self._must_repeat = True
+        return False
+
+    def _reduce(self, now_ns: int) -> None:
+        self._sample(now_ns, at_once=True)
+        # What SACK says has arrived is not under way any more, and would let the window grow during losses.
+        self.control = self.control.reduced(min(self.flight_bytes, self.control.window_bytes))
+        self._reduced_at = self.next
+        self._sample(now_ns, at_once=True)
+
+    def _restart_after_pause(self, now_ns: int) -> None:
+        if self._sent_ns is not None and not self.is_waiting and now_ns - self._sent_ns > self.timeout.timeout_ns:
+            self.control = self.control.restarted(self.settings.initial_window_segments * self.mss_bytes)
+
+    def _sample(self, now_ns: int, *, at_once: bool = False) -> None:
+        if not at_once and self._sampled_ns is not None and now_ns < self._sampled_ns + self.settings.sample_ns:
+            return
+        self._sampled_ns = now_ns
+        threshold = self.control.threshold_bytes
+        self.statistics.add(
+            Sample(
+                now_ns,
+                self.control.window_bytes,
+                None if threshold >= UNLIMITED else threshold,
+                self._under_way(),
+                self.timeout.smoothed_ns,
+                self.statistics.delivered_bytes,
+                self.statistics.retransmissions,
+            )
+        )

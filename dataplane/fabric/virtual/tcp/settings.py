@@ -1,0 +1,76 @@
+"""How a TCP connection of a virtual host behaves; the defaults are those of Linux where RFCs leave a choice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from dataplane.errors import FabricError
+
+MS: Final = 1_000_000
+SECOND: Final = 1_000 * MS
+LEAST_MTU: Final = 576
+MOST_MTU: Final = 9_000
+MOST_BUFFER_BYTES: Final = 1 << 30
+
+
+class Congestion(StrEnum):
+    """The congestion control: of RFC 5681, or of RFC 9438."""
+
+    RENO = "reno"
+    CUBIC = "cubic"
+
+
+@dataclass(frozen=True, slots=True)
+class TcpSettings:
+    """How one end behaves; raises FabricError for what cannot be.
+
+    `sack`, `timestamps`, `window_scaling` and `ecn` are used where both ends have them. `delayed_ack_ns` is how long
+    an acknowledgment waits at most for a second segment, 0: it does not. After `syn_retries` of a SYN, or `retries` of
+    data, without an answer the connection has failed. A statistic's sample is taken each `sample_ns`, and whenever
+    congestion is noticed.
+    """
+
+    congestion: Congestion = Congestion.CUBIC
+    mtu_bytes: int = 1500
+    initial_window_segments: int = 10
+    """RFC 6928."""
+    sack: bool = True
+    timestamps: bool = True
+    window_scaling: bool = True
+    ecn: bool = False
+    delayed_ack_ns: int = 40 * MS
+    initial_rto_ns: int = SECOND
+    least_rto_ns: int = 200 * MS
+    """RFC 6298 would have a second."""
+    most_rto_ns: int = 120 * SECOND
+    send_buffer_bytes: int = 4 << 20
+    receive_buffer_bytes: int = 4 << 20
+    syn_retries: int = 6
+    retries: int = 15
+    time_wait_ns: int = 60 * SECOND
+    sample_ns: int = 10 * MS
+
+    def __post_init__(self) -> None:
+        for name, least, most in _BOUNDS:
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise FabricError(f"tcp: {name} is {value}, not {least} to {most}")
+        if not self.least_rto_ns <= self.initial_rto_ns <= self.most_rto_ns:
+            raise FabricError("tcp: initial_rto_ns is not between least_rto_ns and most_rto_ns")
+
+
+_BOUNDS: Final = (
+    ("mtu_bytes", LEAST_MTU, MOST_MTU),
+    ("initial_window_segments", 1, 1_000),
+    ("delayed_ack_ns", 0, 500 * MS),
+    ("least_rto_ns", MS, 60 * SECOND),
+    ("most_rto_ns", SECOND, 3_600 * SECOND),
+    ("send_buffer_bytes", 1, MOST_BUFFER_BYTES),
+    ("receive_buffer_bytes", 2 * LEAST_MTU, MOST_BUFFER_BYTES),
+    ("syn_retries", 0, 100),
+    ("retries", 0, 100),
+    ("time_wait_ns", 0, 600 * SECOND),
+    ("sample_ns", 1_000, 3_600 * SECOND),
+)

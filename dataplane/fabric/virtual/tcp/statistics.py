@@ -1,0 +1,60 @@
+"""What a connection counts and samples, for tables and pictures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+MOST_SAMPLES: Final = 1 << 18
+"""Later ones are counted only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A sender at a time: its windows (bytes), what is under way, its round trip, and totals so far.
+
+    `threshold_bytes` is None before the first loss, `rtt_ns` before the first sample. `delivered_bytes` are those that
+    the other end has.
+    """
+
+    time_ns: int
+    window_bytes: int
+    threshold_bytes: int | None
+    under_way_bytes: int
+    rtt_ns: int | None
+    delivered_bytes: int
+    retransmissions: int
+
+
+@dataclass(slots=True)
+class TcpStatistics:
+    """Counts of one end since the connection's beginning.
+
+    `recoveries` are losses noticed by acknowledgments, `timeouts` those by silence, `marks` reductions because of ECN.
+    `received_bytes` went to the program; `duplicate_segments` brought nothing new, `out_of_order` came before what is
+    missing.
+    """
+
+    segments_sent: int = 0
+    segments_received: int = 0
+    sent_bytes: int = 0
+    delivered_bytes: int = 0
+    received_bytes: int = 0
+    retransmissions: int = 0
+    recoveries: int = 0
+    timeouts: int = 0
+    marks: int = 0
+    duplicate_acks: int = 0
+    duplicate_segments: int = 0
+    out_of_order: int = 0
+    refused: int = 0
+    """Segments that the host's own queue had no room for."""
+    samples: list[Sample] = field(default_factory=list)
+    unsampled: int = 0
+
+    def add(self, sample: Sample) -> None:
+        """Keep a sample, if there is room."""
+        if len(self.samples) < MOST_SAMPLES:
+            self.samples.append(sample)
+        else:
+            self.unsampled += 1

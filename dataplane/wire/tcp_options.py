@@ -78,7 +78,7 @@ def decode(data: bytes) -> TcpOptions:
         elif kind == _SACK_PERMITTED:
             permitted = True
         elif kind == _SACK:
-            sack = tuple(_BLOCK.iter_unpack(value))  # type: ignore[arg-type]  # pairs, as the format has two numbers
+            sack = tuple((start, end) for start, end in _BLOCK.iter_unpack(value))
         elif kind == _TIMESTAMPS:
             stamps = int.from_bytes(value[:4], "big"), int.from_bytes(value[4:], "big")
         offset += length

@@ -126,7 +126,7 @@ class Connection:
         self._told_limit = 0
         self._told_position = 0
         self._recent_stamp = 0
-        self._syn_acknowledged = False
+        self._opened_ns = 0
         self._attempts = 0
         self._unacknowledged = 0
         self._echoes = False
@@ -204,8 +204,7 @@ class Connection:
             self._hear_unsynchronised(segment)
         elif self._is_acceptable(segment):
             self._hear_acceptable(segment)
-        if self.state is not State.CLOSED:
-            self._send()
+        self._send()
 
     # opening
 
@@ -247,9 +246,9 @@ class Connection:
         self.sender.has_sack = own.sack
 
     def _establish(self, segment: Segment) -> None:
-        self._syn_acknowledged = True
         self._retransmission.clear()
-        self.sender.begin(segment.header.window << self._window_shift(segment), syn_was_lost=self._attempts > 0)
+        rtt_ns = None if self._attempts else self._now_ns - self._opened_ns
+        self.sender.begin(segment.header.window << self._window_shift(segment), rtt_ns)
         self._attempts = 0
         if self.state is State.SYN_SENT:
             self._acknowledge()
@@ -264,6 +263,7 @@ class Connection:
         flags = SYN if self.state is State.SYN_SENT else SYN | ACK
         if self._agreed.ecn:
             flags |= ECE if flags & ACK else ECE | CWR
+        self._opened_ns = self._now_ns
         self._emit(flags, 0)
         timeout_ns = self.settings.initial_rto_ns << self._attempts
         self._retransmission.set(self._now_ns + min(timeout_ns, self.settings.most_rto_ns))

@@ -20,7 +20,7 @@ class ProportionalRate:
     allowed_bytes: int = 0
 
     def delivered(self, nbytes: int, under_way_bytes: int, *, is_safe: bool) -> ProportionalRate:
-        """Return what follows from an acknowledgment of so much; safe: the stream advances, and nothing else is lost."""
+        """Return what follows when so much has arrived; safe: the stream advances, and nothing else is lost."""
         total = self.delivered_bytes + nbytes
         if under_way_bytes > self.threshold_bytes:
             allowed = -(-total * self.threshold_bytes // max(1, self.at_first_bytes)) - self.sent_bytes

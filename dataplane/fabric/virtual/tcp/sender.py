@@ -120,10 +120,15 @@ class Sender:
 
     # what the other end says
 
-    def begin(self, window_bytes: int, *, syn_was_lost: bool) -> None:
-        """Begin with the window of the SYN; who needed a second SYN has 3 s until the first sample (RFC 6298, 5.7)."""
+    def begin(self, window_bytes: int, syn_rtt_ns: int | None) -> None:
+        """Begin with the window and the round trip of the SYN.
+
+        None: it was sent twice, and the timeout is 3 s until the first sample (RFC 6298, section 5.7).
+        """
         self._set_window(1, window_bytes)
-        if syn_was_lost and self.timeout.smoothed_ns is None:
+        if syn_rtt_ns is not None:
+            self.timeout = self.timeout.sampled(syn_rtt_ns)
+        else:
             initial_ns = min(3 * SECOND, self.settings.most_rto_ns)
             self.timeout = RetransmissionTimeout(initial_ns, self.settings.least_rto_ns, self.settings.most_rto_ns)
 

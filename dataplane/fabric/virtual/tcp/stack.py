@@ -72,7 +72,7 @@ class TcpStack:
         self._check_port(port)
         if port in self._listeners:
             raise FabricError(f"{self._node.name}: port {port} is listened to already")
-        listener = Listener(port, settings or TcpSettings(), accept, partial(self._listeners.pop, port, None))
+        listener = Listener(port, settings or TcpSettings(), accept, partial(self._stop_listening, port))
         self._listeners[port] = listener
         return listener
 
@@ -152,8 +152,14 @@ class TcpStack:
             stamp_offset=self._rng.randrange(SEQUENCES),
         )
         self._connections[address] = connection
-        connection.forget = partial(self._connections.pop, address, None)
+        connection.forget = partial(self._forget, address)
         return connection
+
+    def _forget(self, address: Address) -> None:
+        self._connections.pop(address, None)
+
+    def _stop_listening(self, port: int) -> None:
+        self._listeners.pop(port, None)
 
     def _free_port(self, local: IpAddress, remote: IpAddress, port: int) -> int:
         for _ in range(FIRST_FREE_PORT, PORTS):

@@ -114,8 +114,11 @@ HEADERS = (
     ),
     _header("ipv6", ipv6.decode, "65d12345 000d1140 20010db8000000000000000000000001 20010db8000000000000000000000002"),
     _header("udp", udp.decode, "1388 1771 000d a7f4"),
-    _header(
-        "tcp options", tcp_options.decode, "0101080a 0000000a 0000000b 01010512 00000001 00000003 00000005 00000009"
+    Decoder(
+        "dataplane.wire.tcp_options.decode",
+        tcp_options.decode,
+        (bytes.fromhex("0101080a 0000000a 0000000b 01010512 00000001 00000003 00000005 00000009"),),
+        may_be_cut=True,
     ),
     _header("tcp", tcp.decode, "1f90 0050 01020304 05060708 6112 ffff e57e 0009 020405b4"),
     _header("gre", gre.decode, "0000 0800", "b000 6558 12340000 00000007 00000008"),

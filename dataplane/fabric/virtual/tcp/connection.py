@@ -60,6 +60,7 @@ _OPENING: Final = frozenset((State.SYN_SENT, State.SYN_RECEIVED))
 _SENDING: Final = frozenset((State.ESTABLISHED, State.CLOSE_WAIT, State.FIN_WAIT_1, State.CLOSING, State.LAST_ACK))
 _RECEIVING: Final = frozenset((State.ESTABLISHED, State.FIN_WAIT_1, State.FIN_WAIT_2))
 _WRITABLE: Final = frozenset((*_OPENING, State.ESTABLISHED, State.CLOSE_WAIT))
+"""Until `close` was called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class Connection:
 
     def write(self, data: bytes) -> int:
         """Send data; return how much of it the buffer took. FabricError once it is closed or finished."""
-        if self.state not in _WRITABLE:
+        if self.state not in _WRITABLE or self.sender.will_finish:
             raise self.error or FabricError(f"{self}: nothing can be written in state {self.state}")
         taken = self.sender.write(data)
         self._wants_room = self._wants_room or taken < len(data)
@@ -156,21 +157,21 @@ class Connection:
         return found
 
     def close(self) -> None:
-        """Send a FIN behind what was written; a second call does nothing. The other end may go on sending."""
+        """Send a FIN behind what was written, once connected; a second call does nothing.
+
+        The other end may go on sending.
+        """
         follows = {
-            State.SYN_SENT: State.CLOSED,
-            State.SYN_RECEIVED: State.FIN_WAIT_1,
+            State.SYN_SENT: State.SYN_SENT,
+            State.SYN_RECEIVED: State.SYN_RECEIVED,
             State.ESTABLISHED: State.FIN_WAIT_1,
             State.CLOSE_WAIT: State.LAST_ACK,
         }
         state = follows.get(self.state)
-        if state is State.CLOSED:
-            self._close()
-        elif state is not None:
+        if state is not None:
             self.sender.finish()
-            if self.state is not State.SYN_RECEIVED:
-                self.state = state
-                self._send()
+            self.state = state
+            self._send()
 
     def abort(self) -> None:
         """Give the connection up, and tell the other end (RST)."""
@@ -252,9 +253,7 @@ class Connection:
         self._attempts = 0
         if self.state is State.SYN_SENT:
             self._acknowledge()
-        self.state = (
-            State.ESTABLISHED if self.state is State.SYN_SENT or not self.sender.will_finish else State.FIN_WAIT_1
-        )
+        self.state = State.FIN_WAIT_1 if self.sender.will_finish else State.ESTABLISHED
         self.sender.sample(self._now_ns)
         if self.on_established is not None:
             self.on_established()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -78,21 +79,25 @@ class Ends:
         self.fabric.run_until(self.fabric.now_ns + time_ns)
 
 
+def states(ends: Ends) -> tuple[State, State | None]:
+    return ends.client.state, None if ends.accepted is None else ends.accepted.state
+
+
 def test_a_stream_each_way_and_an_orderly_end(make_fabric: MakeFabric) -> None:
     ends = Ends(make_fabric(dumbbell()))
-    assert ends.client.state is State.SYN_SENT
+    assert states(ends) == (State.SYN_SENT, None)
     ends.client.write(b"question")
     ends.run(50 * MS)
-    assert ends.client.state is ends.server.state is State.ESTABLISHED
+    assert states(ends) == (State.ESTABLISHED, State.ESTABLISHED)
     ends.server.write(b"answer")
     ends.client.close()
     ends.run(50 * MS)
-    assert (ends.client.state, ends.server.state) == (State.FIN_WAIT_2, State.CLOSE_WAIT)
+    assert states(ends) == (State.FIN_WAIT_2, State.CLOSE_WAIT)
     ends.server.write(b", and more after the other end has finished")
     ends.server.close()
     ends.run(100 * MS)
     assert ends.got == {"b": b"question", "a": b"answer, and more after the other end has finished"}
-    assert (ends.client.state, ends.server.state) == (State.TIME_WAIT, State.CLOSED)
+    assert states(ends) == (State.TIME_WAIT, State.CLOSED)
     with pytest.raises(FabricError, match="nothing can be written in state time-wait"):
         ends.client.write(b"x")
     ends.run(61 * SECOND)
@@ -101,15 +106,25 @@ def test_a_stream_each_way_and_an_orderly_end(make_fabric: MakeFabric) -> None:
     assert ends.fabric.host("a").tcp.connections == ends.fabric.host("b").tcp.connections == ()
 
 
+def test_who_writes_and_closes_before_it_is_connected_is_heard(make_fabric: MakeFabric) -> None:
+    ends = Ends(make_fabric(dumbbell()))
+    ends.client.write(b"all")
+    ends.client.close()
+    with pytest.raises(FabricError, match="nothing can be written in state syn-sent"):
+        ends.client.write(b"more")
+    ends.run(SECOND)
+    assert (ends.got["b"], ends.ended, ends.client.state) == (b"all", ["b has all"], State.FIN_WAIT_2)
+
+
 def test_both_ends_may_finish_at_once(make_fabric: MakeFabric) -> None:
     ends = Ends(make_fabric(dumbbell()))
     ends.run(50 * MS)
     ends.client.close()
     ends.server.close()
     ends.run(15 * MS)
-    assert ends.client.state is ends.server.state is State.CLOSING
+    assert states(ends) == (State.CLOSING, State.CLOSING)
     ends.run(50 * MS)
-    assert ends.client.state is ends.server.state is State.TIME_WAIT
+    assert states(ends) == (State.TIME_WAIT, State.TIME_WAIT)
 
 
 def test_both_ends_may_open_at_once(make_fabric: MakeFabric) -> None:
@@ -129,7 +144,8 @@ def test_every_byte_arrives_whatever_is_lost_and_late(
     make_fabric: MakeFabric, congestion: Congestion, without: str
 ) -> None:
     """BulkFlow compares all bytes; a twentieth of the frames is lost each way."""
-    settings = replace(TcpSettings(congestion=congestion), **({without: False} if without else {}))
+    changed: dict[str, Any] = {without: False} if without else {}
+    settings = TcpSettings(congestion=congestion, **changed)
     fabric = make_fabric(dumbbell("100 Mbit/s", loss="5%", jitter="5 ms"), seed=3)
     flow = BulkFlow(fabric, "a", "b", size_bytes=1_000_000, settings=settings)
     fabric.run_until(60 * SECOND)
@@ -201,7 +217,7 @@ class Tampering:
         self.lose_next = False
         self._fabric, stack = fabric, fabric.host(host).tcp
         self._send = stack._send
-        stack._send = self._tamper  # type: ignore[method-assign]
+        stack._send = self._tamper
 
     def _tamper(self, frame: bytes) -> bool:
         self.times_ns.append(self._fabric.now_ns)
@@ -324,14 +340,17 @@ def test_segments_out_of_order_are_put_in_order(make_fabric: MakeFabric) -> None
     host = fabric.host("a")
     send, count = host.tcp._send, [0]
 
+    def later(frame: bytes) -> None:
+        send(frame)
+
     def shuffle(frame: bytes) -> bool:
         count[0] += 1
         if count[0] % 3 == 0:
-            fabric.call_after(30_000, lambda: send(frame))
+            fabric.call_after(30_000, partial(later, frame))
             return True
         return send(frame)
 
-    host.tcp._send = shuffle  # type: ignore[method-assign]
+    host.tcp._send = shuffle
     flow = BulkFlow(fabric, "a", "b", size_bytes=1_000_000)
     fabric.run_until(10 * SECOND)
     assert flow.received_bytes == 1_000_000
@@ -340,7 +359,8 @@ def test_segments_out_of_order_are_put_in_order(make_fabric: MakeFabric) -> None
 
 def mark_beyond(fabric: VirtualFabric, switch: str, depth: int) -> None:
     """Have a switch mark what finds more than so many frames waiting, as programs do: ECT becomes CE (RFC 3168)."""
-    pipeline = fabric.switch(switch)._pipeline  # type: ignore[attr-defined]
+    pipeline = fabric.switch(switch)._pipeline
+    assert pipeline is not None
     egress = pipeline.egress
 
     def marked(packets: Sequence[Any], now_us: int) -> Any:
@@ -354,7 +374,7 @@ def mark_beyond(fabric: VirtualFabric, switch: str, depth: int) -> None:
             outputs.append(replace(output, data=data))
         return replace(result, outputs=outputs)
 
-    pipeline.egress = marked
+    pipeline.egress = marked  # type: ignore[method-assign]
 
 
 @BOTH

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from dataplane.errors import FabricError
 from dataplane.events import EventQueue
+from dataplane.fabric.virtual.tcp.agreement import MOST_WINDOW, Agreement
 from dataplane.fabric.virtual.tcp.reassembly import Reassembly
 from dataplane.fabric.virtual.tcp.segments import (
     ACK,
@@ -23,65 +22,19 @@ from dataplane.fabric.virtual.tcp.segments import (
     SYN,
     Segment,
     position_of,
+    reset_of,
     sequence_of,
 )
 from dataplane.fabric.virtual.tcp.sender import Acknowledgment, Outgoing, Sender
 from dataplane.fabric.virtual.tcp.settings import TcpSettings
+from dataplane.fabric.virtual.tcp.states import OPENING, RECEIVING, SENDING, WRITABLE, Address, State
 from dataplane.fabric.virtual.tcp.statistics import TcpStatistics
 from dataplane.fabric.virtual.tcp.timers import LazyTimer
-from dataplane.wire.fields import IpAddress
-from dataplane.wire.tcp import MIN_SIZE, Tcp
-from dataplane.wire.tcp_options import MAX_SHIFT, TcpOptions
+from dataplane.wire.tcp import Tcp
+from dataplane.wire.tcp_options import TcpOptions
 
-LEAST_MSS: Final = 536
-"""What every host takes that says nothing (RFC 9293, section 3.7.1)."""
-STAMP_BYTES: Final = 12
 _STAMP_NS: Final = 1_000_000
 _WORD: Final = 1 << 32
-_MOST_WINDOW: Final = 0xFFFF
-
-
-class State(StrEnum):
-    """RFC 9293, section 3.3.2; a listener has no connection, so LISTEN is not among them."""
-
-    SYN_SENT = "syn-sent"
-    SYN_RECEIVED = "syn-received"
-    ESTABLISHED = "established"
-    FIN_WAIT_1 = "fin-wait-1"
-    FIN_WAIT_2 = "fin-wait-2"
-    CLOSE_WAIT = "close-wait"
-    CLOSING = "closing"
-    LAST_ACK = "last-ack"
-    TIME_WAIT = "time-wait"
-    CLOSED = "closed"
-
-
-_OPENING: Final = frozenset((State.SYN_SENT, State.SYN_RECEIVED))
-_SENDING: Final = frozenset((State.ESTABLISHED, State.CLOSE_WAIT, State.FIN_WAIT_1, State.CLOSING, State.LAST_ACK))
-_RECEIVING: Final = frozenset((State.ESTABLISHED, State.FIN_WAIT_1, State.FIN_WAIT_2))
-_WRITABLE: Final = frozenset((*_OPENING, State.ESTABLISHED, State.CLOSE_WAIT))
-"""Until `close` was called."""
-
-
-@dataclass(frozen=True, slots=True)
-class Address:
-    """Both ends of a connection, seen from one of them."""
-
-    local: IpAddress
-    local_port: int
-    remote: IpAddress
-    remote_port: int
-
-
-@dataclass(slots=True)
-class _Agreed:
-    """What both ends have said in their SYNs."""
-
-    timestamps: bool
-    sack: bool
-    ecn: bool
-    scaling: bool
-    peer_shift: int = 0
 
 
 class Connection:
@@ -113,17 +66,14 @@ class Connection:
         self.on_closed: Callable[[], None] | None = None
         self.forget: Callable[[], None] | None = None
         """The stack's: the connection's ports are free again."""
-        headers = MIN_SIZE + (20 if address.local.version == 4 else 40)
-        self._own_mss = settings.mtu_bytes - headers
-        self.sender = Sender(settings, self._own_mss, self.statistics)
+        self._agreed = Agreement(settings, address.local.version)
+        self.sender = Sender(settings, self._agreed.mss, self.statistics)
         self._events, self._transmit = events, transmit
         self._first_sequence, self._stamp_offset = first_sequence, stamp_offset
         self._peer_first = 0
-        self._agreed = _Agreed(settings.timestamps, settings.sack, settings.ecn, settings.window_scaling)
         self._stream = Reassembly(1)
         self._unread = bytearray()
         self._end: int | None = None
-        self._own_shift = _shift_of(settings.receive_buffer_bytes) if settings.window_scaling else 0
         self._told_limit = 0
         self._told_position = 0
         self._recent_stamp = 0
@@ -140,7 +90,7 @@ class Connection:
 
     def write(self, data: bytes) -> int:
         """Send data; return how much of it the buffer took. FabricError once it is closed or finished."""
-        if self.state not in _WRITABLE or self.sender.will_finish:
+        if self.state not in WRITABLE or self.sender.will_finish:
             raise self.error or FabricError(f"{self}: nothing can be written in state {self.state}")
         taken = self.sender.write(data)
         self._wants_room = self._wants_room or taken < len(data)
@@ -152,7 +102,7 @@ class Connection:
         found = bytes(self._unread[:most_bytes])
         del self._unread[:most_bytes]
         opened = self._position + self._room - self._told_limit
-        if found and opened >= min(self.settings.receive_buffer_bytes // 2, self._own_mss):
+        if found and opened >= min(self.settings.receive_buffer_bytes // 2, self._agreed.own_mss):
             self._acknowledge()
         return found
 
@@ -231,20 +181,12 @@ class Connection:
 
     def _agree(self, syn: Segment) -> None:
         """Note what the other end's SYN says."""
-        options, own = syn.options, self._agreed
+        self._agreed.hear(syn)
         self._peer_first = syn.header.sequence
-        own.timestamps = own.timestamps and options.timestamps is not None
-        own.sack = own.sack and options.sack_permitted
-        own.scaling = own.scaling and options.window_scale is not None
-        own.peer_shift = (options.window_scale or 0) if own.scaling else 0
-        marks = ECE if syn.flags & ACK else ECE | CWR
-        own.ecn = own.ecn and syn.flags & (ECE | CWR) == marks
-        self._own_shift = self._own_shift if own.scaling else 0
-        if options.timestamps is not None:
-            self._recent_stamp = options.timestamps[0]
-        mss = min(self._own_mss, options.mss or LEAST_MSS) - (STAMP_BYTES if own.timestamps else 0)
-        self.sender.set_mss(mss)
-        self.sender.has_sack = own.sack
+        if syn.options.timestamps is not None:
+            self._recent_stamp = syn.options.timestamps[0]
+        self.sender.set_mss(self._agreed.mss)
+        self.sender.has_sack = self._agreed.sack
 
     def _establish(self, segment: Segment) -> None:
         self._retransmission.clear()
@@ -354,7 +296,7 @@ class Connection:
             self._echoes = True
         if not segment.length:
             return
-        if self.state not in _RECEIVING:
+        if self.state not in RECEIVING:
             self._acknowledge()
             return
         start = position_of(self._peer_first, segment.header.sequence, self._position)
@@ -403,7 +345,7 @@ class Connection:
 
     def _call_when_writable(self) -> None:
         has_room = self.sender.room_bytes >= min(self.settings.send_buffer_bytes // 2, self.sender.mss_bytes)
-        if self._wants_room and has_room and self.on_writable is not None and self.state in _WRITABLE:
+        if self._wants_room and has_room and self.on_writable is not None and self.state in WRITABLE:
             self._wants_room = False
             self.on_writable()
 
@@ -411,7 +353,7 @@ class Connection:
 
     def _send(self) -> None:
         """Send what may be sent, and set the timers."""
-        if self.state not in _SENDING:
+        if self.state not in SENDING:
             return
         if not self.sender.is_waiting:
             self._retransmission.clear()  # it was a probe's, if anything's
@@ -424,12 +366,12 @@ class Connection:
             self._retransmission.clear()
 
     def _timed_out(self) -> None:
-        limit = self.settings.syn_retries if self.state in _OPENING else self.settings.retries
+        limit = self.settings.syn_retries if self.state in OPENING else self.settings.retries
         if self._attempts >= limit:
             self._fail(f"was not answered: {self._attempts + 1} attempts")
             return
         self._attempts += 1
-        if self.state in _OPENING:
+        if self.state in OPENING:
             self._send_syn()
         elif self.sender.is_waiting:
             self.sender.timed_out(self._now_ns)
@@ -453,12 +395,12 @@ class Connection:
     def _emit(self, flags: int, position: int, payload: bytes = b"", ecn: int = NOT_ECT) -> None:
         is_syn = bool(flags & SYN)
         window = self._room
-        shown = min(window if is_syn else window >> self._own_shift, _MOST_WINDOW)
-        options = self._syn_options() if is_syn else self._options(with_sack=not payload)
+        shown = min(window if is_syn else window >> self._agreed.own_shift, MOST_WINDOW)
+        options = self._agreed.options(self._stamps()) if is_syn else self._options(with_sack=not payload)
         acknowledged = 0
         if flags & ACK:
             acknowledged = sequence_of(self._peer_first, self._position)
-            self._note_told(shown << (0 if is_syn else self._own_shift))
+            self._note_told(shown << (0 if is_syn else self._agreed.own_shift))
             flags |= ECE if self._echoes and not is_syn else 0
         header = Tcp(
             self.address.local_port,
@@ -480,14 +422,6 @@ class Connection:
         self._unacknowledged = 0
         self._owes_at_once = False
         self._delayed.clear()
-
-    def _syn_options(self) -> TcpOptions:
-        return TcpOptions(
-            mss=self._own_mss,
-            window_scale=self._own_shift if self._agreed.scaling else None,
-            sack_permitted=self._agreed.sack,
-            timestamps=self._stamps() if self._agreed.timestamps else None,
-        )
 
     def _options(self, *, with_sack: bool) -> TcpOptions:
         blocks = self._stream.blocks if with_sack and self._agreed.sack else ()
@@ -542,19 +476,3 @@ class Connection:
 
     def _window_shift(self, segment: Segment) -> int:
         return 0 if segment.flags & SYN else self._agreed.peer_shift
-
-
-def reset_of(segment: Segment) -> Segment:
-    """Return the answer to a segment that belongs to no connection (section 3.10.7.1)."""
-    header = segment.header
-    if header.flags & ACK:
-        answer = Tcp(header.dst_port, header.src_port, header.acknowledgment, flags=RST)
-    else:
-        acknowledged = sequence_of(header.sequence, segment.length)
-        answer = Tcp(header.dst_port, header.src_port, 0, acknowledged, flags=RST | ACK)
-    return Segment(answer, TcpOptions())
-
-
-def _shift_of(buffer_bytes: int) -> int:
-    """Return the least window scale with which a buffer can be told."""
-    return next((shift for shift in range(MAX_SHIFT) if buffer_bytes >> shift <= _MOST_WINDOW), MAX_SHIFT)

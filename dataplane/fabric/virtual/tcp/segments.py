@@ -44,3 +44,14 @@ def position_of(first: int, sequence: int, near: int) -> int:
     """Return the position that a sequence number means: of all that have these 32 bits the one nearest to `near`."""
     difference = (sequence - first - near) % SEQUENCES
     return near + (difference if difference < _HALF else difference - SEQUENCES)
+
+
+def reset_of(segment: Segment) -> Segment:
+    """Return the answer to a segment that belongs to no connection (RFC 9293, section 3.10.7.1)."""
+    header = segment.header
+    if header.flags & ACK:
+        answer = Tcp(header.dst_port, header.src_port, header.acknowledgment, flags=RST)
+    else:
+        acknowledged = sequence_of(header.sequence, segment.length)
+        answer = Tcp(header.dst_port, header.src_port, 0, acknowledged, flags=RST | ACK)
+    return Segment(answer, TcpOptions())

@@ -11,9 +11,10 @@ from typing import Final
 
 from dataplane.errors import FabricError, WireError
 from dataplane.events import EventQueue
-from dataplane.fabric.virtual.tcp.connection import Address, Connection, reset_of
-from dataplane.fabric.virtual.tcp.segments import ACK, RST, SEQUENCES, SYN, Segment
+from dataplane.fabric.virtual.tcp.connection import Connection
+from dataplane.fabric.virtual.tcp.segments import ACK, RST, SEQUENCES, SYN, Segment, reset_of
 from dataplane.fabric.virtual.tcp.settings import TcpSettings
+from dataplane.fabric.virtual.tcp.states import Address
 from dataplane.topology.values import HostNode
 from dataplane.wire import tcp_options
 from dataplane.wire.fields import IpAddress

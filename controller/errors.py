@@ -5,6 +5,8 @@ MillraceError
     ├── SessionError       a P4Runtime session to a switch failed: names switch, what was done, code and cause
     ├── UnservedError      a switch does not serve what was asked for
     ├── PathError          the path server cannot do what was asked
+    │   ├── NoSuchPathError    a flow cannot take what was called a path
+    │   └── DeadPathError      a flow cannot be pinned to a path with a dead link
     ├── AltoError          a request to the ALTO server is not one that it can answer
     ├── CostMapError       what lies between hosts is not known now
     ├── JobError           the job service cannot do what was asked
@@ -64,6 +66,14 @@ class UnservedError(ControllerError):
 
 class PathError(ControllerError):
     """The path server cannot do what was asked."""
+
+
+class NoSuchPathError(PathError):
+    """What was called a path does not lead from one end of the flow to the other; the text says why."""
+
+
+class DeadPathError(PathError):
+    """A link of the path that a flow was to be pinned to is dead; the text names it."""
 
 
 class AltoError(ControllerError):

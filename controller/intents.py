@@ -47,12 +47,14 @@ class WeightedRoute:
 class RouteSet:
     """Every explicit route that is wanted now, and every weighted one; what is absent follows the base routes.
 
-    `version` grows by one with each change.
+    `version` grows by one with each change. `pins` are the paths that flows are held on by hand, whether they are
+    there now, as `routes` says, or had to leave for a dead link.
     """
 
     version: int
     routes: tuple[Route, ...]
     weighted: tuple[WeightedRoute, ...] = ()
+    pins: tuple[Route, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -38,6 +38,9 @@ paths.command()(cost)
 
 Server = Annotated[str, typer.Option("--server", metavar="ADDRESS", help="unix:PATH or HOST:PORT.")]
 SERVER: Final = ADDRESS
+Protocol = Annotated[int | None, typer.Option(min=0, max=255, help="IP protocol of the flow.")]
+SrcPort = Annotated[int | None, typer.Option(min=0, max=65535, help="Source port of the flow.")]
+DstPort = Annotated[int | None, typer.Option(min=0, max=65535, help="Destination port of the flow.")]
 Src = Annotated[str, typer.Argument(help="Name of the sending host.")]
 Dst = Annotated[str, typer.Argument(help="Name of the receiving host.")]
 
@@ -64,9 +67,9 @@ def why(  # noqa: PLR0917 - a command line's options
     src: Src,
     dst: Dst,
     server: Server = SERVER,
-    protocol: Annotated[int | None, typer.Option(min=0, max=255, help="IP protocol of the flow.")] = None,
-    src_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Source port of the flow.")] = None,
-    dst_port: Annotated[int | None, typer.Option(min=0, max=65535, help="Destination port of the flow.")] = None,
+    protocol: Protocol = None,
+    src_port: SrcPort = None,
+    dst_port: DstPort = None,
     as_json: AsJson = False,
     form: OneFormat = Format.TABLE,
 ) -> None:
@@ -107,13 +110,42 @@ def history(  # noqa: PLR0917 - a command line's options
 
 @paths.command()
 def routes(server: Server = SERVER, form: FormatOption = Format.TABLE) -> None:
-    """List the explicit and the weighted routes in force."""
+    """List the explicit and the weighted routes in force, and the paths that flows are pinned to."""
     found, _ = _ask_at(server, lambda client: client.current_routes())
-    rows = [(_name(route.flow), route.switches) for route in found.routes]
+    pins = {route.flow: route.switches for route in found.pins}
+    rows: list[Cells] = [(_name(route.flow), route.switches, pins.pop(route.flow, None)) for route in found.routes]
+    rows += [(_name(flow), None, path) for flow, path in pins.items()]
     for weighted in found.weighted:
         ways = tuple(f"{peer} ({weight})" for peer, weight in weighted.next_hops)
-        rows.append((f"all to {weighted.destination} at {weighted.switch}", ways))
-    show(("flow", "path"), rows, form)
+        rows.append((f"all to {weighted.destination} at {weighted.switch}", ways, None))
+    show(("flow", "path", "pinned to"), rows, form)
+
+
+@paths.command("set")
+def pin(  # noqa: PLR0917 - a command line's options
+    src: Src,
+    dst: Dst,
+    path: Annotated[list[str], typer.Argument(metavar="SWITCH...", help="All switches of the path, first to last.")],
+    server: Server = SERVER,
+    protocol: Protocol = None,
+    src_port: SrcPort = None,
+    dst_port: DstPort = None,
+) -> None:
+    """Pin a flow to a path, until `release`: only a dead link of the path makes it leave, until that is back."""
+    _ask(server, lambda client: client.pin(FlowSpec(src, dst, protocol, src_port, dst_port), tuple(path)))
+
+
+@paths.command()
+def release(  # noqa: PLR0917 - a command line's options
+    src: Src,
+    dst: Dst,
+    server: Server = SERVER,
+    protocol: Protocol = None,
+    src_port: SrcPort = None,
+    dst_port: DstPort = None,
+) -> None:
+    """Give a pinned flow back: the path server decides about it again."""
+    _ask(server, lambda client: client.release(FlowSpec(src, dst, protocol, src_port, dst_port)))
 
 
 @paths.command()
@@ -127,6 +159,7 @@ def status(server: Server = SERVER, form: FormatOption = Format.TABLE) -> None:
         "route set": now.version,
         "flows": now.flows,
         "explicit routes": now.explicit_routes,
+        "pinned flows": now.pinned,
     }
     show(("what", "value"), [*ages.items(), *sorted(now.counters.items())], form)
     if now.last_problem is not None:
@@ -235,10 +268,7 @@ def _show_explanation(explanation: Explanation, now_ns: int) -> None:
     screen.print(_record_table(explanation, now_ns))
     age = seconds(explanation.figures_age_ns)
     label = f"{age} s ago" if explanation.feed_is_silent else "now"
-    rows = [
-        _row(figures, label if figures.switches == explanation.present.switches else "")
-        for figures in explanation.candidates
-    ]
+    rows = [_row(figures, _label(explanation, figures, label)) for figures in explanation.candidates]
     screen.print(table_of(("", "path", "delay ms", "free Mbit/s"), rows, title=_name(explanation.flow)))
     screen.print(explanation.reason, highlight=False, soft_wrap=True)
     screen.print(f"figures are {age} s old", highlight=False, soft_wrap=True)
@@ -246,6 +276,12 @@ def _show_explanation(explanation: Explanation, now_ns: int) -> None:
         when = utc(move.time_ns).isoformat(timespec="milliseconds")
         ago = seconds(now_ns - move.time_ns)
         screen.print(f"moved at {when}, {ago} s ago: {move.reason}", highlight=False, soft_wrap=True)
+
+
+def _label(explanation: Explanation, figures: PathFigures, now: str) -> str:
+    """Return what a candidate is beside: the path that the flow is on, the one that it is pinned to."""
+    at = now if figures.switches == explanation.present.switches else ""
+    return f"{at} pinned".strip() if figures.switches == explanation.pinned else at
 
 
 def _record_table(explanation: Explanation, now_ns: int) -> Table:

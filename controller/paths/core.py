@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from collectors.values import FlowKey, HopRecord, LinkStatus, Snapshot
-from controller.base_paths import next_hops
-from controller.errors import ControllerError, PathError
-from controller.intents import PROBE_UDP_PORT, FlowSpec, Route, RouteSet, WeightedRoute
+from controller.errors import PathError
+from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from controller.links.loss_failures import LossFailureDetector
 from controller.paths.balancing.balancer import Balancer, weights_on
 from controller.paths.balancing.flows import measured_flows, report_flows
@@ -20,20 +19,18 @@ from controller.paths.deciding.decide import Assignment, Decision, Verdict
 from controller.paths.deciding.decider import Decider
 from controller.paths.deciding.evacuation import Evacuation, ReportedLinks
 from controller.paths.deciding.graph import Network, Path
-from controller.paths.engineering.engineer import TrafficEngineer, demands_of
+from controller.paths.engineering.engineer import TrafficEngineer, demands_of, possible
 from controller.paths.engineering.settings import EngineeringSettings
-from controller.paths.measured_rate import MeasuredRate
+from controller.paths.pins import Pins
 from controller.paths.records.store import PathStore
 from controller.paths.records.values import Assigned, Explanation, History, HistoryQuery
 from controller.paths.regularity import Regularity
 from controller.paths.round_result import RoundResult
+from controller.paths.seen_flows import SeenFlows, is_probe
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.spread_pairs import parts_of
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
-from controller.tables.flow_paths import check
-from controller.tables.weighted_routes import spreads_of
 from dataplane.topology.values import LinkKey, Topology
-from dataplane.wire.ipv4 import PROTOCOL_UDP
 
 RECENT_DECISIONS = 1000
 """Decisions that are kept in memory; the store keeps more."""
@@ -67,8 +64,9 @@ class PathServerCore:
         self._store = store
         self._max_flows, self._forget_after_ns = max_flows, forget_after_ns
         self._rates = {flow.spec: flow.rate_bps for flow in flows}
-        self._names_ports = any(flow.protocol is not None for flow in flows)
         self._regularity = Regularity(max_flows)
+        self._seen = SeenFlows(topology, self._regularity, self._rates)
+        self._pins = Pins(topology)
         self._seen_ns: dict[FlowSpec, int] = {}
         self._assigned: dict[FlowSpec, Assigned] = {}
         self._moved_ns: dict[FlowSpec, int] = {}
@@ -97,9 +95,9 @@ class PathServerCore:
 
     def _outgrows_a_link(self, key: FlowKey, more_hz: float) -> bool:
         """Whether so many more measured packets a second make the load of a link on a flow's path exceed its rate."""
-        flow = self._host_pair(key)
+        flow = self._seen.flow_of(key)
         path = None if flow is None else self._path(flow, {})
-        if path is None or len(path) < 2 or _is_probe(key):
+        if path is None or len(path) < 2 or is_probe(key):
             return False
         watch = self.settings.watch
         more_bps = 8 * DEFAULT_PACKET_BYTES * more_hz * (1 if watch is None else watch.sample_every)
@@ -119,10 +117,10 @@ class PathServerCore:
             # Restarted: until the controller speaks, what it has reported to the collector counts.
             self._reported.watch(snapshot.statuses, self.network.table.link_number.keys())
         self._decider.observe(snapshot, self._reported.down)
+        decisions = [*self._evacuate(snapshot, now_ns), *self._come_back(snapshot, now_ns)]
         if self.engineer is not None:
             engineered = self._engineer(self.engineer, snapshot, now_ns)
-            return self._publish(()) if engineered or forgotten else None
-        decisions = [*self._evacuate(snapshot, now_ns), *self._come_back(snapshot, now_ns)]
+            return self._publish(decisions) if decisions or engineered or forgotten else None
         current = self.current(snapshot, now_ns)
         self._decider.locate(current)
         more = self._decider.step(now_ns, confirming=not woken)
@@ -162,12 +160,64 @@ class PathServerCore:
             return None
         return self._leave_dead_links(self._snapshot, now_ns)
 
+    def pin(self, flow: FlowSpec, path: Path, now_ns: int) -> RoundResult | None:
+        """Hold a flow on a path until it is released; return what changes, None where it was pinned there already.
+
+        Raise NoSuchPathError for what is no path of the flow, DeadPathError for one with a dead link, PathError for a
+        flow that cannot be looked after.
+        """
+        self._check_pinnable(flow)
+        if self._pins.holds(flow, path):
+            return None
+        dead = self._decider.dead_links() | self._reported.down
+        decision = self._pins.hold(flow, self._present_path(flow, path), path, dead, now_ns)
+        self._evacuation.forget(flow)
+        self._seen.name(flow)
+        if not self._rates:
+            self._seen_ns.setdefault(flow, now_ns)
+        self._apply(decision)
+        return self._publish([decision])
+
+    def release(self, flow: FlowSpec, now_ns: int) -> RoundResult:
+        """Give a flow back to the decider, which moves it when it finds better; raise PathError if it is not pinned.
+
+        It follows base or weighted routes at once if its path is one of the base paths, if traffic is engineered, and
+        if it is looked after for its pin only: it names ports, and the settings list no flows.
+        """
+        path = self._pins.release(flow)
+        self._evacuation.forget(flow)
+        self._moved_ns.pop(flow, None)  # a person's wish holds nothing down
+        is_part = not self._rates and flow != FlowSpec(flow.src_host, flow.dst_host)
+        if is_part:
+            self._seen.forget(flow)
+            self._seen_ns.pop(flow, None)
+        present = self._present_path(flow, path)
+        if is_part or self.engineer is not None or self.network.is_base(present):
+            self._assigned.pop(flow, None)
+        then = self._present_path(flow, path)
+        reason = f"released: no longer pinned to {'-'.join(path)}"
+        return self._publish([Decision(now_ns, flow, present, then, (), reason)])
+
+    def _present_path(self, flow: FlowSpec, default: Path) -> Path:
+        """Return the path that a flow is on, the default where no base path is known either."""
+        seen = {} if self._snapshot is None else self._seen.paths(self._snapshot)
+        return self._path(flow, seen) or default
+
+    def _check_pinnable(self, flow: FlowSpec) -> None:
+        topology = self.network.topology
+        is_known = flow.src_host in topology.attachment and flow.dst_host in topology.attachment
+        if not is_known or len(set(self.network.ends(flow.src_host, flow.dst_host))) < 2 or not self._is_managed(flow):
+            raise PathError(self._why_not(flow))
+        if not self._rates and flow not in self._seen_ns and len(self._seen_ns) >= self._max_flows:
+            raise PathError(f"{self._max_flows} flows are looked after, the most at a time")
+
     def _leave_dead_links(self, snapshot: Snapshot, now_ns: int) -> RoundResult | None:
         """Decide nothing else: what the last snapshot showed was weighed when it came."""
         self._decider.observe(snapshot, self._reported.down)
-        if self.engineer is not None:
-            return self._publish(()) if self._engineer(self.engineer, snapshot, now_ns) else None
         decisions = self._evacuate(snapshot, now_ns)
+        if self.engineer is not None:
+            engineered = self._engineer(self.engineer, snapshot, now_ns)
+            return self._publish(decisions) if decisions or engineered else None
         changes = self._balancer.avoid(self._decider.dead_links(), self._reported.watched.keys(), now_ns)
         return self._publish(decisions, changes) if decisions or changes else None
 
@@ -195,43 +245,60 @@ class PathServerCore:
         return found if watch is None else [*found, *report_flows(snapshot, self.network, watch, forwarding.path)]
 
     def _has_route(self, key: FlowKey, src: str, dst: str) -> bool:
-        if FlowSpec(src, dst) in self._assigned:
-            return True
-        five = FlowSpec(src, dst, key.protocol, key.src_port, key.dst_port)
-        return self._names_ports and five in self._assigned
+        return FlowSpec(src, dst) in self._assigned or self._seen.flow_of(key) in self._assigned
 
     def _engineer(self, engineer: TrafficEngineer, snapshot: Snapshot, now_ns: int) -> bool:
         """Let a round of traffic engineering go on; return whether weights have changed."""
         before = engineer.failed_rounds
-        done = engineer.step(demands_of(snapshot, self.network.topology), self._decider.dead_links(), now_ns)
+        demands, pinned_bps = demands_of(snapshot, self.network.topology, self._explicit_path)
+        done = engineer.step(demands, self._decider.dead_links(), now_ns, pinned_bps)
         if engineer.failed_rounds != before:
             self.counters["engineering_failed"] += 1
             self.last_problem = engineer.last_problem
         return done is not None
 
+    def _explicit_path(self, key: FlowKey) -> Path | None:
+        flow = self._seen.flow_of(key)
+        entry = None if flow is None else self._assigned.get(flow)
+        return None if entry is None else entry.path
+
     def _evacuate(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
         """Move all flows off dead links, to their backups where those are alive."""
         dead = self._decider.dead_links()
-        current = self.current(snapshot, now_ns) if dead else {}
-        decisions = self._evacuation.leave(current, self._assigned.keys(), dead, now_ns)
+        current = self._current_of_ours(snapshot, now_ns) if dead else {}
+        left = self._evacuation.leave(current, self._assigned.keys(), dead, now_ns)
+        decisions = [replace(one, reason=self._pins.told(one.flow, one.reason)) for one in left]
         for decision in decisions:
             self._apply(decision)
         return decisions
 
     def _come_back(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
         """Move flows back to the paths that dead links made them leave, when those are alive again."""
-        if not self._evacuation.is_waiting:
+        if not self._evacuation.is_waiting and not self._pins.paths:
             return []
-        back = self._evacuation.come_back(self.current(snapshot, now_ns), now_ns)
+        current = self._current_of_ours(snapshot, now_ns)
+        paths = {flow: assignment.path for flow, assignment in current.items()}
+        pinned = list(self._pins.returning(paths, self._evacuation.is_usable, now_ns))
+        for decision in pinned:
+            self._evacuation.forget(decision.flow)
+            self._apply(decision)
+        back = self._evacuation.come_back(current, now_ns)
         for decision, is_explicit in back:
             self._apply(decision)
             if not is_explicit:
                 self._assigned.pop(decision.flow, None)
-        return [decision for decision, _ in back]
+        return [*pinned, *(decision for decision, _ in back)]
+
+    def _current_of_ours(self, snapshot: Snapshot, now_ns: int) -> dict[FlowSpec, Assignment]:
+        """Return the flows whose paths are decided about: where traffic is engineered, only those that are pinned."""
+        current = self.current(snapshot, now_ns)
+        if self.engineer is None:
+            return current
+        return {flow: assignment for flow, assignment in current.items() if flow in self._pins.paths}
 
     def _publish(self, decisions: Sequence[Decision], changes: Sequence[Rebalance] = ()) -> RoundResult:
         """Take decisions that were applied into a new set of routes, and remember both."""
-        self.counters["moves"] += len(decisions)
+        self.counters["moves"] += sum(decision.old_path != decision.new_path for decision in decisions)
         self.counters["rebalances"] += len(changes)
         self.decisions.extend(decisions)
         self.rebalances.extend(changes)
@@ -241,12 +308,11 @@ class PathServerCore:
 
     def _route_set(self, version: int) -> RouteSet:
         weighted = self._balancer.weighted if self.engineer is None else self.engineer.weighted
-        return RouteSet(version, self._routes(), weighted)
+        return RouteSet(version, _routes(self._assigned), weighted, _routes(self._pins.paths))
 
     def current(self, snapshot: Snapshot, now_ns: int) -> dict[FlowSpec, Assignment]:
         """Return every flow looked after with the path that it is on, as far as anybody can know."""
-        measured = self._measured(snapshot)
-        rates = self._measured_rates(snapshot)
+        measured, rates = self._seen.paths(snapshot), self._seen.rates(snapshot)
         parts = parts_of(snapshot, self.network, self._regularity.gaps)
         found: dict[FlowSpec, Assignment] = {}
         for flow in self._rates or self._seen_ns:
@@ -257,7 +323,8 @@ class PathServerCore:
                 since_ns = None if since_ns is None or since_ns > now_ns else since_ns
                 rate = rates.get(flow) if self._rates.get(flow) is None else None
                 spread = () if flow in self._assigned else parts.get(flow, ())
-                assignment = Assignment(path, since_ns, self._rates.get(flow), parts=spread)
+                is_pinned = self._pins.holds(flow, path)
+                assignment = Assignment(path, since_ns, self._rates.get(flow), parts=spread, pinned=is_pinned)
                 found[flow] = assignment if rate is None else rate.given_to(assignment)
         return found
 
@@ -275,9 +342,15 @@ class PathServerCore:
             seen = f"{self._decider.rounds_wished(flow)} of the {self.settings.confirm_rounds} rounds that a move takes"
             verdict = replace(verdict, reason=f"{verdict.reason} (in {seen})")
         path = verdict.present.switches
-        reason = self._with_weights(flow, verdict) if self.engineer is None else self.engineer.explain(path)
+        engineer = None if flow in self._pins.paths else self.engineer
+        reason = self._with_weights(flow, verdict) if engineer is None else engineer.explain(path)
+        if not self._pins.holds(flow, path):
+            reason = self._pins.told(flow, reason)
         moves = [decision for decision in reversed(self.decisions) if decision.flow == flow][:_EXPLAINED_MOVES]
-        return Explanation(flow, verdict.present, verdict.candidates, verdict.rate_bps, reason, tuple(moves))
+        pin = self._pins.paths.get(flow)
+        pinned = () if pin is None else pin.path
+        figures = verdict.present, verdict.candidates, verdict.rate_bps
+        return Explanation(flow, *figures, reason, tuple(moves), pinned=pinned)
 
     def _with_weights(self, flow: FlowSpec, verdict: Verdict) -> str:
         """Return a verdict's reason, and the weights that a flow without an explicit path meets."""
@@ -317,7 +390,9 @@ class PathServerCore:
         if self._store is None:
             return
         try:
-            self._store.save(self.routes.version, self._assigned, decisions, self.routes.weighted, changes)
+            self._store.save(
+                self.routes.version, self._assigned, decisions, self.routes.weighted, changes, pins=self._pins.paths
+            )
         except PathError as error:
             self.counters["saves_failed"] += 1
             self.last_problem = str(error)
@@ -330,20 +405,24 @@ class PathServerCore:
 
     def _restore(self, engineering: EngineeringSettings | None) -> RouteSet:
         """Take up what was saved and still fits, and begin engineering; return the routes to go on from."""
-        version, explicit, weighted = 0, dict[FlowSpec, Assigned](), tuple[WeightedRoute, ...]()
+        version, explicit, weighted, lost = 0, dict[FlowSpec, Assigned](), tuple[WeightedRoute, ...](), 0
         if self._store is not None:
             version, explicit, weighted = self._store.load()
             newest_first = self._store.decisions(HistoryQuery(limit=RECENT_DECISIONS))
             self.decisions.extend(reversed(newest_first))
             self._evacuation.restore(newest_first)
+            lost = self._pins.restore(self._store.pins(), self._is_managed)
+        pinned = {flow: entry for flow, entry in explicit.items() if flow in self._pins.paths}
+        self._restore_paths(explicit if engineering is None else pinned)
         if engineering is None:
-            self._restore_paths(explicit)
             self._balancer = Balancer(self.network, self.settings, weighted)
         else:
-            # Nobody would look after explicit paths, not even when one of their links dies.
-            self.engineer = TrafficEngineer(self.network.topology, engineering, self._possible(weighted))
+            # Nobody would look after other explicit paths, not even when one of their links dies.
+            self.engineer = TrafficEngineer(
+                self.network.topology, engineering, possible(weighted, self.network.topology)
+            )
         served = self._route_set(version)
-        dropped = len(explicit) - len(served.routes) + len(weighted) - len(served.weighted)
+        dropped = len(explicit) - len(served.routes) + len(weighted) - len(served.weighted) + lost
         self.counters["saved_routes_dropped"] += dropped
         # What is served may differ from what was saved, and a version never stands for two sets.
         return served if dropped == 0 else self._route_set(version + 1)
@@ -351,36 +430,22 @@ class PathServerCore:
     def _restore_paths(self, saved: Mapping[FlowSpec, Assigned]) -> None:
         """Take up the saved paths that the topology still has, of flows that are still looked after."""
         for flow, entry in saved.items():
-            if self._is_ours(flow, entry.path):
+            if self._is_managed(flow) and self._pins.is_path(flow, entry.path):
                 self._assigned[flow] = entry
                 self._moved_ns[flow] = entry.since_ns
-                self._names_ports |= flow.protocol is not None
+                self._seen.name(flow)
 
-    def _possible(self, saved: tuple[WeightedRoute, ...]) -> tuple[WeightedRoute, ...]:
-        """Return saved weighted routes, none where the topology no longer has all of them."""
-        topology = self.network.topology
-        try:
-            spreads_of(topology, next_hops(topology), saved)
-        except ControllerError:
-            return ()
-        return saved
-
-    def _is_ours(self, flow: FlowSpec, path: Path) -> bool:
-        """Whether a saved path still is one, of a flow that the settings still have looked after."""
-        try:
-            check(self.network.topology, Route(flow, path))
-        except ControllerError:
-            return False
+    def _is_managed(self, flow: FlowSpec) -> bool:
         return not self._rates or flow in self._rates
 
     def _discover(self, snapshot: Snapshot, now_ns: int) -> None:
         """Take note of the pairs of hosts that telemetry shows, unless the flows are listed in the settings."""
         if self._rates:
             return
-        for flow in self._assigned:
+        for flow in (*self._assigned, *self._pins.paths):
             # Restored: how long ago it was seen nobody knows, and the collector may be as new as we are.
             self._seen_ns.setdefault(flow, now_ns)
-        seen = (self._host_pair(key) for key in snapshot.paths if not _is_probe(key))
+        seen = (self._seen.flow_of(key) for key in snapshot.paths if not is_probe(key))
         for flow in dict.fromkeys(spec for spec in seen if spec is not None):
             if flow not in self._seen_ns and len(self._seen_ns) >= self._max_flows:
                 self.counters["flows_over_limit"] += 1
@@ -389,7 +454,8 @@ class PathServerCore:
 
     def _forget(self, now_ns: int) -> bool:
         """Drop flows not seen for long; return whether an explicit path went with one."""
-        old = [flow for flow, seen_ns in self._seen_ns.items() if now_ns - seen_ns > self._forget_after_ns]
+        before_ns = now_ns - self._forget_after_ns
+        old = [flow for flow, ns in self._seen_ns.items() if ns < before_ns and flow not in self._pins.paths]
         for flow in old:
             del self._seen_ns[flow]
             self._moved_ns.pop(flow, None)
@@ -397,45 +463,6 @@ class PathServerCore:
         for flow in routed:
             del self._assigned[flow]
         return bool(routed)
-
-    def _host_pair(self, key: FlowKey) -> FlowSpec | None:
-        hosts = self.network.topology.host_by_address
-        src, dst = hosts.get(key.src), hosts.get(key.dst)
-        return None if src is None or dst is None or src is dst else FlowSpec(src.name, dst.name)
-
-    def _measured(self, snapshot: Snapshot) -> Mapping[FlowSpec, Path]:
-        """Return the path that each flow was last seen on; of several 5-tuples, that of the one that sends most."""
-        found: dict[FlowSpec, tuple[tuple[int, int], Path]] = {}
-        for key, state in snapshot.paths.items():
-            rank = (state.rate_bps or 0, -state.age_ns)
-            for flow in self._specs_of(key):
-                if flow not in found or rank > found[flow][0]:
-                    found[flow] = rank, state.switches
-        return {flow: path for flow, (_, path) in found.items()}
-
-    def _measured_rates(self, snapshot: Snapshot) -> Mapping[FlowSpec, MeasuredRate]:
-        """Return what telemetry says that each flow sends; 5-tuples add up.
-
-        A pair of hosts with a flow that has no rate yet has none itself: the sum would take it for silent.
-        """
-        rates: dict[FlowSpec, MeasuredRate] = {}
-        unknown: set[FlowSpec] = set()
-        for key, state in snapshot.paths.items():
-            one = MeasuredRate.of(state, self._regularity.gaps(key))
-            for flow in self._specs_of(key):
-                if one is None:
-                    unknown.add(flow)
-                else:
-                    rates[flow] = one + rates[flow] if flow in rates else one
-        return {flow: found for flow, found in rates.items() if flow not in unknown}
-
-    def _specs_of(self, key: FlowKey) -> Iterator[FlowSpec]:
-        """Yield the names by which a measured flow may be looked after: its hosts alone, and its whole 5-tuple."""
-        pair = self._host_pair(key)
-        if pair is not None:
-            yield pair
-        if pair is not None and self._names_ports:
-            yield FlowSpec(pair.src_host, pair.dst_host, key.protocol, key.src_port, key.dst_port)
 
     def _path(self, flow: FlowSpec, measured: Mapping[FlowSpec, Path]) -> Path | None:
         """Return the assigned path, else the only base path, else the one it was seen on, else the first base path.
@@ -457,18 +484,14 @@ class PathServerCore:
     def _apply(self, decision: Decision) -> None:
         self._moved_ns[decision.flow] = decision.time_ns
         base = self.network.base(decision.new_path[0], decision.new_path[-1])
-        if base == (decision.new_path, True):
+        if base == (decision.new_path, True) and not self._pins.holds(decision.flow, decision.new_path):
             self._assigned.pop(decision.flow, None)
         else:
             self._assigned[decision.flow] = Assigned(decision.new_path, decision.time_ns)
 
-    def _routes(self) -> tuple[Route, ...]:
-        return tuple(Route(flow, entry.path) for flow, entry in sorted(self._assigned.items(), key=_route_order))
 
-
-def _is_probe(key: FlowKey) -> bool:
-    """Whether a flow is there to measure links: it stays where it is, or links are measured no longer."""
-    return key.protocol == PROTOCOL_UDP and key.dst_port == PROBE_UDP_PORT
+def _routes(paths: Mapping[FlowSpec, Assigned]) -> tuple[Route, ...]:
+    return tuple(Route(flow, entry.path) for flow, entry in sorted(paths.items(), key=_route_order))
 
 
 def _route_order(item: tuple[FlowSpec, Assigned]) -> tuple[str, ...]:

@@ -63,6 +63,11 @@ def describe(route: Route) -> str:
     return f"route {route.flow.src_host}->{route.flow.dst_host} via {'-'.join(route.switches) or 'nothing'}"
 
 
+def specificity(flow: FlowSpec) -> int:
+    """Return a flow's priority in the tables, from 1: of a packet's flows the one that names more wins."""
+    return 1 + sum(weight for name, weight, _ in _FIELDS if getattr(flow, name) is not None)
+
+
 def _entries(topology: Topology, flow: FlowSpec, switch: str, port: int) -> Iterator[Entity]:
     sources, destinations = host_addresses(topology, flow.src_host), host_addresses(topology, flow.dst_host)
     for family in FAMILIES:
@@ -76,10 +81,8 @@ def _match(flow: FlowSpec, family: Family, src: int, dst: int) -> tuple[P4TableM
     """Return the match and a priority that lets the flow that names more win."""
     whole = (1 << family.bits) - 1
     match = P4TableMatch(src_addr=(src, whole), dst_addr=(dst, whole))
-    priority = 1
-    for name, weight, mask in _FIELDS:
+    for name, _, mask in _FIELDS:
         value = getattr(flow, name)
         if value is not None:
             match[name] = (value, mask)
-            priority += weight
-    return match, priority
+    return match, specificity(flow)

@@ -39,7 +39,7 @@ class Assignment:
     its standard deviation, left out what so many bytes make it. `past_bps` is what of it is over: the packets that
     young flows began with, and flows that have fallen silent. As the flow's own need one rather expects too much, in
     sums over links one does not. `parts` has all paths where the hash spreads the 5-tuples of a pair; `path` is then
-    that of the largest.
+    that of the largest. One that is `pinned` to its path loads links as any other, and is not moved.
     """
 
     path: Path
@@ -50,6 +50,7 @@ class Assignment:
     past_bps: int = 0
     uncertain_bps: int | None = None
     parts: tuple[Part, ...] = ()
+    pinned: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -198,6 +198,9 @@ class Decider:
         """Return what the decider thinks of one flow now, and what keeps it where it is; it must have been placed."""
         row = self.flows.names.index(flow)
         verdict = self._judge(self._round(), row)
+        if self.flows.pinned[row]:
+            reason = f"pinned{', although' if verdict.moves else ';'} {verdict.reason}"
+            return replace(verdict, best=verdict.present, gain=0.0, reason=reason)
         if not verdict.moves or not verdict.present.alive:
             return verdict
         settling, held = self._settling(now_ns), self._held(np.array([row]), now_ns)[0]
@@ -238,16 +241,22 @@ class Decider:
         """Return the rows of the flows that could gain and may move: dead paths, and all that nothing holds back."""
         flags = self._flags
         if self._settling(now_ns):
-            rows = np.flatnonzero(flags != OPTIMAL).astype(np.uint32)
+            rows = self._movable(flags)
             urgent = self._on_crowded(rows, now_ns) & ~self._held(rows, now_ns)
             moving: Ids = rows[(flags[rows] == DEAD) | urgent]
             return moving
         if self._widths is not None:
             wider = could_be_wider(this.graph, self.flows, this.crossing, self._widths.width)
             flags = np.maximum(flags, wider)
-        rows = np.flatnonzero(flags != OPTIMAL).astype(np.uint32)
+        rows = self._movable(flags)
         free: Ids = rows[(flags[rows] == DEAD) | ~self._held(rows, now_ns)]
         return free
+
+    def _movable(self, flags: npt.NDArray[np.uint8]) -> Ids:
+        """Return the rows of the flows that could gain, by their flags, without those that are pinned."""
+        rows = np.flatnonzero(flags != OPTIMAL).astype(np.uint32)
+        movable: Ids = rows[~self.flows.pinned[rows]]
+        return movable
 
     def _held(self, rows: Ids, now_ns: int) -> Flags:
         since_ns = self.flows.since_ns[rows]

@@ -112,7 +112,7 @@ class Evacuation:
             if assignment is None or assignment.path != left.new_path:
                 # Seen no longer, or moved since for another reason: nothing leads back from there.
                 del self._left[flow]
-            elif self._is_usable(left.old_path):
+            elif self.is_usable(left.old_path):
                 del self._left[flow]
                 names = "-".join(left.new_path), "-".join(left.old_path)
                 reason = f"link {left.link} is back: from {names[0]} to {names[1]}, as before"
@@ -131,6 +131,11 @@ class Evacuation:
         self._was_watched = (self._was_watched & dead) | self._reported.watched.keys()
         self._dead = dead
 
-    def _is_usable(self, path: Path) -> bool:
+    def forget(self, flow: FlowSpec) -> None:
+        """Lead a flow back to no path that it has left."""
+        self._left.pop(flow, None)
+
+    def is_usable(self, path: Path) -> bool:
+        """Whether all links of a path have been alive for the hold time."""
         links = set(links_of(path))
         return not links & self._dead and not links & self._back_ns.keys()

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from controller.algorithms.link_table import Ids, LinkTable, Longs
+from controller.algorithms.link_table import Flags, Ids, LinkTable, Longs
 from controller.algorithms.structures import FlowColumns
 from controller.intents import FlowSpec
 from controller.paths.deciding.decide import Assignment, Part, flow_order
@@ -42,6 +42,7 @@ class FlowTable:
         self.past_bps: Longs = np.zeros(len(hops), np.int64)
         self._variance: npt.NDArray[np.float64] = np.zeros(len(hops))
         self.since_ns: Longs = np.full(len(hops), UNKNOWN, np.int64)
+        self.pinned: Flags = np.zeros(len(hops), np.bool_)
         self.last_move_ns = UNKNOWN
         self._parts: dict[int, tuple[tuple[Rows, Part], ...]] = {}
         self.crossing: Longs = np.bincount(pool, minlength=len(table.links))
@@ -205,6 +206,7 @@ class FlowTable:
         ordered = [current[name] for name in self.names]
         self.since_ns[:] = [UNKNOWN if found.since_ns is None else found.since_ns for found in ordered]
         self.last_move_ns = int(self.since_ns.max(initial=UNKNOWN))
+        self.pinned[:] = [found.pinned for found in ordered]
         self.rate_bps[:] = [UNKNOWN if found.rate_bps is None else found.rate_bps for found in ordered]
         measured = (found.measured_bytes for found in ordered)
         self.measured_bytes[:] = [UNKNOWN if nbytes is None else nbytes for nbytes in measured]

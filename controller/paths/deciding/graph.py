@@ -132,6 +132,11 @@ class Network:
         )
         return self.table.path(start, rows), only
 
+    def is_base(self, path: Path) -> bool:
+        """Return whether a path is one of the base paths between its ends."""
+        end = self.table.switch_number[path[-1]]
+        return all(row in self.base_trees.next_links(int(self.table.tail[row]), end) for row in self.rows(path))
+
     def _report_rows(self, switch: int) -> Rows:
         """Return the links that a switch's reports cross on their (first) base path to the collector."""
         found = (

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
-from collectors.values import Snapshot
+from collectors.values import FlowKey, Snapshot
 from controller.base_paths import next_hops
-from controller.errors import PathError
+from controller.errors import ControllerError, PathError
 from controller.intents import WeightedRoute
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.engineering.splits import by_flows, ecmp
 from controller.paths.engineering.values import Demands, FloatArray, IntArray, Splits, SwitchGraph
 from controller.paths.engineering.weights import quantise, rounded
+from controller.tables.weighted_routes import spreads_of
 from dataplane.topology.values import LinkKey, Topology
 
 _HOT = 0.9
@@ -53,9 +55,16 @@ class TrafficEngineer:
         self._last_ns: int | None = None
         self._dead: frozenset[LinkKey] = frozenset()
 
-    def step(self, demands: Demands, dead: frozenset[LinkKey], now_ns: int) -> EngineeringRound | None:
+    def step(
+        self,
+        demands: Demands,
+        dead: frozenset[LinkKey],
+        now_ns: int,
+        pinned_bps: Mapping[LinkKey, float] = MappingProxyType({}),
+    ) -> EngineeringRound | None:
         """Take the newest demands; return what changed in `weighted`, None if nothing did.
 
+        `pinned_bps` is what links carry beside, on paths that are not engineered.
         A round is due after each interval, and at once where the dead links are other ones than before. A round whose
         linear program is not solved is counted, and improves nothing.
         """
@@ -69,8 +78,9 @@ class TrafficEngineer:
         demand = _reachable(usual, graph.demand_matrix(self._demands))
         # Where links died or returned all routes are computed from nothing; else the present ones are the start.
         present = usual if broken else self._present(graph, usual)
-        found = self._improved(graph, present, demand)
-        before, after = (_busiest(splits, demand) for splits in (present, found))
+        pinned = np.array([pinned_bps.get(link, 0.0) for link in graph.links])
+        found = self._improved(graph, present, demand, pinned)
+        before, after = (_busiest(splits, demand, pinned) for splits in (present, found))
         if before - after < self.settings.min_gain * before:
             found, after = present, before
         weighted = tuple(self._routes(found))
@@ -101,23 +111,23 @@ class TrafficEngineer:
         mixed = {pair: kept * self._demands.get(pair, 0.0) + (1 - kept) * demands.get(pair, 0.0) for pair in pairs}
         self._demands = {pair: rate_bps for pair, rate_bps in mixed.items() if rate_bps >= 1.0}
 
-    def _improved(self, graph: SwitchGraph, present: Splits, demand: FloatArray) -> Splits:
+    def _improved(self, graph: SwitchGraph, present: Splits, demand: FloatArray, pinned: FloatArray) -> Splits:
         """Return better splits, the present ones where the program is not solved."""
         try:
-            return self._improve(graph, present, demand)
+            return self._improve(graph, present, demand, pinned)
         except PathError as error:
             self.failed_rounds += 1
             self.last_problem = str(error)
             return present
 
-    def _improve(self, graph: SwitchGraph, present: Splits, demand: FloatArray) -> Splits:
+    def _improve(self, graph: SwitchGraph, present: Splits, demand: FloatArray, pinned: FloatArray) -> Splits:
         """Return better splits for the destinations that load the busiest links most, the others as they are."""
         from controller.paths.engineering.program import solve  # noqa: PLC0415 - scipy takes long to import
 
         loads = {int(place): present.loads_towards(int(place), demand[:, place]) for place in _wanted(demand)}
         if not loads:
             return present
-        total = np.sum(list(loads.values()), axis=0)
+        total = np.sum(list(loads.values()), axis=0) + pinned
         utilisation = total / graph.rate_bps
         hot = utilisation >= _HOT * utilisation.max()
         ranked = sorted(loads, key=lambda place: (-float(loads[place][hot].sum()), place))
@@ -165,19 +175,37 @@ class TrafficEngineer:
                     yield WeightedRoute(*pair, tuple(sorted(used)))
 
 
-def demands_of(snapshot: Snapshot, topology: Topology) -> dict[tuple[str, str], float]:
+def demands_of(
+    snapshot: Snapshot, topology: Topology, explicit_path: Callable[[FlowKey], Sequence[str] | None] = lambda _: None
+) -> tuple[dict[tuple[str, str], float], dict[LinkKey, float]]:
     """Return what telemetry shows that hosts send each other, in bit/s by (source, destination) switch.
 
-    A flow whose rate is not known yet counts for nothing.
+    What has an explicit path is no demand that could be split: it comes second, in bit/s by link. A flow whose rate is
+    not known yet counts for nothing.
     """
     hosts = topology.host_by_address
     found: dict[tuple[str, str], float] = {}
+    pinned: dict[LinkKey, float] = {}
     for key, state in snapshot.paths.items():
         src, dst = hosts.get(key.src), hosts.get(key.dst)
-        if src is not None and dst is not None and state.rate_bps:
+        if src is None or dst is None or not state.rate_bps:
+            continue
+        path = explicit_path(key)
+        if path is None:
             pair = topology.attachment[src.name].node, topology.attachment[dst.name].node
             found[pair] = found.get(pair, 0.0) + state.rate_bps
-    return found
+        for link in map(LinkKey, path or (), (path or ())[1:]):
+            pinned[link] = pinned.get(link, 0.0) + state.rate_bps
+    return found, pinned
+
+
+def possible(saved: tuple[WeightedRoute, ...], topology: Topology) -> tuple[WeightedRoute, ...]:
+    """Return saved weighted routes, none where the topology no longer has all of them."""
+    try:
+        spreads_of(topology, next_hops(topology), saved)
+    except ControllerError:
+        return ()
+    return saved
 
 
 def _wanted(demand: FloatArray) -> IntArray:
@@ -192,8 +220,8 @@ def _reachable(usual: Splits, demand: FloatArray) -> FloatArray:
     return found
 
 
-def _busiest(splits: Splits, demand: FloatArray) -> float:
-    return float((splits.loads_bps(demand) / splits.graph.rate_bps).max(initial=0.0))
+def _busiest(splits: Splits, demand: FloatArray, pinned: FloatArray) -> float:
+    return float(((splits.loads_bps(demand) + pinned) / splits.graph.rate_bps).max(initial=0.0))
 
 
 def _reason(dead: frozenset[LinkKey], *, broken: bool, before: float, after: float) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
+from types import MappingProxyType
 from typing import Final
 
 from controller.errors import PathError
@@ -27,11 +28,18 @@ class PathStore:
     def load(self) -> tuple[int, dict[FlowSpec, Assigned], tuple[WeightedRoute, ...]]:
         """Return the version, explicit paths and weighted routes that were saved last, 0 and none in a new file."""
         versions = self._database.query("SELECT version FROM versions")
-        rows = self._database.query("SELECT flow, switches, since_ns FROM routes ORDER BY flow")
-        assigned = {thaw(flow, FlowSpec): Assigned(thaw(path, Path), since) for flow, path, since in rows}
+        assigned = self._paths_in("routes")
         weights = self._database.query("SELECT routes FROM weighted")
         weighted = thaw(weights[0][0], tuple[WeightedRoute, ...]) if weights else ()
         return (versions[0][0] if versions else 0), assigned, weighted
+
+    def pins(self) -> dict[FlowSpec, Assigned]:
+        """Return the paths that flows are pinned to, as they were saved last."""
+        return self._paths_in("pins")
+
+    def _paths_in(self, table: str) -> dict[FlowSpec, Assigned]:
+        rows = self._database.query(f"SELECT flow, switches, since_ns FROM {table} ORDER BY flow")  # noqa: S608 - ours
+        return {thaw(flow, FlowSpec): Assigned(thaw(path, Path), since) for flow, path, since in rows}
 
     def save(
         self,
@@ -40,16 +48,19 @@ class PathStore:
         decisions: Sequence[Decision],
         weighted: Sequence[WeightedRoute] = (),
         changes: Sequence[Rebalance] = (),
+        *,
+        pins: Mapping[FlowSpec, Assigned] = MappingProxyType({}),
     ) -> None:
-        """Replace the saved paths and weights, add decisions and changes of weights, all or nothing; the oldest go."""
+        """Replace the saved paths, pins and weights, add what was decided, all or nothing; the oldest go."""
         with self._database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO weighted VALUES (0, ?)", (freeze(weighted),))
             connection.execute("INSERT OR REPLACE INTO versions VALUES (0, ?)", (version,))
-            connection.execute("DELETE FROM routes")
-            connection.executemany(
-                "INSERT INTO routes VALUES (?, ?, ?)",
-                [(freeze(flow), freeze(entry.path), entry.since_ns) for flow, entry in assigned.items()],
-            )
+            for table, entries in (("routes", assigned), ("pins", pins)):
+                connection.execute(f"DELETE FROM {table}")  # noqa: S608 - a constant
+                connection.executemany(
+                    f"INSERT INTO {table} VALUES (?, ?, ?)",  # noqa: S608 - a constant
+                    [(freeze(flow), freeze(entry.path), entry.since_ns) for flow, entry in entries.items()],
+                )
             connection.executemany(
                 "INSERT INTO decisions (time_ns, flow, decision) VALUES (?, ?, ?)",
                 [(decision.time_ns, freeze(decision.flow), freeze(decision)) for decision in decisions],

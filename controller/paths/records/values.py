@@ -30,7 +30,8 @@ class Explanation:
     """What the path server thinks of a flow: its path and the candidates now, why it is there, and its last moves.
 
     `records` are the newest rows of the record table between its hosts, newest packet first. `figures_age_ns` is how
-    old the state is that the figures are of; where the feed is silent, nothing is decided by it.
+    old the state is that the figures are of; where the feed is silent, nothing is decided by it. `pinned` is the path
+    that it is held on by hand, if it is.
     """
 
     flow: FlowSpec
@@ -42,6 +43,7 @@ class Explanation:
     records: tuple[RecordRow, ...] = ()
     figures_age_ns: int | None = None
     feed_is_silent: bool = False
+    pinned: Path = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,8 @@ class LinkChange:
 class PathServerStatus:
     """The path server's counters: what it keeps, does and drops; how old its newest state of the network is.
 
-    `now_ns` is its time, UTC, for ages of what it keeps; `nodes` are the numbers by which records know switches.
+    `now_ns` is its time, UTC, for ages of what it keeps; `nodes` are the numbers by which records know switches;
+    `pinned` flows are held on their paths by hand.
     """
 
     version: int
@@ -110,6 +113,7 @@ class PathServerStatus:
     feed_is_silent: bool
     now_ns: int
     nodes: dict[str, int]
+    pinned: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from collectors.feed.records import records_of
 from collectors.feed.statuses import statuses_message
 from collectors.values import HopRecord, LinkStatus
 from controller.errors import PathError
-from controller.intents import FlowSpec, RouteSet
+from controller.intents import FlowSpec, Route, RouteSet
 from controller.paths.balancing.values import Rebalance
 from controller.paths.deciding.decide import Decision
 from controller.paths.records.values import (
@@ -33,6 +33,7 @@ from controller.paths.service.messages import (
     HISTORY,
     HISTORY_QUERY,
     LINK_CHANGE,
+    PIN,
     REBALANCE,
     RECORD_QUERY,
     STATUS,
@@ -127,6 +128,14 @@ class RouteClient(ServiceClient):
     async def link_changed(self, change: LinkChange) -> None:
         """Tell the path server of a link that went down or came back; raise PathError for one that it does not have."""
         await self._ask("ReportLink", self._request(LINK_CHANGE, change), pb.ReportLinkResponse)
+
+    async def pin(self, flow: FlowSpec, path: tuple[str, ...]) -> None:
+        """Hold a flow on a path until it is released; raise PathError for a flow or a path that this cannot be."""
+        await self._ask("Pin", self._request(PIN, Route(flow, path)), pb.PinResponse)
+
+    async def release(self, flow: FlowSpec) -> None:
+        """Give a pinned flow back to the path server; raise PathError for one that is not pinned."""
+        await self._ask("Release", self._request(FLOW, flow), pb.ReleaseResponse)
 
     async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
         """Report the condition of all watched links to the path server; raise PathError if that fails."""

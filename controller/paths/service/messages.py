@@ -19,7 +19,7 @@ from controller.paths.records.values import (
 )
 from controller.paths.service import paths_pb2 as pb
 from dataplane.rpc.errors import MessageError
-from dataplane.rpc.messages import checked_name, checked_range
+from dataplane.rpc.messages import check_count, checked_name, checked_range
 from dataplane.rpc.values import Mirror
 from dataplane.topology.values import LinkKey
 
@@ -30,11 +30,14 @@ EXPLANATION: Final = Mirror(Explanation, pb.Explanation)
 HISTORY: Final = Mirror(History, pb.History)
 HISTORY_QUERY: Final = Mirror(HistoryQuery, pb.GetHistoryRequest)
 RECORD_QUERY: Final = Mirror(RecordQuery, pb.GetRecordsRequest)
+PIN: Final = Mirror(Route, pb.PinRequest)
 LINK_CHANGE: Final = Mirror(LinkChange, pb.ReportLinkRequest)
 STATUS: Final = Mirror(PathServerStatus, pb.Status)
 
 MOST_DECISIONS: Final = 10_000
 """Decisions of one answer at most."""
+MOST_SWITCHES: Final = 1_000
+"""Switches of a path at most."""
 _ANY: Final = -1
 _HEADER: Final = {"protocol": 0xFF, "src_port": 0xFFFF, "dst_port": 0xFFFF}
 
@@ -43,7 +46,20 @@ T = TypeVar("T")
 
 def flow_asked(message: pb.Flow) -> FlowSpec:
     """Return the flow of a request; raise MessageError."""
-    flow = FLOW.value(message)
+    return _checked_flow(FLOW.value(message))
+
+
+def pin_asked(message: pb.PinRequest) -> Route:
+    """Return which flow is to be pinned to which path; raise MessageError."""
+    check_count(message.switches, MOST_SWITCHES, "switches")
+    pin = PIN.value(message)
+    for switch in pin.switches:
+        checked_name(switch, "switches")
+    _checked_flow(pin.flow)
+    return pin
+
+
+def _checked_flow(flow: FlowSpec) -> FlowSpec:
     checked_name(flow.src_host, "src_host")
     checked_name(flow.dst_host, "dst_host")
     for name, most in _HEADER.items():
@@ -92,6 +108,7 @@ def route_set_message(routes: RouteSet) -> pb.RouteSet:
         version=routes.version,
         routes=_routes_message(routes.routes, places),
         weighted=_weighted_message(routes.weighted, places),
+        pins=_routes_message(routes.pins, places),
     )
     message.names.extend(places)
     return message
@@ -129,7 +146,8 @@ def _weighted_message(routes: Sequence[WeightedRoute], places: dict[str, int]) -
 def route_set_of(message: pb.RouteSet) -> RouteSet:
     """Return the set of routes of these columns; raise MessageError where they are not of one length."""
     names = message.names[:]
-    return RouteSet(message.version, _routes_of(message.routes, names), _weighted_of(message.weighted, names))
+    explicit, pins = _routes_of(message.routes, names), _routes_of(message.pins, names)
+    return RouteSet(message.version, explicit, _weighted_of(message.weighted, names), pins)
 
 
 def _routes_of(message: pb.Routes, names: Sequence[str]) -> tuple[Route, ...]:

@@ -16,6 +16,7 @@ def families(status: PathServerStatus) -> Iterator[Metric]:
     yield GaugeMetricFamily(
         "millrace_paths_explicit_routes", "Flows that are not on their base path.", value=status.explicit_routes
     )
+    yield GaugeMetricFamily("millrace_paths_pinned_flows", "Flows that are pinned to a path.", value=status.pinned)
     yield GaugeMetricFamily(
         "millrace_paths_feed_silent", "1: nothing new enough comes to decide by.", value=status.feed_is_silent
     )

@@ -38,6 +38,14 @@ class NoteLinksResponse(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class PinResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ReleaseResponse(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
 class Flow(_message.Message):
     __slots__ = ("src_host", "dst_host", "protocol", "src_port", "dst_port")
     SRC_HOST_FIELD_NUMBER: _ClassVar[int]
@@ -85,16 +93,18 @@ class WeightedRoutes(_message.Message):
     def __init__(self, switch: _Optional[_Iterable[int]] = ..., destination: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., next_hops: _Optional[_Iterable[int]] = ..., weights: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RouteSet(_message.Message):
-    __slots__ = ("version", "names", "routes", "weighted")
+    __slots__ = ("version", "names", "routes", "weighted", "pins")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
     ROUTES_FIELD_NUMBER: _ClassVar[int]
     WEIGHTED_FIELD_NUMBER: _ClassVar[int]
+    PINS_FIELD_NUMBER: _ClassVar[int]
     version: int
     names: _containers.RepeatedScalarFieldContainer[str]
     routes: Routes
     weighted: WeightedRoutes
-    def __init__(self, version: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., weighted: _Optional[_Union[WeightedRoutes, _Mapping]] = ...) -> None: ...
+    pins: Routes
+    def __init__(self, version: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., weighted: _Optional[_Union[WeightedRoutes, _Mapping]] = ..., pins: _Optional[_Union[Routes, _Mapping]] = ...) -> None: ...
 
 class PathFigures(_message.Message):
     __slots__ = ("switches", "delay_ns", "bottleneck_bps", "room_bps", "dead_link", "crowded_link", "foreseen_ns")
@@ -195,7 +205,7 @@ class RecordRow(_message.Message):
     def __init__(self, received_ns: _Optional[int] = ..., packet_id: _Optional[int] = ..., hop_index: _Optional[int] = ..., switch: _Optional[str] = ..., next_hop: _Optional[str] = ..., hop_latency_ns: _Optional[int] = ..., queue_occupancy_frames: _Optional[int] = ...) -> None: ...
 
 class Explanation(_message.Message):
-    __slots__ = ("flow", "present", "candidates", "rate_bps", "reason", "moves", "records", "figures_age_ns", "feed_is_silent")
+    __slots__ = ("flow", "present", "candidates", "rate_bps", "reason", "moves", "records", "figures_age_ns", "feed_is_silent", "pinned")
     FLOW_FIELD_NUMBER: _ClassVar[int]
     PRESENT_FIELD_NUMBER: _ClassVar[int]
     CANDIDATES_FIELD_NUMBER: _ClassVar[int]
@@ -205,6 +215,7 @@ class Explanation(_message.Message):
     RECORDS_FIELD_NUMBER: _ClassVar[int]
     FIGURES_AGE_NS_FIELD_NUMBER: _ClassVar[int]
     FEED_IS_SILENT_FIELD_NUMBER: _ClassVar[int]
+    PINNED_FIELD_NUMBER: _ClassVar[int]
     flow: Flow
     present: PathFigures
     candidates: _containers.RepeatedCompositeFieldContainer[PathFigures]
@@ -214,7 +225,8 @@ class Explanation(_message.Message):
     records: _containers.RepeatedCompositeFieldContainer[RecordRow]
     figures_age_ns: int
     feed_is_silent: bool
-    def __init__(self, flow: _Optional[_Union[Flow, _Mapping]] = ..., present: _Optional[_Union[PathFigures, _Mapping]] = ..., candidates: _Optional[_Iterable[_Union[PathFigures, _Mapping]]] = ..., rate_bps: _Optional[int] = ..., reason: _Optional[str] = ..., moves: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., records: _Optional[_Iterable[_Union[RecordRow, _Mapping]]] = ..., figures_age_ns: _Optional[int] = ..., feed_is_silent: _Optional[bool] = ...) -> None: ...
+    pinned: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, flow: _Optional[_Union[Flow, _Mapping]] = ..., present: _Optional[_Union[PathFigures, _Mapping]] = ..., candidates: _Optional[_Iterable[_Union[PathFigures, _Mapping]]] = ..., rate_bps: _Optional[int] = ..., reason: _Optional[str] = ..., moves: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., records: _Optional[_Iterable[_Union[RecordRow, _Mapping]]] = ..., figures_age_ns: _Optional[int] = ..., feed_is_silent: _Optional[bool] = ..., pinned: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class GetHistoryRequest(_message.Message):
     __slots__ = ("src", "dst", "start_ns", "end_ns", "limit")
@@ -239,6 +251,14 @@ class History(_message.Message):
     rounds: _containers.RepeatedCompositeFieldContainer[EngineeringRound]
     rebalances: _containers.RepeatedCompositeFieldContainer[Rebalance]
     def __init__(self, decisions: _Optional[_Iterable[_Union[Decision, _Mapping]]] = ..., rounds: _Optional[_Iterable[_Union[EngineeringRound, _Mapping]]] = ..., rebalances: _Optional[_Iterable[_Union[Rebalance, _Mapping]]] = ...) -> None: ...
+
+class PinRequest(_message.Message):
+    __slots__ = ("flow", "switches")
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    SWITCHES_FIELD_NUMBER: _ClassVar[int]
+    flow: Flow
+    switches: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, flow: _Optional[_Union[Flow, _Mapping]] = ..., switches: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReportLinkRequest(_message.Message):
     __slots__ = ("link", "up")
@@ -271,7 +291,7 @@ class GetRecordsRequest(_message.Message):
     def __init__(self, src: _Optional[str] = ..., dst: _Optional[str] = ..., protocol: _Optional[int] = ..., src_port: _Optional[int] = ..., dst_port: _Optional[int] = ..., link: _Optional[_Union[_link_pb2.Link, _Mapping]] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("version", "flows", "explicit_routes", "last_step_ns", "snapshot_age_ns", "counters", "last_problem", "feed_is_silent", "now_ns", "nodes")
+    __slots__ = ("version", "flows", "explicit_routes", "last_step_ns", "snapshot_age_ns", "counters", "last_problem", "feed_is_silent", "now_ns", "nodes", "pinned")
     class CountersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -296,6 +316,7 @@ class Status(_message.Message):
     FEED_IS_SILENT_FIELD_NUMBER: _ClassVar[int]
     NOW_NS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    PINNED_FIELD_NUMBER: _ClassVar[int]
     version: int
     flows: int
     explicit_routes: int
@@ -306,4 +327,5 @@ class Status(_message.Message):
     feed_is_silent: bool
     now_ns: int
     nodes: _containers.ScalarMap[str, int]
-    def __init__(self, version: _Optional[int] = ..., flows: _Optional[int] = ..., explicit_routes: _Optional[int] = ..., last_step_ns: _Optional[int] = ..., snapshot_age_ns: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ..., last_problem: _Optional[str] = ..., feed_is_silent: _Optional[bool] = ..., now_ns: _Optional[int] = ..., nodes: _Optional[_Mapping[str, int]] = ...) -> None: ...
+    pinned: int
+    def __init__(self, version: _Optional[int] = ..., flows: _Optional[int] = ..., explicit_routes: _Optional[int] = ..., last_step_ns: _Optional[int] = ..., snapshot_age_ns: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ..., last_problem: _Optional[str] = ..., feed_is_silent: _Optional[bool] = ..., now_ns: _Optional[int] = ..., nodes: _Optional[_Mapping[str, int]] = ..., pinned: _Optional[int] = ...) -> None: ...

@@ -23,7 +23,7 @@ from collectors.feed import links_pb2, records_pb2
 from collectors.feed.records import records_message
 from collectors.feed.statuses import statuses_of
 from collectors.values import DropRecord, HopRecord, LinkStatus, Snapshot
-from controller.errors import PathError
+from controller.errors import DeadPathError, NoSuchPathError, PathError
 from controller.intents import FlowSpec, RouteSet
 from controller.paths.balancing.values import Rebalance
 from controller.paths.core import RECENT_DECISIONS, PathServerCore
@@ -45,6 +45,7 @@ from controller.paths.service.messages import (
     flow_asked,
     history_asked,
     link_reported,
+    pin_asked,
     records_asked,
     route_set_message,
 )
@@ -72,6 +73,8 @@ _NEEDS: Final = {
     "Explain": Permission.READ,
     "GetHistory": Permission.READ,
     "ReportLink": Permission.CHANGE,
+    "Pin": Permission.CHANGE,
+    "Release": Permission.CHANGE,
     "NoteLinks": Permission.CHANGE,
     "GetRecords": Permission.READ,
     "GetStatus": Permission.READ,
@@ -300,6 +303,8 @@ class PathServer:
                 "Explain": self._serve_explanation,
                 "GetHistory": self._serve_history,
                 "ReportLink": self._serve_report_link,
+                "Pin": self._serve_pin,
+                "Release": self._serve_release,
                 "NoteLinks": self._serve_note_links,
                 "GetRecords": self._serve_records,
                 "GetStatus": self._serve_status,
@@ -353,6 +358,16 @@ class PathServer:
             raise CallError(grpc.StatusCode.NOT_FOUND, str(error)) from error
         return pb.ReportLinkResponse()
 
+    async def _serve_pin(self, request: pb.PinRequest) -> pb.PinResponse:
+        pin, now_ns = pin_asked(request), self._clock.now_ns()
+        await self._publish(await self._answer(lambda: self._core.pin(pin.flow, pin.switches, now_ns)))
+        return pb.PinResponse()
+
+    async def _serve_release(self, request: pb.Flow) -> pb.ReleaseResponse:
+        flow, now_ns = flow_asked(request), self._clock.now_ns()
+        await self._publish(await self._answer(lambda: self._core.release(flow, now_ns)))
+        return pb.ReleaseResponse()
+
     async def _serve_note_links(self, request: links_pb2.LinkStatuses) -> pb.NoteLinksResponse:
         await self.links_noted(statuses_of(request))
         return pb.NoteLinksResponse()
@@ -380,6 +395,7 @@ class PathServer:
             self._feed_watch.is_silent(now_ns),
             now_ns,
             {node.name: node.node_id for node in core.network.topology.switches},
+            len(core.routes.pins),
         )
 
     async def _serve_status(self, _: pb.GetStatusRequest) -> pb.Status:
@@ -390,7 +406,13 @@ class PathServer:
         try:
             return await self._in_worker(call)
         except PathError as error:
-            raise CallError(grpc.StatusCode.NOT_FOUND, str(error)) from error
+            raise CallError(_code_of(error), str(error)) from error
+
+
+def _code_of(error: PathError) -> grpc.StatusCode:
+    if isinstance(error, NoSuchPathError):
+        return grpc.StatusCode.INVALID_ARGUMENT
+    return grpc.StatusCode.FAILED_PRECONDITION if isinstance(error, DeadPathError) else grpc.StatusCode.NOT_FOUND
 
 
 async def _follow(items: Collection[T], subscribers: set[asyncio.Queue[T]], recent: int) -> AsyncIterator[T]:

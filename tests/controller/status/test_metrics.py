@@ -37,7 +37,7 @@ JOB = JobRow(
     None,
 )
 ENDED = JobRow("old", None, "ended", 2, (), None, 8, 16, (), "done", 5)
-PATHS = PathServerStatus(5, 10, 2, None, 3 * 10**9, {"rounds": 8}, None, True, 10**18, {})
+PATHS = PathServerStatus(5, 10, 2, None, 3 * 10**9, {"rounds": 8}, None, True, 10**18, {}, 2)
 
 
 def lines(found: list[Metric]) -> dict[str, float]:
@@ -73,6 +73,7 @@ def test_a_path_server_s_metrics_are_served_from_its_event_loop() -> None:
 
     text = asyncio.run(scene())
     assert "millrace_paths_feed_silent 1.0" in text
+    assert "millrace_paths_pinned_flows 2.0" in text
     assert 'millrace_paths_counts_total{counter="rounds"} 8.0' in text
     assert "process_cpu_seconds_total" in text
 

@@ -58,6 +58,7 @@ ROUTE_SETS = st.builds(
     SMALL,
     st.lists(st.builds(Route, FLOWS, PATHS), max_size=4).map(tuple),
     st.lists(st.builds(WeightedRoute, NAMES, NAMES, WEIGHTS), max_size=3).map(tuple),
+    st.lists(st.builds(Route, FLOWS, PATHS), max_size=2).map(tuple),
 )
 CASES: list[tuple[Mirror[Any, Any], st.SearchStrategy[Any]]] = [
     (messages.FLOW, FLOWS),
@@ -76,6 +77,7 @@ CASES: list[tuple[Mirror[Any, Any], st.SearchStrategy[Any]]] = [
             st.lists(ROWS, max_size=2).map(tuple),
             st.none() | NS,
             st.booleans(),
+            PATHS,
         ),
     ),
     (
@@ -89,6 +91,7 @@ CASES: list[tuple[Mirror[Any, Any], st.SearchStrategy[Any]]] = [
     ),
     (messages.HISTORY_QUERY, st.builds(HistoryQuery, st.none() | NAMES, st.none() | NAMES, NS, NS, SMALL)),
     (messages.RECORD_QUERY, st.builds(RecordQuery, st.none() | NAMES, link=st.none() | LINKS, limit=SMALL)),
+    (messages.PIN, st.builds(Route, FLOWS, PATHS)),
     (messages.LINK_CHANGE, st.builds(LinkChange, LINKS, st.booleans())),
     (
         messages.STATUS,
@@ -104,6 +107,7 @@ CASES: list[tuple[Mirror[Any, Any], st.SearchStrategy[Any]]] = [
             st.booleans(),
             NS,
             st.dictionaries(NAMES, SMALL, max_size=3),
+            SMALL,
         ),
     ),
 ]

@@ -39,6 +39,7 @@ MakeTopology = Callable[..., Topology]
 
 MS = 1_000_000
 AD = FlowSpec("ha", "hd")
+PINNED = Route(AD, ("a", "c", "d"))
 BOUND_S = 20.0
 
 
@@ -144,6 +145,39 @@ def test_a_link_that_is_said_to_be_down_is_left_at_once_and_history_tells(topolo
             assert (await bench.client.history(HistoryQuery(src="hd"))).decisions == ()
             with pytest.raises(PathError, match="no link a->d between switches"):
                 await bench.client.link_changed(LinkChange(LinkKey("a", "d"), up=False))
+
+    play(scene())
+
+
+def test_a_flow_is_pinned_and_released_by_a_client_and_refused_with_a_code(topology: Topology, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with running(topology, tmp_path) as bench:
+            routes, decisions = bench.client.routes(), bench.client.decisions()
+            assert (await anext(routes)).pins == ()
+            await bench.client.pin(AD, ("a", "c", "d"))
+            assert await anext(routes) == RouteSet(1, (PINNED,), pins=(PINNED,))
+            assert (await anext(decisions)).reason == "pinned to a-c-d until it is released"
+            bench.feed.waiting.put_nowait(Snapshot(0, {}, {}, {}))
+            while (await bench.client.status()).last_step_ns is None:
+                await asyncio.sleep(0)
+            assert (await bench.client.why(AD)).pinned == ("a", "c", "d")
+            assert (await bench.client.status()).pinned == 1
+            await bench.client.link_changed(LinkChange(LinkKey("b", "d"), up=False))
+            for flow, path, code in (
+                (AD, ("a", "d"), grpc.StatusCode.INVALID_ARGUMENT),
+                (AD, ("a", "b", "d"), grpc.StatusCode.FAILED_PRECONDITION),
+                (FlowSpec("hb", "hd"), ("b", "d"), grpc.StatusCode.NOT_FOUND),
+            ):
+                with pytest.raises(PathError, match=r"^path server at unix:[^\n]*$") as caught:
+                    await bench.client.pin(flow, path)
+                assert isinstance(caught.value.__cause__, grpc.aio.AioRpcError)
+                assert caught.value.__cause__.code() is code
+            await bench.client.release(AD)
+            assert (await bench.client.current_routes()).pins == ()
+            with pytest.raises(PathError, match="flow ha->hd is not pinned"):
+                await bench.client.release(AD)
+            await routes.aclose()  # type: ignore[attr-defined]
+            await decisions.aclose()  # type: ignore[attr-defined]
 
     play(scene())
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +15,7 @@ from controller.cli.centre import centre
 from controller.cli.certs import certs
 from controller.cli.common import SettingsFile, log_to_stderr, ready, say
 from controller.cli.config import config
+from controller.cli.demo import demo
 from controller.cli.devices import devices
 from controller.cli.fabric import fabric
 from controller.cli.install_shims import install_shims
@@ -53,6 +53,7 @@ app.add_typer(balance)
 app.add_typer(centre)
 app.add_typer(certs)
 app.add_typer(config)
+app.add_typer(demo)
 app.add_typer(fabric)
 app.add_typer(alto)
 app.add_typer(job)
@@ -113,31 +114,6 @@ def _millrace(
 ) -> None:
     level = max(log_level, LogLevel.WARNING, key=list(LogLevel).index) if quiet else log_level
     OPTIONS.set(LogOptions(level, log_format, quiet))
-
-
-@app.command()
-def demo(  # noqa: PLR0917 - a command line's options
-    topology_spec: Annotated[
-        str,
-        typer.Option("--topology", metavar="FILE", help="A file, a name, or a family: fat-tree:k=4."),
-    ] = "abilene",
-    time: Annotated[
-        str, typer.Option(metavar="virtual|kernel", help="In one process, or in namespaces (root).")
-    ] = "virtual",
-    demands: Annotated[
-        Path | None,
-        typer.Option(metavar="CSV", help="Demand matrix; default: the topology's own."),
-    ] = None,
-    settings: Annotated[
-        Path | None, typer.Option("--settings", "-s", metavar="FILE", help="Scenario, delays and decision settings.")
-    ] = None,
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder for picture and figures.")] = Path("demo-out"),
-    seed: Annotated[int, typer.Option(help="Seed of arrivals and of the P4 programs' random numbers.")] = 1,
-) -> None:
-    """Run the whole control loop: congest a link, watch telemetry, decisions and traffic that is rerouted."""
-    from controller.demo.command import DemoOptions, run  # noqa: PLC0415
-
-    run(DemoOptions(topology_spec, time, demands, settings, out, seed))
 
 
 @app.command(

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from controller.console import plain_or_terminal
+from controller.demo.folder import make_folder
 from controller.demo.live import LiveView
 from controller.demo.load import as_planned, deviates, host_loads, load_figures, load_line, load_table
 from controller.demo.moves import describe, describe_weights, first_moves
@@ -49,7 +49,7 @@ def run(options: DemoOptions) -> Outcome:
     if options.seed < 0:
         raise MillraceError(f"--seed {options.seed}: is negative")
     settings = load(options.settings, DemoSettings) if options.settings else DemoSettings()
-    _make_folder(options.out)
+    make_folder(options.out)
     prepared = prepare(options.topology, options.demands, settings.scenario, kernel=options.time == "kernel")
     settings = sampled(settings, prepared.scenario)
     console = plain_or_terminal()
@@ -58,18 +58,6 @@ def run(options: DemoOptions) -> Outcome:
         outcome = _run(options, settings, prepared, view)
     _show(console, outcome, options.out)
     return outcome
-
-
-def _make_folder(folder: Path) -> None:
-    """Make the output folder, before anything takes time; raise MillraceError where nothing can be written."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError as error:
-        raise MillraceError(f"--out {folder}: is not a folder") from error
-    except OSError as error:
-        raise MillraceError(f"--out {folder}: {error.strerror or error}") from error
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise MillraceError(f"--out {folder}: may not be written to")
 
 
 def run_virtual(options: DemoOptions, settings: DemoSettings, prepared: Prepared, view: LiveView) -> Outcome:

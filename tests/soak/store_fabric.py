@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by
 
 from controller.store.settings import StoreSettings
 from dataplane.store.dialogues import Content, reading, writing
+from dataplane.store.talk import Talk
 from dataplane.switch.compiled.pipeline import compiled_pipeline
-from tests.dataplane.store.talking import Talk
 from tests.integration.test_virtual_store import rack
 from tests.integration.virtual_store import MS, US, Client, Server, World
 

@@ -160,6 +160,11 @@ class VirtualFabric:
         """Call `listener(link, up)` when the switch that sends onto a link sees its port go down or come back."""
         self._port_listeners.append(listener)
 
+    def on_arrival(self, listener: Callable[[LinkKey, bytes], None]) -> None:
+        """Call `listener(link, frame)` for every frame, hellos apart, at the end of any cable, before it is taken."""
+        for cable in self.cables.values():
+            cable.deliver = partial(_told, listener, cable.link.key, cable.deliver)
+
     # inside
 
     def _notice(self, cable: Cable, up: bool) -> None:
@@ -290,3 +295,10 @@ class VirtualFabric:
         if running.wake_ns == time_ns:
             running.wake_ns = None
             self._poll(running)
+
+
+def _told(
+    listener: Callable[[LinkKey, bytes], None], link: LinkKey, deliver: Callable[[bytes], None], frame: bytes
+) -> None:
+    listener(link, frame)
+    deliver(frame)

@@ -21,8 +21,9 @@ from dataplane.store.producer_core import REMEMBERED_NS, ProducerCore, ProducerS
 from dataplane.store.proofs import SLOT_NS, Source
 from dataplane.store.requests import Pace
 from dataplane.store.staging import Staging
+from dataplane.store.talk import Talk
 from dataplane.wire.store import Kind, Message, Reason
-from tests.dataplane.store.talking import MS, Network, Talk
+from tests.dataplane.store.talking import MS, Network
 
 ALICE, BOB = (10, 4000), (11, 4000)
 LONG = random.Random(3).randbytes(300_000)

@@ -1,0 +1,20 @@
+"""The folder that a demo leaves its results in."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dataplane.errors import MillraceError
+
+
+def make_folder(folder: Path) -> None:
+    """Make the output folder, before anything takes time; raise MillraceError where nothing can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise MillraceError(f"--out {folder}: is not a folder") from error
+    except OSError as error:
+        raise MillraceError(f"--out {folder}: {error.strerror or error}") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise MillraceError(f"--out {folder}: may not be written to")

@@ -1,0 +1,1 @@
+"""`millrace demo store`: named content that switches serve, in virtual time."""

@@ -88,6 +88,18 @@ def store(
     run(StoreOptions(topology_spec, producer, out, seed))
 
 
+@demo.command()
+def training(
+    workers: Annotated[int, typer.Option(min=3, max=8, help="How many train; one of them is killed.")] = 4,
+    steps: Annotated[int, typer.Option(min=30, max=2000, help="Steps; a third with all, a third without one.")] = 150,
+    out: Out = OUT,
+) -> None:
+    """Train with PyTorch over a switch in a kernel fabric; a worker is killed, then the switch (root, torch)."""
+    from controller.demo.training.command import TrainingOptions, run  # noqa: PLC0415
+
+    run(TrainingOptions(workers, steps, out))
+
+
 def _mode(text: str) -> Mode:
     from controller.tables.telemetry.int_watch import Mode  # noqa: PLC0415
 

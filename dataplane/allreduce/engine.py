@@ -385,6 +385,11 @@ def is_newer(epoch: int, than: int) -> bool:
 
 
 @cache
+def load() -> None:
+    """Have the machine code loaded: processes forked after this have it, too."""
+    _library()
+
+
 def _library() -> Library:
     return kernel_library(run_engine, adopt_epoch, offer_kept)
 

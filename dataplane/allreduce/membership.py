@@ -49,6 +49,7 @@ from dataplane.allreduce.membership_state import (
     Resume,
     RunUntil,
     SetEpoch,
+    describe_members,
 )
 from dataplane.closing import Closing
 from dataplane.errors import AllReduceError
@@ -331,7 +332,10 @@ class Membership(Closing):
             for message in self._call:
                 was_heard, self._connection_problem = True, ""
                 with self._commanding:
-                    self._execute(self._state.take(decode_downward(message)))
+                    before = self._state.members
+                    commands = self._state.take(decode_downward(message))
+                    self._tell_members(before)
+                    self._execute(commands)
             self._note("it ended the connection")
         except grpc.RpcError as error:
             call = cast(grpc.Call, error)
@@ -339,6 +343,11 @@ class Membership(Closing):
             if call.code() in PERMANENT:
                 raise AllReduceError(f"job service at {self._address}: {reason_of(call)}") from error
         return was_heard
+
+    def _tell_members(self, before: tuple[str, ...]) -> None:
+        told = describe_members(before, self._state.members)
+        if told is not None and not self._is_closing:
+            LOGGER.info("job %s: %s", self._hello.job, told)
 
     def _note(self, trouble: str) -> None:
         if trouble != self._connection_problem and not self._is_finished():

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from dataplane.allreduce.jobs.messages import Admitted, Downward, Ended, Refused, View, Waiting
+
+_MOST_NAMED: Final = 8
+"""Hosts that a line of the log names at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,21 @@ class Fail:
     reason: str
     admitted: bool
     removed: bool
+
+
+def describe_members(before: tuple[str, ...], after: tuple[str, ...]) -> str | None:
+    """Return in words who has come and gone, and how many a mean is over; None where nobody has."""
+    gone, come = sorted(set(before) - set(after)), sorted(set(after) - set(before))
+    if not gone and not come:
+        return None
+    told = [f"{_named(gone)} {'is no longer a member' if len(gone) == 1 else 'are no longer members'}"] if gone else []
+    told += [f"{_named(come)} {'is a member' if len(come) == 1 else 'are members'}"] if come else []
+    return f"{', '.join(told)}: a mean is over {len(after)} worker{'' if len(after) == 1 else 's'}"
+
+
+def _named(hosts: list[str]) -> str:
+    more = len(hosts) - _MOST_NAMED
+    return " ".join(hosts[:_MOST_NAMED]) + (f" and {more} others" if more > 0 else "")
 
 
 Command: TypeAlias = Begin | EnterBarrier | RunUntil | Resume | SetEpoch | ReportWhenComplete | Fail

@@ -11,18 +11,15 @@ The switch is the built-in compiled one on veth pairs with fabric_aggregation; i
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import select
 import subprocess
 import sys
-import time
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from pyroute2 import IPRoute
 
@@ -30,6 +27,7 @@ from collectors.reference.builder import PlainStateBuilder
 from controller.aggregation.jobs import RunningJob
 from controller.aggregation.settings import AggregationSettings
 from controller.aggregation.tables import AggregationTables
+from controller.demo.training.star import SWITCH, WAIT_S, Agent, star
 from controller.intents import Worker
 from controller.p4runtime.grpc_session import GrpcSession, Target
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
@@ -43,35 +41,15 @@ from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric, switch_device
 from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.topology.addressing import switch_ipv4
-from dataplane.topology.file import loads
-from dataplane.topology.values import Topology
 from tests.controller.base_tables import base_entities
 from tests.integration.virtual_allreduce import FIRST_PORT
 
 ROOT = Path(__file__).parents[2]
-SWITCH = "s1"
 WINDOW = 128
-WAIT_S = 60.0
 BURST_BYTES = 16 << 10
 QUEUE_BYTES = 512 << 10
 _CONGESTION_CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
 _ALLOWED_CONGESTION_CONTROL = _CONGESTION_CONTROL.with_name("tcp_allowed_congestion_control")
-
-
-def star(workers: int, rate_bps: int, *, queue_frames: int = 256, collector: str | None = None) -> Topology:
-    """Return hosts h1, h2, ... on one switch, and one for a collector if that has a name."""
-    names = [f"h{place + 1}" for place in range(workers)] + ([] if collector is None else [collector])
-    hosts = "\n".join(f"  - {{name: {name}, switch: {SWITCH}}}" for name in names)
-    watched = "" if collector is None else f"collector: {{host: {collector}}}"
-    return loads(f"""
-millrace: 1
-name: star-{workers}
-{watched}
-defaults: {{access: {{rate: {rate_bps} bit/s, delay: 0 us, queue_frames: {queue_frames}}}}}
-switches: [{{name: {SWITCH}}}]
-hosts:
-{hosts}
-""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,58 +242,6 @@ class AggregationFabric:
             port = self.topology.attachment[host].port
             for node, device in ((host, HOST_DEVICE), (SWITCH, switch_device(port))):
                 self.fabric.call_in(node, partial(_add_tbf, device, self.rate_bps))
-
-
-class Agent:
-    """A process in a host's namespace, to talk with by lines of JSON; whoever says nothing in time is named."""
-
-    def __init__(self, host: str, process: subprocess.Popen[bytes], log: Path) -> None:
-        self.host, self.process, self.log = host, process, log
-        self._buffer = b""
-
-    def tell(self, **words: Any) -> None:
-        """Say something."""
-        assert self.process.stdin is not None
-        try:
-            self.process.stdin.write(json.dumps(words).encode() + b"\n")
-            self.process.stdin.flush()
-        except OSError:
-            raise self._failure("has ended") from None
-
-    def answer(self, timeout_s: float = WAIT_S) -> dict[str, Any]:
-        """Return what it says next; raise FabricError, with the last line of its log, if it does not."""
-        assert self.process.stdout is not None
-        deadline = time.monotonic() + timeout_s
-        descriptor = self.process.stdout.fileno()
-        while b"\n" not in self._buffer:
-            ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                raise self._failure(f"has said nothing for {timeout_s:g} s")
-            more = os.read(descriptor, 1 << 16)
-            if not more:
-                raise self._failure("has ended")
-            self._buffer += more
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
-        return found
-
-    def ask(self, timeout_s: float = WAIT_S, **words: Any) -> dict[str, Any]:
-        """Say something and return the answer."""
-        self.tell(**words)
-        return self.answer(timeout_s)
-
-    def close(self) -> None:
-        """End the process and close its pipes."""
-        self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
-
-    def _failure(self, what: str) -> FabricError:
-        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        return FabricError(f"{self.host}: the agent {what}: {lines[-1] if lines else 'it left no words'}")
 
 
 def _add_tbf(device: str, rate_bps: int) -> None:

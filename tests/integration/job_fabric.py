@@ -26,6 +26,7 @@ from controller.aggregation.service.settings import JobSettings
 from controller.aggregation.settings import AggregationSettings
 from controller.cli.feed import ask, snapshot_of
 from controller.daemon_settings import DaemonSettings, RetrySettings
+from controller.demo.training.star import star
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program
 from controller.store.settings import StoreSettings
 from controller.tables.telemetry.int_watch import Watch
@@ -34,7 +35,6 @@ from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.topology.file import dumps
 from dataplane.topology.values import Topology
-from tests.integration.allreduce_namespaces import star
 
 ROOT = Path(__file__).parents[2]
 MS = 1_000_000

@@ -10,8 +10,9 @@ from dataclasses import asdict
 
 import pytest
 
+from controller.demo.training.star import SWITCH, Agent
 from dataplane.fabric.kernel import HOST_DEVICE, switch_device
-from tests.integration.allreduce_namespaces import SWITCH, Agent, AggregationFabric
+from tests.integration.allreduce_namespaces import AggregationFabric
 
 pytestmark = pytest.mark.root
 

@@ -9,14 +9,15 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from tests.integration.training_fabric import STEPS, Answers, TrainingFabric
+from controller.demo.training.fabric import Answers, TrainingFabric
 
 pytestmark = [
     pytest.mark.root,
     pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed"),
 ]
 
-WORKERS, RATE_BPS = 4, 200_000_000
+WORKERS, RATE_BPS, STEPS = 4, 200_000_000, 40
+LOSING = "tests.integration.training_workers"
 WITHIN = 1e-5
 """Of a loss: what gradients that are rounded once more, and added in another order, make of it in so many steps."""
 
@@ -25,7 +26,7 @@ WITHIN = 1e-5
 def fabric() -> Iterator[TrainingFabric]:
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    with TrainingFabric(WORKERS, RATE_BPS) as running:
+    with TrainingFabric(WORKERS, RATE_BPS, module=LOSING, steps=STEPS) as running:
         yield running
 
 

@@ -16,9 +16,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
 
-from tests.integration.training_fabric import STEPS, Answers, TrainingFabric
+from controller.demo.training.fabric import Answers, TrainingFabric
 
-WORKERS, RATE_BPS = 4, 200_000_000
+WORKERS, RATE_BPS, STEPS = 4, 200_000_000, 40
+LOSING = "tests.integration.training_workers"
 WITHIN = 1e-5
 
 
@@ -67,7 +68,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     chance, wrong = random.Random(options.seed), 0
-    with TrainingFabric(WORKERS, RATE_BPS, dead_after_s=5.0) as fabric:
+    with TrainingFabric(WORKERS, RATE_BPS, dead_after_s=5.0, module=LOSING, steps=STEPS) as fabric:
         fabric.patience_s = 200.0  # where two die at once, workers wait for one result, and then for each other
         fabric.begin("gloo", by_gloo=True)
         by_gloo = fabric.results(WORKERS)

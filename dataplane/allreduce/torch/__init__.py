@@ -4,7 +4,7 @@
     model = DistributedDataParallel(model, forward_sync_buffers=False)
     model.register_comm_hook(state, millrace_hook)
 
-Needs PyTorch, the extra `torch` of the distribution; nothing else in Millrace imports it.
+Needs PyTorch, the extra `torch` of the distribution; nothing else in Millrace imports it but the demo's workers.
 """
 
 from dataplane.allreduce.torch.hook import all_reduce, attach, millrace_hook

@@ -31,12 +31,13 @@ from controller.api.resources.probe_result import ProbeRun
 from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
 from controller.api.settings import ApiSettings, StoragePlace
 from controller.api.tokens import TokenRequest
+from controller.demo.training.star import SWITCH
 from dataplane.cgroups import group_of
 from dataplane.errors import MillraceError
 from dataplane.fabric.kernel import HOST_DEVICE, switch_device
 from dataplane.rpc.access import Role
 from tests.benchmarks.probing.exchange import PEER
-from tests.integration.allreduce_namespaces import SWITCH, AggregationFabric
+from tests.integration.allreduce_namespaces import AggregationFabric
 
 ROOT: Final = Path(__file__).parents[3]
 UNIT: Final = "slice"

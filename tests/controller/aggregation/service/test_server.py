@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import re
 import socket
 import time
@@ -52,8 +53,10 @@ def until_members(members: Sequence[Membership], count: int) -> None:
         time.sleep(0.005)
 
 
-def test_the_job_goes_on_without_a_dead_worker_and_with_it_when_it_is_back(folder: Path) -> None:
-    with place(folder) as here:
+def test_the_job_goes_on_without_a_dead_worker_and_with_it_when_it_is_back(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "millrace.allreduce"), place(folder) as here:
         members = here.together("h1", "h2", "h3", "h4")
         assert sums(members) == [4.0] * 4
         vanish(members.pop(1))
@@ -65,6 +68,8 @@ def test_the_job_goes_on_without_a_dead_worker_and_with_it_when_it_is_back(folde
         assert members[-1].first_count == 2
         assert sums(members) == [4.0] * 4
         assert members[0].members == ("h1", "h2", "h3", "h4")
+        assert "h2 is no longer a member: a mean is over 3 workers" in caplog.text
+        assert "h2 is a member: a mean is over 4 workers" in caplog.text
 
 
 class ForgettingOnce(Server):

@@ -17,9 +17,9 @@ from torch.nn.parallel import DistributedDataParallel
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.allreduce.job_engine import JobEngine
 from dataplane.allreduce.torch import MillraceState, all_reduce, millrace_hook
+from dataplane.allreduce.torch.forking import fork_workers
 from dataplane.errors import AllReduceError
 from tests.dataplane.allreduce.torch.dying_switch import CELLS
-from tests.dataplane.allreduce.torch.forking import fork_workers
 
 STEPS = 12
 LOSSES = {1: 0.05}

@@ -17,7 +17,7 @@ _PR_SET_PDEATHSIG = 1
 def fork_workers(ranks: Iterable[int], work: Callable[[int], None]) -> dict[int, BaseProcess]:
     """Start `work(rank)` in a process each; they end with this one, however it ends."""
     importlib.import_module("torch._dynamo")  # which optimisers load at their first step otherwise, in each worker
-    engine._library()
+    engine.load()
     forking = multiprocessing.get_context("fork")
     processes = {rank: forking.Process(target=_mortal, args=(work, rank), daemon=True) for rank in ranks}
     for process in processes.values():

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
 from contextlib import ExitStack
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import msgspec
 import yaml
@@ -17,24 +15,35 @@ import yaml
 from controller.aggregation.service.settings import JobSettings
 from controller.aggregation.settings import AggregationSettings
 from controller.daemon_settings import DaemonSettings, RetrySettings
+from controller.demo.training.star import SWITCH, WAIT_S, Agent, star
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program
-from dataplane.fabric.kernel import KernelFabric
+from dataplane.errors import FabricError
+from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric
+from dataplane.fabric.kernel.fabric import environment
 from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.topology.file import dumps
-from tests.integration.allreduce_namespaces import SWITCH, WAIT_S, Agent, star
 
-ROOT = Path(__file__).parents[2]
-MS = 1_000_000
-STEPS, WINDOW = 40, 32
+MS: Final = 1_000_000
+WINDOW: Final = 32
 Answers = dict[int, dict[str, Any]]
 
 
 class TrainingFabric:
     """A star of workers, running while the `with` block lasts."""
 
-    def __init__(self, workers: int, rate_bps: int, *, dead_after_s: float = 1.0) -> None:
+    def __init__(
+        self,
+        workers: int,
+        rate_bps: int,
+        *,
+        dead_after_s: float = 1.0,
+        module: str = "controller.demo.training.worker",
+        steps: int = 40,
+    ) -> None:
+        """Have workers that run `module`; each training has so many steps."""
         self.workers, self._dead_after_ns = workers, int(dead_after_s * 1e9)
+        self._module, self.steps = module, steps
         self.patience_s = WAIT_S
         """How long a worker may say nothing."""
         self.topology = star(workers, rate_bps)
@@ -58,15 +67,17 @@ class TrainingFabric:
         self._agent.close()
         self._stack.close()
 
-    def begin(self, name: str, *, by_gloo: bool = False, **more: Any) -> None:
+    def begin(self, name: str, *, by_gloo: bool = False, **more: object) -> None:
         """Have workers train, in a job of that name unless it is by gloo."""
         service = {} if by_gloo else {"service": self.service}
-        self._agent.tell(train=name, steps=STEPS, workers=self.workers, **service, **more)
+        self._agent.tell(train=name, steps=self.steps, workers=self.workers, **service, **more)
 
     def fork(self, rank: int) -> None:
         """Start a worker anew, in a process group of its own."""
         self._agent.tell(fork=rank)
-        assert self.hear() == {"rank": rank, "joined": True}
+        said = self.hear()
+        if said != {"rank": rank, "joined": True}:
+            raise FabricError(f"worker {rank} did not start again: {said}")
 
     def restart_workers(self) -> None:
         """Have new workers in the place of all."""
@@ -108,7 +119,7 @@ class TrainingFabric:
     def _start_workers(self) -> Agent:
         namespaces = [self.fabric.namespace(host.name) for host in self.topology.hosts]
         store = f"tcp://{self.topology.host['h1'].ipv4}:29500"
-        command = [sys.executable, "-m", "tests.integration.training_workers", store, *namespaces]
+        command = [sys.executable, "-m", self._module, store, *namespaces]
         log = self.fabric.run_dir / "workers.log"
         with log.open("wb") as words:
             process = self.fabric.run_in(
@@ -116,9 +127,11 @@ class TrainingFabric:
             )
         agent = Agent("h1", process, log)
         for _ in range(self.workers):
-            assert agent.answer()["joined"]
+            said = agent.answer()
+            if not said.get("joined"):
+                raise FabricError(f"a worker did not start: {said}")
         return agent
 
 
 def _environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "GLOO_SOCKET_IFNAME": "eth0"}
+    return {**environment(), "GLOO_SOCKET_IFNAME": HOST_DEVICE}

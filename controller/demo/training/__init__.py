@@ -1,0 +1,1 @@
+"""`millrace demo training`: workers in a kernel fabric train over a switch; a worker dies, then the switch."""

@@ -1,0 +1,87 @@
+"""A star of hosts around one switch, and processes in their namespaces to talk with by lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from dataplane.errors import FabricError
+from dataplane.topology.file import loads
+from dataplane.topology.values import Topology
+
+SWITCH: Final = "s1"
+WAIT_S: Final = 60.0
+
+
+def star(workers: int, rate_bps: int, *, queue_frames: int = 256, collector: str | None = None) -> Topology:
+    """Return hosts h1, h2, ... on one switch, and one for a collector if that has a name."""
+    names = [f"h{place + 1}" for place in range(workers)] + ([] if collector is None else [collector])
+    hosts = "\n".join(f"  - {{name: {name}, switch: {SWITCH}}}" for name in names)
+    watched = "" if collector is None else f"collector: {{host: {collector}}}"
+    return loads(f"""
+millrace: 1
+name: star-{workers}
+{watched}
+defaults: {{access: {{rate: {rate_bps} bit/s, delay: 0 us, queue_frames: {queue_frames}}}}}
+switches: [{{name: {SWITCH}}}]
+hosts:
+{hosts}
+""")
+
+
+class Agent:
+    """A process in a host's namespace, to talk with by lines of JSON; whoever says nothing in time is named."""
+
+    def __init__(self, host: str, process: subprocess.Popen[bytes], log: Path) -> None:
+        self.host, self.process, self.log = host, process, log
+        self._buffer = b""
+
+    def tell(self, **words: object) -> None:
+        """Say something."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(json.dumps(words).encode() + b"\n")
+            self.process.stdin.flush()
+        except OSError:
+            raise self._failure("has ended") from None
+
+    def answer(self, timeout_s: float = WAIT_S) -> dict[str, Any]:
+        """Return what it says next; raise FabricError, with the last line of its log, if it does not."""
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + timeout_s
+        descriptor = self.process.stdout.fileno()
+        while b"\n" not in self._buffer:
+            ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise self._failure(f"has said nothing for {timeout_s:g} s")
+            more = os.read(descriptor, 1 << 16)
+            if not more:
+                raise self._failure("has ended")
+            self._buffer += more
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        found: dict[str, Any] = json.loads(line)
+        return found
+
+    def ask(self, timeout_s: float = WAIT_S, **words: object) -> dict[str, Any]:
+        """Say something and return the answer."""
+        self.tell(**words)
+        return self.answer(timeout_s)
+
+    def close(self) -> None:
+        """End the process and close its pipes."""
+        self.process.kill()
+        self.process.wait()
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+
+    def _failure(self, what: str) -> FabricError:
+        lines = self.log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        return FabricError(f"{self.host}: the agent {what}: {lines[-1] if lines else 'it left no words'}")

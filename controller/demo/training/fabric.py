@@ -40,11 +40,12 @@ class TrainingFabric:
         dead_after_s: float = 1.0,
         module: str = "controller.demo.training.worker",
         steps: int = 40,
+        patience_s: float = WAIT_S,
     ) -> None:
-        """Have workers that run `module`; each training has so many steps."""
+        """Have workers that run `module`, train so many steps, and are given up when they are silent for too long."""
         self.workers, self._dead_after_ns = workers, int(dead_after_s * 1e9)
         self._module, self.steps = module, steps
-        self.patience_s = WAIT_S
+        self.patience_s = patience_s
         """How long a worker may say nothing."""
         self.topology = star(workers, rate_bps)
         self.fabric = KernelFabric(self.topology)
@@ -114,7 +115,7 @@ class TrainingFabric:
         command = [sys.executable, "-m", "controller.cli", "controller", "--settings", str(settings)]
         with log.open("wb") as words:
             self.fabric.run_in("h1", command, stdout=words, stderr=words, env=_environment())
-        self.fabric.wait_ready(WAIT_S)
+        self.fabric.wait_ready(self.patience_s)
 
     def _start_workers(self) -> Agent:
         namespaces = [self.fabric.namespace(host.name) for host in self.topology.hosts]
@@ -127,7 +128,7 @@ class TrainingFabric:
             )
         agent = Agent("h1", process, log)
         for _ in range(self.workers):
-            said = agent.answer()
+            said = agent.answer(self.patience_s)
             if not said.get("joined"):
                 raise FabricError(f"a worker did not start: {said}")
         return agent

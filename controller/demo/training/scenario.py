@@ -14,6 +14,8 @@ RATE_BPS: Final = 200_000_000
 AWAY_S: Final = 2.5
 """How long the switch is away: longer than the controller waits before it gives a job's switch up."""
 _DEAD_AFTER_S: Final = 1.0
+_PATIENCE_S: Final = 300.0
+"""How long nothing may be heard of workers: PyTorch takes long to load on a busy machine."""
 _LAST: Final = 10
 """Steps at the end of a phase whose losses are averaged."""
 _JOB: Final = "demo"
@@ -61,7 +63,8 @@ class TrainingOutcome:
 def train(workers: int, steps: int, tell: Callable[[str], None]) -> TrainingOutcome:
     """Run the demo between namespaces; `tell` gets a line at each turn. Raise a MillraceError where it cannot."""
     dies_at, ends_at, victim = steps // 3, 2 * steps // 3, workers - 1
-    with TrainingFabric(workers, RATE_BPS, dead_after_s=_DEAD_AFTER_S, steps=steps) as fabric:
+    patient = TrainingFabric(workers, RATE_BPS, dead_after_s=_DEAD_AFTER_S, steps=steps, patience_s=_PATIENCE_S)
+    with patient as fabric:
         tell(f"{workers} workers train {steps} steps by gloo alone")
         fabric.begin(GLOO, by_gloo=True)
         by_gloo = fabric.results(workers)

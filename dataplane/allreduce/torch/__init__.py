@@ -1,6 +1,6 @@
 """The network adds up the gradients of an unpatched PyTorch: a communication hook for DistributedDataParallel.
 
-    state = MillraceState.connect("10.0.0.1:9560", job="resnet", host="h1", workers=4)
+    state = MillraceState.connect("10.9.0.1:9560", job="resnet", host="h1", workers=4)
     model = DistributedDataParallel(model, forward_sync_buffers=False)
     model.register_comm_hook(state, millrace_hook)
 

@@ -16,6 +16,7 @@ from controller.api.registry.registry import away
 from controller.errors import CompactedError, ConflictError, InvalidError, NotFoundError, StorageError
 from controller.storage import Delete, Event, Expected, Storage, Stored
 from dataplane.config import Strict
+from dataplane.malformed import MALFORMED
 from dataplane.rpc.access import Principal, Right, Role
 from dataplane.rpc.access.tokens import Label, TokenRecord, new_token, principal_of
 
@@ -156,5 +157,5 @@ def shown(record: TokenRecord) -> TokenShown:
 def _record(stored: Stored) -> TokenRecord:
     try:
         return msgspec.json.decode(stored.value, type=TokenRecord)
-    except msgspec.MsgspecError as error:
+    except MALFORMED as error:
         raise StorageError(f"{stored.key} is no token of this version: {error}") from None

@@ -15,6 +15,7 @@ from controller.api.resources.base import TimeNs
 from controller.api.resources.centre import UnitType
 from controller.centres.errors import CentreError
 from dataplane.config import Strict
+from dataplane.malformed import MALFORMED
 
 
 class Configuration(Strict, frozen=True):
@@ -47,7 +48,7 @@ class CentreFolder(StateFolder):
         """Return what was reported last; None where nothing is known of it."""
         try:
             return msgspec.json.decode((self.path / "configuration.json").read_bytes(), type=Configuration)
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, *MALFORMED):
             return None
 
     def keep(self, configuration: Configuration) -> None:

@@ -16,6 +16,7 @@ import msgspec
 
 from controller.up.errors import UpError
 from controller.up.values import UpState
+from dataplane.malformed import MALFORMED
 from dataplane.rpc.own_folder import is_own_peer, prepare
 
 SOCKET: Final = "up.sock"
@@ -95,7 +96,7 @@ async def _converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, 
         line = await reader.readuntil(b"\n")
     try:
         question = msgspec.json.decode(line, type=Question)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except MALFORMED as error:
         answer = Answer(error=f"this is no question: {error}")
     else:
         answer = await answering(question)

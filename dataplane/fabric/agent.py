@@ -28,6 +28,7 @@ from dataplane.config import Strict, load
 from dataplane.errors import FabricError, MillraceError
 from dataplane.fabric.hosts import Arrivals, Flow, Probe, Receiver, Sender, decode_probe
 from dataplane.fabric.load import LATE_NS, SentLoad
+from dataplane.malformed import MALFORMED
 
 READY: Final = "ready"
 """What an agent says when its sockets are open."""
@@ -279,7 +280,7 @@ def read_load(path: Path) -> dict[int, SentLoad]:
         return msgspec.json.decode(path.read_bytes(), type=dict[int, SentLoad])
     except OSError as error:
         raise FabricError(f"{path}: {error.strerror}") from error
-    except msgspec.MsgspecError as error:
+    except MALFORMED as error:
         raise FabricError(f"{path}: {error}") from error
 
 

@@ -15,6 +15,7 @@ from finsy.proto import p4r
 from google.protobuf import text_format
 
 from dataplane.errors import ConfigError, EntryError
+from dataplane.malformed import MALFORMED
 from dataplane.program.model import Program
 from dataplane.stf.controls import Controls
 from dataplane.stf.parse import parse_stf
@@ -66,7 +67,7 @@ def _fill_from_json(switch: Switch, text: str, file: str) -> None:
     program, state = _running(switch)
     try:
         content = msgspec.json.decode(text, type=RuntimeFile)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except MALFORMED as error:
         raise ConfigError(str(error), file=file) from error
     fill_from_runtime(content, program, state, file)
 

@@ -12,6 +12,10 @@ from dataplane.errors import WireError
 
 T = TypeVar("T")
 
+DEEP = b"[" * 4_000
+DEEP_KEY = b'{"x": ' + DEEP
+NO_TEXT = b'"\xff"'
+"""JSON that nests too deep, by itself and where nobody looks, and text that is not UTF-8."""
 _MOST_PLACES = 160
 """A golden that is longer is cut and changed at so many places, all over it."""
 
@@ -21,7 +25,7 @@ class Decoder:
     """A decoder, by its function's dotted name, and bytes that it takes.
 
     `read` returns None or raises one of `refuses` for what it does not take. `write` is its inverse. Of a golden cut
-    anywhere nothing is taken, unless `may_be_cut`.
+    anywhere nothing is taken, unless `may_be_cut`. `harmful` is what raised something else once.
     """
 
     name: str
@@ -30,6 +34,7 @@ class Decoder:
     refuses: tuple[type[Exception], ...] = (WireError,)
     write: Callable[[Any], bytes] | None = None
     may_be_cut: bool = False
+    harmful: tuple[bytes, ...] = ()
 
     def outcome(self, data: bytes) -> Any:
         """Return what the bytes say, None if they are refused in one line; whatever else is raised is a failure."""

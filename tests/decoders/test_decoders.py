@@ -7,24 +7,44 @@ written again, is read as the same. MILLRACE_EXAMPLES sets how many drawn damage
 from __future__ import annotations
 
 import os
-import pkgutil
 import re
-from importlib import import_module
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import dataplane.wire
+import collectors
+import controller
+import dataplane
 from dataplane.errors import MillraceError
-from tests.decoders.decoding import Decoder, places, with_one_byte_changed
+from tests.decoders.decoding import DEEP, DEEP_KEY, NO_TEXT, Decoder, places, with_one_byte_changed
 from tests.decoders.files import FILES
 from tests.decoders.headers import HEADERS
 from tests.decoders.messages import MESSAGES
+from tests.decoders.others import OTHERS
 from tests.examples import examples
 
-DECODERS = (*HEADERS, *MESSAGES, *FILES)
+DECODERS = (*HEADERS, *MESSAGES, *FILES, *OTHERS)
+FIRST_ARE_BYTES = re.compile(r"^class (\w+)|^( *)def (\w+)\(\s*(?:self,\s*|cls,\s*)?\w+: bytes\b", re.MULTILINE)
+READERS = re.compile(
+    r"^(decode|feed|find_probe|from_bytes|parse|read|thaw)|^[a-z].*(_of|_in|_from_bytes|_of_pem|_of_der)$"
+)
+"""How what makes something of bytes is called; what is private has a caller here."""
+ELSEWHERE = {
+    "collectors.decode.sources.node_id_of": "collectors/test_report_sources.py",
+    "collectors.feed.keys.address_in": "collectors/feed/test_records.py",
+    "collectors.report_reader.ReportReader.read": "collectors/test_collector.py",
+    "dataplane.rpc.access.authority.pair_of": "controller/cli/test_certs.py",
+    "dataplane.rpc.access.names.principal_of_der": "dataplane/rpc/access/test_guard.py",
+    "dataplane.rpc.access.names.principal_of_pem": "dataplane/rpc/access/test_guard.py",
+    "dataplane.store.layout.hash_of": "dataplane/store/test_layout.py",
+    "dataplane.switch.p4runtime.bytestrings.decode_signed": "dataplane/switch/p4runtime/test_bytestrings.py",
+    "dataplane.switch.p4runtime.strings.StringMap.decode": "dataplane/switch/p4runtime/test_strings.py",
+    "dataplane.switch.runtime_api.values.from_bytes": "dataplane/switch/runtime_api/test_fuzz.py",
+}
+"""Those that take any bytes, are behind one that is here, or have a suite with their protocol: their tests."""
 ALL_BITS = range(8) if "MILLRACE_EXAMPLES" in os.environ else None
 
 every_decoder = pytest.mark.parametrize("decoder", DECODERS, ids=lambda decoder: decoder.name)
@@ -67,6 +87,12 @@ def test_one_changed_byte_is_read_or_refused(decoder: Decoder) -> None:
 
 
 @every_decoder
+def test_what_nests_too_deep_or_is_no_text_is_refused_in_a_line(decoder: Decoder) -> None:
+    for data in (DEEP, DEEP_KEY, NO_TEXT, *decoder.harmful):
+        decoder.outcome(data)
+
+
+@every_decoder
 @settings(max_examples=examples(12), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_any_bytes_are_read_or_refused(decoder: Decoder, data: st.DataObject) -> None:
@@ -78,11 +104,21 @@ def test_any_bytes_are_read_or_refused(decoder: Decoder, data: st.DataObject) ->
     assert reads_as_written(decoder, golden), golden.hex()
 
 
-def test_every_header_of_the_wire_is_here() -> None:
-    wanted = {
-        f"{module.__name__}.{name}"
-        for found in pkgutil.iter_modules(dataplane.wire.__path__)
-        for module in [import_module(f"dataplane.wire.{found.name}")]
-        for name in re.findall(r"^def (decode\w*)\(", Path(str(module.__file__)).read_text(), re.MULTILINE)
-    }
-    assert wanted <= {decoder.name for decoder in DECODERS}
+def test_every_function_that_reads_bytes_is_here() -> None:
+    found = {name for package in (dataplane, collectors, controller) for name in _readers(Path(package.__path__[0]))}
+    assert {name for name in found if name.startswith("dataplane.wire.")} >= {"dataplane.wire.geneve.decode"}
+    named = {decoder.name for decoder in DECODERS}
+    assert found - named == ELSEWHERE.keys()
+    for tests in ELSEWHERE.values():
+        assert (Path(__file__).parents[1] / tests).is_file(), tests
+
+
+def _readers(package: Path) -> Iterator[str]:
+    """Yield the functions below a package that are called as what reads is, and whose first argument are bytes."""
+    for path in package.rglob("*.py"):
+        owner = ""
+        module = ".".join((package.name, *path.relative_to(package).with_suffix("").parts))
+        for name, indent, function in FIRST_ARE_BYTES.findall(path.read_text(encoding="utf-8")):
+            owner = f".{name}" if name else owner
+            if READERS.search(function):
+                yield f"{module}{owner if indent else ''}.{function}"

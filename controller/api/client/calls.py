@@ -28,6 +28,7 @@ from controller.errors import (
     UnauthorizedError,
     UnavailableError,
 )
+from dataplane.malformed import MALFORMED
 
 T = TypeVar("T")
 
@@ -121,7 +122,7 @@ def answered(place: Place, answer: httpx.Response, schema: type[T]) -> T:
     check(place, answer)
     try:
         return msgspec.json.decode(answer.content, type=schema)
-    except msgspec.MsgspecError as error:
+    except MALFORMED as error:
         raise ApiError(f"API at {place.address}: it answers what this version does not understand: {error}") from None
 
 
@@ -131,7 +132,7 @@ def check(place: Place, answer: httpx.Response) -> None:
         return
     try:
         detail = msgspec.json.decode(answer.content, type=Problem).detail
-    except msgspec.MsgspecError:
+    except MALFORMED:
         phrase = HTTPStatus(answer.status_code).phrase if answer.status_code in set(HTTPStatus) else ""
         detail = f"API at {place.address}: {answer.status_code} {phrase}".strip()
     if answer.status_code == TooManyError.status:

@@ -13,6 +13,7 @@ from controller.api.resources.base import MAX_NAME, R
 from controller.errors import InvalidError, StorageError, TooLargeError
 from controller.storage import Stored
 from controller.storage.values import MAX_VALUE_BYTES
+from dataplane.malformed import MALFORMED
 
 ROOT: Final = "/api/"
 BY_PLURAL: Final[dict[str, Kind[Any]]] = {kind.plural: kind for kind in KINDS}
@@ -51,7 +52,7 @@ def decode(kind: Kind[R], stored: Stored) -> R:
     """Return a resource with its revision; raise StorageError for what is none."""
     try:
         found: R = _decoder(kind.plural).decode(stored.value)
-    except msgspec.MsgspecError as error:
+    except MALFORMED as error:
         raise StorageError(f"{stored.key} is no {kind.name} of this version: {error}") from None
     return replace(found, metadata=replace(found.metadata, revision=stored.modified))
 

@@ -15,6 +15,7 @@ from controller.api.resources.unit_pool import UnitHolding
 from controller.balance.errors import HistoryError
 from controller.balance.serving.wanting import Memory
 from dataplane.database import Database, Layout
+from dataplane.malformed import MALFORMED
 
 LAYOUT: Final = 1
 _BUSY_S: Final = 2.0
@@ -131,7 +132,7 @@ class History:
         rows = self._database.query("SELECT holder, data FROM memories WHERE pool = ?", (pool,))
         try:
             return {holder: msgspec.msgpack.decode(data, type=Memory) for holder, data in rows}
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except MALFORMED as error:
             raise HistoryError(f"{self._database.path}: memories of pool {pool}: {error}") from error
 
     def forget(self, before_ns: int) -> None:

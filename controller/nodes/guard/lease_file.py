@@ -34,7 +34,11 @@ def decode(data: bytes) -> tuple[int, str, tuple[str, ...]]:
     lines = body.decode("utf-8", "replace").splitlines()
     if len(data) != SIZE or check != f"{zlib.crc32(body):08x}".encode() or len(lines) < 3 or lines[0] != _MAGIC:
         raise LeaseFileError("this is no lease, or a part of one")
-    return int(lines[1]), lines[2], tuple(lines[3:])
+    try:
+        end_ns = int(lines[1])
+    except ValueError:
+        raise LeaseFileError("this lease has no end") from None
+    return end_ns, lines[2], tuple(lines[3:])
 
 
 def write(path: str, end_ns: int, boot: str, folders: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@ from typing import TypeVar
 import msgspec
 
 from controller.errors import PathError
+from dataplane.malformed import MALFORMED
 
 T = TypeVar("T")
 
@@ -22,5 +23,5 @@ def thaw(data: object, schema: type[T]) -> T:
         raise PathError(f"a stored {schema.__name__} is a {type(data).__name__}, not bytes")
     try:
         return msgspec.msgpack.decode(data, type=schema)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise PathError(f"a stored {schema.__name__} does not decode: {error}") from error

@@ -26,6 +26,7 @@ from controller.schedulers.extender.objects import (
     binding_of,
 )
 from controller.schedulers.extender.settings import KubernetesSettings
+from dataplane.malformed import MALFORMED
 from dataplane.rpc.backoff import Backoff
 
 LOGGER: Final = logging.getLogger("millrace.extender")
@@ -198,7 +199,7 @@ class KubernetesApi:
     def _refused(self, method: str, path: str, code: int, body: bytes) -> KubernetesError:
         try:
             said = msgspec.json.decode(body, type=Status).message
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except MALFORMED:
             said = body[:200].decode("utf-8", "replace")
         return KubernetesError(f"{self.server}: {method} {path}: {code}: {' '.join(said.split())[:512]}", code)
 
@@ -278,7 +279,7 @@ _S = TypeVar("_S", bound=msgspec.Struct)
 def _decoded(raw: bytes | msgspec.Raw, kind: type[_S]) -> _S:
     try:
         return msgspec.json.decode(raw, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except MALFORMED as error:
         raise KubernetesError(f"a {kind.__name__} of the API server cannot be read: {_line(error)}") from None
 
 

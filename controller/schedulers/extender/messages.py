@@ -12,6 +12,7 @@ import msgspec
 
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.extender.objects import Node, Pod
+from dataplane.malformed import MALFORMED
 
 T = TypeVar("T")
 
@@ -213,6 +214,6 @@ def _is_null(raw: msgspec.Raw | None) -> bool:
 def _read(raw: bytes | msgspec.Raw | None, kind: type[T], where: str) -> T:
     try:
         return msgspec.json.decode(b"" if raw is None else raw, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+    except MALFORMED as error:
         problem = " ".join(str(error).split()) or type(error).__name__
         raise MalformedError(f"{where}: {problem}") from None

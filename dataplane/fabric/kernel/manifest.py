@@ -23,6 +23,7 @@ import msgspec
 
 from dataplane.errors import FabricError
 from dataplane.fabric.kernel import namespaces
+from dataplane.malformed import MALFORMED
 from dataplane.running import unwinding
 
 LOGGER = logging.getLogger("millrace.fabric")
@@ -113,7 +114,7 @@ class Manifest:
             return None
         except OSError as error:
             raise FabricError(f"{path}: {error.strerror}") from error
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             raise FabricError(f"{path}: {error}") from error
 
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 import msgspec
 
 from dataplane.errors import FabricError
+from dataplane.malformed import MALFORMED
 
 
 @dataclass(slots=True)
@@ -64,5 +65,5 @@ class FabricCounters:
         """Read them back; raise FabricError for what is none of it."""
         try:
             return msgspec.json.decode(data, type=FabricCounters)
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             raise FabricError(f"these are no counters of a fabric: {error}") from error

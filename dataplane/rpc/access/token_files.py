@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from dataplane.errors import AccessError
+from dataplane.malformed import MALFORMED
 from dataplane.rpc.access.tokens import TokenRecord, principal_of
 from dataplane.rpc.access.values import Principal
 
@@ -44,7 +45,7 @@ def read_records(file: Path) -> dict[str, TokenRecord]:
             continue
         try:
             record = msgspec.json.decode(line, type=TokenRecord)
-        except msgspec.DecodeError as error:
+        except MALFORMED as error:
             raise AccessError(f"tokens {file}:{number}: {error}") from None
         found[record.id] = record
     return found

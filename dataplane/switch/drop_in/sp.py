@@ -64,9 +64,10 @@ class PairListener:
             peer, _ = self._socket.accept()
         except OSError:  # it has gone already
             return
-        if self._peer is not None:  # a pair is two
+        if self._peer is not None and self._greeted:  # a pair is two
             peer.close()
             return
+        self._leave()  # who connects and says nothing keeps nobody out
         peer.setblocking(False)
         self._peer, self._greeted = peer, False
         self._came.clear()

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,6 +46,12 @@ def test_a_part_of_a_lease_is_none() -> None:
             decode(broken)
     with pytest.raises(LeaseFileError, match="do not fit"):
         encode(17, "boot", ("/long" * 1000,) * 2)
+
+
+def test_a_whole_lease_without_an_end_is_none() -> None:
+    body = b"millrace lease 1\nsoon\nboot\n"
+    with pytest.raises(LeaseFileError, match=r"^this lease has no end$"):
+        decode((f"{zlib.crc32(body):08x}\n".encode() + body).ljust(lease_file.SIZE, b"\n"))
 
 
 @contextmanager

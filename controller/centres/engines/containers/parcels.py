@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import zlib
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -56,12 +57,13 @@ def files_in(log: bytes, most_bytes: int) -> Mapping[str, bytes] | None:
             raise EngineError("containers", f"a job has left more than {most_bytes} bytes")
         told = json.loads(packed)
         return {name: base64.b64decode(content) for name, content in told.items() if _is_inside(name)}
-    except (ValueError, zlib.error, AttributeError, TypeError) as error:
+    except (ValueError, zlib.error, AttributeError, TypeError, RecursionError) as error:
         raise EngineError("containers", f"what a job has left cannot be unpacked: {error}") from error
 
 
 def _is_inside(name: str) -> bool:
-    """Return whether a file may be written below a job's folder: it is the job that names it."""
+    """Return whether a file may be written below a job's folder, which names it; ValueError for no file's name."""
+    os.fsencode(name)
     parts = PurePosixPath(name).parts
     is_own = parts[:1] == (OWN,) and parts != (OWN, ENDED_FILE)
     return bool(parts) and not name.startswith("/") and ".." not in parts and not is_own and "\0" not in name

@@ -8,6 +8,8 @@ FOLDER/<ended_file>  an Ended
 
 from __future__ import annotations
 
+import os
+import stat
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
@@ -16,6 +18,7 @@ from msgspec import Meta
 
 from controller.centres.engines.base import JobPhase
 from dataplane.config import Strict
+from dataplane.malformed import MALFORMED
 
 T = TypeVar("T")
 
@@ -77,9 +80,11 @@ class Ended(Strict, frozen=True):
 
 
 def read_record(path: Path, schema: type[T]) -> T | None:
-    """Return a file's content; None where it is not there or is none: jobs may write what they like."""
+    """Return a file's content; None where it is not there or is none: jobs may leave what they like, a pipe too."""
     try:
-        with path.open("rb") as file:
-            return msgspec.json.decode(file.read(_MOST_BYTES), type=schema)
-    except (OSError, msgspec.MsgspecError):
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+            return msgspec.json.decode(file.read(_MOST_BYTES), type=schema) if is_file else None
+    except (OSError, *MALFORMED):
         return None

@@ -17,6 +17,7 @@ import msgspec
 
 from controller.centres.engines.ray.settings import RaySettings
 from controller.centres.errors import EngineError
+from dataplane.malformed import MALFORMED
 
 T = TypeVar("T")
 
@@ -176,7 +177,7 @@ def _path(name: str) -> str:
 def _decoded(answer: bytes, kind: type[T], what: str) -> T:
     try:
         return msgspec.json.decode(answer, type=kind)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise EngineError("ray", f"looking at its {what}: the answer cannot be read: {error}") from error
 
 

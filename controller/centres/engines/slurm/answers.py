@@ -12,6 +12,7 @@ import msgspec
 
 from controller.centres.engines.base import JobMark, JobPhase
 from controller.centres.errors import EngineError
+from dataplane.malformed import MALFORMED
 
 T = TypeVar("T")
 
@@ -109,7 +110,7 @@ class QueuedJob(msgspec.Struct, frozen=True):
         """What we have marked it with; None for somebody else's."""
         try:
             return msgspec.json.decode(self.comment, type=Label)
-        except msgspec.DecodeError:
+        except MALFORMED:
             return None
 
 
@@ -153,5 +154,5 @@ def _decoded(answer: bytes, kind: type[T], command: str) -> T:
     """Return an answer as a value; names of others' jobs may be in any encoding."""
     try:
         return msgspec.json.decode(answer.decode("utf-8", "replace"), type=kind)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise EngineError("slurm", f"{command} --json: cannot be read: {error}") from error

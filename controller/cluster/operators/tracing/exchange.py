@@ -10,6 +10,7 @@ from controller.cluster.operators.errors import OperatorError
 from controller.cluster.operators.files import dumps, loads
 from controller.cluster.operators.tracing.values import Traced
 from controller.cluster.operators.values import Flow
+from dataplane.malformed import MALFORMED
 
 REQUEST, ANSWER = "request.json", "answer.json"
 _MOST_BYTES = 64 << 20
@@ -72,7 +73,7 @@ def read_answer(folder: Path) -> Traced | None:
         raise OperatorError(f"the trace is larger than {_MOST_BYTES >> 20} MiB")
     try:
         answer = msgspec.json.decode(path.read_bytes(), type=Answer)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise OperatorError(f"the traced program wrote over its trace: {error}") from None
     graph = loads(answer.graph, file="<trace>")
     carried = tuple(Flow(*flow) for flow in answer.carried)

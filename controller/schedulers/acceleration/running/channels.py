@@ -91,7 +91,7 @@ class Channel:
             nbytes = message.pop("table_bytes")
             if nbytes is not None and (not isinstance(nbytes, int) or nbytes < 0):
                 raise ValueError
-        except (ValueError, KeyError, AttributeError):
+        except (ValueError, KeyError, AttributeError, RecursionError):
             raise RunError("what the other end says is no message") from None
         if nbytes is None:
             return message, None

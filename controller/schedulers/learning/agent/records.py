@@ -19,6 +19,7 @@ from controller.schedulers.learning.agent.settings import AgentSettings
 from controller.schedulers.learning.agent.weights import Shape, WeightSet
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.values import COMMON, Experience, Observation
+from dataplane.malformed import MALFORMED
 
 _FIRST_LINE: Final = b"millrace agent checkpoint 2\n"
 _DIGEST_BYTES: Final = 32
@@ -122,7 +123,7 @@ def experience_from_bytes(data: bytes) -> Experience:
     """Return an experience; raise LearningError for bytes that are none."""
     try:
         found = _LIVED.decode(data)
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise LearningError(f"an experience of {len(data)} bytes cannot be read: {error}") from error
     following = None if found.following is None else _observation(found.following)
     return Experience(_observation(found.observation), found.action, found.reward, following, found.elapsed_ns)
@@ -137,7 +138,7 @@ def experiences_from_bytes(data: bytes) -> list[Experience]:
     """Return the experiences of one piece; raise LearningError for bytes that are none."""
     try:
         found = msgspec.msgpack.decode(data, type=list[bytes])
-    except msgspec.DecodeError as error:
+    except MALFORMED as error:
         raise LearningError(f"experiences of {len(data)} bytes cannot be read: {error}") from error
     return [experience_from_bytes(one) for one in found]
 
@@ -161,7 +162,7 @@ def checkpoint_from_bytes(data: bytes | memoryview, name: str) -> Checkpoint:
         found = _CHECKPOINT.decode(content)
         found.settings.check()
         found.weights()
-    except (msgspec.DecodeError, LearningError) as error:
+    except (*MALFORMED, LearningError) as error:
         raise LearningError(f"{name}: {error}") from error
     return found
 

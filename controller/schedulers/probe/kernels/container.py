@@ -106,7 +106,7 @@ class ContainerKernel:
             raise ProbeKernelError(f"{self._owner}: {step}: {words or error.strerror}") from None
         try:
             answer = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
             raise ProbeKernelError(f"{self._owner}: {step}: it said no JSON object: {line[:60]!r}")

@@ -15,6 +15,7 @@ from controller.api.resources.probe_result import ProbeRun, Relative, Times
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.running.report import MOST_FIGURES, MOST_REPETITIONS, Outcome
 from dataplane.config import Strict
+from dataplane.malformed import MALFORMED
 
 MAX_BYTES: Final = 16 << 20
 """The most that a result's file may have."""
@@ -79,7 +80,7 @@ def decode(content: bytes, *, source: str = "result") -> RunResult:
         raise ProbeError(f"{source}: has more than {MAX_BYTES} bytes")
     try:
         return msgspec.json.decode(content, type=RunResult)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+    except MALFORMED as error:
         raise ProbeError(f"{source}: is no result of a probe task: {error}") from error
 
 

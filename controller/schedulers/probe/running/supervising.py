@@ -94,7 +94,7 @@ def _watched(probe: ProbeTask, order: Order, started_s: float, told: _Told) -> t
     in_time = False
     try:
         in_time = _listen(reader, ended, told, started_s, order.deadline_s)
-    except (ValueError, KeyError, TypeError, IndexError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         told.failed = FailedError(Outcome.CRASH, f"{told.doing}: its program tells what nobody understands: {error}")
     finally:
         os.kill(child, signal.SIGKILL)  # Of one that has ended this reaches nobody: it waits to be asked for below.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -28,6 +29,14 @@ def prepared(root: Path, *argv: str, **more: Any) -> JobFolder:
     given: dict[str, Any] = {"environment": ENVIRONMENT, "grace_s": 5.0, **more}
     order = JobOrder(mark=JobMark("c1", "a", "uid", 1), argv=argv, folder=root / "a", unit="core", units=1, **given)
     return JobFolders("test", root).prepare(order, passes="CLUSTER_")
+
+
+def test_what_a_job_leaves_in_the_place_of_a_record_is_none_and_is_not_waited_for(tmp_path: Path) -> None:
+    whole, pipe, link = tmp_path / "whole", tmp_path / "pipe", tmp_path / "link"
+    whole.write_bytes(msgspec.json.encode(Ended(0)))
+    os.mkfifo(pipe)
+    link.symlink_to(whole)
+    assert [read_record(path, Ended) for path in (whole, pipe, link, tmp_path)] == [Ended(0), None, None, None]
 
 
 @contextmanager

@@ -157,11 +157,26 @@ def test_a_pair_is_two_and_nobody_is_counted(tmp_path: Path) -> None:
         assert ports[1].send([bytes(60)]) == 1
         wait_until(lambda: messages.dropped == 1, "a packet that nobody takes is not counted")
         first = Peer(f"ipc://{tmp_path}/p")
+        first.send(HEAD.pack(Kind.INFO_REQ, 1, 1))
+        first.receive()
         with socket.socket(socket.AF_UNIX) as second:
             second.settimeout(DEADLINE_S)
             second.connect(f"{tmp_path}/p")
             assert second.recv(64) == b""
         first.close()
+
+
+def test_who_connects_and_says_nothing_keeps_nobody_out(tmp_path: Path) -> None:
+    with listening(f"ipc://{tmp_path}/p") as (_, ports):
+        with socket.socket(socket.AF_UNIX) as silent:
+            silent.settimeout(DEADLINE_S)
+            silent.connect(f"{tmp_path}/p")
+            assert silent.recv(64) == GREETING
+            peer = Peer(f"ipc://{tmp_path}/p")
+            assert silent.recv(64) == b""
+        peer.send(packet(1, b"y" * 60))
+        wait_until(lambda: ports[1].receive(8) == [b"y" * 60], "the peer that speaks is not heard")
+        peer.close()
 
 
 @pytest.mark.parametrize(

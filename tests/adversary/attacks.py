@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from ipaddress import IPv4Address
+from ipaddress import IPv4Address, IPv6Address
 from itertools import cycle
 
 from dataplane.store import layout
@@ -34,6 +34,7 @@ from dataplane.wire.report_int import IntReport
 from dataplane.wire.store import Message
 from tests.collectors.reports import ALL, Hop, Reporter
 
+Address = IPv4Address | IPv6Address
 MS = 1_000_000
 S = 1000 * MS
 FAR_VERSION = 2**31 - 1
@@ -64,8 +65,8 @@ class Datagram:
 
     kind: Kind
     what: str
-    src: IPv4Address
-    dst: IPv4Address
+    src: Address
+    dst: Address
     ports: tuple[int, int]
     payload: bytes
     dscp: int = 0
@@ -127,11 +128,15 @@ class Attacker:
     def _reports(self) -> Iterator[Datagram]:
         topology, sources = self.target.topology, self._claimed(self.target.producer)
         assert topology.collector is not None
-        collector = self.target.ipv4(topology.collector.host)
+        collector, switches = topology.host[topology.collector.host], [*map(switch_ipv4, self.target.switches())]
+        ways: list[tuple[Address, Address]] = [(src, collector.ipv4) for src in (*sources, *switches)]
+        own = topology.host[self.target.attacker].ipv6
+        if own is not None and collector.ipv6 is not None:
+            ways += [(own, collector.ipv6), (_mapped(switches[0]), collector.ipv6)]
         for what, payload in self.report_payloads():
-            for src in (*sources, *map(switch_ipv4, self.target.switches())):
+            for src, dst in ways:
                 ports = (self._chance.randrange(1024, 65536), topology.collector.udp_port)
-                yield Datagram(Kind.REPORT, what, src, collector, ports, payload)
+                yield Datagram(Kind.REPORT, f"{what}, IPv{src.version}", src, dst, ports, payload)
 
     def report_payloads(self) -> Iterator[tuple[str, bytes]]:
         """Yield forged reports of each switch, as a collector gets them, with what they try."""
@@ -283,6 +288,11 @@ class Attacker:
                     data[at] ^= 1 << chance.randrange(8)
         changed = bytes(data)
         return replace(one, what=f"damaged {one.what}", payload=changed, frame=None if one.frame is None else changed)
+
+
+def _mapped(address: IPv4Address) -> IPv6Address:
+    """Return an IPv4 address in IPv6 (RFC 4291, 2.5.5.2)."""
+    return IPv6Address(0xFFFF << 32 | int(address))
 
 
 def frame_of(target: Target, one: Datagram) -> bytes:

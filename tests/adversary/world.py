@@ -15,6 +15,7 @@ from ipaddress import IPv4Address
 import numpy as np
 
 from collectors.collector import Collector
+from collectors.decode.sources import ELSEWHERE
 from collectors.reference.builder import PlainStateBuilder
 from collectors.settings import CollectorSettings
 from collectors.values import HopRecord
@@ -223,8 +224,11 @@ class World:
         except WireError:
             return  # no socket gets it
         if datagram is not None and datagram.checksum_ok and datagram.dst_port == self.collector.report_udp_port:
-            assert isinstance(datagram.ip.src, IPv4Address)
-            self.collector.receive(datagram.payload, address=datagram.ip.src)
+            src = datagram.ip.src
+            # Of IPv6 a socket of both says no IPv4 address; the switch's in IPv6 Linux itself refuses.
+            self.collector.receive(
+                datagram.payload, address=src if isinstance(src, IPv4Address) else IPv4Address(ELSEWHERE)
+            )
 
     def _note(self, records: tuple[HopRecord, ...]) -> None:
         self.paths.observe(records)

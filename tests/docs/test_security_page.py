@@ -1,0 +1,173 @@
+"""The page on security has every place of the code at which something listens, and says of it what settings say."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from collectors.settings import FEED_ADDRESS, CollectorSettings
+from controller.aggregation.service.settings import JobSettings
+from controller.alto.settings import ADDRESS as ALTO_ADDRESS
+from controller.alto.settings import AltoSettings
+from controller.api.settings import ApiLimits
+from controller.paths.settings import ADDRESS as PATHS_ADDRESS
+from controller.schedulers.acceleration.running.channels import Limits as WorkerLimits
+from controller.schedulers.extender.settings import ADDRESS as EXTENDER_ADDRESS
+from controller.schedulers.extender.settings import ExtenderLimits
+from controller.schedulers.probe.kernels.transfers.pull import Limits as TransferLimits
+from dataplane.allreduce.jobs.messages import ADDRESS as JOBS_ADDRESS
+from dataplane.metrics_server import MetricsLimits
+from dataplane.rpc.limits import Limits
+from dataplane.rpc.own_folder import default_address
+from dataplane.store.producer_core import Quotas
+from dataplane.switch.drop_in.names import DEFAULT_GRPC_ADDRESS
+from dataplane.switch.p4runtime.server import LIMITS
+from dataplane.switch.runtime_api.server import ApiLimits as RuntimeApiLimits
+from dataplane.topology.schema import REPORT_UDP_PORT
+from dataplane.wire.store import UDP_PORT
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+PACKAGES = "dataplane", "collectors", "controller"
+LISTENS = re.compile(
+    r"(opened|sock|probe|found|listening|server|socket|_socket|_listening)\.bind\((?!ETHTOOL|library)|\.add_(in)?secure_port\("
+    r"|\bsocket\.create_server\(|\basyncio\.start_(unix_)?server\(|\.create_datagram_endpoint\("
+)
+ROWS = {
+    "collectors/ingest/report_sources.py": "collector, reports (UDP)",
+    "controller/http_server.py": "service access point (HTTP)",
+    "controller/schedulers/acceleration/running/channels.py": "worker of `millrace accel`",
+    "controller/schedulers/probe/kernels/transfers/network.py": "probes: warm server (UNIX), transfers (TCP)",
+    "controller/schedulers/probe/running/warm.py": "probes: warm server (UNIX), transfers (TCP)",
+    "controller/up/control.py": "`millrace up`, control (UNIX)",
+    "dataplane/allreduce/transports.py": "worker of an all-reduce (UDP)",
+    "dataplane/fabric/agent.py": "fabric in the kernel, traffic of its hosts (UDP)",
+    "dataplane/fabric/live/kernel.py": "fabric in the kernel, reports (UDP)",
+    "dataplane/metrics_server.py": "metrics (HTTP)",
+    "dataplane/rpc/server.py": "collector, feed (gRPC)",
+    "dataplane/store/sockets.py": "content producer (UDP)",
+    "dataplane/switch/drop_in/sp.py": "switch, packets as messages (nanomsg, `--packet-in`)",
+    "dataplane/switch/runtime_api/server.py": "switch, runtime API (Thrift)",
+}
+NOT_FOR_OTHERS = {
+    "controller/telemetry_probing/sender.py": "sends, and is never read",
+    "controller/up/state.py": "whether a port is free",
+    "dataplane/allreduce/membership.py": "whether an address is this machine's",
+    "dataplane/nic/devices/link_events.py": "the kernel's messages",
+    "dataplane/nic/ports/packet_socket.py": "frames of a device",
+    "dataplane/nic/ports/socket_port.py": "the near end of a connection",
+    "dataplane/rpc/addresses.py": "whether an address is free",
+    "dataplane/switch/bmv2.py": "whether a port is free",
+    "dataplane/switch/drop_in/capture.py": "frames of a device",
+}
+
+
+def test_whatever_listens_has_its_row() -> None:
+    files = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    found = {str(path.relative_to(ROOT)) for path in files if LISTENS.search(path.read_text(encoding="utf-8"))}
+    assert found == ROWS.keys() | NOT_FOR_OTHERS.keys()
+    assert [row for row in ROWS.values() if f"\n| {row} |" not in PAGE] == []
+
+
+def row_of(begins: str, place: int = 0) -> str:
+    """Return the row of a socket: in the table of addresses, or, with 1, in that of limits."""
+    return [line for line in PAGE.splitlines() if line.startswith(f"| {begins}")][place]
+
+
+@pytest.mark.parametrize(
+    ("begins", "address"),
+    [
+        ("collector, reports", f"0.0.0.0:{REPORT_UDP_PORT}"),
+        ("collector, feed", FEED_ADDRESS),
+        ("path server", PATHS_ADDRESS),
+        ("job service", JOBS_ADDRESS),
+        ("switch, P4Runtime", DEFAULT_GRPC_ADDRESS),
+        ("service access point", default_address("api")),
+        ("ALTO", ALTO_ADDRESS),
+        ("kube-scheduler", EXTENDER_ADDRESS),
+        ("content producer", f"127.0.0.1:{UDP_PORT}"),
+        ("worker of `millrace accel`", default_address("accel-worker")),
+    ],
+)
+def test_a_row_has_the_address_that_is_the_default(begins: str, address: str) -> None:
+    said = re.sub(r"^unix:.*/", "unix:RUN/", address)
+    assert said in row_of(begins).split("|")[2]
+
+
+ADDRESSES, LIMITS_TABLE = 0, 1
+API, ALTO = ApiLimits(), AltoSettings(topology="x")
+TOLD = {
+    ("gRPC services", ADDRESSES): (
+        (Limits(), "requests of {request_bytes}, answers of {answer_bytes}; {calls} calls, {streams} streams"),
+        (Limits(), "{connections} connections. Job service"),
+        (Limits(), "without a first word {first_message_ns};"),
+        (Limits(), "idle {idle_ns} |"),
+        (
+            JobSettings().limits,
+            "requests of {request_bytes}, {calls} calls, {streams} streams, {connections} conn",
+        ),
+    ),
+    ("switch |", ADDRESSES): ((LIMITS, "requests of {request_bytes}; {calls} calls, {connections} connections;"),),
+    ("switch, runtime API", LIMITS_TABLE): (
+        (RuntimeApiLimits(), "calls of {message_bytes}, lists of {items}; {connections} connections |"),
+        (RuntimeApiLimits(), "first word {first_s}; a call that has begun {message_s};"),
+    ),
+    ("service access point", LIMITS_TABLE): (
+        (API, "request {request_bytes}, head {header_bytes}; {connections} connections, {watches} of them watches;"),
+        (
+            API,
+            "{requests_per_s} requests a second of each caller; {sessions} logs and commands, {sessions_of_one} of",
+        ),
+        (API, "head {head_s}, body {body_s}, reader that takes nothing {send_s}, idle {idle_s};"),
+        (API, "log or command in which nothing is said {session_idle_s}, its silent other end {silence_s} |"),
+    ),
+    ("ALTO", LIMITS_TABLE): ((ALTO, "request {request_bytes}, head 16 KiB; {connections} requests |"),),
+    ("kube-scheduler", LIMITS_TABLE): (
+        (ExtenderLimits(), "request {request_bytes}, head {header_bytes}; {nodes} nodes; {connections} connections |"),
+        (ExtenderLimits(), "head {head_s}, body {body_s}, answer {answer_s}, idle {idle_s} |"),
+    ),
+    ("metrics", LIMITS_TABLE): ((MetricsLimits(), "{connections} connections | silent {silent_s}, whole {whole_s} |"),),
+    ("content producer", LIMITS_TABLE): (
+        (Quotas(), " {names} names, {bytes}, {open_writes} open writes ({open_bytes})"),
+    ),
+    ("worker of `millrace accel`", LIMITS_TABLE): (
+        (
+            WorkerLimits(),
+            "{connections} connections, one session at a time; tables of {most_table_bytes}, {most_held_bytes} in",
+        ),
+        (WorkerLimits(), "silence {silence_s},"),
+    ),
+    ("probes", LIMITS_TABLE): (
+        (TransferLimits(), "transfers: {connections} connections, {most_bytes} each |"),
+        (TransferLimits(), "handshake {handshake_s}, silence {silence_s}, whole {for_s} |"),
+    ),
+}
+
+
+@pytest.mark.parametrize("row", TOLD, ids=lambda row: row[0])
+def test_limits_are_the_defaults(row: tuple[str, int]) -> None:
+    for limits, text in TOLD[row]:
+        assert _said(text, limits) in row_of(*row)
+
+
+def test_a_collector_checks_sources_unless_it_is_told_not_to() -> None:
+    assert CollectorSettings().relays == ()
+    assert "a report counts from its switch's address alone" in row_of("collector, reports")
+
+
+def _said(text: str, limits: object) -> str:
+    """Return a text with the fields of some limits, as the page writes numbers."""
+    return re.sub(r"\{(\w+)\}", lambda found: _number(found[1], getattr(limits, found[1])), text)
+
+
+def _number(name: str, value: float) -> str:
+    if name.endswith("bytes"):
+        power = (int(value).bit_length() - 1) // 10
+        return f"{int(value) >> 10 * power} {('B', 'KiB', 'MiB', 'GiB')[power]}"
+    if name.endswith("_ns"):
+        return f"{value / 1e9:g} s"
+    if name.endswith("_s") and not name.endswith("per_s"):
+        return f"{value:g} s"
+    return f"{value:,}"

@@ -8,10 +8,16 @@
 
 control Collector(in headers_t hdr, inout metadata_t meta) {
     bit<32> collector_addr = 0;
+    bit<128> collector_ipv6_addr = 0;
     bit<16> collector_port = 0;
 
-    action set_collector(@name("addr") bit<32> addr, @name("udp_port") bit<16> udp_port) {
+    action set_collector(
+        @name("addr") bit<32> addr,
+        @name("ipv6_addr") bit<128> ipv6_addr,
+        @name("udp_port") bit<16> udp_port
+    ) {
         collector_addr = addr;
+        collector_ipv6_addr = ipv6_addr;
         collector_port = udp_port;
     }
 
@@ -24,9 +30,23 @@ control Collector(in headers_t hdr, inout metadata_t meta) {
     }
 
     apply {
-        if (hdr.ipv4.isValid() && meta.protocol == PROTOCOL_UDP) {
+        // Switches report by IPv4: by IPv6 only who forges reports does.
+        if (hdr.ipv4.isValid() && meta.protocol == PROTOCOL_UDP || hdr.ipv6.isValid() && meta.from_outside == 1) {
             collector.apply();
-            if (hdr.ipv4.dst_addr == collector_addr) {
+            if (hdr.ipv6.isValid()) {
+                if (hdr.ipv6.dst_addr == collector_ipv6_addr) {
+                    if (meta.protocol == PROTOCOL_UDP) {
+                        bit<16> ipv6_port = hdr.udp.isValid() ? meta.l4_dst_port : meta.inner_dst_port;
+                        meta.is_report = (bit<1>) (ipv6_port == collector_port);
+                    } else if (
+                        meta.protocol == PROTOCOL_HOP_BY_HOP || meta.protocol == PROTOCOL_ROUTING
+                        || meta.protocol == PROTOCOL_FRAGMENT || meta.protocol == PROTOCOL_DESTINATION_OPTIONS
+                    ) {
+                        // A header that hides the port, as a fragment's does.
+                        meta.is_report = 1;
+                    }
+                }
+            } else if (hdr.ipv4.dst_addr == collector_addr) {
                 // The port is the packet's own, also behind INT, or that which its first fragment says.
                 bit<16> port = hdr.udp.isValid() ? meta.l4_dst_port : meta.inner_dst_port;
                 meta.is_report = (bit<1>) (port == collector_port);

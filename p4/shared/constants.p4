@@ -17,6 +17,11 @@ const bit<16> ETHERTYPE_IPV6 = 0x86dd;
 const bit<8> PROTOCOL_TCP = 6;
 const bit<8> PROTOCOL_UDP = 17;
 const bit<8> PROTOCOL_GRE = 47;
+// What stands between IPv6 and its payload (RFC 8200, section 4).
+const bit<8> PROTOCOL_HOP_BY_HOP = 0;
+const bit<8> PROTOCOL_ROUTING = 43;
+const bit<8> PROTOCOL_FRAGMENT = 44;
+const bit<8> PROTOCOL_DESTINATION_OPTIONS = 60;
 
 // Sums and named content over UDP (fabric_aggregation.p4), always without a checksum.
 const bit<16> AGGREGATION_PORT = 19777;

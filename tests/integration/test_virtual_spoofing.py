@@ -85,10 +85,11 @@ def forgeries() -> list[Packet]:
 
 
 def reports() -> list[Packet]:
-    """Return what a forger of reports sends: in switches' names, and in its own."""
+    """Return what a forger of reports sends: in switches' names, and in its own, by IPv6, too."""
     assert TOPOLOGY.collector is not None
     there, port = TOPOLOGY.host[TOPOLOGY.collector.host], TOPOLOGY.collector.udp_port
-    return [udp(address, there, port) for address in (*switches(), ATTACKER.ipv4)]
+    own: list[Address] = [address for address in (ATTACKER.ipv4, ATTACKER.ipv6) if address is not None]
+    return [udp(address, there, port) for address in (*switches(), *own)]
 
 
 OPEN = IntDomain(ports=(PortRole(switch=EDGE.node, port=EDGE.port, source=False),))

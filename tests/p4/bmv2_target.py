@@ -255,7 +255,7 @@ _PARAMETERS = {
     "mark_by_probe": ("probe_marker",),
     "carry_in_tunnels": ("gre_protocol",),
     "send_to_cpu": (),
-    "set_collector": ("addr", "udp_port"),
+    "set_collector": ("addr", "ipv6_addr", "udp_port"),
     "gather_reports": ("most", "age_us"),
     "report_drops": (),
     "watch_queue": ("occupancy", "latency_ns", "clear_occupancy", "clear_latency_ns", "quota"),

@@ -72,7 +72,7 @@ def mac(number: int) -> int:
 
 
 NEXT_HOP_MAC, SWITCH_MAC = mac(0xA1), mac(0xB1)
-COLLECTOR, COLLECTOR_UDP_PORT = 0x0AFF00FE, 32766
+COLLECTOR, COLLECTOR6, COLLECTOR_UDP_PORT = 0x0AFF00FE, 0xFC << 120 | 0xFE, 32766
 REPORT_TARGET = (mac(0xC1), mac(0xC2), 0x0AFF0001, COLLECTOR, COLLECTOR_UDP_PORT)
 
 
@@ -152,7 +152,7 @@ class Role:
         if self.reports:
             items += [
                 DefaultAction("report_target", "set_report_target", REPORT_TARGET),
-                DefaultAction("collector", "set_collector", (COLLECTOR, COLLECTOR_UDP_PORT)),
+                DefaultAction("collector", "set_collector", (COLLECTOR, COLLECTOR6, COLLECTOR_UDP_PORT)),
                 CloneTo(COLLECTOR_PORT),
             ]
         if self.watch is not None:

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from functools import reduce
+from ipaddress import IPv6Address
+from operator import truediv
 
 import pytest
+from scapy.compat import raw
+from scapy.layers.inet import UDP
+from scapy.layers.inet6 import (
+    IPv6,
+    IPv6ExtHdrDestOpt,
+    IPv6ExtHdrFragment,
+    IPv6ExtHdrHopByHop,
+    IPv6ExtHdrRouting,
+)
+from scapy.layers.l2 import Dot1Q, Ether
+from scapy.packet import Packet, Raw
 
 from dataplane.wire.drop_reasons import DropReason
 from tests.p4.drop_cases import with_ip
 from tests.p4.entries import (
     COLLECTOR,
+    COLLECTOR6,
     COLLECTOR_PORT,
     COLLECTOR_UDP_PORT,
     DOWN_PORT,
@@ -29,7 +44,7 @@ from tests.p4.entries import (
     transit,
     watch_drops,
 )
-from tests.p4.frames import Shape, build, routed
+from tests.p4.frames import HOST_MAC, ROUTER_MAC, SRC6, Shape, build, routed
 from tests.p4.markers import ByDscp, ByProbe, ByUdpPort, Marker, mark
 from tests.p4.targets import Target, frame_on, pass_through
 from tests.p4.telemetry import OUR_DOMAIN, IntHeaders, decode_int
@@ -129,12 +144,26 @@ def to_collector(frame: bytes, port: int = COLLECTOR_UDP_PORT, **fields: int) ->
     return changed[:at] + port.to_bytes(2, "big") + changed[at + 2 :]
 
 
+def to_collector6(*headers: Packet, dst: int = COLLECTOR6, port: int = COLLECTOR_UDP_PORT, vlan: bool = False) -> bytes:
+    """Return a host's frame over IPv6, with headers before UDP."""
+    frame: Packet = Ether(src=HOST_MAC, dst=ROUTER_MAC)
+    frame = frame / Dot1Q(vlan=7) if vlan else frame
+    layers = (IPv6(src=SRC6, dst=str(IPv6Address(dst))), *headers, UDP(sport=9, dport=port), Raw(bytes(40)))
+    return raw(reduce(truediv, layers, frame))
+
+
 PLAIN = build(Shape(checksum=False))
 MORE_FRAGMENTS = 1
 REPORTS = {
     "plain": to_collector(PLAIN),
     "ip-options": to_collector(build(Shape(checksum=False, ip_options=True))),
     "first-fragment": to_collector(PLAIN, flags=MORE_FRAGMENTS),
+    "ipv6": to_collector6(),
+    "ipv6-vlan": to_collector6(vlan=True),
+    "ipv6-fragment": to_collector6(IPv6ExtHdrFragment(m=1)),
+    "ipv6-hop-by-hop": to_collector6(IPv6ExtHdrHopByHop()),
+    "ipv6-routing": to_collector6(IPv6ExtHdrRouting()),
+    "ipv6-destination-options": to_collector6(IPv6ExtHdrDestOpt()),
 }
 OTHERS = {
     "another-port": to_collector(PLAIN, 5000),
@@ -143,6 +172,8 @@ OTHERS = {
     "another-address": build(dst_port=COLLECTOR_UDP_PORT),
     "tcp": with_ip(build(Shape(l4="tcp"), dst_port=COLLECTOR_UDP_PORT), dst=COLLECTOR),
     "ipv6": build(Shape(version=6), dst_port=COLLECTOR_UDP_PORT),
+    "ipv6-another-port": to_collector6(port=5000),
+    "ipv6-another-address": to_collector6(IPv6ExtHdrFragment(m=1), dst=COLLECTOR6 + 1),
 }
 ROUTE = Entry("ipv4_destination_paths", {"dst_addr": (COLLECTOR, 32)}, "forward", (DOWN_PORT, NEXT_HOP_MAC))
 

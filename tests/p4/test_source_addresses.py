@@ -15,6 +15,9 @@ from scapy.packet import Packet, Raw
 from dataplane.wire.drop_reasons import DropReason
 from tests.p4.drop_cases import MARKED
 from tests.p4.entries import (
+    COLLECTOR,
+    COLLECTOR6,
+    COLLECTOR_UDP_PORT,
     DOWN_PORT,
     HOST_PORT,
     UP_PORT,
@@ -159,7 +162,7 @@ def test_a_gateway_carries_any_address_but_a_switchs(target: Target) -> None:
 
 def test_a_host_that_sends_int_itself_forges_neither_addresses_nor_reports(target: Target) -> None:
     items = [item for item in EDGE.items() if not (isinstance(item, Entry) and item.table == "port_roles")]
-    collector = DefaultAction("collector", "set_collector", (0x0AFF00FE, 32766))
+    collector = DefaultAction("collector", "set_collector", (COLLECTOR, COLLECTOR6, COLLECTOR_UDP_PORT))
     target.write([*items, collector, Entry("port_roles", {"ingress_port": HOST_PORT}, "set_host_port", OWN)])
     assert len(target.send(HOST_PORT, MARKED, build(), expect=2)) == 2
     assert target.send(HOST_PORT, *FORGED.values(), *REPORTS.values(), expect=0) == []

@@ -36,14 +36,20 @@ def report_entities(topology: Topology, hops: NextHops, switch: str, *, full_que
     yield P4CloneSessionEntry(REPORT_SESSION, replicas=(port,))
     if full_queues:
         yield P4CloneSessionEntry(DEFLECT_SESSION, replicas=(port,))
+    host = topology.host[topology.collector.host]
     target = P4TableAction(
         "set_report_target",
         src_mac=mac_at(topology, switch, port),
         dst_mac=mac_at(topology, peer.node, peer.port),
         src_addr=int(report_source(topology.switch[switch])),
-        dst_addr=int(topology.host[topology.collector.host].ipv4),
+        dst_addr=int(host.ipv4),
         udp_port=topology.collector.udp_port,
     )
     yield P4TableEntry("report_target", action=target, is_default_action=True)
-    collector = P4TableAction("set_collector", addr=target.args["dst_addr"], udp_port=target.args["udp_port"])
+    collector = P4TableAction(
+        "set_collector",
+        addr=int(host.ipv4),
+        ipv6_addr=0 if host.ipv6 is None else int(host.ipv6),
+        udp_port=topology.collector.udp_port,
+    )
     yield P4TableEntry("collector", action=collector, is_default_action=True)

@@ -10,6 +10,7 @@ LOCKS := requirements
 INSTALL := ./.ci/uv pip install --no-deps --require-hashes
 SHELL_VENV := .venv-shell
 RAY_VENV := .venv-ray
+SITE_VENV := .venv-site
 TOPOLOGY ?= abilene
 TIME ?= virtual
 SWITCH ?= millrace
@@ -23,7 +24,7 @@ export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Half of the time in which a process starts would be spent on compiling our own modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo mininet test debian checked deep check lint format types layers collect pythons p4 p4-check protos picture unit shell lock same-python clean
+.PHONY: help demo mininet test debian checked deep check lint format types layers collect pythons p4 p4-check protos picture unit shell site lock same-python clean
 
 help:
 	@echo "make demo    run the whole circle on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
@@ -35,6 +36,7 @@ help:
 	@echo "make p4      compile p4/ again (needs p4c-bm2-ss)"
 	@echo "make protos  write the Python of every .proto again (needs grpcio-tools, of the development tools)"
 	@echo "make picture write docs/architecture.svg again from its .dot (needs Graphviz)"
+	@echo "make site    write the documentation as a site with a search and API pages into site/"
 	@echo "make lock    write $(LOCKS)/ again from pyproject.toml (UPGRADE=--upgrade: with the newest of everything)"
 
 $(VENV)/bin/python:
@@ -72,6 +74,12 @@ $(RAY_VENV)/.ready: $(LOCKS)/ray.txt $(VENV)/.uv
 # An environment stays with the Python that it was made with: whoever names another one is told.
 same-python:
 	@[ "$(origin PYTHON)" = file ] || ./.ci/prepare $(PYTHON) $(VENV)
+
+$(SITE_VENV)/.ready: $(LOCKS)/docs.txt $(VENV)/.uv
+	@echo "installing MkDocs into $(SITE_VENV)"
+	@./.ci/uv venv --clear --python $(BIN)/python $(SITE_VENV)
+	@$(INSTALL) --python $(SITE_VENV) --requirement $<
+	@touch $@
 
 demo: same-python $(VENV)/.base
 	@$(BIN)/millrace demo --topology $(TOPOLOGY) --time $(TIME)
@@ -140,7 +148,8 @@ unit: $(VENV)/.dev
 	$(BIN)/python -m pytest --ignore=tests/soak -n 4 --dist loadfile -m "root and not bmv2"
 
 # An hour or so; root for what needs namespaces.
-deep: $(VENV)/.dev $(RAY_VENV)/.ready
+deep: $(VENV)/.dev $(RAY_VENV)/.ready $(SITE_VENV)/.ready
+	$(MAKE) --no-print-directory site
 	$(BIN)/python -m pytest -m slow tests/soak
 	$(BIN)/python -m pytest tests/soak/containers.py
 	$(BIN)/python -m pytest tests/controller/centres/engines/test_engines.py
@@ -158,8 +167,13 @@ deep: $(VENV)/.dev $(RAY_VENV)/.ready
 shell: $(SHELL_VENV)/.ready
 	@$(SHELL_VENV)/bin/python -m p4runtime_sh --grpc-addr $(ADDR) --device-id $(DEVICE) --election-id $(ELECTION) $(if $(CONFIG),--config $(CONFIG))
 
+# A link that leads nowhere, or to no heading, fails.
+site: $(SITE_VENV)/.ready
+	@NO_MKDOCS_2_WARNING=1 $(SITE_VENV)/bin/mkdocs build --strict
+	@echo "the documentation is in site/index.html"
+
 lock: $(VENV)/.uv
 	@./.ci/lock $(UPGRADE)
 
 clean:
-	rm -rf $(VENV) $(SHELL_VENV) $(RAY_VENV) .venv-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out
+	rm -rf $(VENV) $(SHELL_VENV) $(RAY_VENV) $(SITE_VENV) site .venv-3.* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache demo-out

@@ -31,6 +31,7 @@ BASE: list[str] = [*PROJECT["project"]["dependencies"], *extra("demo"), *GROUPS[
 WANTED = {
     "base.txt": BASE,
     "dev.txt": [*BASE, *extra("dev")],
+    "docs.txt": GROUPS["docs"],
     "ray.txt": GROUPS["ray"],
     "shell.txt": GROUPS["shell"],
     "torch-cpu.txt": [],

@@ -6,11 +6,12 @@ simple_switch_grpc wants its target's options behind `--`; here every option may
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NoReturn
 
+from dataplane.config.quantities import RATE, TIME, Unit
 from dataplane.errors import ConfigError, SwitchError
 from dataplane.rpc.access.tls import TlsFiles
 from dataplane.rpc.addresses import is_plain, is_unix
@@ -25,7 +26,7 @@ from dataplane.switch.drop_in.names import (
     opened,
     opened_messages,
 )
-from dataplane.switch.drop_in.options import Bmv2Options
+from dataplane.switch.drop_in.options import Bmv2Options, whole_in
 from dataplane.switch.tracing.live.options import TraceSettings, add_trace_options, trace_settings, trace_words
 from dataplane.switch.traffic import PortSettings, deflect_session_of
 from dataplane.switch.v1model import DROP_PORT
@@ -40,6 +41,8 @@ MAX_THREADS = 64
 
 LOG_LEVELS = ("trace", "debug", "info", "warn", "error", "off")
 _OF_TLS = ("with_client_auth", "cert", "key", "cacert", "tokens")
+_RATE = Unit(RATE, "bit/s")
+_DELAY = Unit(TIME, "ns")
 _MESSAGE_PORTS = tuple((number, "") for number in range(16))
 """The ports that --packet-in has where no others are named."""
 _P4INFO_ENDINGS = (".p4info.txtpb", ".p4info.txt", ".p4.p4info.txtpb", ".p4.p4info.txt")
@@ -167,9 +170,9 @@ class _Parser(argparse.ArgumentParser):
 def _make_parser(name: str) -> argparse.ArgumentParser:
     parser = _Parser(prog=name, allow_abbrev=name in BMV2_NAMES, description=_DESCRIPTION)
     add = parser.add_argument
-    rate_help = "rate at which the port sends; default: no limit"
-    delay_help = "propagation delay of the cable behind the port; default: 0"
-    jitter_help = "by how much more or less than that a frame takes at most; default: 0"
+    rate_help = "rate at which the port sends, such as 1:10G; default: no limit"
+    delay_help = "propagation delay of the cable behind the port, such as 1:5ms; default: 0"
+    jitter_help = "by how much more or less than that a frame takes at most; such as 1:200us; default: 0"
     queue_help = "length of each of the port's eight queues; default: 64"
     add("program", nargs="?", type=Path, help="bmv2 JSON of a compiled program")
     attached = "a port and its network device, or IN.pcap,OUT.pcap (capture files), or unix:PATH (a socket); repeat it"
@@ -177,10 +180,10 @@ def _make_parser(name: str) -> argparse.ArgumentParser:
     add("--no-p4", action="store_true", help="start without a program; a controller pushes one")
     add("-i", "--interface", action="append", default=[], type=_interface, metavar="PORT@DEVICE", help=attached)
     add("--device-id", type=_device_id, default=0, metavar="N", help="P4Runtime device id; default: 0")
-    add("--port-rate", action="append", default=[], type=_pair, metavar="PORT:BIT/S", help=rate_help)
-    add("--port-delay", action="append", default=[], type=_pair, metavar="PORT:NS", help=delay_help)
-    add("--port-jitter", action="append", default=[], type=_pair, metavar="PORT:NS", help=jitter_help)
-    add("--port-queue", action="append", default=[], type=_pair, metavar="PORT:FRAMES", help=queue_help)
+    add("--port-rate", action="append", default=[], type=_pair_of(_RATE), metavar="PORT:BIT/S", help=rate_help)
+    add("--port-delay", action="append", default=[], type=_pair_of(_DELAY), metavar="PORT:NS", help=delay_help)
+    add("--port-jitter", action="append", default=[], type=_pair_of(_DELAY), metavar="PORT:NS", help=jitter_help)
+    add("--port-queue", action="append", default=[], type=_pair_of(None), metavar="PORT:FRAMES", help=queue_help)
     add("-L", "--log-level", choices=LOG_LEVELS, default="info", help="default: info")
     add("--log-file", type=Path, help="log to a file instead of stderr")
     add("--ready-file", type=Path, help="created when the switch is ready, removed when it stops")
@@ -224,8 +227,8 @@ def _add_driver_options(parser: argparse.ArgumentParser) -> None:
     )
     spin_help = f"how long a worker polls for frames before it sleeps; default: {DEFAULT_SPIN_US}"
     wait_help = "begin to read capture files this long after the start; default: 0"
-    add("--files-wait", type=_non_negative, default=0, metavar="SECONDS", help=wait_help)
-    add("--spin-us", type=_non_negative, default=DEFAULT_SPIN_US, metavar="N", help=spin_help)
+    add("--files-wait", type=whole_in(Unit(TIME, "s")), default=0, metavar="SECONDS", help=wait_help)
+    add("--spin-us", type=whole_in(Unit(TIME, "us")), default=DEFAULT_SPIN_US, metavar="N", help=spin_help)
 
 
 def _driver(found: argparse.Namespace) -> DriverSettings:
@@ -257,7 +260,7 @@ def _add_target_options(parser: argparse.ArgumentParser) -> None:
     )
     add("--drop-port", type=_non_negative, default=DROP_PORT, help=f"only {DROP_PORT}")
     files_help = "as --files-wait, and PORT@NAME reads NAME_in.pcap and writes NAME_out.pcap"
-    add("--use-files", type=_non_negative, metavar="SECONDS", help=files_help)
+    add("--use-files", type=whole_in(Unit(TIME, "s")), metavar="SECONDS", help=files_help)
 
 
 def _find_program(found: argparse.Namespace) -> tuple[Path | None, Path | None]:
@@ -362,11 +365,17 @@ def _interface(text: str) -> tuple[int, str]:
     return int(number), device
 
 
-def _pair(text: str) -> tuple[int, int]:
-    number, separator, value = text.partition(":")
-    if not separator or not number.isdecimal() or not value.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not PORT:NUMBER, as in 1:10000000")
-    return int(number), int(value)
+def _pair_of(unit: Unit | None) -> Callable[[str], tuple[int, int]]:
+    """Return what reads PORT:NUMBER, where the number may say its unit."""
+    example = "1:64" if unit is None else f"1:{unit.kind.example}"
+
+    def read(text: str) -> tuple[int, int]:
+        number, separator, value = text.partition(":")
+        if not separator or not number.isdecimal() or not value[:1].isdecimal():
+            raise argparse.ArgumentTypeError(f"{text!r} is not PORT:NUMBER, as in {example}")
+        return int(number), _non_negative(value) if unit is None else whole_in(unit)(value)
+
+    return read
 
 
 def _device_id(text: str) -> int:

@@ -13,6 +13,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
+from dataplane.config.quantities import SIZE, Unit
+
 JSON_VERSION: Final = "2.23"
 """The newest bmv2 JSON that has been tried; the loader takes any 2.x."""
 
@@ -22,6 +24,7 @@ QUEUES: Final = 8
 PAST_THE_KERNEL: Final = ("xdp", "dpdk")
 """Kinds of ports whose frames no packet socket sees."""
 
+_BYTES: Final = Unit(SIZE, "B")
 _DEFAULT_LOG_BYTES: Final = 5 << 20
 _DEFAULT_LOG_FILES: Final = 3
 
@@ -65,6 +68,21 @@ class Bmv2Options:
     log_files: int = _DEFAULT_LOG_FILES
 
 
+def whole_in(unit: Unit, least: int = 0) -> Callable[[str], int]:
+    """Return what reads a whole number of a unit, or text that says its own, such as 100us of microseconds."""
+
+    def read(text: str) -> int:
+        try:
+            found = int(text) if text.isdecimal() else unit.parse_whole(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+        if found < least:
+            raise argparse.ArgumentTypeError(f"is {found}")
+        return found
+
+    return read
+
+
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Let a parser take every option of bmv2's that ours has no other meaning for."""
     add = parser.add_argument_group("as bmv2's").add_argument
@@ -72,7 +90,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     pcap_help = "capture files DEVICE_in.pcap and DEVICE_out.pcap of each port; default: the current folder"
     add("--pcap", nargs="?", const=Path(), type=Path, metavar="FOLDER", help=pcap_help)
     dump_help = "log so many bytes of each packet that comes or goes"
-    add("--dump-packet-data", type=_natural, default=0, metavar="BYTES", help=dump_help)
+    add("--dump-packet-data", type=whole_in(_BYTES), default=0, metavar="BYTES", help=dump_help)
     packet_help = (
         "packets are messages of a nanomsg PAIR socket at ipc://PATH or tcp://HOST:PORT; -i names port numbers"
     )
@@ -80,7 +98,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     tc_help = "ports have the rates to which tc holds their devices; on under bmv2's names"
     add("--tc-rates", action="store_true", help=tc_help)
     add("--log-console", action="store_true", help="log to standard output instead of standard error")
-    add("--log-file-max-size", type=_positive, metavar="BYTES", help="rotate the log's file at this size")
+    add(
+        "--log-file-max-size",
+        type=whole_in(_BYTES, least=1),
+        metavar="BYTES",
+        help="rotate the log's file at this size",
+    )
     files_help = f"older files of the log that are kept; default: {_DEFAULT_LOG_FILES}"
     add("--log-file-max-files", type=_natural, metavar="N", help=files_help)
     add("--priority-queues", type=_natural, metavar="N", help=f"there are always {QUEUES}")
@@ -175,13 +198,6 @@ def _natural(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
     return int(text)
-
-
-def _positive(text: str) -> int:
-    number = _natural(text)
-    if number == 0:
-        raise argparse.ArgumentTypeError("is 0")
-    return number
 
 
 def _port(text: str) -> int:

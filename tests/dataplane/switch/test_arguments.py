@@ -65,6 +65,16 @@ def test_rates_delays_and_queues_go_to_their_ports() -> None:
         parse_arguments(["--no-p4", "-i", "1@a", "--port-jitter", "1:1"])
 
 
+def test_numbers_may_say_their_unit() -> None:
+    line = "--no-p4 -i 1@a -i 2@b --port-rate 1:10G --port-delay 1:1.5ms --files-wait 1min --spin-us 1ms"
+    settings = parse_arguments([*line.split(), "--port-rate", "2:2.5 Gbit/s", "--dump-packet-data", "1Ki"])
+    assert [port.settings for port in settings.ports] == [
+        PortSettings(1, 10**10, 64, 1_500_000),
+        PortSettings(2, 2_500_000_000, 64, 0),
+    ]
+    assert (settings.driver.files_wait_s, settings.driver.spin_us, settings.bmv2.dump_bytes) == (60, 1000, 1024)
+
+
 def test_the_p4info_beside_a_program_is_found(tmp_path: Path) -> None:
     program = tmp_path / "fabric.json"
     with pytest.raises(ConfigError, match=r"fabric\.json: No such file"):
@@ -135,6 +145,11 @@ def test_half_of_tls_is_refused(options: str, problem: str) -> None:
         ("--no-p4 -i 1@a --port-rate 1:0", "a rate of 0 bit/s"),
         ("--no-p4 -i 1@a --port-delay 1:-5", "is not PORT:NUMBER"),
         ("--no-p4 -i 1@a --port-queue 1", "is not PORT:NUMBER"),
+        ("--no-p4 -i 1@a --port-rate 1:10ms", "'10ms' is not a rate such as 10G, nor a number of bit/s"),
+        ("--no-p4 -i 1@a --port-delay 1:0.5ns", "'0.5ns' is not a whole number of ns"),
+        ("--no-p4 -i 1@a --port-queue 1:5k", "'5k' is not a whole number"),
+        ("--no-p4 --log-file l --log-file-max-size 0", "--log-file-max-size: is 0"),
+        ("--no-p4 --files-wait nan", "'nan' is not a time such as 500ms"),
         ("--no-p4 --device-id x", "is not a whole number"),
         ("--no-p4 --drop-port 3", "--drop-port: only 511"),
         ("--no-p4 --log-level loud", "invalid choice"),

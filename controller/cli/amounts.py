@@ -39,6 +39,11 @@ def in_bytes(least: int = 0, most: float = math.inf) -> Callable[[str | int], in
     return _whole_reader(Unit(SIZE, "B"), least, most)
 
 
+def in_gigabytes(least: float = 0.0, most: float = 1e12) -> Read:
+    """Return what reads a size in gigabytes of 10^9 bytes."""
+    return _reader(Unit(SIZE, "GB"), least, most)
+
+
 def in_megabytes(least: int = 0, most: float = math.inf) -> Callable[[str | int], int]:
     """Return what reads a size in whole megabytes of 10^6 bytes."""
     return _whole_reader(Unit(SIZE, "MB"), least, most)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
@@ -13,7 +14,7 @@ import typer
 from rich.table import Table
 
 from controller.cli.amounts import in_seconds
-from controller.cli.output import Format, FormatOption, show_values
+from controller.cli.output import Format, FormatOption, LineFormat, show_values
 from controller.console import plain_or_terminal
 
 if TYPE_CHECKING:
@@ -109,6 +110,7 @@ def watch(  # noqa: PLR0917 - a command line's options
     metrics_port: Annotated[
         int | None, typer.Option(min=0, max=65535, help="TCP port for Prometheus, on this machine.")
     ] = None,
+    form: LineFormat = Format.TABLE,
 ) -> None:
     """Count the packets that a device receives, a line per second (root)."""
     from dataplane.nic import open_nic  # noqa: PLC0415
@@ -118,10 +120,22 @@ def watch(  # noqa: PLR0917 - a command line's options
         opened = stack.enter_context(open_nic(interface, _settings(mode, io, queues)))
         if metrics_port is not None:
             server = stack.enter_context(serve_metrics(metrics_port, opened.read_statistics))
-            typer.echo(f"metrics at http://127.0.0.1:{server.port}/metrics")
-        typer.echo("".join(name.rjust(width) for name, width in _COLUMNS))
-        for line in lines(opened.read_statistics, seconds, time.monotonic, time.sleep):
-            typer.echo(line)
+            typer.echo(f"metrics at http://127.0.0.1:{server.port}/metrics", err=form is not Format.TABLE)
+        if form is not Format.JSON:
+            typer.echo(_written([name for name, _ in _COLUMNS], form))
+        for row in rows(opened.read_statistics, seconds, time.monotonic, time.sleep):
+            typer.echo(_written(row, form))
+
+
+def _written(row: Sequence[str], form: Format) -> str:
+    """Return a row as a line."""
+    match form:
+        case Format.TABLE:
+            return "".join(cell.rjust(width) for cell, (_, width) in zip(row, _COLUMNS, strict=True))
+        case Format.CSV:
+            return ",".join(row)
+        case Format.JSON:
+            return json.dumps({name: float(cell) for cell, (name, _) in zip(row, _COLUMNS, strict=True)})
 
 
 def _settings(mode: ModeName, io: IoName, queues: int) -> NicSettings:
@@ -138,25 +152,25 @@ def _settings(mode: ModeName, io: IoName, queues: int) -> NicSettings:
     return dataclasses.replace(NicSettings.balanced(kinds[io], queues), mode=Mode[mode.name])
 
 
-def lines(
+def rows(
     read: Callable[[], NicStatistics],
     seconds: float | None,
     clock: Callable[[], float],
     sleep: Callable[[float], None],
-) -> Iterator[str]:
-    """Yield a line for each second that passes, and for the rest of one at the end."""
+) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each second that passes, and for the rest of one at the end."""
     began = then = clock()
     before = read()
     while seconds is None or then - began < seconds:
         left_s = INTERVAL_S if seconds is None else min(INTERVAL_S, began + seconds - then)
         sleep(left_s)
         now, after = clock(), read()
-        yield _line(now - began, now - then, before, after)
+        yield _row(now - began, now - then, before, after)
         then, before = now, after
 
 
-def _line(second: float, elapsed_s: float, before: NicStatistics, after: NicStatistics) -> str:
-    cells = (
+def _row(second: float, elapsed_s: float, before: NicStatistics, after: NicStatistics) -> tuple[str, ...]:
+    return (
         f"{second:.1f}",
         f"{(after.received - before.received) / elapsed_s:.0f}",
         f"{(after.received_bytes - before.received_bytes) * 8 / elapsed_s / 1e6:.1f}",
@@ -168,4 +182,3 @@ def _line(second: float, elapsed_s: float, before: NicStatistics, after: NicStat
         f"{max(thread.pause_us for thread in after.threads):.0f}",
         str(max(thread.batch for thread in after.threads)),
     )
-    return "".join(cell.rjust(width) for cell, (_, width) in zip(cells, _COLUMNS, strict=True))

@@ -7,7 +7,7 @@ import dataclasses
 import io
 import json
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -51,6 +51,10 @@ OneFormat = Annotated[
     Format, typer.Option("--format", "-f", callback=_table_or_json, help="For people, or one JSON object, times in ns.")
 ]
 """Of commands that show one thing that is no list of rows."""
+LineFormat = Annotated[
+    Format, typer.Option("--format", "-f", help="Lines for people, CSV with a header, or a JSON object a line.")
+]
+"""Of commands that go on writing."""
 AsJson = Annotated[bool, typer.Option("--json", help="The same as --format json.")]
 
 
@@ -67,6 +71,11 @@ def show(columns: Sequence[str], rows: Iterable[Cells], form: Format) -> None:
             _show_json(columns, rows)
         case Format.TABLE:
             _show_table(columns, rows)
+
+
+def show_one(fields: Mapping[str, object]) -> None:
+    """Print one thing on stdout as a JSON object."""
+    typer.echo(_json_object(list(fields), list(fields.values())))
 
 
 def flat(value: DataclassInstance) -> dict[str, object]:

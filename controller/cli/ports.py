@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from controller.cli.output import Cells, Format, FormatOption, show, utc
+from controller.cli.output import Cells, Format, FormatOption, LineFormat, line_of, show, utc
 
 if TYPE_CHECKING:
     from dataplane.rpc.access.settings import TlsSettings
@@ -36,9 +36,9 @@ def show_ports(address: Address, tls: Tls = None, form: FormatOption = Format.TA
 
 
 @ports.command()
-def watch(address: Address, tls: Tls = None) -> None:
+def watch(address: Address, tls: Tls = None, form: LineFormat = Format.TABLE) -> None:
     """Print a line for each port, then for each change, until interrupted."""
-    asyncio.run(_watch(address, _tls(tls)))
+    asyncio.run(_watch(address, _tls(tls), form))
 
 
 @ports.command("set")
@@ -56,12 +56,16 @@ def set_port(
     asyncio.run(ask(address, device, up=state == "up", tls=_tls(tls)))
 
 
-async def _watch(address: str, tls: TlsSettings | None) -> None:
+async def _watch(address: str, tls: TlsSettings | None, form: Format) -> None:
     from controller.gnmi.queries import watch_ports  # noqa: PLC0415
 
+    if form is Format.CSV:
+        typer.echo(line_of(_COLUMNS, _COLUMNS, form))
     async for state in watch_ports(address, tls):
-        cells = ("-" if cell is None else str(cell) for cell in _cells(state))
-        typer.echo("  ".join(cells))
+        cells: Cells = _cells(state)
+        if form is Format.TABLE:
+            cells = ["-" if cell is None else str(cell) for cell in cells]
+        typer.echo(line_of(_COLUMNS, cells, form))
 
 
 def _tls(file: Path | None) -> TlsSettings | None:

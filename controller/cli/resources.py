@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from controller.cli.api import Address, client_of
-from controller.cli.output import Cells, Format, show
+from controller.cli.output import Cells, Format, OneFormat, show
 
 if TYPE_CHECKING:
     from controller.api.client.synchronous import SyncResources
@@ -57,11 +57,17 @@ def get(  # noqa: PLR0917 - a command line's options
                 typer.echo(f"the storage is away: this is {found.age_s} s old", err=True)
 
 
-def describe(kind: _KindName, name: Annotated[str, typer.Argument(metavar="NAME")], address: Address = None) -> None:
+def describe(
+    kind: _KindName,
+    name: Annotated[str, typer.Argument(metavar="NAME")],
+    address: Address = None,
+    form: OneFormat = Format.TABLE,
+) -> None:
     """Show all of one resource, for people; what is as by default is left out."""
     with client_of(address) as client:
         found = client.of(_kind(kind).type).get(name)
-    typer.echo(_yaml(_without_defaults(found)), nl=False)
+    shown = _without_defaults(found)
+    typer.echo(text_of(shown, Output.JSON) if form is Format.JSON else _yaml(shown), nl=False)
 
 
 def delete(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +16,7 @@ from controller.cli.accel.ground import (
     TopologyOption,
     ground_of,
 )
+from controller.cli.amounts import in_gigabytes
 from controller.cli.output import Cells, Format, FormatOption, show
 from controller.cli.units import milliseconds
 
@@ -51,12 +51,10 @@ def network(  # noqa: PLR0917 - a command line's options
     rate: RateOption = None,
     machines: MachinesOption = None,
     fan_in: FanInOption = None,
-    output: Annotated[float, typer.Option(metavar="GB", min=0, help="What each machine sends in each round.")] = 0.1,
+    output: Annotated[float, typer.Option(parser=in_gigabytes(), help="GB that each sends in a round.")] = 0.1,
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show the rounds of a reduction over the machines: how long, on which links; who sends to whom (JSON)."""
-    if not math.isfinite(output):
-        raise typer.BadParameter(f"--output {output}: no machine sends so much")
     ground = ground_of(topology, hardware, feed=feed, server=server, rate=rate, machines=machines, fan_in=fan_in)
     rounds = ground.tree.rounds if ground.tree is not None else ()
     numbered = list(enumerate(rounds, 1))

@@ -11,7 +11,7 @@ import typer
 
 from controller.cli.amounts import in_seconds
 from controller.cli.api import Address, client_of
-from controller.cli.output import Cells
+from controller.cli.output import Cells, Format, OneFormat
 from controller.cli.units import gibibytes, percent_of
 
 if TYPE_CHECKING:
@@ -29,15 +29,17 @@ POD_COLUMNS = ("pod", "phase", "node", "busy %", "free GiB", "restarts")
 
 def top(
     once: Annotated[bool, typer.Option("--once", help="Look once.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object for each look.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
     interval: Annotated[float, typer.Option(parser=in_seconds(0.2, 3600.0), help="Time between looks.")] = 2.0,
     address: Address = None,
+    form: OneFormat = Format.TABLE,
 ) -> None:
     """Watch the load of nodes, devices and pods, as managers report it, until Ctrl-C."""
     from rich.live import Live  # noqa: PLC0415
 
     from controller.console import plain_or_terminal  # noqa: PLC0415
 
+    as_json = as_json or form is Format.JSON
     console = plain_or_terminal()
     with client_of(address) as client, suppress(KeyboardInterrupt):
         if once and not as_json:

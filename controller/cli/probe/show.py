@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from controller.cli.api import Address
+from controller.cli.output import Format, OneFormat
 from controller.cli.probe.source import Source, probe_of
 
 
@@ -17,13 +18,18 @@ def show(
         Path | None, typer.Option("--picture", "-p", metavar="FILE", help="Draw its graph, .svg or .png.")
     ] = None,
     address: Address = None,
+    form: OneFormat = Format.TABLE,
 ) -> None:
     """Show a probe task: its kernels with repetitions and sizes, and which means feed which kernel."""
+    from controller.schedulers.probe.files import dumps  # noqa: PLC0415
     from controller.schedulers.probe.text import lines_of  # noqa: PLC0415
 
     probe = probe_of(source, address)
-    for line in lines_of(probe):
-        typer.echo(line)
+    if form is Format.JSON:
+        typer.echo(dumps(probe, as_json=True), nl=False)
+    else:
+        for line in lines_of(probe):
+            typer.echo(line)
     if picture is not None:
         from controller.schedulers.probe.picture import draw  # noqa: PLC0415
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from controller.cli.amounts import in_bytes
 from controller.cli.output import Cells, Format, FormatOption
 from controller.cli.output import show as show_rows
 from controller.cli.state.session import Address, DeviceId, ElectionId, Tls, ask, check_name
@@ -66,7 +67,7 @@ def write_counter(  # noqa: PLR0917 - a command line's options
     name: Name,
     index: Index,
     packets: Annotated[int, typer.Option(min=0, help="What it counts on from.")] = 0,
-    nbytes: Annotated[int, typer.Option("--bytes", min=0, help="What it counts on from.")] = 0,
+    nbytes: Annotated[int, typer.Option("--bytes", parser=in_bytes(), help="What it counts on from.")] = 0,
     device_id: DeviceId = 1,
     election_id: ElectionId = 1,
     tls: Tls = None,

@@ -16,7 +16,7 @@ from rich.live import Live
 from collectors.values import LinkCondition, LinkState, LinkStatus, Snapshot
 from controller.cli.amounts import in_seconds
 from controller.cli.feed import FEED, Feed, ask, snapshot_of
-from controller.cli.output import Format, FormatOption, show, show_values, table_of
+from controller.cli.output import Format, FormatOption, LineFormat, flat, line_of, show, show_values, table_of
 from controller.cli.units import milliseconds, percent, seconds
 from controller.console import plain_or_terminal
 
@@ -70,18 +70,22 @@ def links(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
         show_values([_row(link, seen.statuses.get(key)) for key, link in seen.links.items()], LinkRow, form)
 
 
-def top(
+def top(  # noqa: PLR0917 - a command line's options
     feed: Feed = FEED,
     by: Annotated[Order, typer.Option(help="Sort links by this, descending.")] = Order.UTILISATION,
     rows: Annotated[int, typer.Option(min=1, max=1000, help="Number of links shown.")] = 20,
     interval: Annotated[float, typer.Option(parser=in_seconds(0.05, 3600.0), help="Time between updates.")] = 1.0,
     count: Annotated[int | None, typer.Option(min=1, help="Number of updates; default: until Ctrl-C.")] = None,
+    form: LineFormat = Format.TABLE,
 ) -> None:
     """Watch the busiest or slowest links, or those with the most loss, until Ctrl-C."""
 
     async def watch(client: FeedClient) -> None:
         await client.status()
         looks = client.snapshots(round(interval * 1e9))
+        if form is not Format.TABLE:
+            await _write_lines(looks, count, lambda seen: _ordered(seen, by)[:rows], form)
+            return
         await _show_live(looks, count, lambda seen: _top(seen, by, rows), patience_s=max(1.0, 3 * interval))
 
     with suppress(KeyboardInterrupt):
@@ -121,9 +125,27 @@ async def _show_live(
             coming.cancel()
 
 
+async def _write_lines(
+    looks: AsyncIterator[Snapshot], count: int | None, choose: Callable[[Snapshot], list[LinkState]], form: Format
+) -> None:
+    """Write a line for each link of each look, with the number of the look before it."""
+    seen = 0
+    while seen != count:
+        look = await anext(looks)
+        seen += 1
+        for link in choose(look):
+            row = {"look": seen, **flat(_row(link, look.statuses.get(link.link)))}
+            if form is Format.CSV and seen == 1 and link is choose(look)[0]:
+                typer.echo(line_of([], list(row), form))
+            typer.echo(line_of(list(row), list(row.values()), form))
+
+
+def _ordered(seen: Snapshot, by: Order) -> list[LinkState]:
+    return sorted(seen.links.values(), key=_ORDERS[by], reverse=True)
+
+
 def _top(seen: Snapshot, by: Order, rows: int) -> RenderableType:
-    ordered = sorted(seen.links.values(), key=_ORDERS[by], reverse=True)
-    cells = (_cells(link, seen.statuses.get(link.link)) for link in ordered[:rows])
+    cells = (_cells(link, seen.statuses.get(link.link)) for link in _ordered(seen, by)[:rows])
     return table_of(_COLUMNS, cells, title=f"{len(seen.paths)} flows; links by {by}")
 
 

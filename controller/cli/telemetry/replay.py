@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from controller.cli.output import Format, show
+from controller.cli.output import Format, OneFormat, show, show_one
 
 if TYPE_CHECKING:
     from collectors.ingest.replay import Replayed
@@ -65,12 +65,16 @@ def replay(
     history: Annotated[
         Path | None, typer.Option("--history", "-d", metavar="FOLDER", help="Write the history here, for queries.")
     ] = None,
+    form: OneFormat = Format.TABLE,
 ) -> None:
     """Replay a capture of reports through a collector, in the capture's time, and print what it found."""
     if (settings is None) == (topology is None):
         raise typer.BadParameter("either --settings or --topology is needed, and not both")
     with _folder(history) as folder:
         result, status = _run(capture, _settings(settings, topology), folder)
+        if form is Format.JSON:
+            show_one(_fields(result, status, folder))
+            return
         span_s = (result.ended_ns - result.began_ns) / 1e9
         typer.echo(
             f"frames: {result.frames} in {span_s:.3f} s\nbroken frames: {result.broken}\nreports: {result.reports}"
@@ -104,14 +108,43 @@ def _run(capture: Path, settings: CollectorProcessSettings, folder: Path) -> tup
     return replay_into(folder, capture, settings, lambda line: typer.echo(f"millrace telemetry: {line}", err=True))
 
 
-def _summarise(folder: Path) -> None:
+def _fields(result: Replayed, status: CollectorStatus, folder: Path) -> dict[str, object]:
+    """Return all that was found as one object."""
+    counts = {name: count for name, count in sorted(status.counters.items()) if name not in {"reports", "records"}}
+    tables = {
+        name: [dict(zip(columns, row, strict=True)) for row in rows] for name, columns, rows in _summaries(folder)
+    }
+    return {
+        "frames": result.frames,
+        "broken_frames": result.broken,
+        "reports": result.reports,
+        "began_ns": result.began_ns,
+        "ended_ns": result.ended_ns,
+        "counters": counts,
+        "last_problem": status.last_problem,
+        **tables,
+    }
+
+
+def _summaries(folder: Path) -> Iterator[tuple[str, Sequence[str], list[tuple[object, ...]]]]:
+    """Yield each summary of a history: its name, columns and rows."""
     from collectors.history.query import query  # noqa: PLC0415
 
     for name, statement in _SUMMARIES.items():
         answer = query(folder, statement)
-        rows = [
-            row for batch in answer.batches for row in zip(*(part.to_pylist() for part in batch.columns), strict=True)
-        ]
+        yield (
+            name,
+            answer.columns,
+            [
+                row
+                for batch in answer.batches
+                for row in zip(*(part.to_pylist() for part in batch.columns), strict=True)
+            ],
+        )
+
+
+def _summarise(folder: Path) -> None:
+    for name, columns, rows in _summaries(folder):
         if rows:
             typer.echo(f"\n{name}")
-            show([column.replace("_", " ") for column in answer.columns], rows, Format.TABLE)
+            show([column.replace("_", " ") for column in columns], rows, Format.TABLE)

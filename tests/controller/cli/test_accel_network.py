@@ -77,7 +77,7 @@ def test_a_rate_gives_the_specifications_figures(capsys: pytest.CaptureFixture[s
         (("-t", "racks.yaml", "-n", "9"), "machines: 9 are wanted, topology racks has 4"),
         (("-t", "racks.yaml", "--feed", "unix:nobody"), "collector at unix:nobody: cannot connect"),
         (("-t", "racks.yaml", "--hardware", "missing.yaml"), "missing.yaml: No such file or directory"),
-        (("-t", "racks.yaml", "--output", "inf"), "--output inf"),
+        (("-t", "racks.yaml", "--output", "inf"), "inf is not a size"),
         (("-t", "racks.yaml", "-k", "1"), "--fan-in"),
     ],
 )

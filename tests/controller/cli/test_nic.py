@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 
@@ -9,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from controller.cli.app import app
-from controller.cli.nic import lines
+from controller.cli.nic import rows
 from dataplane.errors import PortError
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic import Drop, NicSettings, memory_pair, open_nic
@@ -46,6 +47,8 @@ def test_show_tells_what_the_device_is(inside: Callable[..., str]) -> None:
 @pytest.mark.parametrize("io", ["ring", "throughput"])
 @pytest.mark.parametrize("mode", ["hybrid", "waiting", "polling", "throughput"])
 def test_watch_prints_a_line_a_second_and_ends(inside: Callable[..., str], mode: str, io: str) -> None:
+    as_json = json.loads(inside("nic", "watch", "here", "--mode", mode, "--seconds", "0.01", "--format", "json"))
+    assert {"packets/s", "missed"} < as_json.keys()
     told = inside("nic", "watch", "here", "--mode", mode, "--io", io, "--seconds", "0.05").splitlines()
     assert told[0].split()[:3] == ["second", "packets/s", "Mbit/s"]
     assert [line.split()[1:5] for line in told[1:]] == [["0", "0.0", "0", told[1].split()[4]]]
@@ -76,7 +79,7 @@ def test_lines_are_differences_over_the_time_that_passed() -> None:
             while nic.step(round(now * 1e9)):
                 pass
 
-        told = [line.split() for line in lines(nic.read_statistics, 2.5, lambda: now, sleep)]
+        told = list(rows(nic.read_statistics, 2.5, lambda: now, sleep))
     assert [(line[0], line[1], line[3]) for line in told] == [
         ("1.0", "100", "0"),
         ("2.0", "100", "0"),

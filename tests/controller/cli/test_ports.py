@@ -72,6 +72,15 @@ def test_set_takes_a_port_out_of_use_and_back(served: Served) -> None:
     assert text.endswith("/interfaces/interface[name=9]/config: there is no such interface")
 
 
+def test_watch_writes_lines_for_programs(served: Served) -> None:
+    command = [sys.executable, "-u", "-m", "controller.cli", "ports", "watch", served.address, "--format", "json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as watching:
+        assert watching.stdout is not None
+        ports = [json.loads(watching.stdout.readline()) for _ in range(2)]
+        watching.send_signal(signal.SIGINT)
+    assert [(port["port"], port["admin"], port["hello"]) for port in ports] == [(1, "up", None), (2, "up", None)]
+
+
 def test_watch_prints_changes(served: Served) -> None:
     command = [sys.executable, "-u", "-m", "controller.cli", "ports", "watch", served.address]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ) as watching:

@@ -26,6 +26,7 @@ def test_resources_are_shown_and_deleted(served: Place, run: Run) -> None:
     described = yaml.safe_load(run("describe pod a")[0])
     assert described["spec"] == {"containers": [{"name": "main", "image": "busybox"}], "priority": 3}
     assert "status" not in described
+    assert json.loads(run("describe pod a --format json")[0]) == described
     assert run("delete pod a --revision 9") == ("", "millrace: Pod a is of revision 1, not of 9 any more\n")
     assert run("delete pod a") == ("Pod a is deleted\n", "")
     assert run("get pod a") == ("", "millrace: there is no Pod a\n")

@@ -245,6 +245,11 @@ def test_top_shows_the_busiest_first(feed: str) -> None:
     assert len(links) == 4
     assert said.count("1 flows; links by utilisation") == 2
     assert "s2->s3" in run("top", "--feed", feed, "--by", "loss", "--count", "1")
+    looks = [json.loads(line) for line in run("top", "--feed", feed, "--count", "2", "-f", "json").splitlines()]
+    assert {look["look"] for look in looks} == {1, 2}
+    header, *rows = run("top", "--feed", feed, "--count", "2", "-f", "csv").splitlines()
+    assert header.startswith("look,")
+    assert len(rows) == len(looks)
 
 
 def test_a_capture_replayed(capture: Path, tmp_path: Path) -> None:
@@ -258,6 +263,10 @@ def test_a_capture_replayed(capture: Path, tmp_path: Path) -> None:
     assert re.search(r"│ 13 +│ s3 +│ 300 +│ 0 ", tables["reporters"])
     assert re.search(r"│ h1:5000 │ h2:6001 │ s1 s2 s3 │", tables["flows"])
     assert [phase for phase in ("raised", "cleared") if phase in tables["events"]] == ["raised", "cleared"]
+    found = json.loads(run("replay", str(capture), "--settings", str(tmp_path / "collector.yaml"), "-f", "json"))
+    assert (found["frames"], found["reports"], found["counters"]["events"]) == (300, 300, 2)
+    assert [event["phase"] for event in found["events"]] == ["raised", "cleared"]
+    assert found["drops"] == []
 
 
 def test_a_capture_of_items_replayed(tmp_path: Path) -> None:

@@ -170,6 +170,7 @@ def test_loads_of_nodes_devices_and_pods_are_shown(run: Run, bound: None) -> Non
     ]
     assert [(row["device"], row["model"], row["watts"]) for row in seen["devices"]] == [(0, "T4", 70)]
     assert [row["pod"] for row in seen["pods"]] == ["a", "b"]
+    assert json.loads(run("pod top --once --format json")[0]).keys() == seen.keys()
     assert "T4" in run("pod top --once")[0]
 
 

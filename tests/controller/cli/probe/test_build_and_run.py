@@ -69,6 +69,8 @@ def refused(*arguments: str) -> str:
 def test_an_experts_file_is_built_tried_shown_and_run(folder: Path) -> None:
     built = command("build", "e.yaml")
     assert built.stdout.startswith("large-solve.probe.json: dgemm x 3; 0 links, about ")
+    as_json = command("show", "large-solve.probe.json", "--format", "json").stdout
+    assert json.loads(as_json) == json.loads(Path("large-solve.probe.json").read_text())
     shown = command("show", "large-solve.probe.json", "--picture", "p.svg")
     assert shown.stdout.splitlines()[1] == "  dgemm  x 3  k=32 m=32 n=32  numpy on cpu"
     assert (folder / "p.svg").stat().st_size > 1000

@@ -15,9 +15,9 @@ from typing import Final
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from dataplane import bpf
 from dataplane.errors import FabricError
 from dataplane.fabric.kernel import namespaces
+from dataplane.linux import bpf
 from dataplane.topology.units import PPB, format_share
 
 _MAP_TYPE_ARRAY, _PROG_TYPE_SCHED_CLS = 2, 3

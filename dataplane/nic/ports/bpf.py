@@ -11,7 +11,8 @@ import errno
 import os
 import struct
 
-from dataplane.bpf import (
+from dataplane.errors import PortError
+from dataplane.linux.bpf import (
     CALL,
     EXIT,
     LINK_CREATE,
@@ -24,7 +25,6 @@ from dataplane.bpf import (
     load_map,
     load_program,
 )
-from dataplane.errors import PortError
 from dataplane.nic.devices.device import Device, refusal
 
 _MAP_TYPE_XSKMAP, _PROG_TYPE_XDP, _ATTACH_TYPE_XDP = 17, 6, 37

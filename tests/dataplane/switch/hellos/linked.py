@@ -20,8 +20,8 @@ from typing import Any
 from finsy.gnmiclient import GNMIClient
 from finsy.gnmipath import GNMIPath
 
-from dataplane.bpf import EXIT, SET, instruction, load_program
 from dataplane.fabric.kernel import namespaces
+from dataplane.linux.bpf import EXIT, SET, instruction, load_program
 from dataplane.nic.devices import ethernet
 from dataplane.nic.devices.device import find_device
 from dataplane.nic.ports import bpf

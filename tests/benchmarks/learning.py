@@ -2,7 +2,8 @@
 
 - For cloudphysics (cloudPhysicsIO, 100 times as fast), bursty (drawn by seeds), spotri (hetero_spotri) and lublin
   (lublin_256, exact estimates), three seeds each: NAME_best_heuristic_over_ours (mean response), NAME_oracle_share,
-  NAME_transformer_over_dense (scheduling/comparison.py; what agents learn by is in scheduling/cases.py).
+  NAME_transformer_over_dense, and, of cloudphysics and lublin, NAME_own_rule_over_ours: beside the rule of our own that
+  agents decide beside (scheduling/comparison.py; what agents learn by is in scheduling/cases.py).
   transformer_over_dense is the geometric mean of the inputs that were measured.
 - network_gain: which part of the mean response features of the network save where congestion moves
   (scheduling/congestion.py).
@@ -25,10 +26,16 @@ from typing import Final
 from tests.benchmarks.parts import Part, run
 
 INPUTS: Final = ("cloudphysics", "bursty", "spotri", "lublin")
+OWN_RULES: Final = ("cloudphysics", "lublin")
 PARTS: Final = {
     name: Part(
         "scheduling.comparison",
-        (f"{name}_best_heuristic_over_ours", f"{name}_oracle_share", f"{name}_transformer_over_dense"),
+        (
+            f"{name}_best_heuristic_over_ours",
+            f"{name}_oracle_share",
+            f"{name}_transformer_over_dense",
+            *([f"{name}_own_rule_over_ours"] if name in OWN_RULES else []),
+        ),
         of=name,
     )
     for name in INPUTS

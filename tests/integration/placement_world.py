@@ -228,9 +228,9 @@ class PlacementWorld:
         self.until(look, lambda: f"{name}: {what}: {found and found[0].status}")
         return found[0]
 
-    def until(self, condition: Callable[[], bool], what: str | Callable[[], str]) -> None:
+    def until(self, condition: Callable[[], bool], what: str | Callable[[], str], within_s: float = WAIT_S) -> None:
         """Wait until something is so."""
-        end = time.monotonic() + WAIT_S
+        end = time.monotonic() + within_s
         while not condition():
             assert time.monotonic() < end, f"never: {what if isinstance(what, str) else what()}"
             time.sleep(0.02)

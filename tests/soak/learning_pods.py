@@ -59,6 +59,8 @@ AGENT: Final[dict[str, Any]] = {
 }
 """Departures, to learn of so few: a small network, a buffer that keeps what was sampled, nothing beyond a pod's own
 start; and training that does not step back, or it does not begin on a machine that is full."""
+_READY_WITHIN_S: Final = 300.0
+"""PyTorch is loaded twice first, 27 s each at a load of 14 on two cores."""
 _FIGURE: Final = re.compile(r"^millrace_scheduler_learning_(\w+)\{([^}]*)\} (\S+)$", re.MULTILINE)
 
 
@@ -122,6 +124,7 @@ class LearningWorld:
             self.world.until(
                 lambda: "ready: " in log.read_text(encoding="utf-8") or process.poll() is not None,
                 "a scheduler that is ready",
+                _READY_WITHIN_S,
             )
             found = re.search(r"metrics at (\S+)", log.read_text(encoding="utf-8"))
             assert found is not None, log.read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ if importlib.util.find_spec("torch") is None:
 
 from tests.soak.learning_pods import play
 
-pytestmark = [pytest.mark.root, pytest.mark.containers, pytest.mark.slow]
+pytestmark = [pytest.mark.root, pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 def test_pods_in_a_fabric_are_learned_of_in_shadow_and_placed_live(tmp_path: Path) -> None:

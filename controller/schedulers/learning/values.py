@@ -14,6 +14,7 @@ from controller.schedulers.learning.errors import LearningError
 
 Floats = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
+Actions = npt.NDArray[np.intp]
 
 COMMON: Final = 4
 """Features of an observation that are of the system and the task, not of an action; they come first."""

@@ -1,11 +1,14 @@
 """Rules, agents and an oracle on one input: tables, and figures of who is better by how much.
 
 - NAME_best_heuristic_over_ours: mean response of the best rule over that of `tokens`, both means over the seeds. The
-  best rule is that of the least mean over the seeds; `earliest-finish`, which asks the environment what will happen as
-  no scheduler of a real system can, is shown and is not among them.
+  best rule is that of the least mean over the seeds. Two are shown and are not among them: `earliest-finish`, which
+  asks the environment what will happen as no scheduler of a real system can, and a rule of our own, which goes by what
+  is foretold to the agent, too: `foretold-local` of block requests, `rollout` of logs.
 - NAME_oracle_share: in windows, (best static - ours) / (best static - oracle), of sums over the windows of all seeds;
   the best static is the rule with the least sum.
 - NAME_transformer_over_dense: mean response of `dense` over that of `tokens`.
+- NAME_own_rule_over_ours, of an input that has one: mean response of that rule, which `tokens` decides beside, over
+  that of `tokens`.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from tests.benchmarks.scheduling.windows import ORACLE
 
 OURS: Final = "tokens"
 FORETELLS: Final = "earliest-finish"
+OWN: Final = ("foretold-local", "rollout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +43,16 @@ class Found:
 
     @property
     def rules(self) -> list[str]:
-        """The rules that a real scheduler could follow."""
-        return [name for name in self.figures if name not in {*FORMS, FORETELLS}]
+        """The heuristics that a real scheduler could follow, without those of our own."""
+        return [name for name in self.figures if name not in {*FORMS, FORETELLS, *OWN}]
 
     def response_ns(self, name: str) -> float:
         """Return the mean response, the mean over the seeds."""
         return fmean(one.mean_response_ns for one in self.figures[name])
+
+    def over_ours(self, name: str) -> float:
+        """Return the mean response over that of our agent."""
+        return self.response_ns(name) / self.response_ns(OURS)
 
     @property
     def best_rule(self) -> str:
@@ -80,10 +88,12 @@ def measure(name: str, *, quick: bool) -> dict[str, float | None]:
         sys.stderr.write(f"{line_of(one)}\n")
     found = found_of(case, done)
     console.print(table_of(found), *lines_of(found), sep="\n")
+    own = [found.over_ours(rule) for rule in OWN if rule in found.figures]
     return {
-        f"{name}_best_heuristic_over_ours": found.response_ns(found.best_rule) / found.response_ns(OURS),
+        f"{name}_best_heuristic_over_ours": found.over_ours(found.best_rule),
         f"{name}_oracle_share": found.share(OURS),
-        f"{name}_transformer_over_dense": found.response_ns("dense") / found.response_ns(OURS),
+        f"{name}_transformer_over_dense": found.over_ours("dense"),
+        f"{name}_own_rule_over_ours": own[0] if own else None,
     }
 
 

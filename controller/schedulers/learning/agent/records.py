@@ -71,7 +71,8 @@ class DeciderRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RunRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where a run of training was: so many episodes had ended, and of the next one these decisions had been taken.
 
-    `actions` are numbers of 32 bits, `asked` says of each with a byte whether the fallback was asked. `expects` is a
+    `actions` are numbers of 32 bits. `asked` says of each with a byte whether the fallback was asked of all candidates
+    (1), of few (2) or of both (3); `near` has these few, each time a bit an action in whole bytes. `expects` is a
     checksum of what was seen next: where another thing is seen after the same actions, the input is another one.
     """
 
@@ -82,6 +83,7 @@ class RunRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     episodes: int
     actions: bytes = b""
     asked: bytes = b""
+    near: bytes = b""
     expects: int = 0
 
 

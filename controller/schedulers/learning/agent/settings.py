@@ -87,6 +87,9 @@ class DecisionSettings(Strict, frozen=True):
     """When a network's answer is too late and the fallback decides."""
     margin: float = 0.0
     """Where the best value is less above that of the fallback's choice, that choice stands: a departure; 0: never."""
+    tolerance: float = 0.0
+    """Among candidates whose values are at most so much below the best one's the fallback chooses: a departure; 0: the
+    best one is taken."""
     precision: Literal["bfloat16", "float32"] = "bfloat16"
     """Of weights in products of more than 128 hidden; of `tokens` where the processor multiplies bfloat16."""
 
@@ -108,6 +111,7 @@ class AgentSettings(Strict, frozen=True):
         decisions = self.decisions
         _within("decisions.exploration", decisions.exploration, 0, 1)
         _at_least("decisions.margin", decisions.margin, 0)
+        _at_least("decisions.tolerance", decisions.tolerance, 0)
         _at_least("decisions.deadline_ns", decisions.deadline_ns, 1)
         _at_least("seed", self.seed, 0)
 

@@ -18,6 +18,7 @@ from controller.schedulers.learning.heuristics.pool import (
     DataLocal,
     EarliestFinish,
     FastOnly,
+    ForetoldLocal,
     LeastLoaded,
     Random,
     RoundRobin,
@@ -30,7 +31,8 @@ from controller.schedulers.learning.values import Chooser
 def pool_rules(made: PoolInput, seed: int) -> dict[str, Chooser[PoolView]]:
     """Return the rules that choose a node, each as at the beginning; HEFT where there is a graph.
 
-    `earliest-finish` foretells by the environment itself, which no scheduler of a real system can.
+    `earliest-finish` foretells by the environment itself, which no scheduler of a real system can. `foretold-local` is
+    among them where what it goes by is shown.
     """
     rules: dict[str, Chooser[PoolView]] = {
         "random": Random(seed),
@@ -40,6 +42,8 @@ def pool_rules(made: PoolInput, seed: int) -> dict[str, Chooser[PoolView]]:
         "fast-only": FastOnly(),
         "earliest-finish": EarliestFinish(),
     }
+    if made.settings.foretold:
+        rules["foretold-local"] = ForetoldLocal()
     return rules | {"heft": Heft()} if made.has_graph else rules
 
 

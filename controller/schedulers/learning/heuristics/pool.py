@@ -6,9 +6,14 @@ import random
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
+from controller.schedulers.learning.environment.model import LOAD_BITS, LOAD_UNIT_NS
 from controller.schedulers.learning.environment.view import PoolView
 from controller.schedulers.learning.values import Observation
+
+_LEAVING, _EVICTING, _COST = 4, 6, 7
+"""Rows of `Observation.load`."""
 
 
 class Turns:
@@ -103,6 +108,36 @@ class EarliestFinish:
     def choose(self, observation: Observation, view: PoolView) -> int:
         """Return the candidate on which the task ends first."""
         return self._turns.least(observation, lambda action: view.foretell(action).end_ns)
+
+
+class ForetoldLocal:
+    """Of the nodes on which a task is foretold to cost little more than the least, the one with most of its data.
+
+    What it costs is the last figure of `load_features` with `foretold`, and `eviction_ns` for each byte that has to
+    make room; up to `near` times the least is little more. Of nodes with as much of the data it takes the one that has
+    given out first what others wait for, of equals the next in turn. All of that is in what is seen.
+    """
+
+    def __init__(self, near: float = 3.0, eviction_ns: float = 1.0) -> None:
+        self._near, self._eviction_ns = near, eviction_ns
+        self._turns = Turns()
+
+    def choose(self, observation: Observation, view: object) -> int:  # noqa: ARG002 - it looks at what is seen alone
+        """Return a candidate that costs little more than the least."""
+        leaving, evicting, cost = observation.load[[_LEAVING, _EVICTING, _COST]].astype(np.float64)
+        costs = _figures(cost) + self._eviction_ns * _figures(evicting)
+        least = costs[observation.candidates].min()
+        found = np.flatnonzero(observation.candidates & (costs <= self._near * least))
+        for figures in (-observation.similarity, leaving):
+            found = found[figures[found] == figures[found].min()]
+        wanted = set(found.tolist())
+        return self._turns.least(observation, lambda action: float(action not in wanted))
+
+
+def _figures(seen: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the times in ns, or bytes, that features of the load show: log2(1 + n / unit), straight between powers."""
+    whole = np.floor(seen * LOAD_BITS)
+    return (np.exp2(whole) * (1.0 + seen * LOAD_BITS - whole) - 1.0) * LOAD_UNIT_NS
 
 
 def load(view: PoolView, action: int) -> float:

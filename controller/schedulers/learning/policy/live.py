@@ -20,7 +20,7 @@ import numpy as np
 
 from controller.schedulers.framework.lessons import Outcome, Standing
 from controller.schedulers.learning.agent.agents import new_checkpoint, training_of
-from controller.schedulers.learning.agent.deciding import stands
+from controller.schedulers.learning.agent.deciding import alike, stands
 from controller.schedulers.learning.agent.inference.base import Inference
 from controller.schedulers.learning.agent.inference.making import inference_of
 from controller.schedulers.learning.agent.purpose import Kind, MadeFor
@@ -31,7 +31,7 @@ from controller.schedulers.learning.environment.rewarding import reward
 from controller.schedulers.learning.environment.settings import Gain, PoolSettings
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.policy.files import Claim, check_place, load_own
-from controller.schedulers.learning.values import Experience, Floats, Observation
+from controller.schedulers.learning.values import Bools, Experience, Floats, Observation
 from dataplane.config import Strict
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
@@ -44,8 +44,8 @@ _KEPT: Final = 64
 _MOST_LEFT_OUT: Final = 1024
 """Of a network that was late once more, twice as many answers are left out as before, up to so many."""
 Problem = Literal["", "untrained", "late", "not finite", "does not fit"]
-Usual = Callable[[Floats], int]
-"""What a fallback would choose, of equals that of the highest value."""
+Usual = Callable[[Floats, Bools], int]
+"""What a fallback would choose of some candidates, of equals that of the highest value."""
 
 
 class LearnSettings(Strict, frozen=True):
@@ -91,8 +91,9 @@ class LiveSettings(Strict, frozen=True):
     """A checkpoint's file, and whether it only watches; how long an answer may take; who decides without one.
 
     `fallback` names a score that decides where the network cannot, empty: the profile's other scores do. Its choice
-    stands, too, where the network's best is within the agent's `decisions.margin` above it. With `learn` the network
-    learns of what comes of decisions, and begins anew where there is no checkpoint.
+    stands, too, where the network's best is within the agent's `decisions.margin` above it, and it chooses among
+    candidates within `decisions.tolerance` below the best. With `learn` the network learns of what comes of decisions,
+    and begins anew where there is no checkpoint.
     """
 
     checkpoint: str
@@ -114,11 +115,18 @@ class Answer:
     """The candidate that is tried instead of the first choice."""
     usual: int | None = None
     """The fallback's choice, where it stands instead of the best one, which is little better."""
+    near: int | None = None
+    """The fallback's choice of those that are nearly as good as the best one."""
 
     @property
     def first(self) -> int:
         """The first choice: what stands, else the best candidate; there have to be values and a candidate."""
-        return self.best if self.usual is None else self.usual
+        return self.best if self.wanted is None else self.wanted
+
+    @property
+    def wanted(self) -> int | None:
+        """What the fallback chose, of all or of those that are nearly as good as the best one; None: neither counts."""
+        return self.near if self.usual is None else self.usual
 
     @property
     def best(self) -> int:
@@ -129,7 +137,7 @@ class Answer:
 
     def is_first(self, action: int) -> bool:
         """Return whether an action is the first choice, or worth as much where nothing stands instead."""
-        return self.lost(action) <= 0 if self.usual is None else action == self.usual
+        return self.lost(action) <= 0 if self.wanted is None else action == self.wanted
 
     def lost(self, action: int) -> float:
         """Return what an action is worth less than the best candidate; there have to be values."""
@@ -184,9 +192,10 @@ class LiveNetwork:
         return self._training
 
     @property
-    def has_margin(self) -> bool:
+    def asks_fallback(self) -> bool:
         """Whether it has to know what the fallback would choose."""
-        return self._checkpoint.settings.decisions.margin > 0
+        decisions = self._checkpoint.settings.decisions
+        return max(decisions.margin, decisions.tolerance) > 0
 
     def answer(self, observation: Observation, subject: str, usual: Usual | None = None) -> Answer:
         """Return what the network says of an observation, within the deadline; the same is not worked out again.
@@ -195,13 +204,23 @@ class LiveNetwork:
         `usual` says what the fallback would choose, where there is one.
         """
         found = self._answer(observation)
-        margin = self._checkpoint.settings.decisions.margin
-        if margin and usual is not None and found.values is not None and observation.candidates.any():
-            choice = usual(found.values)
-            if stands(found.values, found.best, choice, margin):
-                found = replace(found, usual=choice)
+        if usual is not None and found.values is not None and observation.candidates.any():
+            found = self._beside(found, found.values, usual)
         explored = self._explored(found, subject)
         return found if explored is None else replace(found, explored=explored)
+
+    def _beside(self, found: Answer, values: Floats, usual: Usual) -> Answer:
+        """Return an answer with the fallback's choice, where it stands or is of those that are nearly as good."""
+        candidates, decisions = found.observation.candidates, self._checkpoint.settings.decisions
+        if decisions.margin:
+            choice = usual(values, candidates)
+            if stands(values, found.best, choice, decisions.margin):
+                return replace(found, usual=choice)
+        if not decisions.tolerance:
+            return found
+        near = np.zeros(len(candidates), np.bool_)
+        near[alike(values, np.flatnonzero(candidates), decisions.tolerance)] = True
+        return replace(found, near=usual(values, near)) if np.count_nonzero(near) > 1 else found
 
     def _answer(self, observation: Observation) -> Answer:
         training = self._training
@@ -355,10 +374,11 @@ class LiveNetwork:
 
     def _loaded(self) -> Checkpoint:
         found = self._found()
-        margin = found.settings.decisions.margin
-        if margin and not self.settings.fallback:
-            because = "and fallback names no score whose choice stands"
-            raise LearningError(f"{self._path}: its agent's decisions.margin is {margin:g}, {because}")
+        for key in ("margin", "tolerance"):
+            figure = getattr(found.settings.decisions, key)
+            if figure and not self.settings.fallback:
+                because = "and fallback names no score to ask"
+                raise LearningError(f"{self._path}: its agent's decisions.{key} is {figure:g}, {because}")
         return found
 
     def _found(self) -> Checkpoint:

@@ -74,7 +74,7 @@ class Learned(LearningPolicy):
         shown = self.network.made_for
         seen = observe(pod, snapshot, nodes, has_network=shown.network, has_load=shown.load)
         usual = None
-        if self.network.has_margin and self._fallback is not None and len(nodes):
+        if self.network.asks_fallback and self._fallback is not None and len(nodes):
             usual = usual_of(self._fallback.points(pod, snapshot, nodes), nodes)
         answer = self.network.answer(seen, pod.name, usual)
         self._asked = (pod, snapshot, nodes, answer)

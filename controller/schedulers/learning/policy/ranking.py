@@ -9,7 +9,7 @@ import numpy as np
 from controller.schedulers.framework.columns import Ids, Longs
 from controller.schedulers.framework.values import MOST_POINTS
 from controller.schedulers.learning.policy.live import Answer, LiveNetwork, Usual
-from controller.schedulers.learning.values import Floats
+from controller.schedulers.learning.values import Bools, Floats
 
 
 def points_of(answer: Answer, actions: Ids) -> Longs:
@@ -18,7 +18,7 @@ def points_of(answer: Answer, actions: Ids) -> Longs:
     An action that is tried for once, or that stands as the fallback's choice, gets all of them, the others none.
     """
     found = np.full(len(actions), MOST_POINTS, np.int64)
-    only = answer.usual if answer.explored is None else answer.explored
+    only = answer.wanted if answer.explored is None else answer.explored
     if only is not None:
         found[actions != only] = 0
     elif answer.values is not None and len(actions):
@@ -29,11 +29,14 @@ def points_of(answer: Answer, actions: Ids) -> Longs:
 
 
 def usual_of(points: Longs, actions: Ids) -> Usual:
-    """Return what says the action of the most points, of equals that of the highest value."""
-    return partial(_usual, actions[points == points.max()])
+    """Return what says which of some actions has the most points, of equals that of the highest value."""
+    return partial(_usual, points, actions)
 
 
-def _usual(actions: Ids, values: Floats) -> int:
+def _usual(points: Longs, actions: Ids, values: Floats, among: Bools) -> int:
+    possible = among[actions]
+    points, actions = points[possible], actions[possible]
+    actions = actions[points == points.max()]
     return int(actions[np.argmax(values[actions])])
 
 
@@ -55,6 +58,8 @@ def reasons_of(network: LiveNetwork, answer: Answer, actions: Ids) -> list[str]:
             text += ", tried for once"
         if action == answer.usual:
             text += f", and stands as the choice of {network.settings.fallback}"
+        elif action == answer.wanted:
+            text += f", and is the choice of {network.settings.fallback} of those that are nearly as good"
         if place == 1 and standing.compared:
             text += f"; of {standing.compared} first choices before it {standing.agreed} were taken"
         found.append(text)

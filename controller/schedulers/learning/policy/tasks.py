@@ -76,7 +76,7 @@ class LearnedTasks(LearningPolicy):
         centres, shown = self._centres[1], self.network.made_for
         seen = observe(asked, rows, centres, has_network=shown.network, has_load=shown.load)
         usual = None
-        if self.network.has_margin and self._fallback is not None and len(rows):
+        if self.network.asks_fallback and self._fallback is not None and len(rows):
             usual = usual_of(self._fallback.points(asked, rows), centres.of_offer[asked.options.offer[rows]])
         self._asked = (asked, centres, self.network.answer(seen, asked.task.name, usual))
         return self._asked[1:]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar
 from zlib import crc32
 
@@ -18,11 +18,37 @@ from controller.schedulers.learning.agent.records import Checkpoint, RunRecord
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.training.figures import Figures, Tally
 from controller.schedulers.learning.training.given import Given
-from controller.schedulers.learning.values import Chooser, Environment, Experience, Floats, Observation, Step
+from controller.schedulers.learning.values import Bools, Chooser, Environment, Experience, Floats, Observation, Step
 
 View = TypeVar("View")
 _NO_FALLBACK: Final = frozenset({"random", "earliest-finish"})
 """Rules that nothing falls back on: one that knows nothing, and one that knows what only the environment does."""
+
+
+_ASKED_ALL, _ASKED_NEAR = 1, 2
+
+
+@dataclass(slots=True)
+class _Taken:
+    """The decisions of an episode so far, and what the fallback was asked for them, as `RunRecord` keeps it."""
+
+    actions: array[int] = field(default_factory=lambda: array("I"))
+    asked: bytearray = field(default_factory=bytearray)
+    near: bytearray = field(default_factory=bytearray)
+
+    def add(self, action: int, *, asked: bool, near: Bools | None) -> None:
+        """Take note of one."""
+        self.actions.append(action)
+        self.asked.append(_ASKED_ALL * asked + _ASKED_NEAR * (near is not None))
+        if near is not None:
+            self.near += np.packbits(near).tobytes()
+
+    def near_at(self, at: int, actions: int) -> tuple[Bools, int]:
+        """Return the few candidates that stand at a place, and where the next ones do."""
+        end = at + (actions + 7) // 8
+        if end > len(self.near):
+            raise LearningError("the episode has more actions here")
+        return np.unpackbits(np.frombuffer(self.near[at:end], np.uint8), count=actions).astype(np.bool_), end
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +87,7 @@ class Run(Generic[View]):
         self._rule = rule
         self._seen: Observation | None = None
         self._episodes = self._decisions = 0
-        self._actions, self._asked = array("I"), bytearray()
+        self._taken = _Taken()
 
     @property
     def record(self) -> RunRecord:
@@ -73,8 +99,9 @@ class Run(Generic[View]):
             self._rule,
             self._decisions,
             self._episodes,
-            self._actions.tobytes(),
-            bytes(self._asked),
+            self._taken.actions.tobytes(),
+            bytes(self._taken.asked),
+            bytes(self._taken.near),
             expects,
         )
 
@@ -84,7 +111,7 @@ class Run(Generic[View]):
         if not record.actions:
             return True
         try:
-            self._replay(array("I", record.actions), record.asked)
+            self._replay(_Taken(array("I", record.actions), bytearray(record.asked), bytearray(record.near)))
         except (LearningError, ValueError):
             self._seen = None
         is_same = self._seen is not None and crc32(self._seen.row.tobytes()) == record.expects
@@ -114,7 +141,7 @@ class Run(Generic[View]):
         if self._rule:
             self._agent.decider.fall_back_on(self._given.rules(self._seed + self._episodes)[self._rule])
         self._seen = self._given.environment.start(self._seed + self._episodes)
-        self._actions, self._asked = array("I"), bytearray()
+        self._taken = _Taken()
 
     def _decide(self, seen: Observation) -> Step:
         environment, agent = self._given.environment, self._agent
@@ -122,27 +149,30 @@ class Run(Generic[View]):
         step = environment.step(decision.action)
         agent.learn(Experience(seen, decision.action, step.reward, step.observation, step.elapsed_ns))
         self._decisions += 1
-        self._take(step, decision.action, asked=bool(decision.reason))
+        self._take(step, decision.action, asked=decision.asked, near=decision.near)
         return step
 
-    def _take(self, step: Step, action: int, *, asked: bool) -> None:
+    def _take(self, step: Step, action: int, *, asked: bool, near: Bools | None) -> None:
         self._seen = step.observation
-        self._actions.append(action)
-        self._asked.append(asked)
+        self._taken.add(action, asked=asked, near=near)
         if step.observation is None:
             self._episodes += 1
-            self._actions, self._asked = array("I"), bytearray()
+            self._taken = _Taken()
 
-    def _replay(self, actions: array[int], asked: bytes) -> None:
+    def _replay(self, taken: _Taken) -> None:
         """Take an episode's decisions again; raise LearningError where they are not possible here."""
         self._begin()
-        environment, decider = self._given.environment, self._agent.decider
-        for action, is_asked in zip(actions, asked, strict=True):
-            if self._seen is None:
+        environment, decider, at = self._given.environment, self._agent.decider, 0
+        for action, asked in zip(taken.actions, taken.asked, strict=True):
+            seen, near = self._seen, None
+            if seen is None:
                 raise LearningError("the episode ends before")
-            if is_asked:
-                decider.ask_fallback(self._seen, environment.view)
-            self._take(environment.step(action), action, asked=bool(is_asked))
+            if asked & _ASKED_ALL:
+                decider.ask_fallback(seen, environment.view)
+            if asked & _ASKED_NEAR:
+                near, at = taken.near_at(at, seen.actions)
+                decider.ask_among(near, seen, environment.view, action)
+            self._take(environment.step(action), action, asked=bool(asked & _ASKED_ALL), near=near)
 
 
 def evaluate(given: Given[View], chooser: Chooser[View], seed: int) -> Figures:

@@ -66,6 +66,47 @@ def test_with_a_margin_the_fallbacks_choice_stands_where_the_best_is_little_bett
     assert (decision.source, decision.reason) == (("fallback", "close") if told[1] == 3.4 else ("network", ""))
 
 
+@pytest.mark.parametrize(
+    ("told", "action", "near"),
+    [
+        ([1, 3.4, 9, 3], 3, [1, 3]),
+        ([3.1, 3.4, 9, 3], 3, [0, 1, 3]),
+        ([3, 3.4, 9, 2.8], 1, [0, 1]),
+        ([1, 3.6, 9, 3], 1, []),
+        ([1, 2, 9, 3], 3, []),
+    ],
+)
+def test_with_a_tolerance_the_fallback_chooses_among_those_that_are_nearly_as_good(
+    observe: Observe, told: list[float], action: int, near: list[int]
+) -> None:
+    """It always wants the last action: where that is not nearly as good, the best one is taken."""
+    observation = _with(observe(np.random.default_rng(1)), 0, 1, 3)
+    decider = Decider(DecisionSettings(exploration=0, tolerance=0.5), Last(), np.random.default_rng(1), lambda: 0)
+    decision = decider.decide(Known(told), observation, None)
+    assert (decision.action, decision.source, decision.reason) == (action, "network", "")
+    assert (decision.asked, [] if decision.near is None else np.flatnonzero(decision.near).tolist()) == (False, near)
+
+
+def test_a_margin_goes_before_a_tolerance(observe: Observe) -> None:
+    class InTurn:
+        last = -1
+
+        def choose(self, observation: Observation, view: None) -> int:
+            possible = np.flatnonzero(observation.candidates)
+            self.last = int(possible[np.searchsorted(possible, self.last, side="right") % len(possible)])
+            return self.last
+
+    observation = observe(np.random.default_rng(1))
+    settings = DecisionSettings(exploration=0, margin=1.0, tolerance=0.5)
+    decider = Decider(settings, InTurn(), np.random.default_rng(1), lambda: 0)
+    told = np.full(observation.actions, -9.0)
+    told[:3] = (2.5, 9.0, 8.75)
+    # The first action is far behind the best, so one of the two best is taken: the next in turn.
+    decisions = [decider.decide(Known(told.tolist()), observation, None) for _ in range(3)]
+    assert [(one.action, one.reason) for one in decisions] == [(1, ""), (2, "close"), (1, "")]
+    assert all(one.asked for one in decisions)
+
+
 def test_a_random_other_candidate_is_chosen_with_probability_e(observe: Observe) -> None:
     observation, decider = _with(observe(np.random.default_rng(1)), 0, 1, 3), _decider(exploration=0.05)
     found = [decider.decide(Known([1, 3, 9, 2]), observation, None).action for _ in range(20_000)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,19 +14,28 @@ from controller.cluster.workloads.values import Edge, TaskGraph
 from controller.cluster.workloads.values import Task as GraphTask
 from controller.schedulers.learning.environment.model import Model
 from controller.schedulers.learning.environment.plain import PlainPool
+from controller.schedulers.learning.environment.plain_figures import logarithmic
 from controller.schedulers.learning.environment.pool import Pool
+from controller.schedulers.learning.environment.settings import PoolSettings
 from controller.schedulers.learning.environment.values import Change, Node, System, Task, Workload
 from controller.schedulers.learning.environment.view import PoolView
 from controller.schedulers.learning.heuristics.heft import Heft, plan
 from controller.schedulers.learning.heuristics.jobs import LeastFirst, OldestFirst, run_time
 from controller.schedulers.learning.heuristics.named import job_rules, pool_rules
-from controller.schedulers.learning.heuristics.pool import DataLocal, EarliestFinish, FastOnly, LeastLoaded, RoundRobin
+from controller.schedulers.learning.heuristics.pool import (
+    DataLocal,
+    EarliestFinish,
+    FastOnly,
+    ForetoldLocal,
+    LeastLoaded,
+    RoundRobin,
+)
 from controller.schedulers.learning.inputs.bursty import BurstySettings, bursty_input
 from controller.schedulers.learning.inputs.graphs import GraphSettings, graph_input, input_of
 from controller.schedulers.learning.inputs.ordering import Ordering, OrderingSettings
 from controller.schedulers.learning.inputs.systems import PoolSystem
 from controller.schedulers.learning.inputs.values import Jobs, PoolInput
-from controller.schedulers.learning.values import Chooser
+from controller.schedulers.learning.values import Chooser, Observation
 from dataplane.topology.values import DeviceKind
 from tests.controller.schedulers.learning.environment.pools import around_data
 
@@ -90,6 +100,59 @@ def test_earliest_finish_takes_the_node_on_which_the_task_ends_first() -> None:
     workload = Workload.of([Task(0, int_operations=S)] * 4, [1])
     # Two run on the quick one before it takes longer than an idle one; then either is as good as the next.
     assert taken(PlainPool(made, workload), EarliestFinish())[:2] == [2, 0]
+
+
+def _foretold(
+    cost_ns: list[int], evicting: list[int], similarity: list[float], leaving_ns: list[int], possible: list[bool]
+) -> Observation:
+    """Return an observation that shows no more than these."""
+    rows = np.zeros((8, len(cost_ns)), np.float32)
+    rows[[4, 6, 7]] = [[logarithmic(figure) for figure in figures] for figures in (leaving_ns, evicting, cost_ns)]
+    nothing = [0.0] * len(cost_ns)
+    return Observation.of(
+        utilisation=0,
+        operations=0,
+        size=0,
+        is_write=0,
+        free=nothing,
+        similarity=similarity,
+        delay=nothing,
+        bandwidth=nothing,
+        load=rows.tolist(),
+        candidates=possible,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "chosen"),
+    [
+        ({}, [1, 1, 1]),  # most of the data among those that cost at most three times the least
+        ({"similarity": [0.5, 0.5, 0, 1]}, [0, 0, 0]),  # whose port for what goes out is free first
+        ({"similarity": [0.5, 0.5, 0, 1], "leaving_ns": [7, 7, 0, 0]}, [0, 1, 0]),  # in turn
+        ({"evicting": [0, 200_000, 0, 0]}, [0, 0, 0]),  # a byte that has to make room costs 1 ns
+        ({"possible": [False, False, True, True]}, [3, 3, 3]),  # now the least is 200 us
+    ],
+)
+def test_foretold_local_takes_most_data_among_what_costs_little_more_than_the_least(
+    changed: dict[str, list[Any]], chosen: list[int]
+) -> None:
+    shown: dict[str, list[Any]] = {
+        "cost_ns": [100_000, 150_000, 200_000, 500_000],
+        "evicting": [0, 65_536, 0, 0],
+        "similarity": [0.25, 0.5, 0, 1],
+        "leaving_ns": [5_000, 9_000, 0, 0],
+        "possible": [True] * 4,
+    }
+    rule = ForetoldLocal()
+    assert [rule.choose(_foretold(**(shown | changed)), None) for _ in range(3)] == chosen
+
+
+def test_foretold_local_is_a_rule_where_costs_are_shown() -> None:
+    made = bursty_input(0, BurstySettings(tasks=80, system=PoolSystem(nodes=5)))
+    assert "foretold-local" not in pool_rules(made, 0)
+    shown = replace(made, settings=PoolSettings(load_features=True, foretold=True, port_hz=10_000))
+    pool = Pool(shown.system, shown.workload, shown.settings)
+    assert len(set(taken(pool, pool_rules(shown, 0)["foretold-local"]))) > 1
 
 
 @pytest.mark.parametrize(

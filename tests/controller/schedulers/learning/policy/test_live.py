@@ -23,7 +23,7 @@ from controller.schedulers.learning.agent.weights import WeightSet
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.policy.files import Claim
 from controller.schedulers.learning.policy.live import LearnSettings, LiveNetwork, LiveSettings
-from controller.schedulers.learning.values import Observation
+from controller.schedulers.learning.values import Bools, Floats, Observation
 
 AGENT = AgentSettings(
     network=NetworkSettings(form="tokens", hidden=8, heads=2, layers=1, feed_forward=8, deviation=0.5),
@@ -153,12 +153,40 @@ def test_the_fallbacks_choice_stands_where_the_best_is_close_and_is_then_the_fir
     assert values is not None
     best = int(np.argmax(values))
     for usual in (best, 1 - best):
-        answer = network.answer(seen(0.1, 0.9), "a", lambda _, usual=usual: usual)  # type: ignore[misc]
+        answer = network.answer(seen(0.1, 0.9), "a", lambda *_, usual=usual: usual)
         network.decided("a", answer, usual)
     network.decided("b", answer, best)
     standing = network.standing
     assert standing.decisions == {"network": 1, "fallback": 1, "others": 1}
     assert (standing.unanswered, standing.compared, standing.agreed) == ({"close": 2}, 3, 2)
+
+
+def test_of_nearly_equal_values_the_fallbacks_choice_is_the_networks(tmp_path: Path) -> None:
+    def with_tolerance(one: Checkpoint) -> Checkpoint:
+        decisions = msgspec.structs.replace(AGENT.decisions, tolerance=100.0)
+        return msgspec.structs.replace(one, settings=msgspec.structs.replace(one.settings, decisions=decisions))
+
+    file = _trained(tmp_path, with_tolerance)
+    with pytest.raises(LearningError, match=r"decisions\.tolerance is 100, and fallback names no"):
+        network_of(file)
+    network = network_of(file, shadow=False, fallback="least-used")
+    assert network.asks_fallback
+    values = network.answer(seen(0.1, 0.9), "a").values
+    assert values is not None
+    worst = int(np.argmin(values))
+    asked = list[list[bool]]()
+
+    def usual(_: Floats, among: Bools) -> int:
+        asked.append(among.tolist())
+        return worst
+
+    answer = network.answer(seen(0.1, 0.9), "a", usual)
+    assert (answer.first, answer.is_first(worst), answer.is_first(1 - worst)) == (worst, True, False)
+    assert asked == [[True, True]]
+    network.decided("a", answer, worst)
+    network.decided("b", answer, 1 - worst)
+    assert network.standing.decisions == {"network": 1, "others": 1}
+    assert (network.standing.unanswered, network.standing.agreed) == ({}, 1)
 
 
 def test_a_network_that_is_late_is_asked_less_and_less(tmp_path: Path) -> None:

@@ -118,6 +118,39 @@ def test_live_the_highest_value_gets_most_points(snapshot: Snapshot, tmp_path: P
 
 
 @pytest.mark.parametrize("part", [0.9, 1.1])
+def test_a_tolerance_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_path: Path, part: float) -> None:
+    checkpoint = _checkpoint(snapshot)
+    seen = observe(POD, snapshot, ALL, has_network=True)
+    inference = inference_of(checkpoint.weights(), checkpoint.settings.decisions)
+    values = inference.values(seen)
+    assert values is not None
+    # The node that is used is what most-used takes, if the network values it nearly as much as the best.
+    used, best = 0, int(np.argmax(values))
+    decisions = DecisionSettings(
+        precision="float32", exploration=0.0, tolerance=part * float(values[best] - values[used])
+    )
+    settings = msgspec.structs.replace(checkpoint.settings, decisions=decisions)
+    save_checkpoint(tmp_path / "agent.ckpt", msgspec.structs.replace(checkpoint, settings=settings))
+    told = Learned.Settings(
+        checkpoint=str(tmp_path / "agent.ckpt"), shadow=False, deadline_ns=10**12, fallback="most-used"
+    )
+    learned = Learned(told)
+    points = learned.points(POD, snapshot, ALL)
+
+    class MostUsed:
+        def choose(self, observation: Observation, view: object) -> int:
+            return used if observation.candidates[used] else best
+
+    decider = Decider(decisions, MostUsed(), np.random.default_rng(0), lambda: 0)
+    decision = decider.decide(inference, seen, None)
+    assert decision.action == (used if part > 1 else best) == int(np.argmax(points))
+    assert (decision.source, decision.asked) == ("network", False)
+    reasons = learned.reasons(POD, snapshot, ALL, points)
+    said = [reason.endswith(", and is the choice of most-used of those that are nearly as good") for reason in reasons]
+    assert said == [number == decision.action for number in range(3)]
+
+
+@pytest.mark.parametrize("part", [0.9, 1.1])
 def test_a_margin_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_path: Path, part: float) -> None:
     checkpoint = _checkpoint(snapshot)
     seen = observe(POD, snapshot, ALL, has_network=True)
@@ -154,7 +187,9 @@ def test_a_margin_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_pat
 
 def test_of_what_the_fallback_gives_as_many_points_the_highest_value_is_its_choice() -> None:
     usual = usual_of(np.array([5, 9, 9]), np.array([0, 2, 3]))
-    assert [usual(np.array(values, np.float32)) for values in ([9, 8, 1, 3], [9, 8, 3, 1])] == [3, 2]
+    all_, few = np.ones(4, np.bool_), np.array([True, True, True, False])
+    assert [usual(np.array(values, np.float32), all_) for values in ([9, 8, 1, 3], [9, 8, 3, 1])] == [3, 2]
+    assert usual(np.array([9, 8, 1, 3], np.float32), few) == 2
 
 
 def test_tokens_serve_nodes_that_join(snapshot: Snapshot, tmp_path: Path) -> None:

@@ -72,11 +72,28 @@ def _run(given: Given[Any], checkpoint: Checkpoint) -> tuple[Run[Any], Agent[Any
     return Run(given, agent, 1, "round-robin"), agent
 
 
-@pytest.mark.parametrize("stops_at", [3, 149, 150, 170])
-def test_what_stopped_between_two_decisions_goes_on_exactly(given: Given[Any], tmp_path: Path, stops_at: int) -> None:
-    """While the fallback decides, which remembers whose turn it is, at an episode's end and while the network does."""
+@pytest.mark.parametrize(
+    ("stops_at", "margin", "tolerance"),
+    [
+        (3, 0.0, 0.0),
+        (149, 0.0, 0.0),
+        (150, 0.0, 0.0),
+        (170, 0.0, 0.0),
+        (270, 0.01, 0.0),
+        (270, 0.0, 0.1),
+        (270, 0.01, 0.1),
+    ],
+)
+def test_what_stopped_between_two_decisions_goes_on_exactly(
+    given: Given[Any], tmp_path: Path, stops_at: int, margin: float, tolerance: float
+) -> None:
+    """While the fallback decides, which remembers whose turn it is, at an episode's end and while the network does.
+
+    The fallback is asked beside the network, too, with a margin or a tolerance: what it remembers is what it said.
+    """
     pytest.importorskip("torch")
-    fresh = new_checkpoint(AGENT, given.environment.start(1), "nodes")
+    decisions = structs.replace(AGENT.decisions, margin=margin, tolerance=tolerance)
+    fresh = new_checkpoint(structs.replace(AGENT, decisions=decisions), given.environment.start(1), "nodes")
     whole, agent = _run(given, fresh)
     points = list(whole.play(episodes=2, every=100))
     agent.save(tmp_path / "whole", run=whole.record)

@@ -21,7 +21,9 @@ WITHOUT_FORMAT = {
     "config check": "says that a file is right",
     "config schema": "is JSON",
     "delete": "changes something",
-    "demo": "runs, and draws a picture",
+    "demo int": "runs, and draws a packet",
+    "demo store": "runs, and tells what happens",
+    "demo training": "runs, and tells what happens",
     "down": "stops daemons",
     "fabric down": "stops a fabric",
     "fabric exec": "shows what another command says",
@@ -40,7 +42,7 @@ WITHOUT_FORMAT = {
 }
 """Commands that show no rows and no values, with the reason; beside them those whose name says so."""
 CHANGES = {"add", "apply", "cancel", "change", "delete", "drive", "end", "put", "remove", "report", "revoke", "set"}
-CHANGES |= {"write", "submit", "build"}
+CHANGES |= {"write", "submit", "build", "release"}
 DAEMONS = {"collector", "controller", "extend", "serve", "worker"}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataplane.native import Struct, i32, u16, u32, u64
+from dataplane.native import Struct, i32, u8, u16, u32, u64
 
 TP_KERNEL = 0
 TP_USER = 1
@@ -17,6 +17,10 @@ XDP_NEED_WAKEUP = 1
 XDP_CONTINUES = 1
 """XDP_PKT_CONTD: the next descriptor carries on the same frame."""
 
+VIRTIO_NEEDS_CHECKSUM, VIRTIO_TCP_IPV4 = 1, 1
+"""VIRTIO_NET_HDR_F_NEEDS_CSUM of flags, VIRTIO_NET_HDR_GSO_TCPV4 of segmentation."""
+
+ETHERTYPE_IPV4 = 0x0800
 ETHERTYPE_VLAN = 0x8100
 ETHERNET_BYTES = 14
 VLAN_BYTES = 4
@@ -89,6 +93,17 @@ class MessageHeader(Struct):
     gap1: u32
     length: u32
     gap2: u32
+
+
+class VirtioHeader(Struct):
+    """struct virtio_net_hdr, in front of each frame where PACKET_VNET_HDR is set; numbers are the machine's own."""
+
+    flags: u8
+    segmentation: u8
+    header_bytes: u16
+    segment_bytes: u16
+    checksum_start: u16
+    checksum_offset: u16
 
 
 class InputOutputVector(Struct):

@@ -42,7 +42,10 @@ class RingSettings:
     qdisc_bypass: AF_PACKET hands frames to the driver past the device's queueing discipline. stamps: whose clock times
     frames that are received, where the queue's `stamps` wants times; a device without a clock refuses "hardware".
     busy_poll_us: AF_XDP, for threads that poll: one that finds nothing runs the device's receiver itself, and a sleeper
-    does so for so long first. 0: it runs when there is an interrupt. dpdk: of ports of kind DPDK.
+    does so for so long first. 0: it runs when there is an interrupt. join_segments: AF_PACKET sends TCP segments that
+    follow each other as one packet of up to 64 KB, for a device at whose other end is a TCP/IP stack of Linux.
+    first_queue: AF_PACKET gives both directions of a flow the same number, counted from this queue on: another one on
+    another device leads the way back to another queue than the way there. dpdk: of ports of kind DPDK.
     """
 
     rx_frames: int | None = None
@@ -53,6 +56,8 @@ class RingSettings:
     qdisc_bypass: bool = False
     stamps: Literal["none", "software", "hardware"] = "software"
     busy_poll_us: int = 0
+    join_segments: bool = False
+    first_queue: int = 0
     dpdk: DpdkSettings = field(default_factory=DpdkSettings)
 
     def rx_bytes(self, slot_bytes: int) -> int:

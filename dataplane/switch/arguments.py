@@ -35,7 +35,8 @@ COMMAND_LINE = "command line"
 """What errors name in place of a file."""
 
 PIPELINES = ("compiled", "interpreter")
-IO_KINDS = ("ring", "throughput", "xdp", "dpdk")
+KERNEL_RINGS = ("ring", "throughput")
+IO_KINDS = (*KERNEL_RINGS, "xdp", "dpdk")
 DEFAULT_SPIN_US = 20
 MAX_THREADS = 64
 
@@ -55,10 +56,14 @@ MESSAGES = "message:"
 
 @dataclass(frozen=True, slots=True)
 class AttachedPort:
-    """A switch port and what is behind it: a network device, IN.pcap,OUT.pcap, unix:PATH, or messages."""
+    """A switch port and what is behind it: a network device, IN.pcap,OUT.pcap, unix:PATH, or messages.
+
+    A port that `joins_segments` sends TCP segments that follow each other to its device as one packet.
+    """
 
     settings: PortSettings
     device: str
+    joins_segments: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +189,11 @@ def _make_parser(name: str) -> argparse.ArgumentParser:
     add("--port-delay", action="append", default=[], type=_pair_of(_DELAY), metavar="PORT:NS", help=delay_help)
     add("--port-jitter", action="append", default=[], type=_pair_of(_DELAY), metavar="PORT:NS", help=jitter_help)
     add("--port-queue", action="append", default=[], type=_pair_of(None), metavar="PORT:FRAMES", help=queue_help)
+    join_help = (
+        "port that sends TCP segments that follow each other as one packet: for devices at whose other end is a host's"
+        " TCP/IP stack; repeat it"
+    )
+    add("--join-segments", action="append", default=[], type=_non_negative, metavar="PORT", help=join_help)
     add("-L", "--log-level", choices=LOG_LEVELS, default="info", help="default: info")
     add("--log-file", type=Path, help="log to a file instead of stderr")
     add("--ready-file", type=Path, help="created when the switch is ready, removed when it stops")
@@ -312,12 +322,16 @@ def _join_ports(found: argparse.Namespace) -> tuple[AttachedPort, ...]:
     early = next((number for number, jitter_ns in jitters.items() if jitter_ns > delays.get(number, 0)), None)
     if early is not None:
         raise _wrong("--port-jitter", f"that of port {early} is more than its delay")
+    joining = _by_port("--join-segments", [(number, 1) for number in found.join_segments], devices)
+    if joining and found.io not in KERNEL_RINGS:
+        raise _wrong("--join-segments", f"--io {found.io} sends frames past the kernel, which joins none there")
     return tuple(
         AttachedPort(
             PortSettings(
                 number, rates.get(number), queues.get(number, 64), delays.get(number, 0), jitters.get(number, 0)
             ),
             device,
+            joins_segments=number in joining,
         )
         for number, device in devices.items()
     )
@@ -414,6 +428,7 @@ def command_line(settings: SwitchSettings) -> list[str]:
         if port.settings.jitter_ns:
             own += ["--port-jitter", f"{number}:{port.settings.jitter_ns}"]
         own += ["--port-queue", f"{number}:{port.settings.queue_frames}"]
+        own += ["--join-segments", str(number)] if port.joins_segments else []
     files = {"--p4info": settings.p4info, "--ready-file": settings.ready_file, "--stats-file": settings.stats_file}
     for option, path in files.items():
         if path is not None:

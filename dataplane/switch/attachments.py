@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -42,8 +43,8 @@ def open_attachments(stack: ExitStack, settings: SwitchSettings) -> dict[int, Ni
     if settings.bmv2.packet_in is not None:
         return _open_messages(stack, settings, settings.bmv2.packet_in)
     return {
-        port.settings.number: open_attachment(stack, port, settings.driver, len(settings.ports))
-        for port in settings.ports
+        port.settings.number: open_attachment(stack, port, settings.driver, _rings(settings.ports, position))
+        for position, port in enumerate(settings.ports)
     }
 
 
@@ -73,16 +74,17 @@ def _open_messages(stack: ExitStack, settings: SwitchSettings, address: str) -> 
     return {number: near for number, (near, _) in cables.items()}
 
 
-def open_attachment(stack: ExitStack, port: AttachedPort, settings: DriverSettings, ports: int) -> NicPort:
-    """Open what one of so many ports is attached to, with a queue for each worker where it can have several.
+def open_attachment(stack: ExitStack, port: AttachedPort, settings: DriverSettings, rings: RingSettings) -> NicPort:
+    """Open what a port is attached to, with a queue for each worker where it can have several.
 
     The stack closes it. Raises PortError.
     """
     device = port.device
+    if port.joins_segments and not is_device(device):
+        raise PortError(f"port {port.settings.number}: TCP segments are joined on network devices, not on {device}")
     if device.startswith(_SOCKET_PREFIX):
         opened = connect_socket_port(Path(device.removeprefix(_SOCKET_PREFIX)), device)
     elif is_device(device):
-        rings = RingSettings(rx_frames=_ring_frames(ports))
         opened = open_port(device, _KINDS[settings.io], settings.threads, rings)
     else:
         source, _, target = device.partition(",")
@@ -91,6 +93,12 @@ def open_attachment(stack: ExitStack, port: AttachedPort, settings: DriverSettin
         stack.callback(files.close)
     stack.callback(opened.close)
     return opened
+
+
+def _rings(ports: Sequence[AttachedPort], position: int) -> RingSettings:
+    """Return the rings of one of the ports; flows are spread otherwise than on its neighbours."""
+    joins_segments = ports[position].joins_segments
+    return RingSettings(rx_frames=_ring_frames(len(ports)), join_segments=joins_segments, first_queue=position)
 
 
 def _ring_frames(ports: int) -> int:

@@ -36,6 +36,9 @@ OFFLOADS = (
 )
 """Checksums, segmentation, aggregation, tags beside the frame; names of the kernel's netdev_features_strings."""
 
+SEGMENTATION = ("tx-checksum-ip-generic", "tx-scatter-gather", "tx-tcp-segmentation")
+"""What a device needs to take a packet of several TCP segments."""
+
 
 @run_off_loop
 def disable_offloads(interface: str) -> None:
@@ -47,3 +50,15 @@ def disable_offloads(interface: str) -> None:
 
     with EthtoolSocket(interface) as ethtool:
         ethtool.set_features(dict.fromkeys(OFFLOADS, False))
+
+
+@run_off_loop
+def enable_segmentation(interface: str) -> None:
+    """Let a device take TCP segments that are joined, as far as it can; Linux cuts them apart where it cannot.
+
+    As `disable_offloads` otherwise, which comes first.
+    """
+    from dataplane.nic.devices.ethtool import EthtoolSocket  # noqa: PLC0415 - only Linux has netlink
+
+    with EthtoolSocket(interface) as ethtool:
+        ethtool.set_features(dict.fromkeys(SEGMENTATION, True))

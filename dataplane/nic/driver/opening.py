@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from dataplane.errors import PortError
 from dataplane.nic.devices.device import Device, DeviceWatch, find_device
-from dataplane.nic.devices.offloads import disable_offloads
+from dataplane.nic.devices.offloads import disable_offloads, enable_segmentation
 from dataplane.nic.dpdk.plan import has_kernel_device
 from dataplane.nic.port import PortInformation
 from dataplane.nic.ports.nic_port import Channel, NicPort
@@ -43,6 +43,8 @@ def open_port(
         return NicPort(interface, _open_dpdk(interface, queues, chosen, None))
     device = find_device(interface)
     disable_offloads(interface)
+    if chosen.join_segments:
+        enable_segmentation(interface)
     if chosen.stamps == "hardware":
         from dataplane.nic.devices.ethernet import stamp_all_frames  # noqa: PLC0415 - only Linux has netlink
 

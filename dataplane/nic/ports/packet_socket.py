@@ -29,6 +29,7 @@ from dataplane.nic.devices.device import Device, refusal
 from dataplane.nic.layouts import ETHERNET_BYTES, PacketV2Header, PacketV3Header, field_offset
 from dataplane.nic.ports.memory_map import MemoryMap, require_memory
 from dataplane.nic.ports.queue import Cursor, PacketQueue, PortKind, SlotRing
+from dataplane.nic.ports.segment_sender import SegmentSender
 from dataplane.nic.settings import RingSettings
 
 _ETH_P_ALL = 3
@@ -37,7 +38,7 @@ _LOSS, _TIMESTAMP, _FANOUT, _QDISC_BYPASS, _IGNORE_OUTGOING = 14, 17, 18, 20, 23
 _RAW_HARDWARE = 1 << 6
 """SOF_TIMESTAMPING_RAW_HARDWARE: the device's own clock, where it has stamped the frame."""
 _VERSIONS = {PortKind.PACKET_V2: 1, PortKind.PACKET_V3: 2}
-_FANOUT_HASH, _FANOUT_UNIQUE_ID = 0, 0x2000
+_FANOUT_HASH, _FANOUT_UNIQUE_ID, _FANOUT_IGNORE_OUTGOING = 0, 0x2000, 0x4000
 _REQUEST = struct.Struct("=IIII")
 """struct tpacket_req: block size, blocks, frame size, frames."""
 _REQUEST_V3 = struct.Struct("=IIIIIII")
@@ -73,6 +74,7 @@ class PacketSocket:
         self.device = device
         self.queue = PacketQueue(kind=kind, down=0)
         self._map: MemoryMap | None = None
+        self._sender: SegmentSender | None = None
         try:
             # Protocol 0 until the socket is bound, so that no other device's frames come in before.
             self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
@@ -81,6 +83,8 @@ class PacketSocket:
         try:
             self._configure(settings)
             self._make_rings(kind, settings)
+            if settings.join_segments:
+                self._join_segments(settings)
         except OSError as error:
             self.close()
             raise refusal(device.name, "cannot be opened", error) from error
@@ -95,6 +99,8 @@ class PacketSocket:
     def join(self, group: int | None) -> int:
         """Join the fanout group, or found a new one; return its number."""
         flags = _FANOUT_HASH if group is not None else _FANOUT_HASH | _FANOUT_UNIQUE_ID
+        if self._sender is not None:  # what it sends is no member's own, and would come back
+            flags |= _FANOUT_IGNORE_OUTGOING
         try:
             self._socket.setsockopt(SOL_PACKET, _FANOUT, (group or 0) | flags << 16)
             return self._socket.getsockopt(SOL_PACKET, _FANOUT) & 0xFFFF
@@ -115,8 +121,16 @@ class PacketSocket:
         """Close socket and rings; the device stops being promiscuous."""
         self.read_drops()
         self._socket.close()
+        if self._sender is not None:
+            self._sender.close()
         if self._map is not None:
             self._map.close()
+
+    def _join_segments(self, settings: RingSettings) -> None:
+        frame_bytes = settings.frame_bytes or self.device.slot_bytes
+        self._sender = SegmentSender(self.device.name, frame_bytes, qdisc_bypass=settings.qdisc_bypass)
+        self.queue.segments = self._sender.memory.line
+        self.queue.transmit_room = self._sender.memory.room
 
     def _configure(self, settings: RingSettings) -> None:
         opened = self._socket
@@ -188,10 +202,11 @@ def open_packet_sockets(device: Device, kind: PortKind, queues: int, settings: R
     opened: list[PacketSocket] = []
     group = None
     try:
-        for _ in range(queues):
-            opened.append(PacketSocket(device, kind, settings))
-            if queues > 1:
-                group = opened[-1].join(group)
+        opened.extend(PacketSocket(device, kind, settings) for _ in range(queues))
+        # The kernel counts the group's sockets in the order in which they join.
+        first = settings.first_queue % queues
+        for each in opened[first:] + opened[:first] if queues > 1 else ():
+            group = each.join(group)
     except PortError:
         for each in opened:
             each.close()

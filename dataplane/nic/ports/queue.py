@@ -79,6 +79,35 @@ class Cursor(Struct):
     reserved: u32
 
 
+class Train(Struct):
+    """TCP segments of one flow that follow each other in line and become one message."""
+
+    head: u64  # address of the first one's frame; 0: nothing may follow
+    payload_offset: u32
+    segment_bytes: u32  # payload of each but the last
+    sequence: u32  # of the next one
+    identification: u32
+    frames: u32
+    total_length: u32  # of all as one IPv4 packet
+    pushed: u32  # PSH, if the last one has it
+    reserved: u32
+
+
+class SegmentLine(Struct):
+    """Frames in line for sendmmsg(2), each behind a struct virtio_net_hdr; trains of TCP segments are one message."""
+
+    fd: i32
+    slots: u32
+    slot_bytes: u32
+    frames: u32  # slots in use
+    messages: u32
+    sent: u32  # messages that the kernel took, or that were dropped
+    buffers: Array[u8]
+    vector: Array[u8]  # a struct mmsghdr for each slot
+    pieces: Array[u8]  # a struct iovec for each slot
+    train: Inline[Train, Literal[1]]
+
+
 class PacketQueue(PortQueue):
     """Rings of an AF_PACKET socket."""
 
@@ -96,6 +125,7 @@ class PacketQueue(PortQueue):
     tx_status_offset: u32
     tx_length_offset: u32
     tx_data_offset: u32
+    segments: SegmentLine  # null, or what frames leave by in place of the ring
 
 
 class XdpRing(Struct):

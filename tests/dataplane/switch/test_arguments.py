@@ -150,6 +150,10 @@ def test_half_of_tls_is_refused(options: str, problem: str) -> None:
         ("--no-p4 -i 1@a --port-queue 1:5k", "'5k' is not a whole number"),
         ("--no-p4 --log-file l --log-file-max-size 0", "--log-file-max-size: is 0"),
         ("--no-p4 --files-wait nan", "'nan' is not a time such as 500ms"),
+        ("--no-p4 -i 1@a --join-segments 2", "--join-segments: port 2 has no interface"),
+        ("--no-p4 -i 1@a --join-segments 1 --join-segments 1", "--join-segments: port 1 appears twice"),
+        ("--no-p4 -i 1@a --join-segments 1 --io xdp", "--join-segments: --io xdp sends frames past the kernel"),
+        ("--no-p4 -i 1@a --join-segments 1 --io dpdk", "--join-segments: --io dpdk sends frames past the kernel"),
         ("--no-p4 --device-id x", "is not a whole number"),
         ("--no-p4 --drop-port 3", "--drop-port: only 511"),
         ("--no-p4 --log-level loud", "invalid choice"),
@@ -217,6 +221,12 @@ TLS = [
 @hypothesis_settings(deadline=None)
 @given(SETTINGS)
 def test_a_command_line_reads_back_as_the_same_settings(settings: SwitchSettings) -> None:
+    assert parse_arguments(command_line(settings)) == settings
+
+
+def test_ports_that_join_segments_read_back_too() -> None:
+    settings = parse_arguments(["--no-p4", "-i", "1@a", "-i", "7@b", "--join-segments", "7", "--io", "throughput"])
+    assert [port.joins_segments for port in settings.ports] == [False, True]
     assert parse_arguments(command_line(settings)) == settings
 
 

@@ -26,6 +26,7 @@ from dataplane.native import (
 )
 from dataplane.nic.layouts import TP_AVAILABLE, TP_SEND_REQUEST
 from dataplane.nic.ports.kernels.counting import count_no_room, longest, may_send, means_down, refresh_mtu
+from dataplane.nic.ports.kernels.segment_transmit import commit_segment, flush_segments, reserve_segment
 from dataplane.nic.ports.kernels.slots import advance
 from dataplane.nic.ports.kernels.system import last_error, send
 from dataplane.nic.ports.queue import Cursor, PacketQueue
@@ -55,6 +56,8 @@ def slot_data(queue: PacketQueue, slot: u64) -> Array[u8]:
 @kernel(inline=True)
 def reserve_packet(queue: PacketQueue, length: u32) -> Array[u8]:
     """Return the data of the next slot, or null (counted) when there is none or it is too small."""
+    if address(queue.segments) != 0:
+        return reserve_segment(queue, length)
     if length > queue.transmit_room or not has_room(queue):
         count_no_room(queue, length)
         return array_at(u8, 0)
@@ -74,6 +77,8 @@ def has_room(queue: PacketQueue) -> bool:
 @kernel(inline=True)
 def commit_packet(queue: PacketQueue, length: u32) -> bool:
     """Mark the reserved slot ready to be sent."""
+    if address(queue.segments) != 0:
+        return commit_segment(queue, length)
     slot: u64 = queue.tx_cursor[0].slot
     if not may_send(queue, slot_data(queue, slot), length):
         return False
@@ -88,6 +93,8 @@ def commit_packet(queue: PacketQueue, length: u32) -> bool:
 @kernel
 def flush_packet(queue: PacketQueue) -> u32:
     """Ask the kernel to send what is ready; return how many frames it took."""
+    if address(queue.segments) != 0:
+        return flush_segments(queue)
     taken: u32 = 0
     kicks: u32 = 0
     stale: bool = True

@@ -13,7 +13,7 @@ from pyroute2 import IPRoute
 
 from dataplane.errors import PortError
 from dataplane.fabric.kernel import namespaces
-from dataplane.nic import NicPort, PortKind
+from dataplane.nic import NicPort, PortKind, RingSettings
 from dataplane.wire.checksum import internet_checksum
 from tests.dataplane.nic.conftest import Cable
 from tests.waiting import wait_until
@@ -48,6 +48,17 @@ def drain(port: NicPort, frames: int) -> list[list[bytes]]:
 
     wait_until(collect)
     return seen
+
+
+def test_flows_are_spread_from_the_first_queue_on(cable: Cable) -> None:
+    frames = [make_datagram(flow, 0) for flow in range(FLOWS)]
+    flows = []
+    for first in (0, 1):
+        settings = RingSettings(first_queue=first)
+        with cable.open("here") as here, cable.open("there", queues=2, settings=settings) as there:
+            assert here.send(frames) == len(frames)
+            flows.append([set(map(flow_of, part)) for part in drain(there, len(frames))])
+    assert flows[0] == flows[1][::-1]
 
 
 @pytest.mark.parametrize("kind", [PortKind.PACKET_V2, PortKind.PACKET_V3], ids=lambda kind: kind.name)

@@ -1,0 +1,63 @@
+"""What an AF_PACKET port sends by where it joins TCP segments: a socket and the memory of frames in line."""
+
+from __future__ import annotations
+
+import ctypes
+import socket
+
+from dataplane.linux import SO_SNDBUFFORCE, SOL_PACKET
+from dataplane.nic.layouts import InputOutputVector, MessageHeader
+from dataplane.nic.ports.kernels.segment_transmit import FRAME_OFFSET
+from dataplane.nic.ports.memory_map import MemoryMap
+from dataplane.nic.ports.queue import SegmentLine
+
+SLOTS = 1_024
+_VNET_HEADER, _QDISC_BYPASS = 15, 20
+_LINE_BYTES = 64
+_SEND_BUFFER_BYTES = 1 << 26
+
+
+class LineMemory:
+    """Memory for frames of up to `frame_bytes` bytes, and the line of them, which sends by a socket."""
+
+    def __init__(self, descriptor: int, frame_bytes: int, slots: int = SLOTS) -> None:
+        # An odd number of cache lines: slots share no cache set.
+        slot_bytes = -(-(frame_bytes + FRAME_OFFSET) // _LINE_BYTES) * _LINE_BYTES | _LINE_BYTES
+        self._map = MemoryMap(slots * slot_bytes)
+        self._vector = (MessageHeader * slots)()
+        self._pieces = (InputOutputVector * slots)()
+        self.room = slot_bytes - FRAME_OFFSET
+        """The longest frame that a slot takes, in bytes."""
+        self.line = SegmentLine(
+            fd=descriptor,
+            slots=slots,
+            slot_bytes=slot_bytes,
+            buffers=self._map.address,
+            vector=ctypes.addressof(self._vector),
+            pieces=ctypes.addressof(self._pieces),
+        )
+
+    def close(self) -> None:
+        """Free the frames; a second call does nothing."""
+        self._map.close()
+
+
+class SegmentSender:
+    """A raw socket on a device, which receives nothing, and its line. Raises OSError."""
+
+    def __init__(self, device: str, frame_bytes: int, *, qdisc_bypass: bool) -> None:
+        self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
+        try:
+            self._socket.setsockopt(SOL_PACKET, _VNET_HEADER, 1)
+            self._socket.setsockopt(SOL_PACKET, _QDISC_BYPASS, int(qdisc_bypass))
+            self._socket.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, _SEND_BUFFER_BYTES)
+            self._socket.bind((device, 0))  # of no protocol: nothing comes in
+            self.memory = LineMemory(self._socket.fileno(), frame_bytes)
+        except OSError:
+            self._socket.close()
+            raise
+
+    def close(self) -> None:
+        """Close the socket and free the memory; a second call does nothing."""
+        self._socket.close()
+        self.memory.close()

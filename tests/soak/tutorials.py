@@ -355,18 +355,21 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     switches = arguments.switch or list(SWITCHES)
     names = arguments.exercises or list(EXERCISES)
-    same = 0
     with bench() as made:
-        for name in names:
-            shown = {switch: _attempt(made, name, switch) for switch in switches}
-            agree = len({json.dumps(each, sort_keys=True) for each in shown.values()}) == 1
-            agree = agree and not any("error" in each for each in shown.values())
-            same += agree
-            print(f"{name}: {'the same' if agree else 'DIFFERENT'}", flush=True)
-            for switch, each in shown.items():
-                print(f"  {switch}: {json.dumps(each)}", flush=True)
+        same = sum(is_same(made, name, switches) for name in names)
     print(json.dumps({"tutorials_same": same if len(switches) > 1 else None, "tutorials_total": len(names)}))
     return 0 if same == len(names) else 1
+
+
+def is_same(made: Bench, name: str, switches: Sequence[str] = SWITCHES) -> bool:
+    """Print what an exercise shows with each switch; return whether it is the same, and runs with all."""
+    shown = {switch: _attempt(made, name, switch) for switch in switches}
+    agree = len({json.dumps(each, sort_keys=True) for each in shown.values()}) == 1
+    agree = agree and not any("error" in each for each in shown.values())
+    print(f"{name}: {'the same' if agree else 'DIFFERENT'}", flush=True)
+    for switch, each in shown.items():
+        print(f"  {switch}: {json.dumps(each)}", flush=True)
+    return agree
 
 
 def _attempt(made: Bench, name: str, switch: str) -> Result:

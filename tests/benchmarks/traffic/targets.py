@@ -8,15 +8,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from dataplane.errors import SwitchError
 from dataplane.fabric.kernel import namespaces
 from dataplane.switch.bmv2 import EXECUTABLE, is_installed, thrift_words
-from tests.benchmarks.traffic.cables import Cables
 from tests.p4runtime_client import Client, connect
 
 DEVICE_ID = 1
@@ -28,6 +28,20 @@ _BMV2_LIBRARY = re.compile(r"=> (\S*/lib(?:bm|simple)\S*)")
 COMPILED, INTERPRETER, BMV2 = "millrace", "millrace, interpreter", "bmv2"
 COMPILED_XDP = "millrace, AF_XDP"
 _OPTIONS = {INTERPRETER: ("--pipeline", "interpreter"), COMPILED_XDP: ("--io", "xdp")}
+
+
+class Attached(Protocol):
+    """Where a switch runs, and its devices there by port."""
+
+    @property
+    def switch(self) -> str:
+        """The namespace."""
+        ...
+
+    @property
+    def ports(self) -> Mapping[int, str]:
+        """The devices."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +73,7 @@ def bmv2_build() -> str:
 
 
 @contextmanager
-def running(target: str, cables: Cables | None, options: Sequence[str] = ()) -> Iterator[Running]:
+def running(target: str, cables: Attached | None, options: Sequence[str] = ()) -> Iterator[Running]:
     """Start a switch without a program on the cables, or without ports; it is gone when the `with` block ends."""
     with tempfile.TemporaryDirectory(prefix="bench-switch") as folder:
         address = f"unix:{folder}/p4rt"
@@ -77,7 +91,7 @@ def running(target: str, cables: Cables | None, options: Sequence[str] = ()) -> 
                 process.wait()
 
 
-def _start(command: Sequence[str], cables: Cables | None, *, quiet: bool) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], cables: Attached | None, *, quiet: bool) -> subprocess.Popen[bytes]:
     """Start a process where its devices are; bmv2 reports every file that it looks for in vain, which says nothing."""
     stderr = subprocess.DEVNULL if quiet else None
     if cables is None:
@@ -85,7 +99,7 @@ def _start(command: Sequence[str], cables: Cables | None, *, quiet: bool) -> sub
     return namespaces.start(cables.switch, command, stdout=subprocess.DEVNULL, stderr=stderr)
 
 
-def _command(target: str, cables: Cables | None, address: str, options: Sequence[str]) -> list[str]:
+def _command(target: str, cables: Attached | None, address: str, options: Sequence[str]) -> list[str]:
     devices = {} if cables is None else cables.ports
     ports = [word for port, device in devices.items() for word in ("-i", f"{port}@{device}")]
     general = ["--device-id", str(DEVICE_ID), "--log-level", "off", *ports, "--no-p4"]

@@ -1,0 +1,25 @@
+"""Each part of the benchmark of the first hour is where it says, and has the figures that it names."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import pytest
+
+from tests.benchmarks.first import tcp, tutorials
+from tests.benchmarks.first_hour import PARTS
+from tests.benchmarks.parts import names_of
+
+
+def test_every_part_is_here_and_every_figure_is_named_once() -> None:
+    assert all(importlib.util.find_spec(f"tests.benchmarks.{part.module}") for part in PARTS.values())
+    assert sorted(names_of(PARTS)) == sorted({*names_of(PARTS)})
+    assert PARTS["tcp"].names == tcp.NAMES
+
+
+def test_without_what_they_need_the_tutorials_are_null(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("MILLRACE_TUTORIALS", raising=False)
+    assert tutorials.measure(quick=True) == dict.fromkeys(PARTS["tutorials"].names)
+    assert "tutorials: needs " in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -39,13 +40,8 @@ def test_a_training_from_nothing_as_the_page_says(tmp_path: Path) -> None:
         check=False,
     )
     said = done.stdout + done.stderr
-    assert [line for line in sorted(said.splitlines()) if ": by " in line] == [
-        f"h{number}: by the switch; loss {loss}" for number, loss in zip(range(1, 5), _losses(said), strict=True)
-    ], said
-    assert all(float(loss) < 1e-3 for loss in _losses(said))
+    # Lines of workers that end at the same time may stand in one.
+    losses = dict(re.findall(r"(h\d): by the switch; loss (\de[-+]\d+)", said))
+    assert sorted(losses) == ["h1", "h2", "h3", "h4"], said
+    assert all(float(loss) < 1e-3 for loss in losses.values())
     assert "job line: h1 h2 h3 h4 are members: a mean is over 4 workers" in said
-
-
-def _losses(said: str) -> list[str]:
-    """Return the losses in the order of the hosts."""
-    return [line.rpartition(" ")[2] for line in sorted(said.splitlines()) if "; loss " in line]

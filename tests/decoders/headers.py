@@ -53,6 +53,7 @@ _BFD = bfd.Bfd(bfd.State.UP, 3, 0x8000_0A01, 0x8000_0B02, 50_000, 50_000)
 _SUM = Aggregation(aggregation.Kind.CONTRIBUTION, 30, 2052, 7, values=bytes(range(256)) * 2)
 _DATA = Message(Kind.DATA, 0x0011_2233_4455_6677_8899_AABB_CCDD_EEFF, 7, 3, 1000, content=b"\xab" * 256, tag=16)
 _LINK = "020000000002 020000000001 0800"
+_SEGMENT = "4500002d 00010000 4006 66c8 0a000001 0a000002  1388 1771 00000001 00000002 5018 0200 2af7 0000 68656c6c6f"
 _DATAGRAM = "45000021 00010000 4011 66c9 0a000001 0a000002  1388 1771 000d a0e4 68656c6c6f"
 
 
@@ -174,6 +175,7 @@ HEADERS = (
         packet.decode_udp_frame,
         (bytes.fromhex(_LINK + _DATAGRAM), bytes.fromhex(_LINK[:-4] + "8100 b00a 0800" + _DATAGRAM)),
     ),
+    Decoder("dataplane.wire.packet.decode_tcp_frame", packet.decode_tcp_frame, (bytes.fromhex(_LINK + _SEGMENT),)),
     Decoder("dataplane.wire.report_individual.decode", report_individual.decode, (b"\x14\x0d\4\x20",), write=_known),
     *_reports("dataplane.wire.report.decode", report.decode, _known),
     *_reports("collectors.decode.reports.decode", lambda data: measurements.decode(data, Marking()), None),

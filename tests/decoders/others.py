@@ -33,6 +33,7 @@ from controller.centres.engines.containers.parcels import files_in
 from controller.centres.engines.jobs.keeping import Ended, read_record
 from controller.centres.engines.slurm.answers import jobs_in, nodes_in
 from controller.centres.errors import EngineError
+from controller.demo.packet.parts import parts_of
 from controller.errors import AltoError, InvalidError
 from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from controller.nodes.guard import lease_file
@@ -48,9 +49,11 @@ from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.running import reading, results
 from controller.schedulers.probe.running.report import Outcome
 from controller.up.lines import LineSplitter
+from dataplane.errors import WireError
 from dataplane.nic.flows.reference.flow_key import read_fields
 from dataplane.rpc.errors import MessageError
 from dataplane.rpc.messages import parse
+from dataplane.topology.file import load_topology
 from tests.decoders.decoding import DEEP, DEEP_KEY, Decoder
 
 T = TypeVar("T")
@@ -88,6 +91,7 @@ _JOBS = {
         | {"comment": json.dumps({"labels": {"centre": "c"}, "unit": "u", "units": 1})}
     ]
 }
+_TOPOLOGY = load_topology("leaf-spine")
 _SMALL = AgentSettings(network=NetworkSettings(hidden=8, heads=1, layers=1, feed_forward=8))
 _ENDED = Ended(1, "exit code 1", 17, 18, 0.5, 4096)
 
@@ -163,6 +167,13 @@ OTHERS = (
         (_sketch().to_bytes(),),
         refuses=(msgspec.DecodeError,),
         write=sketch.Sketch.to_bytes,
+    ),
+    Decoder(
+        "controller.demo.packet.parts.parts_of",
+        lambda data: parts_of(data, _TOPOLOGY),
+        (_FRAME[:12] + _FRAME[16:],),  # without its VLAN tag
+        refuses=(WireError,),
+        may_be_cut=True,
     ),
     Decoder("dataplane.nic.flows.reference.flow_key.read_fields", read_fields, (_FRAME, _FRAME6), (), may_be_cut=True),
     Decoder(

@@ -57,6 +57,7 @@ NOT_FOR_OTHERS = {
     "dataplane/allreduce/membership.py": "whether an address is this machine's",
     "dataplane/nic/devices/link_events.py": "the kernel's messages",
     "dataplane/nic/ports/packet_socket.py": "frames of a device",
+    "dataplane/nic/ports/segment_sender.py": "sends frames of a device, and takes none",
     "dataplane/nic/ports/socket_port.py": "the near end of a connection",
     "dataplane/rpc/addresses.py": "whether an address is free",
     "dataplane/switch/bmv2.py": "whether a port is free",

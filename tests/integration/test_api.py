@@ -108,7 +108,7 @@ def test_a_stranger_reads_the_path_server_and_is_refused_in_words(tmp_path: Path
         told = stranger.ask(service, "Explain", src_host=src, dst_host=dst)
         assert told["flow"] == {"srcHost": src, "dstHost": dst}
         assert len(told["present"]["switches"]) == 3
-        assert set(stranger.ask(service, "WatchRoutes")) <= {"version", "names", "routes", "weighted"}
+        assert set(stranger.ask(service, "WatchRoutes")) <= {"version", "names", "routes", "weighted", "pins"}
         with pytest.raises(grpc.RpcError) as caught:
             stranger.ask(service, "Explain", src_host=dst, dst_host=src)
         error: Any = caught.value

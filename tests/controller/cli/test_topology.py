@@ -30,7 +30,7 @@ def test_programs_get_plain_numbers_with_units_in_names() -> None:
     row = json.loads(run("show", "leaf-spine:rate=40G,delay=2us", "--format", "json"))[0]
     assert (row["rate_bps"], row["delay_ns"]) == (40 * 10**9, 2000)
     assert run("show", "abilene", "-f", "csv").startswith(
-        "a,a_port,b,b_port,rate_bps,delay_ns,queue_frames,a_id,a_ipv4,"
+        "a,a_port,b,b_port,rate_bps,delay_ns,queue_frames,loss,jitter_ns,a_id,a_ipv4,"
     )
     assert "02:00:00:01:00:01" in run("hosts", "abilene", "-f", "csv")
     assert json.loads(run("check", "abilene", "-f", "json")) == [

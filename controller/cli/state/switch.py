@@ -119,4 +119,5 @@ def _show(found: SwitchView, ports: tuple[Cells, ...] | None) -> None:
         show_rows(_PORTS, ports, Format.TABLE)
     show_rows(("table", "size", "entries"), [(one.table, one.size, one.entries) for one in found.tables], Format.TABLE)
     counted = [(one.counter, one.size, one.in_use, one.packets, one.bytes) for one in found.counters]
-    show_rows(("counter", "size", "in use", "packets", "bytes"), counted, Format.TABLE)
+    if counted:
+        show_rows(("counter", "size", "in use", "packets", "bytes"), counted, Format.TABLE)

@@ -7,8 +7,10 @@ import importlib.util
 import pytest
 
 from tests.benchmarks.first import tcp, tutorials
+from tests.benchmarks.first.tcp import BRIDGE, DEFAULT, JOINED, summary
 from tests.benchmarks.first_hour import PARTS
 from tests.benchmarks.parts import names_of
+from tests.benchmarks.traffic.targets import BMV2
 
 
 def test_every_part_is_here_and_every_figure_is_named_once() -> None:
@@ -23,3 +25,15 @@ def test_without_what_they_need_the_tutorials_are_null(
     monkeypatch.delenv("MILLRACE_TUTORIALS", raising=False)
     assert tutorials.measure(quick=True) == dict.fromkeys(PARTS["tutorials"].names)
     assert "tutorials: needs " in capsys.readouterr().err
+
+
+def test_figures_are_medians_of_the_rounds_ratios() -> None:
+    found = {BRIDGE: [1.0, 2.0, 4.0], DEFAULT: [2.0, 1.0, 2.0], JOINED: [1.0, 4.0, 4.0], BMV2: [0.5, 0.5, 0.5]}
+    assert summary(found) == {
+        "iperf_ratio_bmv2": 8.0,
+        "iperf_share_bridge": 1.0,
+        "iperf_ratio_bmv2_default": 4.0,
+        "iperf_share_bridge_default": 0.5,
+    }
+    del found[BMV2]
+    assert summary(found)["iperf_ratio_bmv2"] is None

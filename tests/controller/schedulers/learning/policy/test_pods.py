@@ -117,6 +117,13 @@ def test_live_the_highest_value_gets_most_points(snapshot: Snapshot, tmp_path: P
     assert (points.max(), points.min()) == (MOST_POINTS, 0)
 
 
+def _beside_most_used(checkpoint: Checkpoint, decisions: DecisionSettings, file: Path) -> Learned:
+    """Return the policy that decides live by a checkpoint's network, with other settings, beside most-used."""
+    settings = msgspec.structs.replace(checkpoint.settings, decisions=decisions)
+    save_checkpoint(file, msgspec.structs.replace(checkpoint, settings=settings))
+    return Learned(Learned.Settings(checkpoint=str(file), shadow=False, deadline_ns=10**12, fallback="most-used"))
+
+
 @pytest.mark.parametrize("part", [0.9, 1.1])
 def test_a_tolerance_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_path: Path, part: float) -> None:
     checkpoint = _checkpoint(snapshot)
@@ -129,12 +136,7 @@ def test_a_tolerance_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_
     decisions = DecisionSettings(
         precision="float32", exploration=0.0, tolerance=part * float(values[best] - values[used])
     )
-    settings = msgspec.structs.replace(checkpoint.settings, decisions=decisions)
-    save_checkpoint(tmp_path / "agent.ckpt", msgspec.structs.replace(checkpoint, settings=settings))
-    told = Learned.Settings(
-        checkpoint=str(tmp_path / "agent.ckpt"), shadow=False, deadline_ns=10**12, fallback="most-used"
-    )
-    learned = Learned(told)
+    learned = _beside_most_used(checkpoint, decisions, tmp_path / "agent.ckpt")
     points = learned.points(POD, snapshot, ALL)
 
     class MostUsed:
@@ -162,12 +164,7 @@ def test_a_margin_counts_live_as_it_does_in_training(snapshot: Snapshot, tmp_pat
     decisions = DecisionSettings(
         precision="float32", exploration=0.0, margin=part * float(values[best] - values[usual])
     )
-    settings = msgspec.structs.replace(checkpoint.settings, decisions=decisions)
-    save_checkpoint(tmp_path / "agent.ckpt", msgspec.structs.replace(checkpoint, settings=settings))
-    told = Learned.Settings(
-        checkpoint=str(tmp_path / "agent.ckpt"), shadow=False, deadline_ns=10**12, fallback="most-used"
-    )
-    learned = Learned(told)
+    learned = _beside_most_used(checkpoint, decisions, tmp_path / "agent.ckpt")
     points = learned.points(POD, snapshot, ALL)
 
     class Usual:

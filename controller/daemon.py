@@ -29,6 +29,7 @@ from controller.tables.sources import RoutedNetworks
 from controller.tables.telemetry.int_domain import IntDomain
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import Reporting
+from controller.tracing import UNTRACED, Traces
 from dataplane.clock import Clock
 
 LOGGER = logging.getLogger("millrace.controller")
@@ -63,13 +64,16 @@ class Daemon:
         sleep: Sleep = asyncio.sleep,
         states: AsyncIterator[Snapshot] | None = None,
         return_after_ns: int = RETURN_AFTER_NS,
+        traces: Traces = UNTRACED,
     ) -> None:
         """Place jobs by the newest of `states`, by the topology's own figures without it."""
         self.features, self.coordinator = features, features.coordinator
-        self._routes, self._states = routes, states
+        self._routes, self._states, self._traces = routes, states, traces
         self._rejected = 0
         self._source_problem: str | None = None
-        self._driver = driver = Driver(self.coordinator, connect, clock, retry=retry, rng=rng, sleep=sleep)
+        self._driver = driver = Driver(
+            self.coordinator, connect, clock, retry=retry, rng=rng, sleep=sleep, traces=traces
+        )
         table = LinkStatusTable(features.topology, return_after_ns=return_after_ns)
         self.links = LinkMonitor(self.coordinator, table, clock, driver.changed, sleep)
         """Takes what switches say of their ports."""
@@ -143,8 +147,10 @@ class Daemon:
         except ControllerError as error:
             self._rejected += 1
             LOGGER.warning("routes version %d rejected: %s", routes.version, error)
+            about = {"millrace.routes.version": routes.version}
+            self._traces.begin("apply routes", about, parent=routes.traceparent).end(str(error))
         else:
-            self._driver.steps_changed()
+            self._driver.routes_changed(routes.version, routes.traceparent)
 
 
 async def _observe(jobs: JobReconciler, states: AsyncIterator[Snapshot]) -> None:

@@ -20,6 +20,7 @@ from controller.tables.sources import RoutedNetworks
 from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
+from controller.tracing import TraceSettings
 from dataplane.config import Strict
 from dataplane.config.suggestions import did_you_mean
 from dataplane.rpc.access.settings import TlsSettings
@@ -111,6 +112,8 @@ class DaemonSettings(Strict, frozen=True):
     """gRPC address where the daemon's status is served; left out, nowhere."""
     metrics: MetricsSettings | None = None
     """Where Prometheus finds metrics, those of jobs among them; null: nowhere."""
+    traces: TraceSettings | None = None
+    """Where OpenTelemetry traces of reroutes go; null: nowhere."""
 
     @property
     def effective_aggregation(self) -> AggregationSettings | None:

@@ -23,6 +23,7 @@ from controller.owners.base import ListeningOwner, StagedOwner
 from controller.owners.steps import Step
 from controller.p4runtime.session import AsyncSession, Learned, LearningSession
 from controller.tables.entities import Entities, Update
+from controller.tracing import NO_SPAN, UNTRACED, Attributes, Traces
 from dataplane.clock import Clock
 from dataplane.rpc.backoff import Backoff
 
@@ -31,6 +32,8 @@ LOGGER = logging.getLogger("millrace.controller")
 _LISTEN_AGAIN_S: Final = 1.0
 _ANSWER_S: Final = 30.0
 """For all that a switch is asked at a time for an owner that listens."""
+_RPC: Final = {"rpc.system.name": "grpc", "rpc.method": "p4.v1.P4Runtime/Write"}
+"""OpenTelemetry's attributes of a write."""
 
 
 class SwitchSession(AsyncSession, Protocol):
@@ -77,8 +80,10 @@ class Driver:
         retry: RetrySettings,
         rng: random.Random,
         sleep: Sleep = asyncio.sleep,
+        traces: Traces = UNTRACED,
     ) -> None:
         self.coordinator = coordinator
+        self._traces, self._applying = traces, NO_SPAN
         self._connect, self._clock, self._retry, self._sleep = connect, clock, retry, sleep
         self._switches = {
             node.name: _Switch(node.name, Backoff(retry.first_wait_ns, retry.longest_wait_ns, rng))
@@ -128,6 +133,13 @@ class Driver:
         self.sync(self._switches)
         self.steps_changed()
         self._stages_changed()
+
+    def routes_changed(self, version: int, traceparent: str) -> None:
+        """Send the steps of a new set of routes, which a trace of this context is about."""
+        self._applying.end("newer routes came first")
+        about = {"millrace.routes.version": version}
+        self._applying = self._traces.begin("apply routes", about, parent=traceparent)
+        self.steps_changed()
 
     def steps_changed(self) -> None:
         """Send the steps that owners want now."""
@@ -263,6 +275,9 @@ class Driver:
                     await self._sleep(wait_ns / 1e9)
                     continue
                 await self._send(step)
+            if self._applying is not NO_SPAN and not self.coordinator.plan().pending:
+                self._applying.end()
+                self._applying = NO_SPAN
 
     async def _meet_everybody(self) -> None:
         """Wait until every switch was read once, or the patience ends.
@@ -289,13 +304,18 @@ class Driver:
 
     async def _write(self, switch: _Switch, updates: tuple[Update, ...]) -> None:
         """Write a switch's part of a step; stop using a switch whose tables are no longer known for sure."""
-        session = switch.session
+        session, problem = switch.session, "the session has ended"
+        about: Attributes = {"millrace.switch": switch.name, "millrace.updates": len(updates), **_RPC}
+        span = self._traces.begin("write", about, parent=self._applying.traceparent, is_call=True)
         try:
             if await self._carry_out(switch, session, self.coordinator.write(switch.name, updates)) is not None:
+                problem = ""
                 return
         except SessionError as error:
             LOGGER.warning("%s", error)
-            switch.problem = str(error)
+            switch.problem = problem = str(error)
+        finally:
+            span.end(problem)
         if switch.session is session:
             self.coordinator.lost(switch.name)
             switch.doubt.set()

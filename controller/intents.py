@@ -48,13 +48,15 @@ class RouteSet:
     """Every explicit route that is wanted now, and every weighted one; what is absent follows the base routes.
 
     `version` grows by one with each change. `pins` are the paths that flows are held on by hand, whether they are
-    there now, as `routes` says, or had to leave for a dead link.
+    there now, as `routes` says, or had to leave for a dead link. `traceparent` is the W3C trace context of the round
+    that made the set; what is wanted does not depend on it.
     """
 
     version: int
     routes: tuple[Route, ...]
     weighted: tuple[WeightedRoute, ...] = ()
     pins: tuple[Route, ...] = ()
+    traceparent: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, order=True)

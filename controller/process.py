@@ -38,6 +38,7 @@ from controller.status.service import StatusServer
 from controller.status.values import ControllerStatus, SwitchProblem
 from controller.store.reconciler import StoreReconciler
 from controller.store.settings import StoreSettings
+from controller.tracing import traces_of
 from dataplane.clock import Clock, MonotonicClock, UtcClock
 from dataplane.config import load
 from dataplane.config.changes import not_in_force
@@ -126,6 +127,8 @@ async def serve(
     schema = load_schema(*program_files(settings))
     check_schema(schema, features.coordinator.samples())
     async with AsyncExitStack() as stack:
+        traces = traces_of(settings.traces, "controller", settings.tls)
+        stack.push_async_callback(asyncio.to_thread, traces.close)
         routes, subscribers = nothing(), list[Subscriber]()
         if settings.path_server is not None:
             place = RouteClientSettings(address=settings.path_server, tls=settings.tls)
@@ -155,6 +158,7 @@ async def serve(
             rng=random.Random(),
             states=states,
             return_after_ns=settings.links.return_after_ns,
+            traces=traces,
         )
         if on_daemon is not None:
             on_daemon(daemon)

@@ -9,6 +9,7 @@ _ONLY_IN: Final = {
     "cryptography": "tls",
     "gymnasium": "gym",
     "mininet": "mininet",
+    "opentelemetry": "otel",
     "pynvml": "nvml",
     "scapy": "scapy",
     "thrift": "thrift",

@@ -12,6 +12,7 @@ from controller.intents import FlowSpec
 from controller.links.settings import LEAST_SAMPLES
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.telemetry_load import TelemetryLoad
+from controller.tracing import TraceSettings
 from dataplane.config import Strict
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.limits import Limits
@@ -171,6 +172,8 @@ class PathServerSettings(Strict, frozen=True):
     """Certificates for HOST:PORT, of the feed and of what is served."""
     metrics: MetricsSettings | None = None
     """Where Prometheus finds metrics; null: nowhere."""
+    traces: TraceSettings | None = None
+    """Where OpenTelemetry traces of reroutes go; null: nowhere."""
     limits: Limits = Limits()
     """What all who ask and follow may take together."""
     interval_ns: Positive = 100_000_000

@@ -210,6 +210,7 @@ class _Maker:
             engineering=section.engineering,
             records=RecordSettings(database=str(self.state.path / "paths.sqlite")),
             metrics=section.metrics,
+            traces=section.traces,
         )
         return DaemonPlan("paths", ("paths", "serve"), settings, {"routes": settings.listen}, asks=("collector",))
 
@@ -231,6 +232,7 @@ class _Maker:
             listen=self.settings.address("controller"),
             tls=self.settings.tls,
             metrics=section.metrics,
+            traces=section.traces,
         )
         settings.targets(self.topology)  # what it would refuse is refused before anything starts
         check_networks(self.topology, settings.routed_networks)

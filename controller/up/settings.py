@@ -37,6 +37,7 @@ from controller.store.settings import StoreSettings
 from controller.tables.sources import RoutedNetworks
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
+from controller.tracing import TraceSettings
 from controller.up.state import StateFolder, default_run
 from dataplane.config import Strict
 from dataplane.fabric.live.settings import Time
@@ -97,6 +98,8 @@ class PathsSection(Strict, frozen=True):
     """Traffic engineering: all demands at once; default: flow by flow."""
     metrics: PathsMetrics | None = None
     """Where Prometheus finds metrics; default: nowhere."""
+    traces: TraceSettings | None = None
+    """Where OpenTelemetry traces of reroutes go; default: nowhere."""
 
 
 class ControllerSection(Strict, frozen=True):
@@ -118,6 +121,8 @@ class ControllerSection(Strict, frozen=True):
     """Networks behind hosts that route, beside the hosts' own addresses; default: none."""
     metrics: ControllerMetrics | None = None
     """Where Prometheus finds metrics, those of jobs among them; default: nowhere."""
+    traces: TraceSettings | None = None
+    """Where OpenTelemetry traces of reroutes go; default: nowhere."""
 
 
 class ApiSection(Strict, frozen=True):

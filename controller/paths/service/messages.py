@@ -109,6 +109,7 @@ def route_set_message(routes: RouteSet) -> pb.RouteSet:
         routes=_routes_message(routes.routes, places),
         weighted=_weighted_message(routes.weighted, places),
         pins=_routes_message(routes.pins, places),
+        traceparent=routes.traceparent,
     )
     message.names.extend(places)
     return message
@@ -147,7 +148,8 @@ def route_set_of(message: pb.RouteSet) -> RouteSet:
     """Return the set of routes of these columns; raise MessageError where they are not of one length."""
     names = message.names[:]
     explicit, pins = _routes_of(message.routes, names), _routes_of(message.pins, names)
-    return RouteSet(message.version, explicit, _weighted_of(message.weighted, names), pins)
+    weighted = _weighted_of(message.weighted, names)
+    return RouteSet(message.version, explicit, weighted, pins, message.traceparent)
 
 
 def _routes_of(message: pb.Routes, names: Sequence[str]) -> tuple[Route, ...]:

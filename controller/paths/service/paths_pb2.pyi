@@ -93,18 +93,20 @@ class WeightedRoutes(_message.Message):
     def __init__(self, switch: _Optional[_Iterable[int]] = ..., destination: _Optional[_Iterable[int]] = ..., lengths: _Optional[_Iterable[int]] = ..., next_hops: _Optional[_Iterable[int]] = ..., weights: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class RouteSet(_message.Message):
-    __slots__ = ("version", "names", "routes", "weighted", "pins")
+    __slots__ = ("version", "names", "routes", "weighted", "pins", "traceparent")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NAMES_FIELD_NUMBER: _ClassVar[int]
     ROUTES_FIELD_NUMBER: _ClassVar[int]
     WEIGHTED_FIELD_NUMBER: _ClassVar[int]
     PINS_FIELD_NUMBER: _ClassVar[int]
+    TRACEPARENT_FIELD_NUMBER: _ClassVar[int]
     version: int
     names: _containers.RepeatedScalarFieldContainer[str]
     routes: Routes
     weighted: WeightedRoutes
     pins: Routes
-    def __init__(self, version: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., weighted: _Optional[_Union[WeightedRoutes, _Mapping]] = ..., pins: _Optional[_Union[Routes, _Mapping]] = ...) -> None: ...
+    traceparent: str
+    def __init__(self, version: _Optional[int] = ..., names: _Optional[_Iterable[str]] = ..., routes: _Optional[_Union[Routes, _Mapping]] = ..., weighted: _Optional[_Union[WeightedRoutes, _Mapping]] = ..., pins: _Optional[_Union[Routes, _Mapping]] = ..., traceparent: _Optional[str] = ...) -> None: ...
 
 class PathFigures(_message.Message):
     __slots__ = ("switches", "delay_ns", "bottleneck_bps", "room_bps", "dead_link", "crowded_link", "foreseen_ns")

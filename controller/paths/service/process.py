@@ -17,6 +17,7 @@ from controller.paths.records.store import PathStore
 from controller.paths.service.metrics import families
 from controller.paths.service.server import Feed, PathServer
 from controller.paths.settings import PathServerSettings
+from controller.tracing import traces_of
 from dataplane.clock import Clock, UtcClock
 from dataplane.config import load
 from dataplane.metrics_server import registry_of, serve_metrics
@@ -71,8 +72,10 @@ async def serve(
             forget_after_ns=settings.forget_after_ns,
         )
         recorder = Recorder(database, max_records=records.max_records, batch_records=records.batch_records)
-        server = PathServer(core, recorder, settings, clock)
         async with AsyncExitStack() as stack:
+            traces = traces_of(settings.traces, "paths", settings.tls)
+            stack.push_async_callback(asyncio.to_thread, traces.close)
+            server = PathServer(core, recorder, settings, clock, traces)
             where = ""
             if settings.metrics is not None:
                 registry = registry_of(lambda: families(server.status()))

@@ -49,7 +49,9 @@ from controller.paths.service.messages import (
     records_asked,
     route_set_message,
 )
+from controller.paths.service.tracing import Round, traced
 from controller.paths.settings import PathServerSettings
+from controller.tracing import UNTRACED, Traces
 from dataplane.clock import Clock
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.errors import CallError
@@ -102,8 +104,16 @@ class Feed(Protocol):
 class PathServer:
     """Runs a core on a feed and serves it; construct it inside a running event loop."""
 
-    def __init__(self, core: PathServerCore, recorder: Recorder, settings: PathServerSettings, clock: Clock) -> None:
+    def __init__(
+        self,
+        core: PathServerCore,
+        recorder: Recorder,
+        settings: PathServerSettings,
+        clock: Clock,
+        traces: Traces = UNTRACED,
+    ) -> None:
         self._core, self._recorder, self._settings, self._clock = core, recorder, settings, clock
+        self._traces = traces
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="paths")
         self._pending: asyncio.Queue[tuple[HopRecord, ...]] = asyncio.Queue(MAX_PENDING_BATCHES)
         self._subscribers: set[asyncio.Queue[Decision]] = set()
@@ -173,17 +183,19 @@ class PathServer:
         result = await self._in_worker(partial(self._core.step, snapshot, now_ns, woken=woken))
         self._signals.decided(moved=result is not None)
         self._last_step_ns = now_ns
-        await self._publish(result)
+        await self._publish(result, Round("state", now_ns, taken_ns))
 
     async def link_changed(self, change: LinkChange) -> None:
         """Take note of a link that went down or came back, and publish what comes of it."""
         now_ns = self._clock.now_ns()
-        await self._publish(await self._in_worker(partial(self._core.link_changed, change.link, now_ns, up=change.up)))
+        result = await self._in_worker(partial(self._core.link_changed, change.link, now_ns, up=change.up))
+        await self._publish(result, Round("link", now_ns))
 
     async def links_noted(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
         """Take note of what the controller says of all links, and publish what comes of it."""
         now_ns = self._clock.now_ns()
-        await self._publish(await self._in_worker(partial(self._core.links_noted, statuses, now_ns)))
+        result = await self._in_worker(partial(self._core.links_noted, statuses, now_ns))
+        await self._publish(result, Round("links", now_ns))
 
     async def _watch(self, feed: Feed) -> None:
         """Keep the newest snapshot only: a round that takes long must not leave a queue of old ones behind."""
@@ -267,10 +279,11 @@ class PathServer:
             else:
                 problem = ""
 
-    async def _publish(self, result: RoundResult | None) -> None:
+    async def _publish(self, result: RoundResult | None, round_: Round) -> None:
         """Send subscribers what a round came to; without a result nothing has changed."""
         if result is None:
             return
+        routes = traced(self._traces, round_, result)
         self._recent.extend(result.moves)
         self._recent_changes.extend(result.rebalances)
         for decision in result.moves:
@@ -280,7 +293,7 @@ class PathServer:
             LOGGER.info("all to %s at %s: %s", change.destination, change.switch, change.reason)
             self._publish_to(self._balance_subscribers, change)
         async with self._routes_changed:
-            self._routes = result.routes
+            self._routes = routes
             self._routes_changed.notify_all()
 
     def _publish_to(self, subscribers: set[asyncio.Queue[T]], item: T) -> None:
@@ -360,12 +373,13 @@ class PathServer:
 
     async def _serve_pin(self, request: pb.PinRequest) -> pb.PinResponse:
         pin, now_ns = pin_asked(request), self._clock.now_ns()
-        await self._publish(await self._answer(lambda: self._core.pin(pin.flow, pin.switches, now_ns)))
+        result = await self._answer(lambda: self._core.pin(pin.flow, pin.switches, now_ns))
+        await self._publish(result, Round("pin", now_ns))
         return pb.PinResponse()
 
     async def _serve_release(self, request: pb.Flow) -> pb.ReleaseResponse:
         flow, now_ns = flow_asked(request), self._clock.now_ns()
-        await self._publish(await self._answer(lambda: self._core.release(flow, now_ns)))
+        await self._publish(await self._answer(lambda: self._core.release(flow, now_ns)), Round("release", now_ns))
         return pb.ReleaseResponse()
 
     async def _serve_note_links(self, request: links_pb2.LinkStatuses) -> pb.NoteLinksResponse:

@@ -1,0 +1,237 @@
+"""OpenTelemetry traces of a reroute: from the snapshot that showed it to the writes that carry it out.
+
+`traces_of` gives what sends them as OTLP over gRPC, and `UNTRACED`, which does nothing, where no settings ask for it:
+whoever records spans does not know which of the two it has. The path server's span goes along with a set of routes as
+W3C trace context (`traceparent`), so that the controller's are its children.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
+
+import msgspec
+
+from controller.errors import ControllerError
+from dataplane.clock import Clock, UtcClock
+from dataplane.config import Strict
+from dataplane.extras import missing
+from dataplane.rpc.access.settings import TlsSettings
+from dataplane.rpc.addresses import target_of
+from dataplane.rpc.channels import credentials_of, uncallable
+
+if TYPE_CHECKING:
+    from opentelemetry import trace
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+LOGGER = logging.getLogger("millrace.traces")
+
+Attribute = str | int | float | bool | Sequence[str]
+Attributes = Mapping[str, Attribute]
+
+_TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
+_EXPORT_S: Final = 3.0
+"""How long the receiver has for a batch of spans; also how long the end of a daemon may wait for it."""
+_NOT_TAKEN: Final = "traces are not taken at %s: they are dropped until they are"
+
+
+class TraceSettings(Strict, frozen=True):
+    """Where OpenTelemetry traces go."""
+
+    address: str = "127.0.0.1:4317"
+    """gRPC address that takes OTLP: 'unix:/path', 'host:port' (by the daemon's `tls`; else loopback) or
+    'plain:host:port'."""
+    ratio: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 1.0
+    """Share of the traces that are sent; the path server decides it, and the controller follows."""
+
+
+class Span(Protocol):
+    """Something that takes time, begun already."""
+
+    @property
+    def traceparent(self) -> str:
+        """W3C trace context that makes others' spans children of this one; '' where nothing is traced."""
+        ...
+
+    def event(self, name: str, attributes: Attributes) -> None:
+        """Note something that happens now."""
+        ...
+
+    def end(self, problem: str = "") -> None:
+        """End it now, with an error if there is a problem; a second end says nothing."""
+        ...
+
+
+class Traces(Protocol):
+    """Where spans begin."""
+
+    def begin(
+        self, name: str, attributes: Attributes, *, parent: str = "", since_ns: int | None = None, is_call: bool = False
+    ) -> Span:
+        """Begin a span, now or since a moment (ns since 1970), as a child of `parent`, which is a traceparent.
+
+        What is no traceparent is no parent, as W3C has it. `is_call` says that it is a call of another process.
+        """
+        ...
+
+    def close(self) -> None:
+        """Send what is left, for a few seconds at most."""
+        ...
+
+
+class _NoSpan:
+    traceparent = ""
+
+    def event(self, name: str, attributes: Attributes) -> None:
+        """Do nothing."""
+
+    def end(self, problem: str = "") -> None:
+        """Do nothing."""
+
+
+class _Untraced:
+    def begin(
+        self, name: str, attributes: Attributes, *, parent: str = "", since_ns: int | None = None, is_call: bool = False
+    ) -> Span:
+        del name, attributes, parent, since_ns, is_call
+        return NO_SPAN
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+NO_SPAN: Final[Span] = _NoSpan()
+UNTRACED: Final[Traces] = _Untraced()
+
+
+class _OpenSpan:
+    def __init__(self, span: trace.Span, clock: Clock) -> None:
+        self._span, self._clock, self._ended = span, clock, False
+
+    @property
+    def traceparent(self) -> str:
+        context = self._span.get_span_context()
+        return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+
+    def event(self, name: str, attributes: Attributes) -> None:
+        self._span.add_event(name, dict(attributes), self._clock.now_ns())
+
+    def end(self, problem: str = "") -> None:
+        from opentelemetry.trace import Status, StatusCode  # noqa: PLC0415
+
+        if self._ended:
+            return
+        self._ended = True
+        if problem:
+            self._span.set_status(Status(StatusCode.ERROR, problem))
+        self._span.end(self._clock.now_ns())
+
+
+class SentTraces:
+    """Spans that a provider of the SDK takes, which sends them from a thread of its own."""
+
+    def __init__(self, provider: TracerProvider, clock: Clock) -> None:
+        self._provider, self._clock = provider, clock
+        self._tracer = provider.get_tracer("millrace")
+
+    def begin(
+        self, name: str, attributes: Attributes, *, parent: str = "", since_ns: int | None = None, is_call: bool = False
+    ) -> Span:
+        """Begin a span, as `Traces` says."""
+        from opentelemetry.trace import SpanKind  # noqa: PLC0415
+
+        begun_ns = self._clock.now_ns() if since_ns is None else since_ns
+        kind = SpanKind.CLIENT if is_call else SpanKind.INTERNAL
+        span = self._tracer.start_span(name, _context(parent), kind, dict(attributes), start_time=begun_ns)
+        return _OpenSpan(span, self._clock)
+
+    def close(self) -> None:
+        """Send what is left, for a few seconds at most."""
+        self._provider.force_flush(int(_EXPORT_S * 1000))
+        self._provider.shutdown()
+
+
+def _context(parent: str) -> Context:
+    """Return the SDK's context of a traceparent; an empty one for what is none."""
+    from opentelemetry import trace  # noqa: PLC0415
+    from opentelemetry.context import Context  # noqa: PLC0415
+
+    found = _TRACEPARENT.fullmatch(parent)
+    if found is None:
+        return Context()
+    trace_id, span_id, flags = (int(part, 16) for part in found.groups())
+    context = trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=trace.TraceFlags(flags))
+    return trace.set_span_in_context(trace.NonRecordingSpan(context), Context())
+
+
+def traces_of(settings: TraceSettings | None, daemon: str, tls: TlsSettings | None) -> Traces:
+    """Return what sends a daemon's traces, `UNTRACED` without settings.
+
+    Raises ControllerError for an address that cannot be called and where the extra `otel` is not installed, ConfigError
+    for certificates that cannot be used.
+    """
+    if settings is None:
+        return UNTRACED
+    problem = uncallable(settings.address, tls)
+    if problem is not None:
+        raise ControllerError(f"traces.address: {settings.address!r} {problem}")
+    try:
+        exporter = _exporter(settings, tls)
+    except ModuleNotFoundError as error:
+        raise ControllerError(f"traces: {missing('sending them', error) or error}") from error
+    return sent_traces(exporter, daemon, settings.ratio, UtcClock())
+
+
+def _exporter(settings: TraceSettings, tls: TlsSettings | None) -> SpanExporter:
+    from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+
+    credentials = credentials_of(settings.address, tls)
+    exporter = OTLPSpanExporter(
+        endpoint=target_of(settings.address), insecure=credentials is None, credentials=credentials, timeout=_EXPORT_S
+    )
+    return _watched(exporter, settings.address)
+
+
+def _watched(exporter: SpanExporter, address: str) -> SpanExporter:
+    """Return an exporter that says once each when spans are not taken and when they are again, as the SDK does not."""
+    from opentelemetry.sdk.trace import ReadableSpan  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult  # noqa: PLC0415
+
+    logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
+
+    class Watched(SpanExporter):
+        is_taken = True
+
+        def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+            result = exporter.export(spans)
+            is_taken = result is SpanExportResult.SUCCESS
+            if is_taken is not self.is_taken:
+                level = logging.INFO if is_taken else logging.WARNING
+                LOGGER.log(level, "traces are taken again at %s" if is_taken else _NOT_TAKEN, address)
+            self.is_taken = is_taken
+            return result
+
+        def shutdown(self) -> None:
+            exporter.shutdown()
+
+    return Watched()
+
+
+def sent_traces(exporter: SpanExporter, daemon: str, ratio: float, clock: Clock) -> SentTraces:
+    """Return traces of a daemon that an exporter is given, in batches: 2,048 spans wait at most, more are dropped."""
+    from opentelemetry.sdk.resources import Resource  # noqa: PLC0415
+    from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
+    from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased  # noqa: PLC0415
+
+    provider = TracerProvider(
+        sampler=ParentBased(TraceIdRatioBased(ratio)),
+        resource=Resource.create({"service.name": f"millrace-{daemon}"}),
+        shutdown_on_exit=False,
+    )
+    provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=1000))
+    return SentTraces(provider, clock)

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import grpc.aio
+import msgspec
 from finsy import P4ClientError, P4Schema
 from finsy.grpcutil import GRPCStatusCode
 from finsy.p4entity import decode_entity
@@ -17,6 +18,12 @@ from dataplane.rpc.access.settings import TlsSettings
 
 BROWSER_ID = 1
 """The election id of whoever only looks in: every controller has a higher one."""
+
+
+class _Program(msgspec.Struct, frozen=True):
+    """Of a bmv2 JSON only what it was compiled from."""
+
+    program: str | None = None
 
 
 class SwitchBrowser(GrpcSession):
@@ -49,6 +56,22 @@ class SwitchBrowser(GrpcSession):
         version = self._schema.p4runtime_version
         self._schema = P4Schema(p4info)
         self._schema.set_p4runtime_version(version)
+
+    async def source(self) -> str | None:
+        """Return the P4 file that the switch's program was compiled from; None if the program does not say.
+
+        The bmv2 JSON says it, under `program`; P4Info has a name only where the program's author gave it one.
+        """
+        ask = p4r.GetForwardingPipelineConfigRequest(
+            device_id=self._target.device_id,
+            response_type=p4r.GetForwardingPipelineConfigRequest.DEVICE_CONFIG_AND_COOKIE,
+        )
+        with self._failures("read"):
+            program = (await self._client.request(ask)).config.p4_device_config
+        try:
+            return msgspec.json.decode(program, type=_Program).program
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None  # no program of bmv2's: each target has its own form
 
     async def entities(self, *wanted: Any) -> list[Any]:  # noqa: ANN401 - finsy's entities have no common type
         """Return what selects: finsy's entities, as many as the switch has of each wanted one."""

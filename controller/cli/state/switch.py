@@ -97,7 +97,7 @@ async def _view(browser: SwitchBrowser) -> SwitchView:
     cells = await browser.entities(*(P4CounterEntry(one.alias) for one in schema.counters))
     filled = Counter(entry.table_id for entry in entries if not entry.is_default_action)
     return SwitchView(
-        schema.name or None,
+        schema.name or await browser.source(),
         schema.arch,
         str(schema.p4runtime_version),
         await browser.primary(),

@@ -103,6 +103,7 @@ def test_show_has_all_of_a_switch_at_a_glance(switch: str) -> None:
     run("counter", "write", switch, "drop_no_route", "0", "--packets", "5", "--bytes", "500")
     found = json.loads(run("switch", "show", switch, "--format", "json"))
     assert found["primary"] is None
+    assert found["program"] == "p4/fabric.p4"
     assert {"table": "ipv4_routes", "size": 4096, "entries": 1} in found["tables"]
     assert {"counter": "drop_no_route", "size": 1, "in_use": 1, "packets": 5, "bytes": 500} in found["counters"]
     (port,) = found["ports"]

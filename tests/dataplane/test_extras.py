@@ -20,6 +20,8 @@ IMPORTED_AS = {
     "grpcio-health-checking": {"grpc_health"},
     "grpcio-reflection": {"grpc_reflection"},
     "nvidia-ml-py": {"pynvml"},
+    "opentelemetry-exporter-otlp-proto-grpc": {"opentelemetry"},
+    "opentelemetry-sdk": {"opentelemetry"},
     "prometheus-client": {"prometheus_client"},
     "protobuf": {"google"},
     "pyyaml": {"yaml"},

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from dataplane.switch.switch import Switch
     from dataplane.switch.tracing.steps import PacketTrace
 
-_P4INFO_SUFFIXES = (".p4info.txtpb", ".p4info.txt", ".p4.p4info.txtpb", ".p4.p4info.txt")
 _FRAME_INTERVAL_US = 1_000
 
 
@@ -35,6 +34,9 @@ def trace(  # noqa: PLR0917 - a command line's options
         str, typer.Argument(metavar="PACKET", help="Hex digits, @FILE.pcap (all frames), @FILE.pcap:N (the Nth), or -.")
     ],
     p4info: Annotated[Path | None, typer.Option(metavar="FILE", help="Default: beside the program, or none.")] = None,
+    presets: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="p4c's entries file; default: beside the program, or none.")
+    ] = None,
     entries: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Entries: STF lines, a P4Runtime WriteRequest, runtime JSON.")
     ] = None,
@@ -50,7 +52,7 @@ def trace(  # noqa: PLR0917 - a command line's options
     from dataplane.switch.tracing.filters import parse_filter  # noqa: PLC0415
     from dataplane.switch.tracing.matching import Matcher  # noqa: PLC0415
 
-    switch = _switch(program, p4info, entries)
+    switch = _switch(program, p4info, presets, entries)
     loaded, state = switch.program, switch.state
     assert loaded is not None
     assert state is not None
@@ -64,18 +66,19 @@ def trace(  # noqa: PLR0917 - a command line's options
             typer.echo(show(told))
 
 
-def _switch(program: Path, p4info: Path | None, entries: Path | None) -> Switch:
+def _switch(program: Path, p4info: Path | None, presets: Path | None, entries: Path | None) -> Switch:
     """Return a switch without ports that runs the program, with its entries."""
     from dataplane.clock import VirtualClock  # noqa: PLC0415
+    from dataplane.program.files.beside import find_entries, find_p4info  # noqa: PLC0415
     from dataplane.program.loader import load_program  # noqa: PLC0415
     from dataplane.stf.entries import fill_from_file  # noqa: PLC0415
     from dataplane.switch.switch import Switch  # noqa: PLC0415
 
-    if p4info is None:
-        beside = (program.with_name(program.stem + suffix) for suffix in _P4INFO_SUFFIXES)
-        p4info = next((path for path in beside if path.is_file()), None)
+    p4info = find_p4info(program) if p4info is None else p4info
+    if presets is None and p4info is not None:
+        presets = find_entries(program)
     switch = Switch(0, [], VirtualClock())
-    switch.commit(load_program(program, p4info))
+    switch.commit(load_program(program, p4info, entries=presets))
     if entries is not None:
         fill_from_file(switch, entries)
     return switch

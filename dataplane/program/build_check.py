@@ -5,8 +5,9 @@ Users need no p4c, since the compiler's output is committed. After a change of p
 
     p4c-bm2-ss --arch v1model --p4runtime-files p4/build/fabric.p4info.txtpb -o p4/build/fabric.json p4/fabric.p4
 
-and the same for each of `PROGRAMS` (relative, because the paths end up in the JSON), and records the digests. Without
-an argument it compares: silent, or one line about what changed on one side only.
+and the same for each of `PROGRAMS` (relative, because the paths end up in the JSON), and records the digests. What
+p4c's --p4runtime-entries-files writes stays beside them where a program has entries of its own. Without an argument it
+compares: silent, or one line about what changed on one side only.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dataplane.errors import ProgramError
+from dataplane.program.files.entries import read_entries
 
 P4_DIRECTORY = Path(__file__).resolve().parents[2] / "p4"
 DIGESTS = "fabric.sha256"
@@ -51,7 +53,9 @@ def compile_programs(p4_directory: Path = P4_DIRECTORY, programs: Sequence[str] 
 
 def _compile(compiler: str, p4_directory: Path, name: str) -> None:
     program, build = Path(p4_directory.name) / f"{name}.p4", Path(p4_directory.name) / "build"
+    entries = build / f"{name}.entries.txtpb"
     outputs = ["--p4runtime-files", str(build / f"{name}.p4info.txtpb"), "-o", str(build / f"{name}.json")]
+    outputs += ["--p4runtime-entries-files", str(entries)]
     done = subprocess.run(  # noqa: S603 - the compiler that was found, no shell
         [compiler, "--arch", "v1model", *outputs, str(program)],
         cwd=p4_directory.parent,
@@ -61,6 +65,9 @@ def _compile(compiler: str, p4_directory: Path, name: str) -> None:
     )
     if done.returncode != 0:
         raise ProgramError(done.stderr.strip() or f"{COMPILER} ended with {done.returncode}", file=str(program))
+    written = p4_directory.parent / entries
+    if not read_entries(written.read_bytes(), str(written)).updates:
+        written.unlink()
 
 
 def record_build(p4_directory: Path = P4_DIRECTORY) -> None:
@@ -77,15 +84,17 @@ def check_build(p4_directory: Path = P4_DIRECTORY) -> None:
     except OSError as error:
         raise ProgramError(f"{error.strerror}; {RECOMPILE}", file=str(digest_file)) from error
     recorded = {name: digest for digest, _, name in (line.partition(" ") for line in lines)}
-    for name, digest in _digest_all(p4_directory).items():
-        if recorded.get(name) != digest:
+    present = _digest_all(p4_directory)
+    for name in sorted(recorded.keys() | present.keys()):
+        if recorded.get(name) != present.get(name):
             raise ProgramError(f"changed since p4/build was recorded; {RECOMPILE}", file=str(p4_directory / name))
 
 
 def _digest_all(p4_directory: Path) -> dict[str, str]:
     """Return digests by name relative to the directory; `*.p4` stands for all sources."""
     digests = {"*.p4": digest_sources(p4_directory)}
-    for name in OUTPUTS:
+    entries = sorted(path.name for path in (p4_directory / "build").glob("*.entries.txtpb"))
+    for name in (*OUTPUTS, *entries):
         path = p4_directory / "build" / name
         try:
             digests[f"build/{name}"] = hashlib.sha256(path.read_bytes()).hexdigest()

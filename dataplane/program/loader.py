@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import TypeVar
 
 import msgspec
-from finsy.proto import p4i
+from finsy.proto import p4i, p4r
 
 from dataplane.errors import ProgramError
 from dataplane.program.actions import read_action
 from dataplane.program.calculations import read_calculation, read_checksum
 from dataplane.program.declarations import read_aliases, read_declarations, read_errors
+from dataplane.program.files.entries import read_entries, with_entries
 from dataplane.program.model import Digest, Pipeline, Program, TableNode
 from dataplane.program.objects import ActionCall, ActionSpec, DigestSpec, KeyField, MatchKind, TableSpec, ValueSetSpec
 from dataplane.program.operations import CrcParameters
@@ -49,21 +50,25 @@ def load_program(
     json: bytes | Path,
     p4info: bytes | Path | None,
     *,
+    entries: bytes | Path | None = None,
     crc_parameters: Mapping[str, CrcParameters] | None = None,
 ) -> Program:
     """Return the program; raise ProgramError that names file and place for whatever is wrong or not supported.
 
-    Without a P4Info (None) nothing can be compared with it, and the control plane sees an empty one.
+    Without a P4Info (None) nothing can be compared with it, and the control plane sees an empty one. `entries` is p4c's
+    entries file, which needs the P4Info; without it, entries of tables that are not const may all be changed, and their
+    priorities say only their order.
     `crc_parameters` are those of calculations that are crc8_custom to crc64_custom, by the name in the JSON (`calc_0`).
     """
     json_data, json_file = _content(json, "<json>")
     info_data, info_file = _content(p4info, "<p4info>") if p4info is not None else (b"", "<p4info>")
     info = read_p4info(info_data, info_file)
+    told = None if entries is None else _entries(entries, known=p4info is not None)
     scope = Scope(json_file)
     try:
         raw = _decode(json_data, json_file)
         read_declarations(raw, scope)
-        assembly = _Assembly(raw, scope, info, info_file, known=p4info is not None)
+        assembly = _Assembly(raw, scope, info, info_file, told, known=p4info is not None)
         return assembly.program(json_data, dict(crc_parameters or {}))
     except RecursionError as error:
         raise ProgramError("is nested too deeply", file=json_file) from error
@@ -76,6 +81,13 @@ def _content(source: bytes | Path, name: str) -> tuple[bytes, str]:
         return source.read_bytes(), str(source)
     except OSError as error:
         raise ProgramError(error.strerror or "cannot be read", file=str(source)) from error
+
+
+def _entries(source: bytes | Path, *, known: bool) -> _Told:
+    data, file = _content(source, "<entries>")
+    if not known:
+        raise ProgramError("names tables by ids, which are those of a P4Info, and there is none", file=file)
+    return _Told(read_entries(data, file), file)
 
 
 def _decode(data: bytes, file: str) -> RawProgram:
@@ -92,10 +104,13 @@ def _decode(data: bytes, file: str) -> RawProgram:
     return raw
 
 
-def _digest(source: bytes, info: p4i.P4Info, crcs: Mapping[str, CrcParameters]) -> str:
+def _digest(source: bytes, info: p4i.P4Info, entries: bytes | None, crcs: Mapping[str, CrcParameters]) -> str:
     """Return a digest that identifies a program, in hex."""
     parameters = repr(sorted(crcs.items())).encode() if crcs else b""
-    return hashlib.sha256(source + info.SerializeToString(deterministic=True) + parameters).hexdigest()
+    digest = hashlib.sha256(source + info.SerializeToString(deterministic=True) + parameters)
+    if entries is not None:
+        digest.update(b"entries" + entries)
+    return digest.hexdigest()
 
 
 def _same_parameters(spec: ActionSpec, declared: p4i.Action, info: p4i.P4Info) -> bool:
@@ -123,11 +138,22 @@ def _declared_digest(digest: Digest, name: str, members: Sequence[str]) -> Diges
     return replace(digest, spec=DigestSpec(name, fields))
 
 
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What an entries file says, and what errors call it."""
+
+    request: p4r.WriteRequest
+    file: str
+
+
 class _Assembly:
     """Puts a program together from its parts."""
 
-    def __init__(self, raw: RawProgram, scope: Scope, info: p4i.P4Info, info_file: str, *, known: bool) -> None:
+    def __init__(
+        self, raw: RawProgram, scope: Scope, info: p4i.P4Info, info_file: str, told: _Told | None, *, known: bool
+    ) -> None:
         self.raw, self.scope, self.info, self.info_file, self.known = raw, scope, info, info_file, known
+        self.told = told
 
     def program(self, source: bytes, crcs: dict[str, CrcParameters]) -> Program:
         """Return the program that all parts make up."""
@@ -149,11 +175,12 @@ class _Assembly:
         self._check_metadata()
         self._check_actions(ingress, egress)
         self._check_against_p4info(pipelines)
+        entries = None if self.told is None else self.told.request.SerializeToString(deterministic=True)
         bound_parser = read_parser(raw.parsers[parser], scope, f"parsers[{parser}]")
         return Program(
             name=PurePath(raw.program).stem or "program",
-            digest=_digest(source, self.info, crcs),
-            tables=pipelines.tables | self._unreachable(declared or {}, pipelines),
+            digest=_digest(source, self.info, entries, crcs),
+            tables=self._tables(declared or {}, pipelines),
             actions=self._action_specs(ingress, egress),
             profiles=pipelines.profiles,
             counters=scope.counters,
@@ -175,6 +202,7 @@ class _Assembly:
             deparser=read_deparser(raw.deparsers[deparser], scope, f"deparsers[{deparser}]"),
             checksums=tuple(read_checksum(item, scope, f"checksums[{i}]") for i, item in enumerate(raw.checksums)),
             source=source,
+            entries=entries,
         )
 
     def _read_calculations(self, crcs: dict[str, CrcParameters]) -> None:
@@ -228,6 +256,12 @@ class _Assembly:
         nodes = [node for pipeline in pipelines for node in pipeline.nodes.values() if isinstance(node, TableNode)]
         present = {name: action.spec for node in nodes for name, action in node.actions.items()}
         return declared | present
+
+    def _tables(self, declared: Mapping[str, DeclaredTable], pipelines: PipelineReader) -> dict[str, TableSpec]:
+        missing = self._unreachable(declared, pipelines)
+        if self.told is None:
+            return pipelines.tables | missing
+        return with_entries(pipelines.tables, missing, self.told.request, self.info, self.told.file)
 
     def _unreachable(self, declared: Mapping[str, DeclaredTable], pipelines: PipelineReader) -> dict[str, TableSpec]:
         """Return the tables that p4c declared but found no packet to reach: they can be written to all the same."""

@@ -351,8 +351,9 @@ class Digest:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A v1model program as compiled for bmv2; `digest` is the SHA-256 over JSON and P4Info, in hex.
+    """A v1model program as compiled for bmv2; `digest` identifies what it was read from.
 
+    `digest` is the SHA-256 over JSON, P4Info and entries file, in hex.
     `tables` holds what has entries: every table of the P4Info and those that the compiler made with constant entries.
     `actions` holds their actions: those of the P4Info come first. `meters` holds direct meters too. The keys of
     `digests` are what GenerateDigest says, which is not always the name that the control plane knows.
@@ -383,6 +384,8 @@ class Program:
     checksums: tuple[Checksum, ...]
     source: bytes = field(default=b"", compare=False, repr=False)
     """The JSON that it was read from."""
+    entries: bytes | None = field(default=None, compare=False, repr=False)
+    """The WriteRequest of its entries file, where it was read with one."""
 
     def rows(self, stack: str) -> tuple[tuple[str, ...], ...]:
         """Return the headers of each element of a stack: one in a header stack, a union's members in order else."""

@@ -20,6 +20,10 @@ class MatchKind(StrEnum):
     OPTIONAL = "optional"
 
 
+PRIORITIZED = frozenset({MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL})
+"""The kinds of key fields whose tables' entries have priorities."""
+
+
 @dataclass(frozen=True, slots=True)
 class ActionSpec:
     """An action by name, with its run-time parameters' names and widths in bits."""
@@ -46,21 +50,22 @@ class ActionCall:
 
 
 @dataclass(frozen=True, slots=True)
-class ConstEntry:
+class PresetEntry:
     """An entry that the program itself contains; values as `dataplane.switch.tables` keeps them, one per key field.
 
     exact: value; lpm: (value, prefix length); ternary: (value, mask); range: (low, high); optional: value or None.
-    A larger `priority` wins, as in P4Runtime.
+    A larger `priority` wins, as in P4Runtime. One that `is_const` can be neither changed nor removed.
     """
 
     match: tuple[int | tuple[int, int] | None, ...]
     priority: int
     call: ActionCall
+    is_const: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TableSpec:
-    """A match-action table as the program declares it."""
+    """A match-action table as the program declares it; one that `is_const` has its presets and no other entry."""
 
     name: str
     keys: tuple[KeyField, ...]
@@ -72,7 +77,7 @@ class TableSpec:
     direct_counter: str | None = None
     direct_meter: str | None = None
     idle_timeout: bool = False
-    const_entries: tuple[ConstEntry, ...] = ()
+    presets: tuple[PresetEntry, ...] = ()
     is_const: bool = False
 
 

@@ -8,13 +8,20 @@ from dataclasses import dataclass, field
 from dataplane.program.calculations import read_selector
 from dataplane.program.expressions import ExpressionReader
 from dataplane.program.model import VALID, Action, CallNode, ConditionNode, KeySource, Node, Pipeline, TableNode
-from dataplane.program.objects import ActionCall, ConstEntry, KeyField, MatchKind, ProfileSpec, TableSpec
+from dataplane.program.objects import (
+    PRIORITIZED,
+    ActionCall,
+    KeyField,
+    MatchKind,
+    PresetEntry,
+    ProfileSpec,
+    TableSpec,
+)
 from dataplane.program.operations import Calculation, FieldRef
 from dataplane.program.p4info import DeclaredTable
 from dataplane.program.raw import RawDefault, RawEntry, RawKey, RawMatch, RawPipeline, RawTable
 from dataplane.program.scope import Scope, read_source
 
-_PRIORITIZED = {MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL}
 _TYPES = {"simple", "indirect", "indirect_ws"}
 
 
@@ -202,7 +209,7 @@ class PipelineReader:
             direct_counter=counter,
             direct_meter=self._direct_meter(raw, place),
             idle_timeout=raw.support_timeout or (declared is not None and declared.idle_timeout),
-            const_entries=self._entries(raw, keys, actions, place),
+            presets=self._entries(raw, keys, actions, place),
             is_const=declared.is_const if declared is not None else bool(raw.entries),
         )
 
@@ -239,12 +246,12 @@ class PipelineReader:
 
     def _entries(
         self, raw: RawTable, keys: tuple[KeyField, ...], actions: dict[str, Action], place: str
-    ) -> tuple[ConstEntry, ...]:
+    ) -> tuple[PresetEntry, ...]:
         if raw.entries and raw.type != "simple":
             raise self.scope.unsupported(f"{place}.entries", "constant entries of an indirect table")
-        prioritized = any(key.kind in _PRIORITIZED for key in keys)
+        prioritized = any(key.kind in PRIORITIZED for key in keys)
         last = max((entry.priority for entry in raw.entries), default=0)
-        entries: list[ConstEntry] = []
+        entries: list[PresetEntry] = []
         for index, entry in enumerate(raw.entries):
             where = f"{place}.entries[{index}]"
             priority = last + 1 - entry.priority if prioritized else 0
@@ -253,7 +260,7 @@ class PipelineReader:
 
     def _entry(
         self, raw: RawEntry, keys: tuple[KeyField, ...], actions: dict[str, Action], priority: int, place: str
-    ) -> ConstEntry:
+    ) -> PresetEntry:
         if len(raw.match_key) != len(keys):
             raise self.scope.error(f"{place}.match_key", f"has {len(raw.match_key)} fields, the table {len(keys)}")
         match = tuple(
@@ -262,7 +269,7 @@ class PipelineReader:
         )
         action = raw.action_entry
         call = self._call(action.action_id, action.action_data, actions, f"{place}.action_entry")
-        return ConstEntry(match, priority, call)
+        return PresetEntry(match, priority, call)
 
     def _match(self, raw: RawMatch, key: KeyField, place: str) -> int | tuple[int, int] | None:
         kinds = {key.kind.value, "ternary"} if key.kind is MatchKind.OPTIONAL else {key.kind.value}

@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from dataplane.config.quantities import RATE, TIME, Unit
 from dataplane.errors import ConfigError, SwitchError
+from dataplane.program.files.beside import find_entries, find_p4info
 from dataplane.rpc.access.tls import TlsFiles
 from dataplane.rpc.addresses import is_plain, is_unix
 from dataplane.switch.counters import DEFAULT_CPU_PORT
@@ -46,8 +47,6 @@ _RATE = Unit(RATE, "bit/s")
 _DELAY = Unit(TIME, "ns")
 _MESSAGE_PORTS = tuple((number, "") for number in range(16))
 """The ports that --packet-in has where no others are named."""
-_P4INFO_ENDINGS = (".p4info.txtpb", ".p4info.txt", ".p4.p4info.txtpb", ".p4.p4info.txt")
-"""How P4Infos beside PROGRAM.json end: the second pair is what p4lang's tutorials have p4c write."""
 
 
 MESSAGES = "message:"
@@ -86,16 +85,17 @@ class SwitchSettings:
     """Everything that a switch process needs to know when it starts.
 
     Without a `program` a controller pushes one; with a program and no `p4info` packets are forwarded, and P4Runtime
-    has no pipeline until a controller pushes one. `ready_file` appears once the switch answers; `stats_file` holds all
-    counters as JSON and is replaced about once a second; the process stops when the other end of the pipe `lifeline_fd`
-    is closed, so that no switch outlives what started it. `notes` are lines for the log: what is not done of what was
-    asked for.
+    has no pipeline until a controller pushes one. `presets` is p4c's entries file. `ready_file` appears once the
+    switch answers; `stats_file` holds all counters as JSON and is replaced about once a second; the process stops when
+    the other end of the pipe `lifeline_fd` is closed, so that no switch outlives what started it. `notes` are lines for
+    the log: what is not done of what was asked for.
     """
 
     ports: tuple[AttachedPort, ...]
     device_id: int = 0
     program: Path | None = None
     p4info: Path | None = None
+    presets: Path | None = None
     grpc_address: str = DEFAULT_GRPC_ADDRESS
     tls: TlsFiles | None = None
     cpu_port: int = DEFAULT_CPU_PORT
@@ -124,7 +124,7 @@ def parse_arguments(argv: Sequence[str], name: str = OWN_NAME) -> SwitchSettings
     found = _make_parser(name).parse_args(words)
     if found.drop_port != DROP_PORT:
         raise _wrong("--drop-port", f"only {DROP_PORT} is supported")
-    program, p4info = _find_program(found)
+    program, p4info, presets = _find_program(found)
     try:
         ports = _join_ports(found)
     except SwitchError as error:
@@ -142,6 +142,7 @@ def parse_arguments(argv: Sequence[str], name: str = OWN_NAME) -> SwitchSettings
         device_id=found.device_id,
         program=program,
         p4info=p4info,
+        presets=presets,
         grpc_address=grpc_address,
         tls=tls,
         cpu_port=cpu_port,
@@ -182,6 +183,8 @@ def _make_parser(name: str) -> argparse.ArgumentParser:
     add("program", nargs="?", type=Path, help="bmv2 JSON of a compiled program")
     attached = "a port and its network device, or IN.pcap,OUT.pcap (capture files), or unix:PATH (a socket); repeat it"
     add("--p4info", type=Path, help="the program's P4Info; default: PROGRAM.p4info.txtpb beside it")
+    presets_help = "p4c's entries file (--p4runtime-entries-files); default: PROGRAM.entries.txtpb beside it"
+    add("--presets", type=Path, metavar="FILE", help=presets_help)
     add("--no-p4", action="store_true", help="start without a program; a controller pushes one")
     add("-i", "--interface", action="append", default=[], type=_interface, metavar="PORT@DEVICE", help=attached)
     add("--device-id", type=_device_id, default=0, metavar="N", help="P4Runtime device id; default: 0")
@@ -273,19 +276,21 @@ def _add_target_options(parser: argparse.ArgumentParser) -> None:
     add("--use-files", type=whole_in(Unit(TIME, "s")), metavar="SECONDS", help=files_help)
 
 
-def _find_program(found: argparse.Namespace) -> tuple[Path | None, Path | None]:
+def _find_program(found: argparse.Namespace) -> tuple[Path | None, Path | None, Path | None]:
+    """Return the program, its P4Info and its entries file, named or beside it."""
     program: Path | None = found.program
     p4info: Path | None = found.p4info
+    presets: Path | None = found.presets
     if found.no_p4:
-        return None, None
+        return None, None, None
     if program is None:
         raise _wrong("program", "name a bmv2 JSON file, or start with --no-p4")
     if p4info is None and not program.exists():
         raise ConfigError("No such file or directory", file=str(program))
-    if p4info is None:
-        beside = [program.with_suffix(ending) for ending in _P4INFO_ENDINGS]
-        p4info = next((path for path in beside if path.is_file()), None)
-    return program, p4info
+    p4info = find_p4info(program) if p4info is None else p4info
+    if presets is None and p4info is not None:
+        presets = find_entries(program)
+    return program, p4info, presets
 
 
 def _find_cpu_port(found: argparse.Namespace, ports: Sequence[AttachedPort], name: str) -> int:
@@ -429,7 +434,12 @@ def command_line(settings: SwitchSettings) -> list[str]:
             own += ["--port-jitter", f"{number}:{port.settings.jitter_ns}"]
         own += ["--port-queue", f"{number}:{port.settings.queue_frames}"]
         own += ["--join-segments", str(number)] if port.joins_segments else []
-    files = {"--p4info": settings.p4info, "--ready-file": settings.ready_file, "--stats-file": settings.stats_file}
+    files = {
+        "--p4info": settings.p4info,
+        "--presets": settings.presets,
+        "--ready-file": settings.ready_file,
+        "--stats-file": settings.stats_file,
+    }
     for option, path in files.items():
         if path is not None:
             own += [option, str(path)]

@@ -20,6 +20,7 @@ from types import FrameType
 from dataplane.clock import MonotonicClock
 from dataplane.errors import MillraceError, ProgramError, SwitchError
 from dataplane.program.loader import load_program
+from dataplane.program.model import Program
 from dataplane.switch.arguments import SwitchSettings, parse_arguments
 from dataplane.switch.attachments import is_device, with_tc_rates
 from dataplane.switch.drivers import SwitchDriver, make_driver
@@ -63,9 +64,8 @@ def run(settings: SwitchSettings) -> None:
             logger.warning("%s", note)
         program = None
         if settings.program is not None:
-            program = load_program(settings.program, settings.p4info)
-            if settings.p4info is None:
-                logger.info("no P4Info beside %s: P4Runtime waits for a controller to push both", settings.program)
+            program = load_program(settings.program, settings.p4info, entries=settings.presets)
+            _note_missing(program, settings)
         if settings.bmv2.tc_rates:
             settings = with_tc_rates(settings)
         waiter = stack.enter_context(Waiter())
@@ -90,6 +90,17 @@ def run(settings: SwitchSettings) -> None:
         loop.start_stats()
         stack.enter_context(_ready(driver.control, settings))
         loop.run()
+
+
+def _note_missing(program: Program, settings: SwitchSettings) -> None:
+    """Log what the program lacks that a file beside it would say."""
+    if settings.p4info is None:
+        logger.info("no P4Info beside %s: P4Runtime waits for a controller to push both", settings.program)
+    elif settings.presets is None:
+        open_tables = [table.name for table in program.tables.values() if table.presets and not table.is_const]
+        if open_tables:
+            line = "no entries file beside %s: entries of %s may all be changed, const or not"
+            logger.info(line, settings.program, ", ".join(open_tables))
 
 
 class _Loop:

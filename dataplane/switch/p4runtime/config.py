@@ -7,7 +7,7 @@ import threading
 from dataclasses import dataclass
 from functools import lru_cache
 
-from finsy.proto import p4r
+from finsy.proto import p4i, p4r
 from google.protobuf import empty_pb2, unknown_fields
 from google.protobuf.message import DecodeError
 
@@ -52,6 +52,7 @@ class PipelineStore:
         self._lock = threading.RLock()  # no call sees the switch's new state without its config
         self._saved: Pipeline | None = None
         self._running: Pipeline | None = None
+        self._from_files: Program | None = None
         self._read_control()
 
     @property
@@ -80,6 +81,7 @@ class PipelineStore:
             self._running = None
             if program is not None and state is not None and program.p4info.ByteSize():
                 config = p4r.ForwardingPipelineConfig(p4info=program.p4info)
+                self._from_files = program if program.entries is not None else self._from_files
                 self._running = Pipeline(config, Context.of(Catalog(program), state, self._control))
 
     def load(self, request: p4r.SetForwardingPipelineConfigRequest) -> Pipeline | None:
@@ -137,7 +139,8 @@ class PipelineStore:
         config = p4r.ForwardingPipelineConfig()
         config.CopyFrom(request.config)
         try:
-            program = _program(_device_json(config.p4_device_config), config.p4info.SerializeToString())
+            json = _device_json(config.p4_device_config)
+            program = _program(json, config.p4info.SerializeToString(), self._entries(json, config.p4info))
             running = self.running
             if request.action == Action.RECONCILE_AND_COMMIT and running is not None and _same(running, program):
                 return Pipeline(config, running.context)
@@ -146,6 +149,11 @@ class PipelineStore:
         except ProgramError as error:
             raise invalid(f"the pipeline is refused: {error}") from error
         return Pipeline(config, Context.of(catalog, prepared.state, self._control), prepared)
+
+    def _entries(self, json: bytes, p4info: p4i.P4Info) -> bytes | None:
+        """Return the entries file of a pushed program: a push has none, but the switch may have started with it."""
+        known = self._from_files
+        return known.entries if known is not None and known.source == json and known.p4info == p4info else None
 
     def _reconcile(self, pipeline: Pipeline) -> None:
         """Keep every entry; the same program keeps running untouched, another one starts with all entries."""
@@ -173,9 +181,9 @@ class PipelineStore:
 
 
 @lru_cache(maxsize=4)
-def _program(json: bytes, p4info: bytes) -> Program:
+def _program(json: bytes, p4info: bytes, entries: bytes | None) -> Program:
     """Read a program once for all switches of this process that run it: nothing changes it."""
-    return load_program(json, p4info)
+    return load_program(json, p4info, entries=entries)
 
 
 def _same(pipeline: Pipeline, program: Program) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from dataplane.errors import EntryError, EntryFault
 from dataplane.program.objects import ActionCall, ActionSpec
@@ -52,17 +53,11 @@ def _carry_profile(source: Profile, target: Profile | None, changed: set[str]) -
 
 def _carry_table(source: Table, target: Table | None, changed: set[str]) -> None:
     name = source.spec.name
-    own = [entry for entry in source if not entry.is_const]
-    if not own and not source.spec.const_entries and not _default_changed(source):
+    if all(entry.is_const for entry in source) and not source.spec.presets and not _default_changed(source):
         return
     if target is None or target.spec.keys != source.spec.keys or target.spec.profile != source.spec.profile:
         raise EntryError(EntryFault.INVALID, "the new program has no such table with the same key", where=name)
-    for entry in [entry for entry in target if not entry.is_const]:
-        target.delete(entry.match, entry.priority)
-    for entry in own:
-        for call in _calls(entry):
-            _check_action(call, changed, name)
-        target.insert(entry)
+    _carry_entries(source, target, changed)
     if source.default != source.spec.default:
         _check_action(source.default, changed, name)
         target.set_default(source.default, source.default_entry.metadata, source.default_entry.cookie)
@@ -70,6 +65,25 @@ def _carry_table(source: Table, target: Table | None, changed: set[str]) -> None
         target.reset_default_tally(source.default_entry.tally)
     if source.default_entry.meter_config is not None and target.meter_spec is not None:
         target.write_default_meter(source.default_entry.meter_config)
+
+
+def _carry_entries(source: Table, target: Table, changed: set[str]) -> None:
+    """Give `target` the entries of `source` in place of its own, except those that are const there."""
+    for entry in [entry for entry in target if not entry.is_const]:
+        target.delete(entry.match, entry.priority)
+    for entry in source:
+        if entry.is_const and (target.spec.is_const or _is_const(target, entry)):
+            continue  # each program has its own
+        for call in _calls(entry):
+            _check_action(call, changed, source.spec.name)
+        present = target.get(entry.match, entry.priority)
+        if present is None or not present.is_const or present.call != entry.call:
+            target.insert(replace(entry, is_const=False))
+
+
+def _is_const(table: Table, entry: TableEntry) -> bool:
+    present = table.get(entry.match, entry.priority)
+    return present is not None and present.is_const
 
 
 def _default_changed(table: Table) -> bool:

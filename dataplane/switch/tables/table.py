@@ -70,9 +70,10 @@ class Table:
             TableEntry((), call=spec.default, is_const=spec.const_default, is_default=True)
         )
         self.lookup = self._index.lookup  # bound once: called for every packet
-        for const in spec.const_entries:
-            priority = const.priority if self.needs_priority else 0
-            self._index.put(self._owned(TableEntry(const.match, priority, call=const.call, is_const=spec.is_const)))
+        for preset in spec.presets:
+            priority = preset.priority if self.needs_priority else 0
+            is_const = spec.is_const or preset.is_const
+            self._index.put(self._owned(TableEntry(preset.match, priority, call=preset.call, is_const=is_const)))
 
     def __len__(self) -> int:
         return len(self._index)

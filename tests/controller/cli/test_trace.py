@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,27 @@ def test_entries_are_read_in_every_form(tmp_path: Path, name: str, text: str) ->
     (tmp_path / name).write_text(text)
     (found,) = objects(trace(PACKET, "--entries", str(tmp_path / name), "--format", "json"))
     assert found["sent"] == [{"port": 2, "data": PACKET}]
+
+
+def test_the_entries_file_says_what_is_const_and_with_which_priority(tmp_path: Path) -> None:
+    """Kind 7, port 1, length 8: the drop whose declared priority is 50 is found, of 4 where nothing says so."""
+    for ending in ("json", "p4info.txtpb"):
+        shutil.copy(PROGRAMS / f"presets.{ending}", tmp_path)
+    packet, named = "07 0008 0b000001 0080".replace(" ", ""), str(PROGRAMS / "presets.entries.txtpb")
+
+    def ranked(*words: str) -> tuple[object, object]:
+        words = ("trace", str(tmp_path / "presets.json"), packet, "--format", "json", *words)
+        (found,) = objects(CliRunner().invoke(cli_app.app, words))
+        passages = found["passages"]
+        assert isinstance(passages, list)
+        steps = [step for passage in passages for step in passage["steps"]]
+        (step,) = [step for step in steps if step.get("table") == "PresetsIngress.ranked"]
+        return step["priority"], step["constant"]
+
+    assert ranked() == (4, False)
+    assert ranked("--presets", named) == (50, False)
+    shutil.copy(named, tmp_path)
+    assert ranked() == (50, False)
 
 
 def test_packets_come_from_a_capture_or_from_lines(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from dataplane.program.build_check import (
     main,
     record_build,
 )
+from tests.dataplane.program.mutation import PROGRAMS
 
 
 @pytest.fixture
@@ -87,6 +88,30 @@ def test_compiling_anywhere_gives_the_committed_output(tmp_path: Path) -> None:
     compile_programs(folder, ["fabric"])
     for name in ("fabric.json", "fabric.p4info.txtpb"):
         assert (folder / "build" / name).read_bytes() == (P4_DIRECTORY / "build" / name).read_bytes()
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_an_entries_file_belongs_to_the_build(tree: Path, gone: bool) -> None:
+    entries = tree / "build" / "fabric.entries.txtpb"
+    entries.write_text("# none\n")
+    if gone:
+        record_build(tree)
+        entries.unlink()
+    with pytest.raises(ProgramError, match=r"build/fabric\.entries\.txtpb: changed since"):
+        check_build(tree)
+
+
+@pytest.mark.p4c
+@pytest.mark.skipif(shutil.which(build_check.COMPILER) is None, reason="p4c-bm2-ss is not on the PATH")
+def test_an_entries_file_is_written_where_a_program_has_entries(tmp_path: Path) -> None:
+    folder = tmp_path / "p4"
+    folder.mkdir()
+    for name in ("presets", "copies"):
+        shutil.copy(PROGRAMS / f"{name}.p4", folder)
+    compile_programs(folder, ["presets", "copies"])
+    assert [path.name for path in (folder / "build").glob("*.entries.*")] == ["presets.entries.txtpb"]
+    made = (folder / "build" / "presets.entries.txtpb").read_bytes()
+    assert made == (PROGRAMS / "presets.entries.txtpb").read_bytes()
 
 
 @pytest.mark.p4c

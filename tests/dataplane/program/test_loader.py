@@ -15,12 +15,12 @@ from dataplane.program.model import CallNode, ConditionNode, TableNode, UnionSta
 from dataplane.program.objects import (
     ActionCall,
     ActionSpec,
-    ConstEntry,
     DigestSpec,
     KeyField,
     MatchKind,
     MeterSpec,
     MeterUnit,
+    PresetEntry,
     ProfileSpec,
     TableSpec,
 )
@@ -46,10 +46,10 @@ def test_tables() -> None:
             default=ActionCall("Inbound.allow"),
             const_default=True,
             size=1024,
-            const_entries=(
-                ConstEntry(((0x0A000000, 0xFF000000), (17, 0xFF), 1), 3, ActionCall("Inbound.allow")),
-                ConstEntry(((0x0A000000, 0xFF000000), (0, 0), 1), 2, ActionCall("Inbound.drop", (1,))),
-                ConstEntry(((0, 0), (0, 0), 0), 1, ActionCall("Inbound.drop", (2,))),
+            presets=(
+                PresetEntry(((0x0A000000, 0xFF000000), (17, 0xFF), 1), 3, ActionCall("Inbound.allow")),
+                PresetEntry(((0x0A000000, 0xFF000000), (0, 0), 1), 2, ActionCall("Inbound.drop", (1,))),
+                PresetEntry(((0, 0), (0, 0), 0), 1, ActionCall("Inbound.drop", (2,))),
             ),
             is_const=True,
         ),
@@ -110,7 +110,7 @@ def test_optional_key_is_what_the_p4info_says() -> None:
     for entry in table["entries"]:
         entry["match_key"][0] = {"match_type": "ternary", "key": "0x00000000", "mask": "0x00000000"}
     program = load_program(json.dumps(raw).encode(), info)
-    assert [entry.match for entry in program.tables["Inbound.filter"].const_entries] == [
+    assert [entry.match for entry in program.tables["Inbound.filter"].presets] == [
         (None, 17, 1),
         (None, None, 1),
         (None, None, 0),

@@ -92,6 +92,17 @@ def test_the_p4info_beside_a_program_is_found(tmp_path: Path) -> None:
     assert parse_arguments([str(program), "--p4info", str(other)]).p4info == other
 
 
+def test_the_entries_file_beside_a_program_is_found_where_its_p4info_is(tmp_path: Path) -> None:
+    program, beside = tmp_path / "fabric.json", tmp_path / "fabric.entries.txtpb"
+    program.touch()
+    beside.touch()
+    assert parse_arguments([str(program)]).presets is None  # it names tables by the P4Info's ids
+    (tmp_path / "fabric.p4info.txtpb").touch()
+    assert parse_arguments([str(program)]).presets == beside
+    assert parse_arguments([str(program), "--presets", "other.json"]).presets == Path("other.json")
+    assert parse_arguments(["--no-p4", str(program)]).presets is None
+
+
 def test_tls() -> None:
     line = "--no-p4 -- --grpc-server-ssl --grpc-server-cert c --grpc-server-key k"
     assert parse_arguments(line.split()).tls == TlsFiles(Path("c"), Path("k"))
@@ -237,5 +248,5 @@ def test_tls_reads_back_too(tls: TlsFiles) -> None:
 
 
 def test_a_program_reads_back_too() -> None:
-    settings = SwitchSettings(ports=(), program=Path("a.json"), p4info=Path("b.txtpb"))
+    settings = SwitchSettings(ports=(), program=Path("a.json"), p4info=Path("b.txtpb"), presets=Path("c.txtpb"))
     assert parse_arguments(command_line(settings)) == settings

@@ -10,12 +10,12 @@ from dataplane.errors import EntryError, EntryFault
 from dataplane.program.objects import (
     ActionCall,
     ActionSpec,
-    ConstEntry,
     CounterSpec,
     KeyField,
     MatchKind,
     MeterSpec,
     MeterUnit,
+    PresetEntry,
     ProfileSpec,
     RegisterSpec,
     TableSpec,
@@ -46,9 +46,7 @@ class Program:
     )
     tables: dict[str, TableSpec] = field(
         default_factory=lambda: {
-            "direct": TableSpec(
-                "direct", KEY, ("drop", "send"), DROP, False, 4, const_entries=(ConstEntry((9,), 1, DROP),)
-            ),
+            "direct": TableSpec("direct", KEY, ("drop", "send"), DROP, False, 4, presets=(PresetEntry((9,), 1, DROP),)),
             "routes": TableSpec("routes", KEY, ("send",), DROP, False, 4, "ecmp"),
         }
     )

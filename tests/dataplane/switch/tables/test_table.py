@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from dataplane.errors import EntryError, EntryFault, ProgramError
-from dataplane.program.objects import ActionCall, ActionSpec, ConstEntry, KeyField, MatchKind, TableSpec
+from dataplane.program.objects import ActionCall, ActionSpec, KeyField, MatchKind, PresetEntry, TableSpec
 from dataplane.switch.tables import Table, TableEntry, Tally
 
 ACTIONS = {
@@ -25,12 +25,10 @@ def spec(
     *,
     const_default: bool = False,
     size: int = 3,
-    const_entries: tuple[ConstEntry, ...] = (),
+    presets: tuple[PresetEntry, ...] = (),
     is_const: bool = False,
 ) -> TableSpec:
-    return TableSpec(
-        "t", keys, ("forward", "drop"), DROP, const_default, size, const_entries=const_entries, is_const=is_const
-    )
+    return TableSpec("t", keys, ("forward", "drop"), DROP, const_default, size, presets=presets, is_const=is_const)
 
 
 def table(keys: tuple[KeyField, ...] = EXACT) -> Table:
@@ -129,8 +127,8 @@ def test_what_is_not_there() -> None:
 
 
 def test_const_entries() -> None:
-    const = (ConstEntry(((1, 1),), 2, forward(1)), ConstEntry(((0, 0),), 1, DROP))
-    t = Table(spec(TERNARY, const_entries=const, is_const=True), ACTIONS)
+    const = (PresetEntry(((1, 1),), 2, forward(1)), PresetEntry(((0, 0),), 1, DROP))
+    t = Table(spec(TERNARY, presets=const, is_const=True), ACTIONS)
     hit = t.lookup((3,))
     assert hit is not None
     assert hit.is_const
@@ -149,7 +147,7 @@ def test_const_entries() -> None:
 
 
 def test_initial_entries_that_are_not_const_may_go() -> None:
-    t = Table(spec(const_entries=(ConstEntry((1,), 1, DROP),)), ACTIONS)
+    t = Table(spec(presets=(PresetEntry((1,), 1, DROP),)), ACTIONS)
     t.delete((1,))
     assert len(t) == 0
 

@@ -1,0 +1,27 @@
+"""The files that p4c writes beside a program's JSON, by their names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+P4INFO_ENDINGS = (".p4info.txtpb", ".p4info.txt", ".p4.p4info.txtpb", ".p4.p4info.txt")
+"""How P4Infos beside PROGRAM.json end: the second pair is what p4lang's tutorials have p4c write."""
+
+ENTRIES_ENDINGS = (".entries.txtpb", ".entries.txt", ".entries.json", ".entries.bin")
+"""How entries files beside PROGRAM.json end: the formats that p4c's --p4runtime-entries-files has."""
+
+
+def find_p4info(program: Path) -> Path | None:
+    """Return the P4Info beside a program's JSON, if there is one."""
+    return _find(program, P4INFO_ENDINGS)
+
+
+def find_entries(program: Path) -> Path | None:
+    """Return the entries file beside a program's JSON, if there is one."""
+    return _find(program, ENTRIES_ENDINGS)
+
+
+def _find(program: Path, endings: Sequence[str]) -> Path | None:
+    beside = (program.with_name(program.stem + ending) for ending in endings)
+    return next((path for path in beside if path.is_file()), None)

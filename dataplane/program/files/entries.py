@@ -1,0 +1,200 @@
+"""Reads p4c's entries file: which of a program's own entries are const, and the priorities that they were given.
+
+bmv2's JSON and P4Info say neither. The file (P4Runtime specification, "P4Runtime Entries files"; p4c's option
+--p4runtime-entries-files) is a WriteRequest with one INSERT for each entry, as text, JSON or binary. It is matched with
+the JSON's entries by table and decoded key; file and JSON must agree on every entry and its action.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from finsy.proto import p4i, p4r
+from google.protobuf import json_format, text_format
+from google.protobuf.message import DecodeError
+
+from dataplane.errors import ProgramError
+from dataplane.program.objects import PRIORITIZED, ActionCall, KeyField, MatchKind, PresetEntry, TableSpec
+
+Part = int | tuple[int, int] | None
+
+
+def read_entries(data: bytes, file: str) -> p4r.WriteRequest:
+    """Return the WriteRequest in `data`, JSON, text or binary; raise ProgramError if it is none of them."""
+    request = p4r.WriteRequest()
+    try:
+        if data.lstrip()[:1] == b"{":
+            json_format.Parse(data, request)
+        else:
+            text_format.Parse(data.decode("utf-8"), request)
+    except (UnicodeDecodeError, text_format.ParseError) as text_error:
+        try:
+            request = p4r.WriteRequest.FromString(data)
+        except DecodeError:
+            raise _unread(text_error, file) from text_error
+    except (json_format.ParseError, RecursionError) as error:
+        raise _unread(error, file) from error
+    return request
+
+
+def _unread(error: Exception, file: str) -> ProgramError:
+    problem = "nested too deeply" if isinstance(error, RecursionError) else str(error).partition("\n")[0]
+    return ProgramError(f"is no entries file (a P4Runtime WriteRequest): {problem}", file=file)
+
+
+def with_entries(
+    tables: Mapping[str, TableSpec],
+    missing: Mapping[str, TableSpec],
+    told: p4r.WriteRequest,
+    info: p4i.P4Info,
+    file: str,
+) -> dict[str, TableSpec]:
+    """Return `tables` and `missing` with what the file says of their presets; raise ProgramError where it disagrees.
+
+    `missing` are tables of the P4Info that the JSON lacks as no packet reaches them: all of their entries are the
+    file's.
+    """
+    every = {**tables, **missing}
+    reader = _Reader(every, info, file)
+    given: defaultdict[str, list[_Told]] = defaultdict(list)
+    for index, update in enumerate(told.updates):
+        entry = reader.entry(update, f"updates[{index}]")
+        given[entry.table].append(entry)
+    declared = {table.preamble.name for table in info.tables}
+    for name, spec in every.items():
+        if name in missing:
+            every[name] = replace(spec, presets=tuple(_merged(entry.preset, entry) for entry in given[name]))
+        elif name in declared:
+            every[name] = replace(spec, presets=_presets(spec, given[name], file))
+    return every
+
+
+@dataclass(frozen=True, slots=True)
+class _Told:
+    """What an update of the file says."""
+
+    place: str
+    table: str
+    preset: PresetEntry
+
+
+def _merged(preset: PresetEntry, told: _Told) -> PresetEntry:
+    return replace(preset, priority=told.preset.priority, is_const=told.preset.is_const)
+
+
+def _presets(spec: TableSpec, told: Sequence[_Told], file: str) -> tuple[PresetEntry, ...]:
+    """Return the JSON's entries of a table, each with what the file says of it."""
+    waiting: defaultdict[tuple[Part, ...], list[_Told]] = defaultdict(list)
+    for entry in told:
+        waiting[entry.preset.match].append(entry)
+    pairs = [(preset, _taken(spec, preset, waiting, file)) for preset in spec.presets]
+    left = next((entries[0] for entries in waiting.values() if entries), None)
+    if left is not None:
+        raise ProgramError(f"is an entry of {spec.name} that the JSON lacks", file=file, construct=left.place)
+    if _says_order(spec, pairs, file):
+        return tuple(_merged(preset, entry) for preset, entry in pairs)
+    return tuple(replace(preset, is_const=entry.preset.is_const) for preset, entry in pairs)
+
+
+def _taken(spec: TableSpec, preset: PresetEntry, waiting: Mapping[tuple[Part, ...], list[_Told]], file: str) -> _Told:
+    """Take what the file says of an entry; where it says several of one key, they are in the JSON's order."""
+    entries = waiting.get(preset.match)
+    if not entries:
+        problem = f"lacks entry {spec.presets.index(preset) + 1} of {len(spec.presets)} that the JSON has"
+        raise ProgramError(problem, file=file, construct=spec.name)
+    entry = entries.pop(0)
+    if entry.preset.call != preset.call:
+        raise ProgramError(
+            f"is an entry of {spec.name} with another action in the JSON", file=file, construct=entry.place
+        )
+    return entry
+
+
+def _says_order(spec: TableSpec, pairs: Sequence[tuple[PresetEntry, _Told]], file: str) -> bool:
+    """Return whether the file's priorities may be P4Runtime's, where larger ones win; the JSON says which entry wins.
+
+    They may not in a table whose smallest priority wins (`largest_priority_wins = false`), nor where two entries of one
+    key have the same.
+    """
+    if not any(key.kind in PRIORITIZED for key in spec.keys):
+        return False
+    ordered = sorted(pairs, key=lambda pair: -pair[0].priority)
+    priorities = [entry.preset.priority for _, entry in ordered]
+    if all(first >= second for first, second in pairwise(priorities)):
+        return min(priorities, default=1) > 0 and len({(p.match, e.preset.priority) for p, e in pairs}) == len(pairs)
+    if all(first <= second for first, second in pairwise(priorities)):
+        return False
+    raise ProgramError("has priorities of another order than the JSON's", file=file, construct=spec.name)
+
+
+class _Reader:
+    """Reads updates of the file by the P4Info's ids."""
+
+    def __init__(self, tables: Mapping[str, TableSpec], info: p4i.P4Info, file: str) -> None:
+        self._tables, self._file = tables, file
+        self._declared = {table.preamble.id: table for table in info.tables}
+        self._actions = {action.preamble.id: action for action in info.actions}
+
+    def entry(self, update: p4r.Update, place: str) -> _Told:
+        entry = update.entity.table_entry
+        if update.type != p4r.Update.INSERT or not update.entity.HasField("table_entry") or entry.is_default_action:
+            raise self._error("inserts no table entry", place)
+        declared = self._declared.get(entry.table_id)
+        if declared is None or declared.preamble.name not in self._tables:
+            raise self._error(f"the P4Info has no table {entry.table_id:#010x}", place)
+        spec = self._tables[declared.preamble.name]
+        match = self._match(spec, declared, entry, place)
+        preset = PresetEntry(match, entry.priority, self._call(entry, place), entry.is_const)
+        return _Told(place, spec.name, preset)
+
+    def _match(self, spec: TableSpec, declared: p4i.Table, entry: p4r.TableEntry, place: str) -> tuple[Part, ...]:
+        names = {field.id: field.name for field in declared.match_fields}
+        given = {names.get(field.field_id): field for field in entry.match}
+        if None in given or len(given) != len(entry.match):
+            raise self._error(f"has match fields that {spec.name} has not, or has once", place)
+        return tuple(self._part(key, given.get(key.name), place) for key in spec.keys)
+
+    def _part(self, key: KeyField, field: p4r.FieldMatch | None, place: str) -> Part:
+        """Return a part of a key as tables keep it; p4c's bytes may have leading zeros, its masks a declared width."""
+        everything = (1 << key.width) - 1
+        kind = None if field is None else field.WhichOneof("field_match_type")
+        match key.kind, kind:
+            case MatchKind.OPTIONAL, None:
+                return None
+            case MatchKind.LPM | MatchKind.TERNARY, None:
+                return 0, 0
+            case MatchKind.RANGE, None:
+                return 0, everything
+            case (MatchKind.EXACT, "exact") if field is not None:
+                return _number(field.exact.value)
+            case (MatchKind.OPTIONAL, "optional") if field is not None:
+                return _number(field.optional.value)
+            case (MatchKind.LPM, "lpm") if field is not None:
+                length = min(field.lpm.prefix_len, key.width)
+                return _number(field.lpm.value) & everything << key.width - max(length, 0), length
+            case (MatchKind.TERNARY, "ternary") if field is not None:
+                mask = _number(field.ternary.mask) & everything
+                return _number(field.ternary.value) & mask, mask
+            case (MatchKind.RANGE, "range") if field is not None:
+                return _number(field.range.low), _number(field.range.high)
+        raise self._error(f"{key.name}: {key.kind} match expected", place)
+
+    def _call(self, entry: p4r.TableEntry, place: str) -> ActionCall:
+        action = entry.action.action
+        declared = self._actions.get(action.action_id)
+        if declared is None:
+            raise self._error(f"the P4Info has no action {action.action_id:#010x}", place)
+        given = {param.param_id: _number(param.value) for param in action.params}
+        if [param.id for param in declared.params] != sorted(given) or len(given) != len(action.params):
+            raise self._error(f"does not give {declared.preamble.name} its arguments", place)
+        return ActionCall(declared.preamble.name, tuple(given[param.id] for param in declared.params))
+
+    def _error(self, problem: str, place: str) -> ProgramError:
+        return ProgramError(problem, file=self._file, construct=place)
+
+
+def _number(value: bytes) -> int:
+    return int.from_bytes(value, "big")

@@ -2,7 +2,8 @@
 
 A fenced block is run when the line before it is `<!-- run -->`:
 - python: the blocks of a page share one namespace and run in order; what they print is the ```text block that follows.
-- console: `$ command` lines with their output; a command that speaks on stderr is one that fails.
+- console: `$ command` lines with their output; a command that speaks on stderr is one that fails. `<!-- run, status 1
+  -->`: they end with that and say why on stdout.
 `<!-- file: NAME -->` before a block writes it to NAME in the folder that the page's examples run in, a fresh one.
 Expected output may leave parts open with `...`, as doctest's ELLIPSIS.
 """
@@ -48,7 +49,7 @@ OTHERS = ("README.md", "CONTRIBUTING.md", "topologies/README.md", "docs/examples
 """Pages elsewhere whose links are looked at."""
 
 _BLOCK = re.compile(
-    r"(?:^<!-- (?P<mark>run|file: (?P<file>[\w.-]+)) -->\n)?"
+    r"(?:^<!-- (?P<mark>run(?:, status (?P<status>\d))?|file: (?P<file>[\w.-]+)) -->\n)?"
     r"^```(?P<language>\w*)\n(?P<text>.*?)^```$"
     r"(?:\n\n?```text\n(?P<output>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
@@ -59,20 +60,28 @@ _LINK = re.compile(r"\]\((?!https?://)(?P<target>[^)#]+)(?:#[^)]*)?\)")
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A marked block: to be run, or to be written to `file`; `output` is what follows it as ```text."""
+    """A marked block: to be run, or to be written to `file`; `output` is what follows it as ```text.
+
+    Its commands end with `status`, where the mark has one.
+    """
 
     line: int
     language: str
     text: str
     output: str
     file: str | None
+    status: int | None = None
 
 
 def examples_of(text: str) -> Iterator[Example]:
     for found in _BLOCK.finditer(text):
         if found["mark"]:
             line = text.count("\n", 0, found.start("text")) + 1
-            yield Example(line, found["language"], found["text"], found["output"] or "", found["file"])
+            yield Example(line, found["language"], found["text"], found["output"] or "", found["file"], _status(found))
+
+
+def _status(found: re.Match[str]) -> int | None:
+    return None if found["status"] is None else int(found["status"])
 
 
 def links_of(page: Path) -> set[str]:
@@ -104,7 +113,10 @@ def run_console(example: Example, page: Path, monkeypatch: pytest.MonkeyPatch) -
             status = exit_status_of(main)
         got = said.getvalue() + complained.getvalue()
         assert matches(want, got), f"{page.name}:{example.line}: {command!r} says:\n{got}"
-        assert bool(status) == bool(complained.getvalue()), f"{command!r} ended with {status}"
+        if example.status is None:
+            assert bool(status) == bool(complained.getvalue()), f"{command!r} ended with {status}"
+        else:
+            assert status == example.status, f"{command!r} ended with {status}"
 
 
 def exit_status_of(call: Callable[[], None]) -> int | str | None:

@@ -1,0 +1,222 @@
+"""Command lines in pages, and whether the command tree takes them."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from typer.main import get_command
+
+from controller.cli.app import app
+from dataplane.errors import ConfigError
+from dataplane.switch.arguments import parse_arguments
+
+OWN = "millrace"
+SHELL = {"sh", "bash", "console", ""}
+"""Languages of blocks that may hold command lines."""
+PACKAGES = ("dataplane", "collectors", "controller")
+TREE: Any = get_command(app)
+
+_BLOCK = re.compile(r"^(?P<fence>```+)(?P<language>\w*)\n(?P<text>.*?)^(?P=fence)$", re.MULTILINE | re.DOTALL)
+_SPAN = re.compile(r"`(?P<text>(?:sudo )?millrace [^`\n]+)`")
+_PLACEHOLDER = re.compile(r"^[\[(]?(?:[A-Z][A-Z0-9_]*(?:[:=.,|@-][A-Z][A-Z0-9_]*)*|\.\.\.|<.*>|\$\S+)[\])]?$")
+_ENDS = {";", "&", "&&", "|", "||", "(", ")", "then", "do", "done", "{", "}"}
+_OPERATOR = re.compile(r"^[<>&|;()]+$")
+_ABSENT = ("does not exist", "No such file or directory", "there is no such file")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """What stands behind `millrace` somewhere in a page."""
+
+    number: int
+    words: tuple[str, ...]
+    is_whole: bool
+    """Is it a line of a block, to be typed as it is, and not words of a sentence?"""
+
+
+def lines_of(page: Path) -> Iterator[Line]:
+    """Yield every command line of ours in a page's blocks and sentences."""
+    text = page.read_text(encoding="utf-8")
+    for block in _BLOCK.finditer(text):
+        if block["language"] in SHELL:
+            first = text.count("\n", 0, block.start("text")) + 1
+            for number, line in _joined(block["text"], is_console=block["language"] == "console"):
+                yield from (Line(first + number, words, is_whole=True) for words in commands_in(line))
+    for span in _SPAN.finditer(_BLOCK.sub(lambda found: "\n" * found[0].count("\n"), text)):
+        number = text.count("\n", 0, text.find(span[0])) + 1
+        if ": " not in span["text"]:  # a message of ours, which begins with what speaks
+            yield from (Line(number, words, is_whole=False) for words in commands_in(span["text"]))
+
+
+def _joined(text: str, *, is_console: bool) -> Iterator[tuple[int, str]]:
+    """Yield lines with those that follow a backslash; of a console those behind `$`."""
+    begin, held = 0, ""
+    for number, line in enumerate(text.splitlines()):
+        begin = number if not held else begin
+        held += line.removesuffix("\\") + (" " if line.endswith("\\") else "")
+        if line.endswith("\\"):
+            continue
+        if not is_console or held.startswith(("$ ", "# ")):
+            yield begin, held[2:] if is_console else held
+        held = ""
+
+
+def commands_in(line: str) -> Iterator[tuple[str, ...]]:
+    """Yield what stands behind each `millrace` that a shell would run in a line."""
+    words: list[str] = []
+    for word in [*_words(line), ";"]:
+        if word in _ENDS or _OPERATOR.match(word):
+            place = next((at for at, one in enumerate(words) if one.rpartition("/")[2] == OWN), None)
+            if place is not None and all(map(_is_before, words[:place])):
+                yield tuple(words[place + 1 :])
+            words = []
+        else:
+            words.append(word)
+
+
+def _words(line: str) -> list[str]:
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    try:
+        return list(lexer)
+    except ValueError:  # a quotation that ends in another line
+        return []
+
+
+def _is_before(word: str) -> bool:
+    """Return whether a word may stand before a command: sudo, its options, `exec`, `NAME=VALUE`, a namespace."""
+    return word in {"sudo", "exec", "time", "nohup", "env", "ip", "netns", "$"} or word.startswith("-") or "=" in word
+
+
+def problem_of(line: Line) -> str | None:
+    """Return why the command tree does not take a line; None if it does, or if a part of it stands for something."""
+    return _strict(list(line.words)) if line.is_whole else _lax(line.words)
+
+
+def _strict(words: list[str]) -> str | None:
+    if not words:
+        return None  # it prints its help
+    command, context, name = TREE, None, OWN
+    is_open = any(map(_PLACEHOLDER.match, words)) or any("..." in word for word in words)
+    while True:
+        if name == "switch" and words[:1] != ["show"]:
+            return _switch(words, is_open=is_open)
+        before = list(words)
+        try:
+            context = command.make_context(name, list(words), parent=context)
+            if not hasattr(command, "commands"):
+                return None
+            rest = [*getattr(context, "_protected_args", []), *context.args]
+            if not rest:
+                return None
+            name, command, words = command.resolve_command(context, rest)
+        except SystemExit:
+            return None
+        except Exception as error:  # noqa: BLE001 - of a library that is a part of another one
+            said = f"{type(error).__name__}: {getattr(error, 'message', '') or error}"
+            if type(error).__name__ == "Exit" or any(absent in said for absent in _ABSENT):
+                return None
+            if is_open and ("BadParameter" in said or "MissingParameter" in said):
+                return _lax(tuple(before), command)
+            return said
+
+
+def _switch(words: list[str], *, is_open: bool) -> str | None:
+    try:
+        parse_arguments(words)
+    except ConfigError as error:
+        said = str(error)
+        return None if is_open or any(absent in said for absent in _ABSENT) else said
+    except SystemExit:  # --help
+        pass
+    return None
+
+
+def _lax(words: tuple[str, ...], command: Any = TREE) -> str | None:
+    """Look for the commands and options that a line names, of any that `a|b` names; what else stands there is open."""
+    found = [(command, set(_options(command)))]
+    for word in words:
+        if word.startswith("-") and word.strip("-[]"):
+            option = re.match(r"--?[\w-]+", word)
+            known = {name for _, options in found for name in options} | {"--help"}
+            if option is not None and option[0] not in known and "switch" not in words[:2]:
+                return f"there is no option {option[0]}"
+        else:
+            found = _descended(found, word)
+            if not found:
+                return f"there is no command {word}"
+    return None
+
+
+def _descended(found: list[tuple[Any, set[str]]], word: str) -> list[tuple[Any, set[str]]]:
+    """Return the commands that a word leads to; those without commands below them take any word."""
+    following: list[tuple[Any, set[str]]] = []
+    for command, options in found:
+        below = getattr(command, "commands", None)
+        if below is None or _PLACEHOLDER.match(word) or word in {"...", "COMMAND"}:
+            following.append((command, options))
+            continue
+        following += [
+            (below[name], options | set(_options(below[name])))
+            for name in re.split(r"[|,]", word.strip(",.;"))
+            if name in below
+        ]
+    return following
+
+
+def _options(command: Any) -> Iterator[str]:
+    for parameter in command.params:
+        yield from (*parameter.opts, *parameter.secondary_opts)
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A call of Python in a block: the file that is run, and its options."""
+
+    file: str
+    options: tuple[str, ...]
+
+
+def scripts_of(page: Path) -> Iterator[Script]:
+    """Yield calls of `python -m MODULE` and `python FILE` of this repository in a page's blocks."""
+    for block in _BLOCK.finditer(page.read_text(encoding="utf-8")):
+        if block["language"] not in SHELL:
+            continue
+        for _, line in _joined(block["text"], is_console=block["language"] == "console"):
+            found = re.search(
+                r"python3? (?:-m (?P<module>(?:tests|dataplane|collectors|controller)[\w.]*)|(?P<file>\w+/\S+\.py))",
+                line,
+            )
+            if found is not None:
+                words = line[found.end() :].partition("#")[0].split()
+                file = found["file"] or found["module"].replace(".", "/")
+                yield Script(file, tuple(word.partition("=")[0] for word in words if word.startswith("--")))
+
+
+def problem_of_script(script: Script, root: Path) -> str | None:
+    """Return which file is not there, or which option none of its files names."""
+    place = root / script.file
+    files = [place] if place.suffix == ".py" else [place.with_suffix(".py"), *place.glob("*.py")]
+    folder = place if place.is_dir() else place.parent
+    texts = [file.read_text(encoding="utf-8") for file in files if file.is_file()]
+    if not texts:
+        return f"there is no {script.file}"
+    texts += [file.read_text(encoding="utf-8") for file in folder.rglob("*.py")] if script.options else []
+    gone = next((option for option in script.options if not any(f'"{option}"' in text for text in texts)), None)
+    return None if gone is None else f"{script.file} has no option {gone}"
+
+
+def imports_of(page: Path) -> Iterator[tuple[str, str]]:
+    """Yield (module, name) of what a page's Python, run or not, imports from the packages; it must compile, too."""
+    for block in _BLOCK.finditer(page.read_text(encoding="utf-8")):
+        if block["language"] == "python":
+            tree = ast.parse(block["text"])
+            for node in ast.walk(tree):
+                if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in PACKAGES:
+                    yield from ((node.module, name.name) for name in node.names)

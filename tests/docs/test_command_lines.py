@@ -1,0 +1,130 @@
+"""No page has a command line that the commands do not take: each is parsed, whether its block is run or not."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.command_lines import (
+    Line,
+    Script,
+    commands_in,
+    imports_of,
+    lines_of,
+    problem_of,
+    problem_of_script,
+    scripts_of,
+)
+from tests.test_house import is_there
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted(
+    [
+        *(ROOT / "docs").rglob("*.md"),
+        *ROOT.glob("*.md"),
+        *(ROOT / "deploy").rglob("*.md"),
+        *(ROOT / "topologies").glob("*.md"),
+    ]
+)
+PAGES.remove(ROOT / "CHANGELOG.md")  # tells of what was
+
+
+OF_OTHERS = {"run": "of p4lang's tutorials"}
+"""Targets of makefiles that are not ours."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_command_lines_of_a_page_are_taken(page: Path) -> None:
+    problems = {
+        f"{page.name}:{line.number}: millrace {' '.join(line.words)}": problem
+        for line in lines_of(page)
+        if (problem := problem_of(line)) is not None
+    }
+    assert problems == {}
+
+
+def test_pages_have_command_lines() -> None:
+    lines = [line for page in PAGES for line in lines_of(page)]
+    assert sum(line.is_whole for line in lines) > 150
+    assert sum(not line.is_whole for line in lines) > 150
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_make_is_asked_for_is_there(page: Path) -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = set(re.findall(r"^([\w-]+):", makefile, re.MULTILINE))
+    blocks = re.findall(r"^```(?:sh|console)?\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    asked = {
+        name for block in blocks for name in re.findall(r"^(?:\$ )?(?:sudo )?make ([a-z][\w-]*)", block, re.MULTILINE)
+    }
+    assert asked <= targets | OF_OTHERS.keys()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_scripts_that_a_page_calls_have_the_options_that_it_names(page: Path) -> None:
+    assert [problem for script in scripts_of(page) if (problem := problem_of_script(script, ROOT)) is not None] == []
+
+
+def test_a_script_or_an_option_that_is_gone_is_told() -> None:
+    assert problem_of_script(Script("tests/benchmarks/gone", ()), ROOT) == "there is no tests/benchmarks/gone"
+    assert problem_of_script(Script("tests/soak/switch.py", ("--minutes",)), ROOT) is None
+    assert (
+        problem_of_script(Script("tests/soak/switch.py", ("--hourz",)), ROOT)
+        == "tests/soak/switch.py has no option --hourz"
+    )
+    assert sum(1 for page in PAGES for _ in scripts_of(page)) > 20
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_what_a_pages_python_imports_is_there(page: Path) -> None:
+    """Also in blocks that need root, a card or a cluster and are run by nobody."""
+    gone = [f"{module}.{name}" for module, name in imports_of(page) if not is_there(f"{module}.{name}")]
+    assert gone == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("sudo .venv/bin/millrace up abilene   # all of it", [("up", "abilene")]),
+        ("A=1 millrace topology list | less", [("topology", "list")]),
+        ("millrace status && millrace down; echo millrace", [("status",), ("down",)]),
+        ("echo millrace up", []),
+        ("pip install millrace", []),
+        ("millrace status > out 2>&1", [("status",)]),
+    ],
+)
+def test_commands_are_found_in_lines(text: str, words: list[tuple[str, ...]]) -> None:
+    assert list(commands_in(text)) == words
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("topology lst", "No such command 'lst'"),
+        ("topology show x --fromat json", "No such option: --fromat"),
+        ("topology show", "Missing parameter: spec"),
+        ("topology show x --format xml", "'xml' is not one of"),
+        ("trace a.json 00 --port 511", "should be less than or equal to 510"),
+        ("switch --prot 1", "unrecognized arguments: --prot"),
+        ("stf NAME.json INFO TEST --tarce", "No such option: --tarce"),
+    ],
+)
+def test_what_is_gone_is_told(text: str, problem: str) -> None:
+    said = problem_of(Line(1, tuple(text.split()), is_whole=True))
+    assert said is not None
+    assert problem in said
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("topology lst", "there is no command lst"),
+        ("topology show --fromat", "there is no option --fromat"),
+        ("fabric up|down|list", None),
+        ("paths routes --server X", None),
+    ],
+)
+def test_sentences_name_commands_that_there_are(text: str, problem: str | None) -> None:
+    assert problem_of(Line(1, tuple(text.split()), is_whole=False)) == problem

@@ -22,6 +22,18 @@ from __future__ import annotations
 from enum import Enum
 
 
+def in_one_line(text: str) -> str:
+    """Return a text as a terminal may have it: line ends, escapes and bytes that are no text are spelled out."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in text.strip()
+    )
+
+
+def is_text(text: str) -> bool:
+    """Return whether a word of a command line is UTF-8: bytes that are not come as surrogates."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 class MillraceError(Exception):
     """The root: its text is one line that a user can act on."""
 

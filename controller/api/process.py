@@ -35,6 +35,7 @@ from dataplane.clock import MonotonicClock
 from dataplane.config import load
 from dataplane.config.changes import not_in_force
 from dataplane.errors import MillraceError
+from dataplane.given import SECRET_BYTES, read_given
 from dataplane.rpc.access.tls import TlsFiles, check_current, load_into, server_context
 from dataplane.rpc.addresses import is_unix
 from dataplane.running import run_until, stop_on_signals
@@ -170,8 +171,8 @@ def _credentials(place: EtcdPlace) -> grpc.ChannelCredentials | None:
     if place.ca is None:
         return None
     try:
-        parts = [None if file is None else Path(file).read_bytes() for file in (place.ca, place.private_key)]
-        certificate = None if place.certificate is None else Path(place.certificate).read_bytes()
+        parts = [None if file is None else read_given(file, SECRET_BYTES) for file in (place.ca, place.private_key)]
+        certificate = None if place.certificate is None else read_given(place.certificate, SECRET_BYTES)
     except OSError as error:
         raise ApiError(f"etcd's {error.filename}: {error.strerror}") from None
     return grpc.ssl_channel_credentials(parts[0], parts[1], certificate)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from typing import Final
 
-from dataplane.errors import MillraceError
+from dataplane.errors import MillraceError, in_one_line, is_text
 from dataplane.extras import missing
 
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -24,10 +25,11 @@ def main() -> None:
     """Run the command line; exit 0 on success, 1 on an error of the user's world, 2 on wrong usage, 130 on Ctrl-C."""
     # gRPC's own complaints, of several lines each, come beside the errors that say the same.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    _check_words()
     try:
         _run()
     except (MillraceError, ImportError) as error:
-        print(_line(error), file=sys.stderr)  # noqa: T201 - this is the command's voice
+        print(in_one_line(_line(error)), file=sys.stderr)  # noqa: T201 - this is the command's voice
         sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)
@@ -40,8 +42,18 @@ def main() -> None:
         if error.filename is None:
             _drop_output()
         where = "output" if error.filename is None else os.fsdecode(error.filename)
-        print(f"millrace: {where}: {error.strerror}", file=sys.stderr)  # noqa: T201
+        print(in_one_line(f"millrace: {where}: {error.strerror}"), file=sys.stderr)  # noqa: T201
         sys.exit(1)
+
+
+def _check_words() -> None:
+    """Exit 2 for a word that is no UTF-8 text, unless it is the name of a file: nothing else here has bytes."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")  # such names are printed as they are
+    for word in sys.argv[1:]:
+        if not word.isascii() and not is_text(word) and not any(map(os.path.lexists, (word, word.partition("=")[2]))):
+            print(in_one_line(f"millrace: {word}: is not UTF-8 text"), file=sys.stderr)  # noqa: T201
+            sys.exit(2)
 
 
 def _run() -> None:

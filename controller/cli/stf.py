@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dataplane.errors import ConfigError, ProgramError
+from dataplane.errors import ConfigError, ProgramError, in_one_line
+from dataplane.given import read_given_text
 from dataplane.stf import PipelineName
 from dataplane.switch.tracing.showing.formats import TraceFormat
 
@@ -36,7 +37,7 @@ def stf(
     try:
         outcome = _run(program, p4info, test, pipeline, trace_format if trace else None)
     except (ProgramError, ConfigError) as error:
-        typer.echo(f"millrace: {error}", err=True)
+        typer.echo(in_one_line(f"millrace: {error}"), err=True)
         raise typer.Exit(REFUSED) from error
     for note in outcome.notes:
         typer.echo(note)
@@ -57,7 +58,7 @@ def _run(program: Path, p4info: Path, test: Path, pipeline: PipelineName, trace_
     from dataplane.switch.tracing.showing.show import shown  # noqa: PLC0415
 
     try:
-        text = test.read_text("utf-8")
+        text = read_given_text(test)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(getattr(error, "strerror", None) or "is not text", file=str(test)) from error
     statements = parse_stf(text, str(test))

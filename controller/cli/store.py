@@ -13,6 +13,7 @@ import typer
 from controller.cli.amounts import in_bytes, in_milliseconds, in_seconds
 from controller.cli.common import check_outputs, log_to_stderr, ready
 from controller.cli.output import Format, FormatOption, show
+from dataplane.given import read_given
 from dataplane.wire.store import UDP_PORT
 
 if TYPE_CHECKING:
@@ -118,9 +119,9 @@ def put(  # noqa: PLR0917 - a command line's options
 
     with StoreClient(server, port=port, deadline_s=deadline_s) as client:
         if version is None:
-            version = client.put(name, file.read_bytes())
+            version = client.put(name, read_given(file))
         else:
-            client.record(name, file.read_bytes(), version=version)
+            client.record(name, read_given(file), version=version)
     typer.echo(f"{name}: version {version}")
 
 

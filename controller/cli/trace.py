@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dataplane.errors import ConfigError
+from dataplane.given import bounded_lines
 
 if TYPE_CHECKING:
     from dataplane.program.model import Program
@@ -102,7 +103,7 @@ def _presenter(shape: Shape, program: Program) -> Callable[[PacketTrace], str]:
 def _frames(packet: str) -> Iterator[bytes]:
     """Yield the frames that an argument names, oldest first; raise ConfigError for what is none."""
     if packet == "-":
-        for number, line in enumerate(sys.stdin, start=1):
+        for number, line in enumerate(bounded_lines(sys.stdin.buffer, "<stdin>", encoding="latin-1"), start=1):
             if line.strip():
                 yield _from_hex(line, "<stdin>", number)
     elif packet.startswith("@"):

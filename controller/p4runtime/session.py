@@ -31,6 +31,7 @@ from google.protobuf.message import DecodeError
 import dataplane
 from controller.errors import ControllerError, SessionError
 from controller.tables.entities import Batch, Entity, EntityKey, Update, Verb, index, key_of
+from dataplane.given import read_given
 
 ELECTION_ID = 10
 """What a controller bids with unless settings say otherwise."""
@@ -132,7 +133,7 @@ def load_schema(p4info: Path, program: Path) -> P4Schema:
         if not file.is_file():
             raise ControllerError(f"{file}: there is no such file; the P4 build is incomplete")
     try:
-        schema = _parsed(p4info, p4info.read_bytes(), program.read_bytes())
+        schema = _parsed(p4info, read_given(p4info), read_given(program))
     except (text_format.ParseError, json_format.ParseError, DecodeError, ValueError, OSError) as error:
         raise ControllerError(f"{p4info}: {_first_line(error)}") from error
     if not len(schema.tables):

@@ -30,6 +30,7 @@ from controller.scripts.schema import (
 from controller.scripts.values import Scripted
 from dataplane.config import Document, loads_documents
 from dataplane.errors import ConfigError
+from dataplane.given import read_given_text
 from dataplane.topology.values import DeviceKind
 
 MAIN: Final = "main"
@@ -43,9 +44,7 @@ MOST_BYTES: Final = 8 << 20
 def read_file(path: Path) -> tuple[Scripted, ...]:
     """Return what a file asks for, in its order; raise ConfigError."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ConfigError(f"is larger than {MOST_BYTES} bytes", file=str(path))
-        text = path.read_text(encoding="utf-8")
+        text = read_given_text(path, MOST_BYTES)
     except OSError as error:
         raise ConfigError(error.strerror or "cannot be read", file=str(path)) from error
     except UnicodeDecodeError as error:

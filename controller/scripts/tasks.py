@@ -22,6 +22,7 @@ from controller.scripts.reading import MOST_BYTES, quantity
 from controller.scripts.schema import Environment, Labels
 from dataplane.config import Document, Strict, loads_documents
 from dataplane.errors import ConfigError
+from dataplane.given import read_given_text
 
 _NS: Final = 1_000_000_000
 
@@ -80,9 +81,7 @@ class TaskScript(Strict, frozen=True):
 def read_tasks(path: Path, now_ns: int) -> tuple[tuple[Task, bool], ...]:
     """Return the tasks of a file, and whether each is to be traced; raise ConfigError."""
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ConfigError(f"is larger than {MOST_BYTES} bytes", file=str(path))
-        text = path.read_text(encoding="utf-8")
+        text = read_given_text(path, MOST_BYTES)
     except OSError as error:
         raise ConfigError(error.strerror or "cannot be read", file=str(path)) from error
     except UnicodeDecodeError as error:
@@ -180,7 +179,7 @@ def _choice(document: Document[TaskScript]) -> UnitChoice:
 
 def _text(document: Document[TaskScript], path: Path, key: str) -> str:
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_given_text(path)
     except OSError as error:
         raise document.error(f"{path}: {error.strerror or error}", key) from None
     except UnicodeDecodeError:

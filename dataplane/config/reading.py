@@ -21,6 +21,7 @@ import yaml
 from dataplane.config.suggestions import did_you_mean, nearest
 from dataplane.config.written import plain_numbers
 from dataplane.errors import ConfigError
+from dataplane.given import read_given_text
 
 T = TypeVar("T")
 
@@ -66,7 +67,7 @@ def loads(text: str, schema: type[T], *, file: str = "<text>", toml: bool = Fals
 def load_document(path: Path, schema: type[T]) -> Document[T]:
     """Return the file's content as a `schema` with its places; raise ConfigError with file, line and key."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_given_text(path)
     except OSError as error:
         raise ConfigError(error.strerror or "cannot be read", file=str(path)) from error
     except UnicodeDecodeError as error:

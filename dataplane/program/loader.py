@@ -13,6 +13,7 @@ import msgspec
 from finsy.proto import p4i, p4r
 
 from dataplane.errors import ProgramError
+from dataplane.given import read_given
 from dataplane.program.actions import read_action
 from dataplane.program.calculations import read_calculation, read_checksum
 from dataplane.program.declarations import read_aliases, read_declarations, read_errors
@@ -78,7 +79,7 @@ def _content(source: bytes | Path, name: str) -> tuple[bytes, str]:
     if isinstance(source, bytes):
         return source, name
     try:
-        return source.read_bytes(), str(source)
+        return read_given(source), str(source)
     except OSError as error:
         raise ProgramError(error.strerror or "cannot be read", file=str(source)) from error
 

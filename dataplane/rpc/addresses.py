@@ -71,9 +71,20 @@ def malformed(address: str) -> str | None:
         problem = refusal(folder) if folder in own_folders() else None
         return problem or foreign_socket(Path(path))
     host, _, port = target_of(address).rpartition(":")
-    if host and port.isascii() and port.isdigit() and int(port) <= 0xFFFF:
+    if host and _is_host(host) and port.isascii() and port.isdigit() and len(port) <= 5 and int(port) <= 0xFFFF:
         return None
     return "is neither unix:PATH nor HOST:PORT"
+
+
+def _is_host(host: str) -> bool:
+    """Return whether this may be a name or an address, of IPv6 with or without brackets."""
+    if ":" not in host and not host.startswith("["):
+        return not any(letter.isspace() or letter in "/?#@\\" or not letter.isprintable() for letter in host)
+    try:
+        ipaddress.IPv6Address(host.removeprefix("[").removesuffix("]"))
+    except ValueError:
+        return False
+    return True
 
 
 def unavailable(address: str) -> str | None:

@@ -15,6 +15,7 @@ from finsy.proto import p4r
 from google.protobuf import text_format
 
 from dataplane.errors import ConfigError, EntryError
+from dataplane.given import read_given_text
 from dataplane.malformed import MALFORMED
 from dataplane.program.model import Program
 from dataplane.stf.controls import Controls
@@ -34,7 +35,7 @@ _PROTOCOL_BUFFERS = {".txtpb", ".textproto", ".prototxt", ".pbtxt"}
 def fill_from_file(switch: Switch, file: Path) -> None:
     """Write a file's entries into the running program's state; raise ConfigError naming file and place."""
     try:
-        text = file.read_text("utf-8")
+        text = read_given_text(file)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(getattr(error, "strerror", None) or "is not text", file=str(file)) from error
     if file.suffix == ".json":

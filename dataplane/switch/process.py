@@ -18,7 +18,7 @@ from pathlib import Path
 from types import FrameType
 
 from dataplane.clock import MonotonicClock
-from dataplane.errors import MillraceError, ProgramError, SwitchError
+from dataplane.errors import MillraceError, ProgramError, SwitchError, in_one_line
 from dataplane.program.loader import load_program
 from dataplane.program.model import Program
 from dataplane.switch.arguments import SwitchSettings, parse_arguments
@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None, name: str = OWN_NAME) -> int:
     try:
         run(parse_arguments(sys.argv[1:] if argv is None else argv, name))
     except MillraceError as error:
-        sys.stderr.write(f"{name}: {error}\n")
+        sys.stderr.write(in_one_line(f"{name}: {error}") + "\n")
         return 1
     except KeyboardInterrupt:  # before `run` listens to signals itself
         return 130

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dataplane.errors import ConfigError, FabricError
+from dataplane.given import MOST_BYTES, read_given_text
 from dataplane.topology.values import Topology
 
 UNIT = "bit/s"
@@ -149,7 +150,7 @@ def _yates_rate(word: str, file: str, line: int) -> int:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return read_given_text(path, MOST_BYTES)
     except OSError as error:
         raise ConfigError(error.strerror or "cannot be read", file=str(path)) from error
     except UnicodeDecodeError as error:

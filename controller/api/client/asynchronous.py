@@ -93,11 +93,13 @@ class ApiClient:
     ) -> UnitPool:
         """Say who holds the units of a pool that is of a revision, or whose shares are of a version."""
         body = UnitShares(shares=shares, shares_version=shares_version, decision=decision)
-        return await self.ask(calls.writing("PUT", f"/v1/unitpools/{pool}/shares", body, expected), UnitPool)
+        return await self.ask(
+            calls.writing("PUT", f"/v1/unitpools/{calls.segment(pool)}/shares", body, expected), UnitPool
+        )
 
     async def report_units(self, pool: str, status: HolderStatus) -> UnitPool:
         """Report of a holder's units; return the pool, in which stands what it has now."""
-        path = f"/v1/unitpools/{pool}/holders/{status.holder}"
+        path = f"/v1/unitpools/{calls.segment(pool)}/holders/{calls.segment(status.holder)}"
         return await self.ask(calls.writing("PUT", path, status), UnitPool)
 
     async def health(self) -> HealthAnswer:
@@ -114,7 +116,7 @@ class ApiClient:
 
     async def revoke_token(self, number: str) -> TokenShown:
         """Have a token count no more."""
-        return await self.ask(Call("DELETE", f"/v1/tokens/{number}"), TokenShown)
+        return await self.ask(Call("DELETE", f"/v1/tokens/{calls.segment(number)}"), TokenShown)
 
     def logs(
         self, pod: str, container: str | None = None, *, follow: bool = False, tail: int | None = None
@@ -124,7 +126,9 @@ class ApiClient:
 
     async def exec(self, pod: str, request: ExecRequest) -> str:
         """Have a command run in a container; return the number by which its output is read at once."""
-        return (await self.ask(calls.writing("POST", f"/v1/pods/{pod}/exec", request), ExecAnswer)).number
+        return (
+            await self.ask(calls.writing("POST", f"/v1/pods/{calls.segment(pod)}/exec", request), ExecAnswer)
+        ).number
 
     def exec_output(self, number: str) -> AsyncGenerator[Frame, None]:
         """Yield a command's output, and the frame that ends it."""
@@ -136,7 +140,7 @@ class ApiClient:
 
     async def node_sessions(self, node: str) -> AsyncGenerator[SessionRequest, None]:
         """Yield what a node is to answer, over as many connections as it takes."""
-        backoff, call = self.backoff(), Call("GET", f"/v1/nodes/{node}/sessions")
+        backoff, call = self.backoff(), Call("GET", f"/v1/nodes/{calls.segment(node)}/sessions")
         while True:
             try:
                 async with aclosing(self.lines(call)) as lines:
@@ -174,6 +178,8 @@ class ApiClient:
                 calls.check(self.place, found)
             except httpx.HTTPError as problem:
                 cause, error = problem, calls.unreachable(self.place, problem)
+            except httpx.InvalidURL as problem:
+                raise calls.unnameable(problem) from None
             except ApiError as problem:
                 error = problem  # type: ignore[assignment]
             else:
@@ -195,6 +201,8 @@ class ApiClient:
                     yield line
         except httpx.HTTPError as error:
             raise calls.unreachable(self.place, error) from None
+        except httpx.InvalidURL as error:
+            raise calls.unnameable(error) from None
 
     def backoff(self) -> Backoff:
         """Return how long to wait between tries."""
@@ -228,7 +236,7 @@ class Resources(Generic[R]):
 
     async def get(self, name: str) -> R:
         """Return a resource; raise NotFoundError."""
-        return await self._client.ask(Call("GET", f"{self._path}/{name}"), self.kind.type)
+        return await self._client.ask(Call("GET", f"{self._path}/{calls.segment(name)}"), self.kind.type)
 
     async def list(self, *, labels: str = "", fields: str = "") -> Listing[R]:
         """Return all resources that are selected, as they were at one revision."""
@@ -257,7 +265,9 @@ class Resources(Generic[R]):
 
     async def delete(self, name: str, *, expected: int | None = None) -> R:
         """Remove a resource, and return it as it was."""
-        return await self._client.ask(Call("DELETE", f"{self._path}/{name}", expected=expected), self.kind.type)
+        return await self._client.ask(
+            Call("DELETE", f"{self._path}/{calls.segment(name)}", expected=expected), self.kind.type
+        )
 
     async def watch(
         self, after: int | None = None, *, labels: str = "", fields: str = ""
@@ -303,5 +313,5 @@ class Resources(Generic[R]):
                 await self._client.wait(error, backoff.next_s())
 
     async def _put(self, resource: R, part: str) -> R:
-        path = f"{self._path}/{resource.metadata.name}{part}"
+        path = f"{self._path}/{calls.segment(resource.metadata.name)}{part}"
         return await self._client.ask(calls.writing("PUT", path, resource), self.kind.type)

@@ -6,6 +6,7 @@ import ssl
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -81,6 +82,11 @@ class Call:
         return found if self.expected is None else found | {"If-Match": f'"{self.expected}"'}
 
 
+def segment(name: str) -> str:
+    """Return a name as a part of a path: of what is in it nothing means anything there."""
+    return quote(name, safe="")
+
+
 def kind_of(resource: type[R]) -> Kind[R]:
     """Return the kind of a type of resources."""
     return _KINDS[resource]
@@ -150,6 +156,11 @@ def unreachable(place: Place, error: httpx.HTTPError) -> UnavailableError:
         cause = cause.__cause__ or cause.__context__
     reason = str(error) or type(error).__name__
     return UnavailableError(f"API at {place.address}: {' '.join(reason.split())}")
+
+
+def unnameable(error: httpx.InvalidURL) -> InvalidError:
+    """Return the error for a name that no request can have."""
+    return InvalidError(f"what is asked for has no such name: {error}")
 
 
 def may_retry(call: Call, error: ApiError, cause: httpx.HTTPError | None) -> bool:

@@ -79,7 +79,9 @@ class Place:
 
     @property
     def _host_and_port(self) -> str:
-        return self.address.partition("://")[2].rstrip("/") if "://" in self.address else self.address
+        found = self.address.partition("://")[2].rstrip("/") if "://" in self.address else self.address
+        host, _, port = found.rpartition(":")
+        return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else found
 
     @property
     def _is_loopback(self) -> bool:

@@ -34,7 +34,7 @@ def logs_call(pod: str, container: str | None, *, follow: bool, tail: int | None
         parameters["container"] = container
     if tail is not None:
         parameters["tail"] = tail
-    return Call("GET", f"/v1/pods/{pod}/logs", parameters)
+    return Call("GET", f"/v1/pods/{calls.segment(pod)}/logs", parameters)
 
 
 def request_of(line: str) -> SessionRequest | None:

@@ -86,11 +86,11 @@ class SyncApiClient:
     ) -> UnitPool:
         """Say who holds the units of a pool that is of a revision, or whose shares are of a version."""
         body = UnitShares(shares=shares, shares_version=shares_version, decision=decision)
-        return self.ask(calls.writing("PUT", f"/v1/unitpools/{pool}/shares", body, expected), UnitPool)
+        return self.ask(calls.writing("PUT", f"/v1/unitpools/{calls.segment(pool)}/shares", body, expected), UnitPool)
 
     def report_units(self, pool: str, status: HolderStatus) -> UnitPool:
         """Report of a holder's units; return the pool, in which stands what it has now."""
-        path = f"/v1/unitpools/{pool}/holders/{status.holder}"
+        path = f"/v1/unitpools/{calls.segment(pool)}/holders/{calls.segment(status.holder)}"
         return self.ask(calls.writing("PUT", path, status), UnitPool)
 
     def health(self) -> HealthAnswer:
@@ -107,7 +107,7 @@ class SyncApiClient:
 
     def revoke_token(self, number: str) -> TokenShown:
         """Have a token count no more."""
-        return self.ask(Call("DELETE", f"/v1/tokens/{number}"), TokenShown)
+        return self.ask(Call("DELETE", f"/v1/tokens/{calls.segment(number)}"), TokenShown)
 
     def logs(
         self, pod: str, container: str | None = None, *, follow: bool = False, tail: int | None = None
@@ -119,7 +119,7 @@ class SyncApiClient:
 
     def exec(self, pod: str, request: ExecRequest) -> str:
         """Have a command run in a container; return the number by which its output is read at once."""
-        return self.ask(calls.writing("POST", f"/v1/pods/{pod}/exec", request), ExecAnswer).number
+        return self.ask(calls.writing("POST", f"/v1/pods/{calls.segment(pod)}/exec", request), ExecAnswer).number
 
     def exec_output(self, number: str) -> Generator[Frame, None, None]:
         """Yield a command's output, keep-alives, and the frame that ends it."""
@@ -145,6 +145,8 @@ class SyncApiClient:
                 calls.check(self.place, found)
             except httpx.HTTPError as problem:
                 cause, error = problem, calls.unreachable(self.place, problem)
+            except httpx.InvalidURL as problem:
+                raise calls.unnameable(problem) from None
             except ApiError as problem:
                 error = problem  # type: ignore[assignment]
             else:
@@ -165,6 +167,8 @@ class SyncApiClient:
                 yield from found.iter_lines()
         except httpx.HTTPError as error:
             raise calls.unreachable(self.place, error) from None
+        except httpx.InvalidURL as error:
+            raise calls.unnameable(error) from None
 
     def backoff(self) -> Backoff:
         """Return how long to wait between tries."""
@@ -192,7 +196,7 @@ class SyncResources(Generic[R]):
 
     def get(self, name: str) -> R:
         """Return a resource; raise NotFoundError."""
-        return self._client.ask(Call("GET", f"{self._path}/{name}"), self.kind.type)
+        return self._client.ask(Call("GET", f"{self._path}/{calls.segment(name)}"), self.kind.type)
 
     def list(self, *, labels: str = "", fields: str = "") -> Listing[R]:
         """Return all resources that are selected, as they were at one revision."""
@@ -221,7 +225,9 @@ class SyncResources(Generic[R]):
 
     def delete(self, name: str, *, expected: int | None = None) -> R:
         """Remove a resource, and return it as it was."""
-        return self._client.ask(Call("DELETE", f"{self._path}/{name}", expected=expected), self.kind.type)
+        return self._client.ask(
+            Call("DELETE", f"{self._path}/{calls.segment(name)}", expected=expected), self.kind.type
+        )
 
     def watch(self, after: int | None = None, *, labels: str = "", fields: str = "") -> Generator[Event[R], None, None]:
         """Yield what happens after a revision, over as many connections as it takes; bookmarks as well.
@@ -241,5 +247,5 @@ class SyncResources(Generic[R]):
             self._client.sleep(backoff.next_s())
 
     def _put(self, resource: R, part: str) -> R:
-        path = f"{self._path}/{resource.metadata.name}{part}"
+        path = f"{self._path}/{calls.segment(resource.metadata.name)}{part}"
         return self._client.ask(calls.writing("PUT", path, resource), self.kind.type)

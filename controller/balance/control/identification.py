@@ -14,6 +14,7 @@ from scipy.optimize import least_squares
 
 from controller.balance.control.tuning import FirstOrder
 from controller.balance.errors import ResponseError
+from dataplane.given import MOST_BYTES, read_given_text
 
 Values = NDArray[np.float64]
 COLUMNS: Final = ("time_s", "output", "error")
@@ -58,7 +59,7 @@ class Fit:
 def read_response(path: Path) -> StepResponse:
     """Return a recording from CSV with columns time_s, output and error; raise ResponseError naming file and line."""
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_given_text(path, MOST_BYTES, encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ResponseError(f"{path}: {getattr(error, 'strerror', None) or 'is not UTF-8 text'}") from error
     rows = csv.DictReader(text.splitlines())

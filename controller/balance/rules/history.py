@@ -12,6 +12,7 @@ from typing import Final
 
 from controller.balance.errors import RuleError, SampleError
 from controller.balance.values import Precision, Sample, UnitState
+from dataplane.given import given_lines
 
 COLUMNS: Final = ("time_s", "bus", "load", "precision", "frequency_mhz", "sub_units")
 _NAMES: Final = {"time": "time_s", "holder": "unit", "units": "sub_units"}
@@ -39,8 +40,7 @@ def read_history(path: Path, unit: str = "") -> tuple[Record, ...]:
     clock that nobody reported has never moved.
     """
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            return tuple(_records(path, csv.DictReader(file), unit))
+        return tuple(_records(path, csv.DictReader(given_lines(path, encoding="utf-8-sig")), unit))
     except OSError as error:
         raise RuleError(f"{path}: {error.strerror or error}") from error
     except (UnicodeDecodeError, csv.Error) as error:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import typer
 
+from dataplane.given import read_given_text
+
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
@@ -87,6 +89,6 @@ def _text(path: Path) -> str:
     from controller.cluster.operators import OperatorError  # noqa: PLC0415
 
     try:
-        return path.read_text(encoding="utf-8")
+        return read_given_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise OperatorError(f"{path}: {getattr(error, 'strerror', None) or 'is no text'}") from None

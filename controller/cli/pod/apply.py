@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -12,6 +11,8 @@ import typer
 
 from controller.cli.api import Address, client_of
 from controller.cli.pod.waiting import Timeout, Wait
+from dataplane.errors import ConfigError
+from dataplane.given import read_stdin
 
 if TYPE_CHECKING:
     from controller.api.client import SyncApiClient
@@ -46,7 +47,12 @@ def apply(
 def _read(file: str) -> tuple[Scripted, ...]:
     from controller.scripts import read_file, read_text  # noqa: PLC0415
 
-    return read_text(sys.stdin.read(), "<stdin>") if file == "-" else read_file(Path(file))
+    if file != "-":
+        return read_file(Path(file))
+    try:
+        return read_text(read_stdin(), "<stdin>")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not UTF-8 text (byte {error.start})", file="<stdin>") from error
 
 
 def _plan(client: SyncApiClient, scripted: Sequence[Scripted]) -> list[Step]:

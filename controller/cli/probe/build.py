@@ -14,6 +14,7 @@ import typer
 from controller.cli.amounts import in_seconds
 from controller.cli.api import Address, client_of
 from controller.cli.probe.library import library_of
+from dataplane.given import read_given_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -157,7 +158,7 @@ def _graph_of_sql(path: Path, database: Path | None) -> OperatorGraph:
     from controller.schedulers.probe.errors import ProbeError  # noqa: PLC0415
 
     try:
-        return graph_of_sql(path.read_text(encoding="utf-8"), database, name=path.stem)
+        return graph_of_sql(read_given_text(path), database, name=path.stem)
     except (OSError, UnicodeDecodeError) as error:
         raise ProbeError(f"{path}: {getattr(error, 'strerror', None) or 'is no text'}") from error
 

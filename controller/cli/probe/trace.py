@@ -12,6 +12,7 @@ from controller.cli.amounts import in_seconds
 from controller.cli.api import Address
 from controller.cli.output import Format, FormatOption, show
 from controller.cli.probe.library import library_of
+from dataplane.given import read_given_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +95,7 @@ def _graph_of_sql(path: Path, database: Path | None, tables: Sequence[str]) -> O
     from controller.cluster.operators.sql import graph_of_sql  # noqa: PLC0415
 
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_given_text(path)
     except (OSError, UnicodeDecodeError) as error:
         raise OperatorError(f"{path}: {getattr(error, 'strerror', None) or 'is no text'}") from None
     return graph_of_sql(text, database, dict(map(declared, tables)), name=path.stem)

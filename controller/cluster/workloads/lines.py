@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from controller.cluster.workloads.errors import WorkloadError
+from dataplane.given import given_lines
 
 T = TypeVar("T")
 
@@ -94,8 +95,7 @@ def read_words(path: Path, columns: tuple[str, ...], *, optional: int = 0, comme
 @contextmanager
 def _opened(path: Path) -> Iterator[Iterator[str]]:
     try:
-        with path.open(encoding="utf-8", newline="") as lines:
-            yield lines
+        yield given_lines(path)
     except OSError as error:
         raise WorkloadError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError:

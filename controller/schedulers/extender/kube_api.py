@@ -26,6 +26,7 @@ from controller.schedulers.extender.objects import (
     binding_of,
 )
 from controller.schedulers.extender.settings import KubernetesSettings
+from dataplane.given import SECRET_BYTES, read_given_text
 from dataplane.malformed import MALFORMED
 from dataplane.rpc.backoff import Backoff
 
@@ -189,7 +190,7 @@ class KubernetesApi:
         try:
             about = Path(file).stat()
             if (about.st_mtime_ns, about.st_ino) != self._token_version:
-                self._token = Path(file).read_text(encoding="ascii").strip()
+                self._token = read_given_text(file, SECRET_BYTES, encoding="ascii").strip()
                 self._token_version = (about.st_mtime_ns, about.st_ino)
         except (OSError, UnicodeDecodeError) as error:
             if not self._token:

@@ -28,6 +28,7 @@ from controller.schedulers.framework.profiles import profiles_of
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
 from dataplane.errors import MillraceError
+from dataplane.given import SECRET_BYTES, read_given_text
 from dataplane.metrics_server import serve_metrics
 from dataplane.rpc.access.tls import TlsFiles, check_current, load_into, server_context
 from dataplane.rpc.addresses import is_unix
@@ -177,7 +178,7 @@ def _in_time(routes: Any, settings: ExtenderSettings, metrics: Metrics) -> Any: 
 
 def _token(file: Path) -> str:
     try:
-        found = file.read_text(encoding="ascii").strip()
+        found = read_given_text(file, SECRET_BYTES, encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise SchedulerError(f"token_file: {file}: {getattr(error, 'strerror', None) or 'is not ASCII'}") from None
     if len(found) < _LEAST_TOKEN:

@@ -10,11 +10,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO
 
 from dataplane.errors import PortError
+from dataplane.given import MIB, MOST_BYTES, open_given
 from dataplane.nic.capture.pcapng import SECTION_MAGIC, read_pcapng
 
 ETHERNET_LINK = 1
@@ -49,7 +51,7 @@ class PcapReader:
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         try:
-            self._file: BinaryIO = self.path.open("rb")
+            self._file: BinaryIO = _opened(self.path)
         except OSError as error:
             raise PortError(f"{self.path}: {error.strerror}") from error
         try:
@@ -114,6 +116,18 @@ class PcapReader:
         if len(data) < nbytes:
             raise PortError(f"{self.path}: ends inside {what}, which begins at byte {start}")
         return data
+
+
+def _opened(path: Path) -> BinaryIO:
+    """Open a capture for reading; of a pipe, which cannot be read twice, all is held, up to a limit."""
+    file = open_given(path)
+    if file.seekable():
+        return file
+    with file:
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise PortError(f"{path}: is a pipe with more than {MOST_BYTES // MIB} MiB, the most that is read of one")
+    return BytesIO(content)
 
 
 class PcapWriter:

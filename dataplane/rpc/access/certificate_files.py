@@ -11,6 +11,7 @@ from typing import Final
 from cryptography import x509
 
 from dataplane.errors import AccessError
+from dataplane.given import SECRET_BYTES, read_given
 from dataplane.rpc.access.authority import Pair, pair_of
 
 AUTHORITY: Final = "authority"
@@ -49,7 +50,7 @@ def read_pair(folder: Path, name: str) -> Pair:
         mode = key.stat().st_mode
         if mode & 0o077:
             raise AccessError(f"{key} lets others read it; chmod 600 {key}")
-        return pair_of(certificate.read_bytes(), key.read_bytes(), str(certificate))
+        return pair_of(read_given(certificate, SECRET_BYTES), read_given(key, SECRET_BYTES), str(certificate))
     except OSError as error:
         hint = "; `millrace certs authority` makes one" if name == AUTHORITY else ""
         raise AccessError(f"{error.filename}: {error.strerror}{hint}") from None
@@ -58,7 +59,7 @@ def read_pair(folder: Path, name: str) -> Pair:
 def read_certificate(file: Path) -> x509.Certificate:
     """Return the first certificate of a file; raise AccessError."""
     try:
-        return x509.load_pem_x509_certificate(file.read_bytes())
+        return x509.load_pem_x509_certificate(read_given(file, SECRET_BYTES))
     except OSError as error:
         raise AccessError(f"{file}: {error.strerror}") from None
     except ValueError:

@@ -9,6 +9,7 @@ from typing import Final
 
 from dataplane.errors import AccessError, ConfigError
 from dataplane.extras import missing
+from dataplane.given import SECRET_BYTES, read_given
 
 WARN_BEFORE: Final = timedelta(days=14)
 
@@ -39,7 +40,7 @@ def validity_of(file: Path) -> Validity:
     except ModuleNotFoundError as error:
         raise ConfigError(missing("reading it", error) or str(error), file=str(file), key="tls") from error
     try:
-        found = x509.load_pem_x509_certificates(file.read_bytes())
+        found = x509.load_pem_x509_certificates(read_given(file, SECRET_BYTES))
     except OSError as error:
         raise ConfigError(f"cannot read the certificate: {error.strerror}", file=str(file), key="tls") from error
     except ValueError as error:

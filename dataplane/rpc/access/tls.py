@@ -11,6 +11,7 @@ from typing import Any, Final
 import grpc
 
 from dataplane.errors import AccessError, ConfigError
+from dataplane.given import SECRET_BYTES, read_given
 from dataplane.rpc.access.certificates import now_utc, validity_of
 from dataplane.rpc.access.settings import TlsSettings
 
@@ -106,9 +107,9 @@ def client_credentials(tls: TlsSettings) -> grpc.ChannelCredentials:
     """Return what a client shows and believes, a token too if it has one; raise as `check_client`."""
     check_client(tls)
     key, certificate = (
-        None if file is None else Path(file).read_bytes() for file in (tls.private_key, tls.certificate)
+        None if file is None else read_given(file, SECRET_BYTES) for file in (tls.private_key, tls.certificate)
     )
-    found = grpc.ssl_channel_credentials(Path(tls.ca).read_bytes(), key, certificate)
+    found = grpc.ssl_channel_credentials(read_given(tls.ca, SECRET_BYTES), key, certificate)
     if tls.token_file is None:
         return found
     from dataplane.rpc.access.token_files import read_token  # noqa: PLC0415
@@ -166,7 +167,7 @@ def _versions(files: TlsFiles) -> tuple[tuple[int, int], ...]:
 
 def _read(path: Path, what: str) -> bytes:
     try:
-        return path.read_bytes()
+        return read_given(path, SECRET_BYTES)
     except OSError as error:
         raise ConfigError(f"cannot read the {what}: {error.strerror}", file=str(path), key="tls") from error
 

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from dataplane.errors import AccessError
+from dataplane.given import SECRET_BYTES, read_given, read_given_text
 from dataplane.malformed import MALFORMED
 from dataplane.rpc.access.tokens import TokenRecord, principal_of
 from dataplane.rpc.access.values import Principal
@@ -21,7 +22,7 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 def read_token(file: Path) -> str:
     """Return a token's file's content; raise AccessError where others may read it too."""
     try:
-        mode, text = file.stat().st_mode, file.read_text(encoding="ascii").strip()
+        mode, text = file.stat().st_mode, read_given_text(file, SECRET_BYTES, encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise AccessError(f"token file {file}: {getattr(error, 'strerror', None) or 'no token'}") from None
     if mode & _OTHERS:
@@ -34,7 +35,7 @@ def read_token(file: Path) -> str:
 def read_records(file: Path) -> dict[str, TokenRecord]:
     """Return the records of a file of tokens, a line of JSON each, by id; raise AccessError naming the line."""
     try:
-        mode, lines = file.stat().st_mode, file.read_bytes().splitlines()
+        mode, lines = file.stat().st_mode, read_given(file, SECRET_BYTES).splitlines()
     except OSError as error:
         raise AccessError(f"tokens {file}: {error.strerror}") from None
     if mode & (stat.S_IWGRP | stat.S_IWOTH):

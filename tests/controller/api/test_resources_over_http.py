@@ -21,7 +21,7 @@ from controller.api.resources.node import NodeSpec, NodeStatus
 from controller.api.resources.pod import Container, Phase, PodSpec
 from controller.api.resources.pod_group import MOST_PODS, PodGroupSpec
 from controller.api.resources.unit_pool import UnitHolding, UnitPoolSpec
-from controller.errors import GoneError, InvalidError, NotFoundError, StaleError
+from controller.errors import ApiError, GoneError, InvalidError, NotFoundError, StaleError
 from tests.controller.api.api_server import Play, Served
 
 
@@ -61,6 +61,21 @@ def test_a_resource_is_written_read_changed_and_removed(play: Play) -> None:
         await pods.delete("a")
         with pytest.raises(NotFoundError, match="there is no Pod a"):
             await pods.get("a")
+
+    play(act)
+
+
+@pytest.mark.parametrize("name", ["a?x=1", "a#x", "a/status", "../pods/a", "a%3Fx", "a\x1b[2J", "ä"])
+def test_a_name_that_means_something_in_urls_is_nobody_elses(play: Play, name: str) -> None:
+    async def act(served: Served) -> None:
+        pods = served.client.of(Pod)
+        made = await pods.create(pod("a"))
+        for call in (pods.get, pods.delete):
+            with pytest.raises(ApiError):
+                await call(name)
+        with pytest.raises(InvalidError, match="has no such name: URL"):
+            await pods.get("a" * 100_000)
+        assert await pods.get("a") == made
 
     play(act)
 

@@ -29,14 +29,35 @@ def folder() -> Iterator[Path]:
 
 @pytest.mark.parametrize(
     "address",
-    ["", "x", "127.0.0.1", ":5", "h:", "h:x", "h:65536", "h:-1", "h:²", "unix:", "unix:a\0", "unix-abstract:x"],
+    [
+        "",
+        "x",
+        "127.0.0.1",
+        ":5",
+        "h:",
+        "h:x",
+        "h:65536",
+        "h:-1",
+        "h:²",
+        "unix:",
+        "unix:a\0",
+        "unix-abstract:x",
+        "1:2:3",
+        "[h]:1",
+        "a b:1",
+        "a\n:1",
+        "h/x:1",
+        "h:" + "9" * 5000,
+    ],
 )
 def test_what_is_no_address(address: str) -> None:
     assert malformed(address) is not None
     assert unavailable(address) is not None
 
 
-@pytest.mark.parametrize("address", ["localhost:1", "[::1]:65535", "unix:x", "unix:///tmp/x", "plain:h:1"])
+@pytest.mark.parametrize(
+    "address", ["localhost:1", "[::1]:65535", "::1:5", "h-1.x:1", "unix:x", "unix:///tmp/x", "plain:h:1"]
+)
 def test_what_is_one(address: str) -> None:
     assert malformed(address) is None
 

@@ -17,6 +17,7 @@ import msgspec
 
 from controller.centres.engines.ray.settings import RaySettings
 from controller.centres.errors import EngineError
+from dataplane.given import SECRET_BYTES, read_given_text
 from dataplane.malformed import MALFORMED
 
 T = TypeVar("T")
@@ -76,7 +77,7 @@ class RayClient:
         headers = {}
         if (file := self._settings.token_file) is not None:
             try:
-                headers["Authorization"] = f"Bearer {file.read_text('ascii').strip()}"
+                headers["Authorization"] = f"Bearer {read_given_text(file, SECRET_BYTES, encoding='ascii').strip()}"
             except (OSError, UnicodeDecodeError) as error:
                 problem = getattr(error, "strerror", None) or "is no token"
                 raise EngineError("ray", f"{file}: {problem.lower()}") from error

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from controller.schedulers.acceleration.running.channels import SECRET_BYTES
 from controller.schedulers.acceleration.running.errors import RunError
+from dataplane.given import MIB, read_given_text
 
 _OTHERS = 0o077
 
@@ -17,7 +18,7 @@ def read(file: Path) -> bytes:
     try:
         if file.stat().st_mode & _OTHERS:
             raise RunError(f"secret file {file} lets others in; chmod 600 {file}")
-        secret = bytes.fromhex(file.read_text(encoding="ascii"))
+        secret = bytes.fromhex(read_given_text(file, MIB, encoding="ascii"))
     except OSError as error:
         raise RunError(f"secret file {file}: {error.strerror}") from None
     except ValueError:

@@ -19,6 +19,7 @@ from controller.schedulers.learning.agent.settings import AgentSettings
 from controller.schedulers.learning.agent.weights import Shape, WeightSet
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.values import COMMON, Experience, Observation
+from dataplane.given import MIB, read_given
 from dataplane.malformed import MALFORMED
 
 _FIRST_LINE: Final = b"millrace agent checkpoint 2\n"
@@ -188,7 +189,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 def load_checkpoint(path: Path) -> Checkpoint:
     """Return the checkpoint in a file; raise LearningError with the file for one that cannot be read."""
     try:
-        data = path.read_bytes()
+        data = read_given(path, 1024 * MIB)
     except OSError as error:
         raise LearningError(f"{path}: cannot be read: {error.strerror or error}") from error
     return checkpoint_from_bytes(data, str(path))

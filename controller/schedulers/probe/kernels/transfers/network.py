@@ -21,7 +21,6 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -30,6 +29,7 @@ from controller.schedulers.probe.errors import ProbeKernelError
 from controller.schedulers.probe.kernels.base import Array, Maker, Sizes, Value, fold
 from controller.schedulers.probe.kernels.transfers import pull
 from dataplane.errors import FabricError
+from dataplane.given import MIB, read_given_text
 
 _CONNECT_S: Final = 5.0
 _SILENCE_S: Final = 10.0
@@ -185,7 +185,7 @@ def _secret_in(file: str | None) -> bytes:
     if not file:
         raise ProbeKernelError("network-pull: MILLRACE_PULL_FROM without MILLRACE_PULL_SECRET_FILE")
     try:
-        secret = bytes.fromhex(Path(file).read_text(encoding="ascii"))
+        secret = bytes.fromhex(read_given_text(file, MIB, encoding="ascii"))
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "no hexadecimal text"
         raise ProbeKernelError(f"network-pull: secret file {file}: {reason}") from None

@@ -1,0 +1,47 @@
+"""Thousands of calls of every command with values that nobody would give: one line, a status of the page, no trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.controller.cli.hostile.calls import calls, problem_of
+from tests.controller.cli.hostile.sandbox import ROOT
+
+CALLS = int(os.environ.get("MILLRACE_CALLS", "1500"))
+"""How many of some 18,000; 0: all, which takes an hour or more."""
+UNSHARE = ["unshare", "--net", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"])]
+
+
+def _can_unshare() -> bool:
+    found = shutil.which("unshare")
+    return found is not None and subprocess.run([*UNSHARE, "true"], check=False, capture_output=True).returncode == 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not _can_unshare(), reason="no namespaces of its own")
+def test_no_command_shows_a_stack_trace_or_hangs(tmp_path: Path) -> None:
+    every, seed = list(calls()), random.randrange(1 << 32)
+    random.Random(seed).shuffle(every)
+    every = every[: CALLS or None]
+    running = []
+    for number in range(workers := os.cpu_count() or 1):
+        (tmp_path / f"calls{number}").write_text(json.dumps(every[number::workers]))
+        (place := tmp_path / f"place{number}").mkdir()
+        command = [*UNSHARE, sys.executable, "-m", "tests.controller.cli.hostile.sandbox"]
+        with (tmp_path / f"out{number}").open("wb") as output:
+            words = [*command, str(tmp_path / f"calls{number}"), str(place)]
+            running.append(subprocess.Popen(words, cwd=ROOT, stdout=output, stderr=subprocess.DEVNULL))
+    assert [process.wait() for process in running] == [0] * workers
+    lines = [line for number in range(workers) for line in (tmp_path / f"out{number}").read_text().splitlines()]
+    found = [json.loads(line) for line in lines]
+    assert len(found) == len(every)
+    problems = [(problem, result["words"]) for result in found if (problem := problem_of(result)) is not None]
+    assert problems == [], f"seed {seed}"

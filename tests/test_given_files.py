@@ -1,0 +1,106 @@
+"""Files that users name are read by dataplane/given.py alone: with limits, and waiting for no pipe for ever."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+import pytest
+
+from tests.test_house import ROOT, modules
+
+READS = {"read_text", "read_bytes", "open"}
+
+OWN = {
+    "collectors/devices/root.py": "sensors of this machine",
+    "collectors/history/journal.py": "its own journal",
+    "controller/agents/state_folder.py": "its own state",
+    "controller/centres/": "files of jobs in folders of its own, with limits there",
+    "controller/cli/fabric.py": "a log of its own",
+    "controller/cluster/operators/tracing/exchange.py": "between two of its own processes",
+    "controller/cluster/operators/tracing/running.py": "the kernel's",
+    "controller/demo/": "logs of its own",
+    "controller/nodes/": "folders of the node's manager",
+    "controller/schedulers/acceleration/running/starting.py": "a log of its own",
+    "controller/schedulers/probe/kernels/loading.py": "the kernel's",
+    "controller/schedulers/probe/kernels/transfers/disk.py": "files that it has written",
+    "controller/schedulers/probe/running/command.py": "writes",
+    "controller/schedulers/probe/running/reading.py": "loads in a tenth of the time without, and has a limit",
+    "controller/schedulers/probe/running/warm.py": "the kernel's",
+    "controller/up/": "its own state, and logs",
+    "dataplane/blas_threads.py": "the kernel's",
+    "dataplane/cgroup_limits.py": "the kernel's",
+    "dataplane/cgroups.py": "the kernel's",
+    "dataplane/fabric/": "its own logs, manifests and counters",
+    "dataplane/given.py": "the reader itself",
+    "dataplane/native/cache.py": "what is installed",
+    "dataplane/nic/dpdk/": "what is installed, and its own notes",
+    "dataplane/program/build_check.py": "p4/ of this repository",
+    "dataplane/switch/drop_in/shims.py": "what it has written",
+}
+"""Modules and folders that read only files of the system or of their own, with the reason."""
+
+
+def reads_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Yield line and name of each call that opens a file for reading."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func
+        name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+        of_system = isinstance(called, ast.Attribute) and isinstance(called.value, ast.Name) and called.value.id == "os"
+        if isinstance(called, ast.Name) and name != "open":
+            continue
+        if name in READS and not of_system and _opens_for_reading(node, name):
+            yield node.lineno, name
+
+
+def _opens_for_reading(node: ast.Call, name: str) -> bool:
+    if name != "open":
+        return True
+    place = 1 if isinstance(node.func, ast.Name) else 0
+    words = [argument.value for argument in node.args[place:] if isinstance(argument, ast.Constant)]
+    words += [keyword.value.value for keyword in node.keywords if isinstance(keyword.value, ast.Constant)]
+    modes = [word for word in words if isinstance(word, str) and set(word) <= set("rwaxbt+")]
+    is_file = isinstance(node.func, ast.Name) or bool(modes) or any(k.arg == "encoding" for k in node.keywords)
+    return is_file and not any(set(mode) & set("wax") for mode in modes)
+
+
+@pytest.mark.parametrize("package", ["collectors", "controller", "dataplane"])
+def test_what_users_name_is_read_by_one_reader(package: str) -> None:
+    found = {}
+    for path in modules():
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith(package) or any(name.startswith(own) for own in OWN):
+            continue
+        text = path.read_text(encoding="utf-8")
+        lines = list(reads_of(ast.parse(text))) if any(f"{word}(" in text for word in READS) else []
+        if lines:
+            found[name] = lines
+    assert found == {}
+
+
+@pytest.mark.parametrize("own", OWN)
+def test_the_exceptions_are_there_and_open_files(own: str) -> None:
+    place = ROOT / own
+    texts = [file.read_text(encoding="utf-8") for file in (place.rglob("*.py") if place.is_dir() else [place])]
+    assert any(f"{word}(" in text for text in texts for word in READS)
+
+
+@pytest.mark.parametrize(
+    ("text", "reads"),
+    [
+        ("p.read_text()", True),
+        ("p.open()", False),
+        ("p.open('rb')", True),
+        ("p.open(encoding='utf-8')", True),
+        ("p.open('w', encoding='utf-8')", False),
+        ("read_text(p)", False),
+        ("open(p)", True),
+        ("open(p, 'wb')", False),
+        ("os.open(p, 0)", False),
+        ("session.open(schema=1)", False),
+    ],
+)
+def test_a_read_is_known(text: str, reads: bool) -> None:
+    assert bool(list(reads_of(ast.parse(text)))) is reads

@@ -20,7 +20,6 @@ from dataplane.config import Strict
 from dataplane.extras import missing
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.addresses import target_of
-from dataplane.rpc.channels import credentials_of, uncallable
 
 if TYPE_CHECKING:
     from opentelemetry import trace
@@ -176,6 +175,9 @@ def traces_of(settings: TraceSettings | None, daemon: str, tls: TlsSettings | No
     """
     if settings is None:
         return UNTRACED
+    # gRPC takes long to import, and settings name this module for commands that need none.
+    from dataplane.rpc.channels import uncallable  # noqa: PLC0415
+
     problem = uncallable(settings.address, tls)
     if problem is not None:
         raise ControllerError(f"traces.address: {settings.address!r} {problem}")
@@ -188,6 +190,8 @@ def traces_of(settings: TraceSettings | None, daemon: str, tls: TlsSettings | No
 
 def _exporter(settings: TraceSettings, tls: TlsSettings | None) -> SpanExporter:
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
+
+    from dataplane.rpc.channels import credentials_of  # noqa: PLC0415
 
     credentials = credentials_of(settings.address, tls)
     exporter = OTLPSpanExporter(

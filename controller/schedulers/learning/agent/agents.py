@@ -16,7 +16,7 @@ import numpy as np
 
 from controller.schedulers.learning.agent.deciding import Decider, Decision
 from controller.schedulers.learning.agent.inference.base import Inference
-from controller.schedulers.learning.agent.inference.making import inference_of
+from controller.schedulers.learning.agent.inference.making import inference_of, may_take_torch
 from controller.schedulers.learning.agent.purpose import Kind, MadeFor
 from controller.schedulers.learning.agent.records import (
     Checkpoint,
@@ -181,7 +181,8 @@ def training_of(checkpoint: Checkpoint, where: Where) -> Training:
         return inference_of(weights, checkpoint.settings.decisions)
 
     has_torch = find_spec("torch") is not None
-    _use_one_thread(with_torch=has_torch and (checkpoint.shape.form == "tokens" or where in {"inline", "thread"}))
+    decides = may_take_torch(checkpoint.shape, checkpoint.settings.decisions)
+    _use_one_thread(with_torch=has_torch and (decides or where in {"inline", "thread"}))
     if where == "none":
         weights = checkpoint.weights()
         return NoTraining(Published(weights, prepare(weights)))

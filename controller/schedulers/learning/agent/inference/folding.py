@@ -115,6 +115,13 @@ def first(weights: WeightSet) -> First:
     return First(scores.astype(np.float32), np.concatenate([own, *mixed]).astype(np.float32))
 
 
+def first_of_one(weights: WeightSet) -> Affine:
+    """Return the input and the first layer's attention where there is one token: all heads see it, and add up."""
+    mixing = first(weights).mixing
+    start = mixing.reshape(-1, weights.shape.inputs + 1, mixing.shape[1]).sum(axis=0).T
+    return Affine(start[:, :-1].copy(), start[:, -1].copy())
+
+
 def _mean_output(weights: WeightSet) -> tuple[_Exact, _Exact]:
     shape = weights.shape
     output = _exact(weights, "output.weight").reshape(shape.actions, shape.quantiles, shape.hidden)

@@ -6,9 +6,11 @@ from importlib.util import find_spec
 from typing import Final
 
 from controller.schedulers.learning.agent.inference.base import Inference
+from controller.schedulers.learning.agent.inference.kernels.compiled import multiplies_pairs
+from controller.schedulers.learning.agent.inference.on_kernels import FlatOnKernels, TokensOnKernels
 from controller.schedulers.learning.agent.inference.on_numpy import DenseInference, FlatInference, TokensInference
 from controller.schedulers.learning.agent.settings import DecisionSettings
-from controller.schedulers.learning.agent.weights import WeightSet
+from controller.schedulers.learning.agent.weights import Shape, WeightSet
 
 _SMALL: Final = 128
 """Hidden figures up to which numpy in float32 is as fast."""
@@ -17,15 +19,31 @@ _SMALL: Final = 128
 def inference_of(weights: WeightSet, settings: DecisionSettings) -> Inference:
     """Return the fastest inference of a weight set that this machine has.
 
-    Of small networks numpy is: PyTorch takes longer to be called than they take to be computed.
+    Of small networks that is numpy, which is as exact as training.
     """
-    halved = weights.shape.hidden > _SMALL and settings.precision == "bfloat16"
+    halved = _is_halved(weights.shape, settings)
     if weights.shape.form == "flat":
-        return FlatInference(weights, halved=halved)
+        return FlatOnKernels(weights) if halved else FlatInference(weights)
     if weights.shape.form == "dense":
         return DenseInference(weights, halved=halved)
-    if not halved or find_spec("torch") is None:
+    if not halved:
         return TokensInference(weights)
+    if multiplies_pairs():
+        return TokensOnKernels(weights)
+    return _on_torch(weights) if find_spec("torch") is not None else TokensInference(weights)
+
+
+def may_take_torch(shape: Shape, settings: DecisionSettings) -> bool:
+    """Whether decisions may be taken by PyTorch, where that is installed."""
+    return shape.form == "tokens" and _is_halved(shape, settings) and not multiplies_pairs()
+
+
+def _is_halved(shape: Shape, settings: DecisionSettings) -> bool:
+    return shape.hidden > _SMALL and settings.precision == "bfloat16"
+
+
+def _on_torch(weights: WeightSet) -> Inference:
+    """Return inference by PyTorch, which knows more instructions for bfloat16; by numpy where it knows none."""
     import torch  # noqa: PLC0415 - deciding works without it
 
     from controller.schedulers.learning.agent.inference import on_torch  # noqa: PLC0415 - as above

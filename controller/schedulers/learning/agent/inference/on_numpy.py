@@ -1,4 +1,7 @@
-"""Inference by numpy: of `tokens` where there is no PyTorch; of `flat` and `dense` with products that may be halved."""
+"""Inference by numpy, in float32: of small networks, and the plain twin of `on_kernels`.
+
+Of `dense` products may be halved.
+"""
 
 from __future__ import annotations
 
@@ -22,17 +25,12 @@ def _product(layer: folding.Affine, rows: Floats) -> Floats:
     return found
 
 
-def _product_of(layer: folding.Affine, *, halved: bool) -> _Product:
-    """Return a layer's product; halved ones are of one row."""
-    return HalvedAffine(layer) if halved else partial(_product, layer)
-
-
 class _FeedForward:
     """What a layer makes of what its attention added up."""
 
-    def __init__(self, part: folding.FeedForward, *, halved: bool = False) -> None:
+    def __init__(self, part: folding.FeedForward) -> None:
         self._before, self._after = part.before, part.after
-        self._wide, self._narrow = (_product_of(layer, halved=halved) for layer in (part.wide, part.narrow))
+        self._wide, self._narrow = (partial(_product, layer) for layer in (part.wide, part.narrow))
 
     def __call__(self, rows: Floats) -> Floats:
         seen = normalised(rows, self._before.gain, self._before.bias)
@@ -50,20 +48,17 @@ def with_one(rows: Floats) -> Floats:
 
 
 class FlatInference:
-    """The form `flat`: products of a matrix and a vector, as there is one token; `halved` has weights in bfloat16."""
+    """The form `flat`: products of a matrix and a vector, as there is one token."""
 
-    def __init__(self, weights: WeightSet, *, halved: bool = False) -> None:
+    def __init__(self, weights: WeightSet) -> None:
         layers = range(weights.shape.layers)
-        mixing = folding.first(weights).mixing
         self.version = weights.version
         self._shape = weights.shape
-        # All heads see the one token: their parts add up with its own.
-        start = mixing.reshape(-1, weights.shape.inputs + 1, mixing.shape[1]).sum(axis=0).T
-        self._start = _product_of(folding.Affine(start[:, :-1].copy(), start[:, -1].copy()), halved=halved)
+        self._start = partial(_product, folding.first_of_one(weights))
         self._attention = [
-            _product_of(folding.single_token_attention(weights, layer), halved=halved) for layer in layers if layer
+            partial(_product, folding.single_token_attention(weights, layer)) for layer in layers if layer
         ]
-        self._parts = [_FeedForward(folding.feed_forward(weights, layer), halved=halved) for layer in layers]
+        self._parts = [_FeedForward(folding.feed_forward(weights, layer)) for layer in layers]
         self._head = folding.head(weights)
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
@@ -83,9 +78,9 @@ class DenseInference:
     def __init__(self, weights: WeightSet, *, halved: bool = False) -> None:
         self.version = weights.version
         self._shape = weights.shape
-        self._hidden = [
-            _product_of(folding.affine(weights, f"hidden.{layer}"), halved=halved)
-            for layer in range(weights.shape.layers)
+        self._hidden: list[_Product] = [
+            HalvedAffine(layer) if halved else partial(_product, layer)
+            for layer in (folding.affine(weights, f"hidden.{number}") for number in range(weights.shape.layers))
         ]
         self._head = folding.dense_head(weights)
 

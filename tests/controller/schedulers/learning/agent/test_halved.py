@@ -6,15 +6,20 @@ import numpy as np
 import pytest
 
 from controller.schedulers.learning.agent.inference.folding import Affine
-from controller.schedulers.learning.agent.inference.halved import ROWS, HalvedAffine, rounded
+from controller.schedulers.learning.agent.inference.halved import HalvedAffine
+from controller.schedulers.learning.agent.inference.packing import BLOCK, in_pairs
 from controller.schedulers.learning.values import Floats
 
 
-def _widened(figures: Floats) -> Floats:
-    return (rounded(figures).astype(np.uint32) << 16).view(np.float32)
+def _widened(weight: Floats) -> Floats:
+    """Return weights as they are read: rounded, and widened again."""
+    words = in_pairs(weight)
+    both = np.stack([words << 16, words & np.uint32(0xFFFF0000)], axis=2).view(np.float32)
+    outputs, inputs = weight.shape
+    return both.transpose(0, 3, 1, 2).reshape(len(words) * words.shape[2], -1)[:outputs, :inputs]
 
 
-@pytest.mark.parametrize("outputs", [1, ROWS - 1, ROWS, ROWS + 1, 512])
+@pytest.mark.parametrize("outputs", [1, BLOCK - 1, BLOCK, BLOCK + 1, 512])
 @pytest.mark.parametrize("inputs", [1, 6, 513])
 def test_a_product_is_that_of_the_rounded_weights(outputs: int, inputs: int) -> None:
     chance = np.random.default_rng(outputs * 1000 + inputs)
@@ -29,7 +34,7 @@ def test_a_product_is_that_of_the_rounded_weights(outputs: int, inputs: int) -> 
 def test_weights_are_rounded_to_the_nearest_and_ties_to_even() -> None:
     unit = np.float32(2.0**-7)  # of the last place between 1 and 2
     given = np.array([1, 1 + 0.49 * unit, 1 + 0.5 * unit, 1 + 1.5 * unit, -1 - 0.51 * unit, 0.0], np.float32)
-    assert _widened(given).tolist() == [1, 1, 1, 1 + 2 * unit, -1 - unit, 0]
+    assert _widened(given[None])[0].tolist() == [1, 1, 1, 1 + 2 * unit, -1 - unit, 0]
 
 
 def test_figures_of_another_number_are_refused() -> None:

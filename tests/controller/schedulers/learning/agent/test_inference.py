@@ -14,6 +14,8 @@ if importlib.util.find_spec("torch") is None:
 import torch
 
 from controller.schedulers.learning.agent.inference.base import Inference
+from controller.schedulers.learning.agent.inference.kernels.compiled import multiplies_pairs
+from controller.schedulers.learning.agent.inference.on_kernels import FlatOnKernels, TokensOnKernels
 from controller.schedulers.learning.agent.inference.on_numpy import DenseInference, FlatInference, TokensInference
 from controller.schedulers.learning.agent.inference.on_torch import TorchTokensInference
 from controller.schedulers.learning.agent.network import network
@@ -34,22 +36,20 @@ def _bfloat16(weights: WeightSet) -> Inference:
     return TorchTokensInference(weights, torch.bfloat16)
 
 
-def _flat_halved(weights: WeightSet) -> Inference:
-    return FlatInference(weights, halved=True)
-
-
 def _dense_halved(weights: WeightSet) -> Inference:
     return DenseInference(weights, halved=True)
 
 
-CASES: list[tuple[Form, Make, float]] = [
+PAIRS = pytest.mark.skipif(not multiplies_pairs(), reason="needs a processor that multiplies bfloat16 by AVX-512")
+CASES = [
     ("flat", FlatInference, 1e-5),
     ("dense", DenseInference, 1e-5),
-    ("flat", _flat_halved, 2e-2),  # of weights only
+    ("flat", FlatOnKernels, 2e-2),  # of weights only
     ("dense", _dense_halved, 2e-2),
     ("tokens", TokensInference, 1e-5),
     ("tokens", _float32, 1e-5),
     ("tokens", _bfloat16, 5e-2),  # eight bits of a mantissa, over two layers
+    pytest.param("tokens", TokensOnKernels, 2e-2, marks=PAIRS),  # the same, but what is added to is float32
 ]
 
 
@@ -100,13 +100,17 @@ def test_features_of_the_load_are_taken_as_others(
     assert values == pytest.approx(_reference(weights, observation), abs=tolerance, rel=tolerance)
 
 
-@pytest.mark.parametrize("make", [TokensInference, _float32])
-def test_the_same_weights_of_tokens_serve_any_number_of_nodes(observe: Observe, make: Make) -> None:
+@pytest.mark.parametrize(
+    ("make", "tolerance"),
+    [(TokensInference, 1e-5), (_float32, 1e-5), pytest.param(TokensOnKernels, 2e-2, marks=PAIRS)],
+)
+def test_the_same_weights_of_tokens_serve_any_number_of_nodes(observe: Observe, make: Make, tolerance: float) -> None:
     generator = np.random.default_rng(2)
     weights = _weights("tokens", observe(generator, 4))
-    for actions in (1, 3, 40):
+    inference = make(weights)
+    for actions in (40, 1, 3, 300, 16):
         observation = observe(generator, actions)
-        assert make(weights).values(observation) == pytest.approx(_reference(weights, observation), abs=1e-5)
+        assert inference.values(observation) == pytest.approx(_reference(weights, observation), abs=tolerance)
 
 
 def test_tokens_do_not_care_for_the_order_of_nodes(observe: Observe) -> None:

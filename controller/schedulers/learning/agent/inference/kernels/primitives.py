@@ -1,0 +1,87 @@
+"""What a network is made of, as the stages call it; `products`, `rows` and `attending` beside write it.
+
+Addresses and counts are u64. Matrices are float32, row after row, a row every `stride` figures; columns are padded with
+zeros to whole vectors of 16. Rows that are turned stand by groups of 16 tokens, [columns, 16], so that what one step
+of a product needs lies side by side; in pairs, two columns in bfloat16 are one figure.
+"""
+
+from __future__ import annotations
+
+from dataplane.native import external, u64
+
+
+@external
+def pairs_turned(  # noqa: PLR0917 - kernels have no keywords
+    rows: u64, stride: u64, columns: u64, rectified: u64, count: u64, turned: u64
+) -> None:
+    """Turn rows as pairs in bfloat16, to the nearest; `rectified`: figures below 0 as 0. Columns: a multiple of 32."""
+    raise NotImplementedError
+
+
+@external
+def turned(  # noqa: PLR0917 - kernels have no keywords
+    rows: u64, stride: u64, columns: u64, rectified: u64, count: u64, turned: u64
+) -> None:
+    """Turn rows as they are. Columns: a multiple of 16."""
+    raise NotImplementedError
+
+
+@external
+def product_of_pairs(  # noqa: PLR0917 - kernels have no keywords
+    turned: u64, weights: u64, bias: u64, added: u64, added_stride: u64, out: u64, stride: u64, count: u64, steps: u64,
+    vectors: u64,
+) -> None:  # fmt: skip
+    """Write weights in bfloat16 times each turned row, plus bias and `added`'s row; sums are float32."""
+    raise NotImplementedError
+
+
+@external
+def product(  # noqa: PLR0917 - kernels have no keywords
+    turned: u64, weights: u64, bias: u64, added: u64, added_stride: u64, out: u64, stride: u64, count: u64, steps: u64,
+    vectors: u64,
+) -> None:  # fmt: skip
+    """Write the same of weights and rows in float32."""
+    raise NotImplementedError
+
+
+@external
+def product_of_one(  # noqa: PLR0917 - kernels have no keywords
+    row: u64, weights: u64, bias: u64, added: u64, out: u64, steps: u64, vectors: u64
+) -> None:
+    """Write weights in bfloat16 times one row in float32, not turned, plus bias and `added`."""
+    raise NotImplementedError
+
+
+@external
+def rectified(row: u64, vectors: u64) -> None:
+    """Put 0 in the place of each figure below it."""
+    raise NotImplementedError
+
+
+@external
+def normalised(  # noqa: PLR0917 - kernels have no keywords
+    rows: u64, gain: u64, bias: u64, mask: u64, vectors: u64, stride: u64, hidden: u64, count: u64, out: u64
+) -> None:
+    """Write each row with mean 0 and variance 1, scaled and moved; `mask` is 1 in the columns that are no padding."""
+    raise NotImplementedError
+
+
+@external
+def attended(  # noqa: PLR0917 - kernels have no keywords
+    queries: u64, stride: u64, keys: u64, keys_step: u64, keys_head: u64, values: u64, values_stride: u64,
+    values_head: u64, heads: u64, vectors: u64, out: u64, out_stride: u64, looked: u64, tokens: u64,
+) -> None:  # fmt: skip
+    """Write the means of values under each head's attention: softmax of queries times keys, which are turned.
+
+    A head has `vectors` of columns; a group of 16 tokens has its keys every `keys_step` figures, a head within it every
+    `keys_head`, and its values every `values_head` columns. `looked` has room for four rows of weights.
+    """
+    raise NotImplementedError
+
+
+@external
+def weighed(  # noqa: PLR0917 - kernels have no keywords
+    rows: u64, stride: u64, vectors: u64, count: u64, weights: u64, bias: u64, outputs: u64, out: u64
+) -> None:
+    """Write every row's product with each of a few rows of weights, plus bias, one after another."""
+    raise NotImplementedError

@@ -1,0 +1,214 @@
+"""A network's stages, between which whoever decides looks at the clock: kernels over addresses of packed weights."""
+
+from __future__ import annotations
+
+from controller.schedulers.learning.agent.inference.kernels.primitives import (
+    attended,
+    normalised,
+    pairs_turned,
+    product,
+    product_of_one,
+    product_of_pairs,
+    rectified,
+    turned,
+    weighed,
+)
+from dataplane.native import Struct, kernel, u64
+
+LANES = 16
+
+
+class Sizes(Struct):
+    """Of a network: figures, and columns with their padding. `ones` and `zeros` are rows of figures of `hidden`."""
+
+    hidden: u64
+    columns: u64  # of hidden
+    wide: u64
+    heads: u64
+    head_columns: u64
+    attended: u64  # of all heads
+    projected: u64  # of queries, keys and values
+    features: u64  # of a token, a 1 behind them
+    folded: u64  # of queries that are made of features
+    mixed: u64  # of features, and their means under each head
+    mask: u64
+    zeros: u64
+
+
+class First(Struct):
+    """The input and the first layer's attention, folded."""
+
+    scores: u64
+    mixing: u64
+
+
+class Attention(Struct):
+    """Of a later layer."""
+
+    projection: u64
+    projection_bias: u64
+    out: u64
+    out_bias: u64
+
+
+class Affine(Struct):
+    """A product and a sum."""
+
+    weights: u64
+    bias: u64
+
+
+class FeedForward(Struct):
+    """What follows a layer's attention."""
+
+    before_gain: u64
+    before_bias: u64
+    wide: u64
+    wide_bias: u64
+    narrow: u64
+    narrow_bias: u64
+    after_gain: u64
+    after_bias: u64
+
+
+class Head(Struct):
+    """The linear and the output layer."""
+
+    weights: u64
+    bias: u64
+    outputs: u64
+
+
+class Work(Struct):
+    """Room for rows of so many tokens, and how many there are."""
+
+    tokens: u64
+    seen: u64  # [tokens, columns]: what a layer made
+    added: u64  # [tokens, columns]: with what its attention adds
+    normal: u64  # [tokens, columns]
+    inside: u64  # [tokens, wide]
+    mixed: u64  # [tokens, mixed]: features stand at its beginning
+    projected: u64  # [tokens, projected or folded]
+    keys: u64  # turned
+    attended: u64  # [tokens, columns of all heads]
+    turned: u64
+    looked: u64  # [4, tokens]
+    values: u64
+
+
+@kernel
+def first_of_tokens(sizes: Sizes, first: First, work: Work) -> None:
+    """Make of features what goes to the first normalisation."""
+    tokens: u64 = work.tokens
+    turned(work.mixed, sizes.mixed, sizes.features, 0, tokens, work.keys)
+    product(
+        work.keys, first.scores, sizes.zeros, sizes.zeros, 0,
+        work.projected, sizes.folded, tokens, sizes.features, sizes.folded // LANES,
+    )  # fmt: skip
+    attended(
+        work.projected, sizes.folded, work.keys, sizes.features * LANES, 0, work.mixed, sizes.mixed, 0,
+        sizes.heads, sizes.features // LANES, work.mixed + 4 * sizes.features, sizes.mixed, work.looked, tokens,
+    )  # fmt: skip
+    turned(work.mixed, sizes.mixed, sizes.mixed, 0, tokens, work.turned)
+    product(
+        work.turned, first.mixing, sizes.zeros, sizes.zeros, 0,
+        work.added, sizes.columns, tokens, sizes.mixed, sizes.columns // LANES,
+    )  # fmt: skip
+
+
+@kernel
+def attention_of_tokens(sizes: Sizes, attention: Attention, work: Work) -> None:
+    """Add to each token what it attends to."""
+    tokens: u64 = work.tokens
+    heads: u64 = sizes.attended
+    pairs_turned(work.seen, sizes.columns, sizes.columns, 0, tokens, work.turned)
+    product_of_pairs(
+        work.turned, attention.projection, attention.projection_bias, sizes.zeros, 0,
+        work.projected, sizes.projected, tokens, sizes.columns // 2, sizes.projected // LANES,
+    )  # fmt: skip
+    turned(work.projected + 4 * heads, sizes.projected, heads, 0, tokens, work.keys)
+    attended(
+        work.projected, sizes.projected, work.keys, heads * LANES, sizes.head_columns * LANES,
+        work.projected + 8 * heads, sizes.projected, sizes.head_columns,
+        sizes.heads, sizes.head_columns // LANES, work.attended, heads, work.looked, tokens,
+    )  # fmt: skip
+    pairs_turned(work.attended, heads, heads, 0, tokens, work.turned)
+    product_of_pairs(
+        work.turned, attention.out, attention.out_bias, work.seen, sizes.columns,
+        work.added, sizes.columns, tokens, heads // 2, sizes.columns // LANES,
+    )  # fmt: skip
+
+
+@kernel
+def feed_forward_of_tokens(sizes: Sizes, layer: FeedForward, work: Work) -> None:
+    """Normalise, feed forward and normalise each token."""
+    tokens: u64 = work.tokens
+    columns: u64 = sizes.columns
+    normalise(sizes, work.added, layer.before_gain, layer.before_bias, tokens, work.normal)
+    pairs_turned(work.normal, columns, columns, 0, tokens, work.turned)
+    product_of_pairs(
+        work.turned, layer.wide, layer.wide_bias, sizes.zeros, 0,
+        work.inside, sizes.wide, tokens, columns // 2, sizes.wide // LANES,
+    )  # fmt: skip
+    pairs_turned(work.inside, sizes.wide, sizes.wide, 1, tokens, work.turned)
+    product_of_pairs(
+        work.turned, layer.narrow, layer.narrow_bias, work.normal, columns,
+        work.normal, columns, tokens, sizes.wide // 2, columns // LANES,
+    )  # fmt: skip
+    normalise(sizes, work.normal, layer.after_gain, layer.after_bias, tokens, work.seen)
+
+
+@kernel
+def feed_forward_of_one(sizes: Sizes, layer: FeedForward, work: Work) -> None:
+    """Normalise, feed forward and normalise the one token."""
+    columns: u64 = sizes.columns
+    normalise(sizes, work.added, layer.before_gain, layer.before_bias, 1, work.normal)
+    product_of_one(
+        work.normal, layer.wide, layer.wide_bias, sizes.zeros, work.inside, columns // 2, sizes.wide // LANES
+    )
+    rectified(work.inside, sizes.wide // LANES)
+    product_of_one(
+        work.inside, layer.narrow, layer.narrow_bias, work.normal, work.normal, sizes.wide // 2, columns // LANES
+    )
+    normalise(sizes, work.normal, layer.after_gain, layer.after_bias, 1, work.seen)
+
+
+@kernel
+def first_of_one(sizes: Sizes, first: Affine, work: Work) -> None:
+    """Make of the one token's features what goes to the first normalisation."""
+    product_of_one(
+        work.mixed, first.weights, first.bias, sizes.zeros, work.added, sizes.mixed // 2, sizes.columns // LANES
+    )
+
+
+@kernel
+def attention_of_one(sizes: Sizes, attention: Affine, work: Work) -> None:
+    """Add to the one token what its attention, which is 1, makes of it."""
+    product_of_one(
+        work.seen, attention.weights, attention.bias, work.seen, work.added, sizes.columns // 2, sizes.columns // LANES
+    )
+
+
+@kernel
+def affine_of_one(  # noqa: PLR0917 - kernels have no keywords
+    row: u64, weights: u64, bias: u64, zeros: u64, out: u64, steps: u64, vectors: u64
+) -> None:
+    """Write a product of one row and weights in bfloat16, plus bias."""
+    product_of_one(row, weights, bias, zeros, out, steps, vectors)
+
+
+@kernel
+def head_of_all(sizes: Sizes, head: Head, work: Work) -> None:
+    """Write the values of every token's actions."""
+    weighed(
+        work.seen, sizes.columns, sizes.columns // LANES, work.tokens, head.weights, head.bias, head.outputs,
+        work.values,
+    )  # fmt: skip
+
+
+@kernel(inline=True)
+def normalise(  # noqa: PLR0917 - kernels have no keywords
+    sizes: Sizes, rows: u64, gain: u64, bias: u64, count: u64, out: u64
+) -> None:
+    """Normalise rows of the hidden figures."""
+    normalised(rows, gain, bias, sizes.mask, sizes.columns // LANES, sizes.columns, sizes.hidden, count, out)

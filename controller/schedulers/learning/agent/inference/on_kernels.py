@@ -1,0 +1,80 @@
+"""Inference in machine code: of `tokens` where the processor multiplies bfloat16, of `flat` anywhere.
+
+Weights of products are bfloat16. Products of many tokens round the tokens' figures, too; sums, normalisation and
+attention are float32.
+"""
+
+from __future__ import annotations
+
+from controller.schedulers.learning.agent.inference.base import Late, never
+from controller.schedulers.learning.agent.inference.kernels import stages
+from controller.schedulers.learning.agent.inference.kernels.compiled import compiled
+from controller.schedulers.learning.agent.inference.packed import Packed, Room, Rooms
+from controller.schedulers.learning.agent.weights import WeightSet
+from controller.schedulers.learning.values import COMMON, Floats, Observation
+
+
+class _OnKernels:
+    """A network as stages: what each calls, and with what."""
+
+    def __init__(self, weights: WeightSet) -> None:
+        packed = self._packed = Packed(weights)
+        is_flat = weights.shape.form == "flat"
+        first, attend, feed = (
+            compiled(of_one if is_flat else of_tokens)
+            for of_one, of_tokens in (
+                (stages.first_of_one, stages.first_of_tokens),
+                (stages.attention_of_one, stages.attention_of_tokens),
+                (stages.feed_forward_of_one, stages.feed_forward_of_tokens),
+            )
+        )
+        steps = [(first, packed.first), (feed, packed.feed_forward[0])]
+        for attention, feed_forward in zip(packed.attention, packed.feed_forward[1:], strict=True):
+            steps += [(attend, attention), (feed, feed_forward)]
+        steps.append((compiled(stages.head_of_all), packed.head))
+        self.version = weights.version
+        self._shape = weights.shape
+        self._sizes = packed.told.address
+        self._steps = [(call, structure.address) for call, structure in steps]
+        self._rooms = Rooms(packed.sizes, weights.shape.actions)
+
+    def _run(self, room: Room, late: Late) -> bool:
+        """Go through the stages; return whether it was in time: the clock is looked at before each part of a layer."""
+        sizes, work = self._sizes, room.address
+        for number, (call, structure) in enumerate(self._steps):
+            if 1 < number < len(self._steps) - 1 and late():
+                return False
+            call(sizes, structure, work)
+        return True
+
+
+class TokensOnKernels(_OnKernels):
+    """The form `tokens`, for any number of them; the processor has to multiply bfloat16."""
+
+    def values(self, observation: Observation, late: Late = never) -> Floats | None:
+        """Return the value of every action; None where it became too late before the end."""
+        self._shape.check(observation)
+        count, row = observation.actions, observation.row
+        room = self._rooms.take(count)
+        try:
+            features = room.mixed[:count]
+            features[:, :COMMON] = row[:COMMON]
+            features[:, COMMON : self._shape.inputs] = row[COMMON:].reshape(-1, count).T
+            features[:, self._shape.inputs] = 1
+            return room.values[:count, 0].copy() if self._run(room, late) else None
+        finally:
+            self._rooms.give_back(room)
+
+
+class FlatOnKernels(_OnKernels):
+    """The form `flat`."""
+
+    def values(self, observation: Observation, late: Late = never) -> Floats | None:
+        """Return the value of every action; None where it became too late before the end."""
+        self._shape.check(observation)
+        room = self._rooms.take(1)
+        try:
+            room.mixed[0, : self._shape.inputs] = observation.row
+            return room.values[0].copy() if self._run(room, late) else None
+        finally:
+            self._rooms.give_back(room)

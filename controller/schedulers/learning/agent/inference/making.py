@@ -6,36 +6,31 @@ from importlib.util import find_spec
 from typing import Final
 
 from controller.schedulers.learning.agent.inference.base import Inference
-from controller.schedulers.learning.agent.inference.kernels.compiled import multiplies_pairs
+from controller.schedulers.learning.agent.inference.kernels.processor import HAS_WIDE_REGISTERS, MULTIPLIES_PAIRS
 from controller.schedulers.learning.agent.inference.on_kernels import FlatOnKernels, TokensOnKernels
 from controller.schedulers.learning.agent.inference.on_numpy import DenseInference, FlatInference, TokensInference
 from controller.schedulers.learning.agent.settings import DecisionSettings
 from controller.schedulers.learning.agent.weights import Shape, WeightSet
 
 _SMALL: Final = 128
-"""Hidden figures up to which numpy in float32 is as fast."""
+"""Hidden figures up to which weights stay in the core's own cache, and are float32."""
 
 
 def inference_of(weights: WeightSet, settings: DecisionSettings) -> Inference:
-    """Return the fastest inference of a weight set that this machine has.
-
-    Of small networks that is numpy, which is as exact as training.
-    """
+    """Return the fastest inference of a weight set that this machine has."""
     halved = _is_halved(weights.shape, settings)
-    if weights.shape.form == "flat":
-        return FlatOnKernels(weights) if halved else FlatInference(weights)
     if weights.shape.form == "dense":
         return DenseInference(weights, halved=halved)
-    if not halved:
-        return TokensInference(weights)
-    if multiplies_pairs():
-        return TokensOnKernels(weights)
-    return _on_torch(weights) if find_spec("torch") is not None else TokensInference(weights)
+    if weights.shape.form == "flat":
+        return FlatOnKernels(weights, halved=halved) if halved or HAS_WIDE_REGISTERS else FlatInference(weights)
+    if MULTIPLIES_PAIRS if halved else HAS_WIDE_REGISTERS:
+        return TokensOnKernels(weights, halved=halved)
+    return _on_torch(weights) if halved and find_spec("torch") is not None else TokensInference(weights)
 
 
 def may_take_torch(shape: Shape, settings: DecisionSettings) -> bool:
     """Whether decisions may be taken by PyTorch, where that is installed."""
-    return shape.form == "tokens" and _is_halved(shape, settings) and not multiplies_pairs()
+    return shape.form == "tokens" and _is_halved(shape, settings) and not MULTIPLIES_PAIRS
 
 
 def _is_halved(shape: Shape, settings: DecisionSettings) -> bool:

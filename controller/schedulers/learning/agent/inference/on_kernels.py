@@ -1,7 +1,6 @@
-"""Inference in machine code: of `tokens` where the processor multiplies bfloat16, of `flat` anywhere.
+"""Inference in machine code, with weights in float32 or, `halved`, in bfloat16.
 
-Weights of products are bfloat16. Products of many tokens round the tokens' figures, too; sums, normalisation and
-attention are float32.
+Halved products of many tokens round the tokens' figures, too; sums, normalisation and attention are float32.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from controller.schedulers.learning.values import COMMON, Floats, Observation
 class _OnKernels:
     """A network as stages: what each calls, and with what."""
 
-    def __init__(self, weights: WeightSet) -> None:
-        packed = self._packed = Packed(weights)
+    def __init__(self, weights: WeightSet, *, halved: bool) -> None:
+        packed = self._packed = Packed(weights, halved=halved)
         is_flat = weights.shape.form == "flat"
         first, attend, feed = (
             compiled(of_one if is_flat else of_tokens)
@@ -49,7 +48,7 @@ class _OnKernels:
 
 
 class TokensOnKernels(_OnKernels):
-    """The form `tokens`, for any number of them; the processor has to multiply bfloat16."""
+    """The form `tokens`, for any number of them, where the processor has AVX-512; halved, its bfloat16, too."""
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
         """Return the value of every action; None where it became too late before the end."""

@@ -1,6 +1,6 @@
-"""Inference by numpy, in float32: of small networks, and the plain twin of `on_kernels`.
+"""Inference by numpy, in float32: of `dense`, whose products may be halved, and the plain twin of `on_kernels`.
 
-Of `dense` products may be halved.
+It serves processors with narrower registers, which numpy's own libraries know better.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Final, TypeVar
 
@@ -25,6 +25,7 @@ from controller.schedulers.learning.values import Floats
 from dataplane.native import Struct
 
 Structure = TypeVar("Structure", bound=Struct)
+_Pack = Callable[[Floats], Words]
 _FEW: Final = 16
 """Tokens that there is room for from the start."""
 
@@ -46,7 +47,7 @@ class Sizes:
             self.mixed = padded(shape.inputs)
         self.longest = max(self.columns, self.wide, self.projected, self.folded)
 
-    def told(self, hidden: int, mask: int, zeros: int) -> stages.Sizes:
+    def told(self, hidden: int, mask: int, zeros: int, *, halved: bool) -> stages.Sizes:
         """Return them as stages take them, with addresses of a row of `hidden` ones, then zeros, and of zeros."""
         return stages.Sizes(
             hidden,
@@ -59,6 +60,7 @@ class Sizes:
             self.features,
             self.folded,
             self.mixed,
+            halved,
             mask,
             zeros,
         )
@@ -123,8 +125,9 @@ class Packed:
     These, and the sizes that are `told`, are structures of addresses within it.
     """
 
-    def __init__(self, weights: WeightSet) -> None:
+    def __init__(self, weights: WeightSet, *, halved: bool) -> None:
         shape = weights.shape
+        pack = in_pairs if halved else in_figures
         sizes = self.sizes = Sizes(shape)
         head = folding.head(weights)
         is_flat = shape.form == "flat"
@@ -132,15 +135,15 @@ class Packed:
             in_row(np.ones(shape.hidden, np.float32), sizes.columns),
             in_row(np.zeros(0, np.float32), sizes.longest),
         ]
-        parts += _first_of_one(weights) if is_flat else _first_of_tokens(weights, sizes)
+        parts += _biased(folding.first_of_one(weights), pack) if is_flat else _first_of_tokens(weights, sizes)
         for layer in range(shape.layers):
             if layer:
-                parts += _attention_of_one(weights, layer) if is_flat else _attention_of_tokens(weights, layer, sizes)
-            parts += _fed_forward(weights, layer, sizes)
+                parts += _attention_parts(weights, layer, sizes, pack)
+            parts += _fed_forward(weights, layer, sizes, pack)
         parts += [in_row(head.weight, sizes.columns), in_row(head.bias, len(head.bias))]
         self._block = Block(parts)
         places = iter(self._block.addresses)
-        self.told = sizes.told(shape.hidden, next(places), next(places))
+        self.told = sizes.told(shape.hidden, next(places), next(places), halved=halved)
         self.first = _taken(stages.Affine if is_flat else stages.First, places)
         attention = stages.Affine if is_flat else stages.Attention
         self.feed_forward = [_taken(stages.FeedForward, places)]
@@ -156,24 +159,24 @@ def _taken(kind: type[Structure], places: Iterator[int]) -> Structure:
     return kind(*islice(places, len(kind._fields_)))
 
 
-def _biased(layer: folding.Affine) -> list[Words]:
-    return [in_pairs(layer.weight), in_row(layer.bias, padded(len(layer.bias)))]
+def _biased(layer: folding.Affine, pack: _Pack) -> list[Words]:
+    return [pack(layer.weight), in_row(layer.bias, padded(len(layer.bias)))]
 
 
-def _first_of_one(weights: WeightSet) -> list[Words]:
-    return _biased(folding.first_of_one(weights))
+def _attention_parts(weights: WeightSet, layer: int, sizes: Sizes, pack: _Pack) -> list[Words]:
+    """Return what a later layer's attention is made of: one product where there is one token, else two."""
+    if weights.shape.form == "flat":
+        return _biased(folding.single_token_attention(weights, layer), pack)
+    projection, out = _attention_of_tokens(weights, layer, sizes)
+    return [*_biased(projection, pack), *_biased(out, pack)]
 
 
-def _attention_of_one(weights: WeightSet, layer: int) -> list[Words]:
-    return _biased(folding.single_token_attention(weights, layer))
-
-
-def _fed_forward(weights: WeightSet, layer: int, sizes: Sizes) -> list[Words]:
+def _fed_forward(weights: WeightSet, layer: int, sizes: Sizes, pack: _Pack) -> list[Words]:
     part = folding.feed_forward(weights, layer)
     before, after = (
         [in_row(norm.gain, sizes.columns), in_row(norm.bias, sizes.columns)] for norm in (part.before, part.after)
     )
-    return [*before, *_biased(part.wide), *_biased(part.narrow), *after]
+    return [*before, *_biased(part.wide, pack), *_biased(part.narrow, pack), *after]
 
 
 def _first_of_tokens(weights: WeightSet, sizes: Sizes) -> list[Words]:
@@ -184,10 +187,10 @@ def _first_of_tokens(weights: WeightSet, sizes: Sizes) -> list[Words]:
     scores[:, :known, :known] = first.scores.transpose(0, 2, 1)
     mixing = np.zeros((1 + heads, sizes.features, first.mixing.shape[1]), np.float32)
     mixing[:, :known] = first.mixing.reshape(1 + heads, known, -1)
-    return [in_figures(scores.reshape(-1, sizes.features)), in_figures(mixing.reshape(sizes.mixed, -1).T)]
+    return [in_figures(scores.reshape(-1, sizes.features), LANES), in_figures(mixing.reshape(sizes.mixed, -1).T, LANES)]
 
 
-def _attention_of_tokens(weights: WeightSet, layer: int, sizes: Sizes) -> list[Words]:
+def _attention_of_tokens(weights: WeightSet, layer: int, sizes: Sizes) -> tuple[folding.Affine, folding.Affine]:
     """Return projections and the output's, each head's columns padded; queries are scaled."""
     at, shape = f"encoder.layers.{layer}.self_attn", weights.shape
     size = shape.hidden // shape.heads
@@ -200,10 +203,10 @@ def _attention_of_tokens(weights: WeightSet, layer: int, sizes: Sizes) -> list[W
         for number, factor in enumerate((size**-0.5, 1, 1)):
             _by_heads(target[number], sizes)[:, :size] = known[number] * np.float32(factor)
     _by_heads(out.T, sizes)[:, :size] = weights.arrays[f"{at}.out_proj.weight"].T.reshape(shape.heads, size, -1)
-    return [
-        *_biased(folding.Affine(projection.reshape(-1, shape.hidden), bias.reshape(-1))),
-        *_biased(folding.Affine(out, weights.arrays[f"{at}.out_proj.bias"])),
-    ]
+    return (
+        folding.Affine(projection.reshape(-1, shape.hidden), bias.reshape(-1)),
+        folding.Affine(out, weights.arrays[f"{at}.out_proj.bias"]),
+    )
 
 
 def _by_heads(columns: Floats, sizes: Sizes) -> Floats:

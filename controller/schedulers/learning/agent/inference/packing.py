@@ -17,7 +17,6 @@ LANES: Final = 16
 BLOCK: Final = 64
 """Outputs and inputs are padded with zeros to a multiple of it."""
 _LINE_BYTES: Final = 64
-_MARGIN_BYTES: Final = 4096
 
 Words = npt.NDArray[np.uint32]
 
@@ -37,12 +36,12 @@ def in_pairs(weight: Floats) -> Words:
     return found
 
 
-def in_figures(weight: Floats) -> Words:
-    """Return weights [outputs, inputs] in float32 as [vectors, inputs, 16]."""
+def in_figures(weight: Floats, to: int = BLOCK) -> Words:
+    """Return weights [outputs, inputs] in float32 as [vectors, inputs padded `to` a multiple, 16]."""
     outputs, inputs = weight.shape
-    whole = np.zeros((padded(outputs), inputs), np.float32)
-    whole[:outputs] = weight
-    return np.ascontiguousarray(whole.reshape(-1, LANES, inputs).transpose(0, 2, 1)).view(np.uint32)
+    whole = np.zeros((padded(outputs), padded(inputs, to)), np.float32)
+    whole[:outputs, :inputs] = weight
+    return np.ascontiguousarray(whole.reshape(-1, LANES, whole.shape[1]).transpose(0, 2, 1)).view(np.uint32)
 
 
 def in_row(figures: Floats, columns: int) -> Words:
@@ -58,14 +57,11 @@ def _halve() -> Callable[..., None]:
 
 
 class Block:
-    """Memory that what is packed stands in, one after another, each on a cache line of its own.
-
-    What is behind the last is a margin that may be fetched ahead, too.
-    """
+    """Memory that what is packed stands in, one after another, each on a cache line of its own."""
 
     def __init__(self, parts: list[Words]) -> None:
         sizes = [padded(part.nbytes, _LINE_BYTES) for part in parts]
-        self._memory = np.zeros(sum(sizes) + _LINE_BYTES + _MARGIN_BYTES, np.uint8)
+        self._memory = np.zeros(sum(sizes) + _LINE_BYTES, np.uint8)
         start = -self._memory.ctypes.data % _LINE_BYTES
         self.addresses: list[int] = []
         for part, size in zip(parts, sizes, strict=True):

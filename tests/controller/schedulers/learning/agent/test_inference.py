@@ -14,7 +14,7 @@ if importlib.util.find_spec("torch") is None:
 import torch
 
 from controller.schedulers.learning.agent.inference.base import Inference
-from controller.schedulers.learning.agent.inference.kernels.compiled import multiplies_pairs
+from controller.schedulers.learning.agent.inference.kernels.processor import HAS_WIDE_REGISTERS, MULTIPLIES_PAIRS
 from controller.schedulers.learning.agent.inference.on_kernels import FlatOnKernels, TokensOnKernels
 from controller.schedulers.learning.agent.inference.on_numpy import DenseInference, FlatInference, TokensInference
 from controller.schedulers.learning.agent.inference.on_torch import TorchTokensInference
@@ -36,20 +36,39 @@ def _bfloat16(weights: WeightSet) -> Inference:
     return TorchTokensInference(weights, torch.bfloat16)
 
 
+def _flat_fast(weights: WeightSet) -> Inference:
+    return FlatOnKernels(weights, halved=False)
+
+
+def _flat_halved(weights: WeightSet) -> Inference:
+    return FlatOnKernels(weights, halved=True)
+
+
+def _tokens_fast(weights: WeightSet) -> Inference:
+    return TokensOnKernels(weights, halved=False)
+
+
+def _tokens_halved(weights: WeightSet) -> Inference:
+    return TokensOnKernels(weights, halved=True)
+
+
 def _dense_halved(weights: WeightSet) -> Inference:
     return DenseInference(weights, halved=True)
 
 
-PAIRS = pytest.mark.skipif(not multiplies_pairs(), reason="needs a processor that multiplies bfloat16 by AVX-512")
+WIDE = pytest.mark.skipif(not HAS_WIDE_REGISTERS, reason="needs a processor with AVX-512")
+PAIRS = pytest.mark.skipif(not MULTIPLIES_PAIRS, reason="needs a processor that multiplies bfloat16 by AVX-512")
 CASES = [
     ("flat", FlatInference, 1e-5),
     ("dense", DenseInference, 1e-5),
-    ("flat", FlatOnKernels, 2e-2),  # of weights only
+    ("flat", _flat_fast, 1e-5),
+    ("flat", _flat_halved, 2e-2),  # of weights only
     ("dense", _dense_halved, 2e-2),
     ("tokens", TokensInference, 1e-5),
     ("tokens", _float32, 1e-5),
     ("tokens", _bfloat16, 5e-2),  # eight bits of a mantissa, over two layers
-    pytest.param("tokens", TokensOnKernels, 2e-2, marks=PAIRS),  # the same, but what is added to is float32
+    pytest.param("tokens", _tokens_fast, 1e-5, marks=WIDE),
+    pytest.param("tokens", _tokens_halved, 2e-2, marks=PAIRS),  # the same, but what is added to is float32
 ]
 
 
@@ -102,7 +121,12 @@ def test_features_of_the_load_are_taken_as_others(
 
 @pytest.mark.parametrize(
     ("make", "tolerance"),
-    [(TokensInference, 1e-5), (_float32, 1e-5), pytest.param(TokensOnKernels, 2e-2, marks=PAIRS)],
+    [
+        (TokensInference, 1e-5),
+        (_float32, 1e-5),
+        pytest.param(_tokens_fast, 1e-5, marks=WIDE),
+        pytest.param(_tokens_halved, 2e-2, marks=PAIRS),
+    ],
 )
 def test_the_same_weights_of_tokens_serve_any_number_of_nodes(observe: Observe, make: Make, tolerance: float) -> None:
     generator = np.random.default_rng(2)

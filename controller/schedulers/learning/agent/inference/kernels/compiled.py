@@ -7,9 +7,8 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
-from llvmlite import binding as llvm
-
 from controller.schedulers.learning.agent.inference.kernels import attending, products, rows, stages
+from controller.schedulers.learning.agent.inference.kernels.processor import HAS_WIDE_REGISTERS, MULTIPLIES_PAIRS
 from dataplane.native import Kernel, Library, Module, cache_key, compile_module, load_cached
 
 _OF_ONE: Final[tuple[Kernel[..., None], ...]] = (
@@ -24,12 +23,6 @@ _OF_TOKENS: Final[tuple[Kernel[..., None], ...]] = (
     stages.attention_of_tokens,
     stages.feed_forward_of_tokens,
 )
-
-
-def multiplies_pairs() -> bool:
-    """Whether this processor has AVX-512's instructions for bfloat16, which stages of many tokens are made of."""
-    features = llvm.get_host_cpu_features()
-    return all(features.get(name, False) for name in ("avx512f", "avx512bw", "avx512bf16"))
 
 
 @cache
@@ -48,17 +41,19 @@ def compiled(kernel: Kernel[..., None]) -> Callable[..., None]:
 @cache
 def _library() -> Library:
     module = Module("deciding")
-    exported = [*_OF_ONE]
     products.write_product_of_one(module)
-    for write in (rows.write_rectified, rows.write_normalised, rows.write_weighed):
-        write(module)
-    if multiplies_pairs():
-        exported += _OF_TOKENS
-        for write in (products.write_product, products.write_product_of_pairs, attending.write_attended):
-            write(module)
+    products.write_product_of_one_halved(module)
+    rows.write_rectified(module)
+    rows.write_normalised(module)
+    rows.write_weighed(module)
+    if HAS_WIDE_REGISTERS:
+        products.write_product(module)
         rows.write_turned(module)
+        attending.write_attended(module)
+    if MULTIPLIES_PAIRS:
+        products.write_product_of_pairs(module)
         rows.write_pairs_turned(module)
-    for kernel in exported:
+    for kernel in (*_OF_ONE, *(_OF_TOKENS if HAS_WIDE_REGISTERS else ())):
         module.export(kernel)
     key = cache_key(str(module.ir))
     return load_cached(key) or compile_module(module, key=key)

@@ -48,7 +48,15 @@ def product(  # noqa: PLR0917 - kernels have no keywords
 def product_of_one(  # noqa: PLR0917 - kernels have no keywords
     row: u64, weights: u64, bias: u64, added: u64, out: u64, steps: u64, vectors: u64
 ) -> None:
-    """Write weights in bfloat16 times one row in float32, not turned, plus bias and `added`."""
+    """Write weights in float32 times one row, not turned, plus bias and `added`."""
+    raise NotImplementedError
+
+
+@external
+def product_of_one_halved(  # noqa: PLR0917 - kernels have no keywords
+    row: u64, weights: u64, bias: u64, added: u64, out: u64, steps: u64, vectors: u64
+) -> None:
+    """Write the same of weights in bfloat16, two inputs a step."""
     raise NotImplementedError
 
 

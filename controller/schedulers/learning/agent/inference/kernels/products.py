@@ -7,7 +7,7 @@ a matrix into the one that stands behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from llvmlite import ir
@@ -30,12 +30,14 @@ VECTORS: Final = 4
 """Vectors of outputs that weights are padded to."""
 _TILES: Final = ((1, 4, 4), (5, 8, 2), (9, 12, 2), (13, 16, 1))
 """From how many tokens on, sums of how many tokens and of how many vectors of outputs are taken at once."""
-_AHEAD: Final = 2048
+_AHEAD: Final = 4096
 """Bytes that weights are fetched ahead."""
 _STEP: Final = 4 * LANES
 
 _Multiply = Callable[[Routine, Value, Value, Value], Value]
 """Returns a sum plus a step: of a vector of weights, and the figure (four bytes) of a token."""
+_MultiplyOne = Callable[[Routine, Value, Value, Sequence[Value]], None]
+"""Adds a step to two sums: of a vector of weights, and the row's figures of that step."""
 
 
 def write_product(module: Module) -> None:
@@ -60,33 +62,46 @@ def write_product_of_pairs(module: Module) -> None:
 
 
 def write_product_of_one(module: Module) -> None:
+    """Write the product of weights and one row in float32."""
+
+    def multiply(routine: Routine, weights: Value, step: Value, sums: Sequence[Value]) -> None:
+        figure = routine.load(routine.place(routine["row"], step), FLOAT)
+        known = routine.multiply_add(routine.load(weights), routine.spread(figure), routine.kept(sums[0]))
+        routine.keep(sums[0], known)
+
+    _write_one(Routine(module, primitives.product_of_one), multiply)
+
+
+def write_product_of_one_halved(module: Module) -> None:
     """Write the product of weights in bfloat16 and one row in float32, on any processor: they are widened."""
-    routine = Routine(module, primitives.product_of_one)
-    at, steps = routine.at, routine["steps"]
-    with routine.loop(at.lshr(routine["vectors"], WORD(2))) as block:
+
+    def multiply(routine: Routine, weights: Value, step: Value, sums: Sequence[Value]) -> None:
+        at, pairs = routine.at, routine.load(weights, INTS)
+        low = at.shl(pairs, ir.Constant(INTS, [16] * LANES))
+        high = at.and_(pairs, ir.Constant(INTS, [0xFFFF_0000] * LANES))
+        for place, (cell, half) in enumerate(zip(sums, (low, high), strict=True)):
+            figure = routine.load(routine.place(routine["row"], routine.sum(step, step, place)), FLOAT)
+            wide = at.bitcast(half, FLOATS)
+            routine.keep(cell, routine.multiply_add(wide, routine.spread(figure), routine.kept(cell)))
+
+    _write_one(Routine(module, primitives.product_of_one_halved), multiply)
+
+
+def _write_one(routine: Routine, multiply: _MultiplyOne) -> None:
+    """Write a product of one row, four vectors of outputs at a time, each with two sums."""
+    with routine.loop(routine.at.lshr(routine["vectors"], WORD(2))) as block:
         first = routine.times(block, VECTORS)
         outputs = [routine.times(routine.sum(first, part), LANES) for part in range(VECTORS)]
-        even, odd = (
-            [routine.cell(FLOATS, routine.load(routine.place(routine[name], output))) for output in outputs]
-            for name in ("bias", "added")
-        )
-        streams = [routine.place(routine["weights"], routine.times(output, steps)) for output in outputs]
-        with routine.loop(steps) as step:
-            figures = [
-                routine.spread(routine.load(routine.place(routine["row"], routine.sum(step, step, place)), FLOAT))
-                for place in (0, 1)
-            ]
-            for part, stream in enumerate(streams):
-                address = routine.sum(stream, routine.times(step, _STEP))
-                routine.prefetch(routine.sum(address, _AHEAD))
-                pairs = routine.load(address, INTS)
-                low = at.shl(pairs, ir.Constant(INTS, [16] * LANES))
-                high = at.and_(pairs, ir.Constant(INTS, [0xFFFF_0000] * LANES))
-                for cell, half, figure in ((even[part], low, figures[0]), (odd[part], high, figures[1])):
-                    wide = at.bitcast(half, FLOATS)
-                    routine.keep(cell, routine.multiply_add(wide, figure, routine.kept(cell)))
-        for part, output in enumerate(outputs):
-            found = at.fadd(routine.kept(even[part]), routine.kept(odd[part]))
+        sums = [
+            [routine.cell(FLOATS, routine.load(routine.place(routine[name], output))) for name in ("bias", "added")]
+            for output in outputs
+        ]
+        streams = [routine.place(routine["weights"], routine.times(output, routine["steps"])) for output in outputs]
+        with routine.loop(routine["steps"]) as step:
+            for cells, stream in zip(sums, streams, strict=True):
+                multiply(routine, routine.sum(stream, routine.times(step, _STEP)), step, cells)
+        for (one, other), output in zip(sums, outputs, strict=True):
+            found = routine.at.fadd(routine.kept(one), routine.kept(other))
             routine.store(found, routine.place(routine["out"], output))
     routine.end()
 

@@ -8,11 +8,13 @@ from controller.schedulers.learning.agent.inference.kernels.primitives import (
     pairs_turned,
     product,
     product_of_one,
+    product_of_one_halved,
     product_of_pairs,
     rectified,
     turned,
     weighed,
 )
+from controller.schedulers.learning.agent.inference.kernels.processor import MULTIPLIES_PAIRS
 from dataplane.native import Struct, kernel, u64
 
 LANES = 16
@@ -31,6 +33,7 @@ class Sizes(Struct):
     features: u64  # of a token, a 1 behind them
     folded: u64  # of queries that are made of features
     mixed: u64  # of features, and their means under each head
+    halved: u64  # whether weights are bfloat16
     mask: u64
     zeros: u64
 
@@ -119,43 +122,45 @@ def first_of_tokens(sizes: Sizes, first: First, work: Work) -> None:
 @kernel
 def attention_of_tokens(sizes: Sizes, attention: Attention, work: Work) -> None:
     """Add to each token what it attends to."""
-    tokens: u64 = work.tokens
+    columns: u64 = sizes.columns
     heads: u64 = sizes.attended
-    pairs_turned(work.seen, sizes.columns, sizes.columns, 0, tokens, work.turned)
-    product_of_pairs(
-        work.turned, attention.projection, attention.projection_bias, sizes.zeros, 0,
-        work.projected, sizes.projected, tokens, sizes.columns // 2, sizes.projected // LANES,
+    turn(sizes, work, work.seen, columns, 0)
+    multiply(
+        sizes, work, columns, attention.projection, attention.projection_bias, sizes.zeros, 0,
+        work.projected, sizes.projected,
     )  # fmt: skip
-    turned(work.projected + 4 * heads, sizes.projected, heads, 0, tokens, work.keys)
+    turned(work.projected + 4 * heads, sizes.projected, heads, 0, work.tokens, work.keys)
     attended(
         work.projected, sizes.projected, work.keys, heads * LANES, sizes.head_columns * LANES,
         work.projected + 8 * heads, sizes.projected, sizes.head_columns,
-        sizes.heads, sizes.head_columns // LANES, work.attended, heads, work.looked, tokens,
+        sizes.heads, sizes.head_columns // LANES, work.attended, heads, work.looked, work.tokens,
     )  # fmt: skip
-    pairs_turned(work.attended, heads, heads, 0, tokens, work.turned)
-    product_of_pairs(
-        work.turned, attention.out, attention.out_bias, work.seen, sizes.columns,
-        work.added, sizes.columns, tokens, heads // 2, sizes.columns // LANES,
-    )  # fmt: skip
+    turn(sizes, work, work.attended, heads, 0)
+    multiply(sizes, work, heads, attention.out, attention.out_bias, work.seen, columns, work.added, columns)
 
 
 @kernel
 def feed_forward_of_tokens(sizes: Sizes, layer: FeedForward, work: Work) -> None:
     """Normalise, feed forward and normalise each token."""
-    tokens: u64 = work.tokens
     columns: u64 = sizes.columns
-    normalise(sizes, work.added, layer.before_gain, layer.before_bias, tokens, work.normal)
-    pairs_turned(work.normal, columns, columns, 0, tokens, work.turned)
-    product_of_pairs(
-        work.turned, layer.wide, layer.wide_bias, sizes.zeros, 0,
-        work.inside, sizes.wide, tokens, columns // 2, sizes.wide // LANES,
-    )  # fmt: skip
-    pairs_turned(work.inside, sizes.wide, sizes.wide, 1, tokens, work.turned)
-    product_of_pairs(
-        work.turned, layer.narrow, layer.narrow_bias, work.normal, columns,
-        work.normal, columns, tokens, sizes.wide // 2, columns // LANES,
-    )  # fmt: skip
-    normalise(sizes, work.normal, layer.after_gain, layer.after_bias, tokens, work.seen)
+    normalise(sizes, work.added, layer.before_gain, layer.before_bias, work.tokens, work.normal)
+    turn(sizes, work, work.normal, columns, 0)
+    multiply(sizes, work, columns, layer.wide, layer.wide_bias, sizes.zeros, 0, work.inside, sizes.wide)
+    turn(sizes, work, work.inside, sizes.wide, 1)
+    multiply(sizes, work, sizes.wide, layer.narrow, layer.narrow_bias, work.normal, columns, work.normal, columns)
+    normalise(sizes, work.normal, layer.after_gain, layer.after_bias, work.tokens, work.seen)
+
+
+@kernel
+def first_of_one(sizes: Sizes, first: Affine, work: Work) -> None:
+    """Make of the one token's features what goes to the first normalisation."""
+    multiply_one(sizes, work.mixed, sizes.mixed, first.weights, first.bias, sizes.zeros, work.added, sizes.columns)
+
+
+@kernel
+def attention_of_one(sizes: Sizes, layer: Affine, work: Work) -> None:
+    """Add to the one token what its attention, which is 1, makes of it."""
+    multiply_one(sizes, work.seen, sizes.columns, layer.weights, layer.bias, work.seen, work.added, sizes.columns)
 
 
 @kernel
@@ -163,38 +168,10 @@ def feed_forward_of_one(sizes: Sizes, layer: FeedForward, work: Work) -> None:
     """Normalise, feed forward and normalise the one token."""
     columns: u64 = sizes.columns
     normalise(sizes, work.added, layer.before_gain, layer.before_bias, 1, work.normal)
-    product_of_one(
-        work.normal, layer.wide, layer.wide_bias, sizes.zeros, work.inside, columns // 2, sizes.wide // LANES
-    )
+    multiply_one(sizes, work.normal, columns, layer.wide, layer.wide_bias, sizes.zeros, work.inside, sizes.wide)
     rectified(work.inside, sizes.wide // LANES)
-    product_of_one(
-        work.inside, layer.narrow, layer.narrow_bias, work.normal, work.normal, sizes.wide // 2, columns // LANES
-    )
+    multiply_one(sizes, work.inside, sizes.wide, layer.narrow, layer.narrow_bias, work.normal, work.normal, columns)
     normalise(sizes, work.normal, layer.after_gain, layer.after_bias, 1, work.seen)
-
-
-@kernel
-def first_of_one(sizes: Sizes, first: Affine, work: Work) -> None:
-    """Make of the one token's features what goes to the first normalisation."""
-    product_of_one(
-        work.mixed, first.weights, first.bias, sizes.zeros, work.added, sizes.mixed // 2, sizes.columns // LANES
-    )
-
-
-@kernel
-def attention_of_one(sizes: Sizes, attention: Affine, work: Work) -> None:
-    """Add to the one token what its attention, which is 1, makes of it."""
-    product_of_one(
-        work.seen, attention.weights, attention.bias, work.seen, work.added, sizes.columns // 2, sizes.columns // LANES
-    )
-
-
-@kernel
-def affine_of_one(  # noqa: PLR0917 - kernels have no keywords
-    row: u64, weights: u64, bias: u64, zeros: u64, out: u64, steps: u64, vectors: u64
-) -> None:
-    """Write a product of one row and weights in bfloat16, plus bias."""
-    product_of_one(row, weights, bias, zeros, out, steps, vectors)
 
 
 @kernel
@@ -206,9 +183,58 @@ def head_of_all(sizes: Sizes, head: Head, work: Work) -> None:
     )  # fmt: skip
 
 
+@kernel
+def affine_of_one(  # noqa: PLR0917 - kernels have no keywords
+    row: u64, weights: u64, bias: u64, zeros: u64, out: u64, steps: u64, vectors: u64
+) -> None:
+    """Write a product of one row and weights in bfloat16, plus bias."""
+    product_of_one_halved(row, weights, bias, zeros, out, steps, vectors)
+
+
 @kernel(inline=True)
 def normalise(  # noqa: PLR0917 - kernels have no keywords
     sizes: Sizes, rows: u64, gain: u64, bias: u64, count: u64, out: u64
 ) -> None:
     """Normalise rows of the hidden figures."""
     normalised(rows, gain, bias, sizes.mask, sizes.columns // LANES, sizes.columns, sizes.hidden, count, out)
+
+
+@kernel(inline=True)
+def turn(sizes: Sizes, work: Work, rows: u64, columns: u64, is_rectified: u64) -> None:
+    """Turn rows as the next product takes them."""
+    if MULTIPLIES_PAIRS and sizes.halved != 0:
+        pairs_turned(rows, columns, columns, is_rectified, work.tokens, work.turned)
+    else:
+        turned(rows, columns, columns, is_rectified, work.tokens, work.turned)
+
+
+@kernel(inline=True)
+def multiply(  # noqa: PLR0917 - kernels have no keywords
+    sizes: Sizes,
+    work: Work,
+    columns: u64,
+    weights: u64,
+    bias: u64,
+    added: u64,
+    added_stride: u64,
+    out: u64,
+    outputs: u64,
+) -> None:
+    """Write the product of weights and what was turned, plus bias and what is added."""
+    if MULTIPLIES_PAIRS and sizes.halved != 0:
+        product_of_pairs(
+            work.turned, weights, bias, added, added_stride, out, outputs, work.tokens, columns // 2, outputs // LANES
+        )
+    else:
+        product(work.turned, weights, bias, added, added_stride, out, outputs, work.tokens, columns, outputs // LANES)
+
+
+@kernel(inline=True)
+def multiply_one(  # noqa: PLR0917 - kernels have no keywords
+    sizes: Sizes, row: u64, columns: u64, weights: u64, bias: u64, added: u64, out: u64, outputs: u64
+) -> None:
+    """Write the product of weights and one row, plus bias and what is added."""
+    if sizes.halved != 0:
+        product_of_one_halved(row, weights, bias, added, out, columns // 2, outputs // LANES)
+    else:
+        product_of_one(row, weights, bias, added, out, columns, outputs // LANES)

@@ -1,0 +1,14 @@
+"""What this processor can."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from llvmlite import binding as llvm
+
+_FEATURES: Final = llvm.get_host_cpu_features()
+
+HAS_WIDE_REGISTERS: Final = all(_FEATURES.get(name, False) for name in ("avx512f", "avx512bw", "avx512vl"))
+"""Whether it has AVX-512: 32 registers of 16 figures, which sums of 16 tokens stay in."""
+MULTIPLIES_PAIRS: Final = HAS_WIDE_REGISTERS and bool(_FEATURES.get("avx512bf16", False))
+"""Whether it has AVX-512's instructions for bfloat16, too."""

@@ -5,31 +5,28 @@ Halved products of many tokens round the tokens' figures, too; sums, normalisati
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from controller.schedulers.learning.agent.inference.base import Late, never
 from controller.schedulers.learning.agent.inference.kernels import stages
 from controller.schedulers.learning.agent.inference.kernels.compiled import compiled
 from controller.schedulers.learning.agent.inference.packed import Packed, Room, Rooms
 from controller.schedulers.learning.agent.weights import WeightSet
 from controller.schedulers.learning.values import COMMON, Floats, Observation
+from dataplane.native import Kernel
 
 
 class _OnKernels:
-    """A network as stages: what each calls, and with what."""
+    """A network as stages: `made_of` has the first, those of a later layer's attention, and what follows attention."""
+
+    made_of: ClassVar[tuple[Kernel[..., None], ...]]
 
     def __init__(self, weights: WeightSet, *, halved: bool) -> None:
         packed = self._packed = Packed(weights, halved=halved)
-        is_flat = weights.shape.form == "flat"
-        first, attend, feed = (
-            compiled(of_one if is_flat else of_tokens)
-            for of_one, of_tokens in (
-                (stages.first_of_one, stages.first_of_tokens),
-                (stages.attention_of_one, stages.attention_of_tokens),
-                (stages.feed_forward_of_one, stages.feed_forward_of_tokens),
-            )
-        )
+        first, *attend, feed = (compiled(stage) for stage in self.made_of)
         steps = [(first, packed.first), (feed, packed.feed_forward[0])]
         for attention, feed_forward in zip(packed.attention, packed.feed_forward[1:], strict=True):
-            steps += [(attend, attention), (feed, feed_forward)]
+            steps += [*((one, attention) for one in attend), (feed, feed_forward)]
         steps.append((compiled(stages.head_of_all), packed.head))
         self.version = weights.version
         self._shape = weights.shape
@@ -38,7 +35,7 @@ class _OnKernels:
         self._rooms = Rooms(packed.sizes, weights.shape.actions)
 
     def _run(self, room: Room, late: Late) -> bool:
-        """Go through the stages; return whether it was in time: the clock is looked at before each part of a layer."""
+        """Go through the stages; return whether it was in time: the clock is looked at before each of a later layer."""
         sizes, work = self._sizes, room.address
         for number, (call, structure) in enumerate(self._steps):
             if 1 < number < len(self._steps) - 1 and late():
@@ -49,6 +46,13 @@ class _OnKernels:
 
 class TokensOnKernels(_OnKernels):
     """The form `tokens`, for any number of them, where the processor has AVX-512; halved, its bfloat16, too."""
+
+    made_of = (
+        stages.first_of_tokens,
+        stages.projection_of_tokens,
+        stages.attention_of_tokens,
+        stages.feed_forward_of_tokens,
+    )
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
         """Return the value of every action; None where it became too late before the end."""
@@ -67,6 +71,8 @@ class TokensOnKernels(_OnKernels):
 
 class FlatOnKernels(_OnKernels):
     """The form `flat`."""
+
+    made_of = (stages.first_of_one, stages.attention_of_one, stages.feed_forward_of_one)
 
     def values(self, observation: Observation, late: Late = never) -> Floats | None:
         """Return the value of every action; None where it became too late before the end."""

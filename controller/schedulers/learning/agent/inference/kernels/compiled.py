@@ -20,6 +20,7 @@ _OF_ONE: Final[tuple[Kernel[..., None], ...]] = (
 )
 _OF_TOKENS: Final[tuple[Kernel[..., None], ...]] = (
     stages.first_of_tokens,
+    stages.projection_of_tokens,
     stages.attention_of_tokens,
     stages.feed_forward_of_tokens,
 )

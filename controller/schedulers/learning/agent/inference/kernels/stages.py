@@ -120,15 +120,20 @@ def first_of_tokens(sizes: Sizes, first: First, work: Work) -> None:
 
 
 @kernel
+def projection_of_tokens(sizes: Sizes, attention: Attention, work: Work) -> None:
+    """Make queries, keys and values of each token."""
+    turn(sizes, work, work.seen, sizes.columns, 0)
+    multiply(
+        sizes, work, sizes.columns, attention.projection, attention.projection_bias, sizes.zeros, 0,
+        work.projected, sizes.projected,
+    )  # fmt: skip
+
+
+@kernel
 def attention_of_tokens(sizes: Sizes, attention: Attention, work: Work) -> None:
     """Add to each token what it attends to."""
     columns: u64 = sizes.columns
     heads: u64 = sizes.attended
-    turn(sizes, work, work.seen, columns, 0)
-    multiply(
-        sizes, work, columns, attention.projection, attention.projection_bias, sizes.zeros, 0,
-        work.projected, sizes.projected,
-    )  # fmt: skip
     turned(work.projected + 4 * heads, sizes.projected, heads, 0, work.tokens, work.keys)
     attended(
         work.projected, sizes.projected, work.keys, heads * LANES, sizes.head_columns * LANES,

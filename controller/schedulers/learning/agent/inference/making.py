@@ -23,9 +23,10 @@ def inference_of(weights: WeightSet, settings: DecisionSettings) -> Inference:
         return DenseInference(weights, halved=halved)
     if weights.shape.form == "flat":
         return FlatOnKernels(weights, halved=halved) if halved or HAS_WIDE_REGISTERS else FlatInference(weights)
-    if MULTIPLIES_PAIRS if halved else HAS_WIDE_REGISTERS:
-        return TokensOnKernels(weights, halved=halved)
-    return _on_torch(weights) if halved and find_spec("torch") is not None else TokensInference(weights)
+    if halved and MULTIPLIES_PAIRS:
+        return TokensOnKernels(weights, halved=True)
+    found = _on_torch(weights) if halved and find_spec("torch") is not None else None
+    return found or (TokensOnKernels(weights, halved=False) if HAS_WIDE_REGISTERS else TokensInference(weights))
 
 
 def may_take_torch(shape: Shape, settings: DecisionSettings) -> bool:
@@ -37,12 +38,10 @@ def _is_halved(shape: Shape, settings: DecisionSettings) -> bool:
     return shape.hidden > _SMALL and settings.precision == "bfloat16"
 
 
-def _on_torch(weights: WeightSet) -> Inference:
-    """Return inference by PyTorch, which knows more instructions for bfloat16; by numpy where it knows none."""
+def _on_torch(weights: WeightSet) -> Inference | None:
+    """Return inference by PyTorch in bfloat16, which knows more instructions for it; None where it knows none."""
     import torch  # noqa: PLC0415 - deciding works without it
 
     from controller.schedulers.learning.agent.inference import on_torch  # noqa: PLC0415 - as above
 
-    if not on_torch.has_fast_bfloat16():
-        return TokensInference(weights)
-    return on_torch.TorchTokensInference(weights, torch.bfloat16)
+    return on_torch.TorchTokensInference(weights, torch.bfloat16) if on_torch.has_fast_bfloat16() else None

@@ -113,7 +113,7 @@ def test_of_the_default_size_they_choose_as_the_plain_twin_but_for_near_ties(
     weights = _weights(form, observe(chance, 16))
     exact, near = plain(weights), fast(weights)
     errors, same, ties = [], 0, 0
-    for _ in range(30):
+    for _ in range(20):
         observation = observe(chance, 16)
         expected, found = _values(exact, observation), _values(near, observation)
         errors.append(np.abs(found - expected).max())
@@ -121,8 +121,8 @@ def test_of_the_default_size_they_choose_as_the_plain_twin_but_for_near_ties(
         same += chosen == best
         ties += chosen != best and expected[best] - expected[chosen] < tolerance
     assert max(errors) < tolerance
-    assert same + ties == 30
-    assert same >= 27
+    assert same + ties == 20
+    assert same >= 17
 
 
 @WIDE

@@ -83,6 +83,7 @@ class Connection:
         self._echoes = False
         self._wants_room = self._owes_at_once = False
         self._retransmission = LazyTimer(events, self._timed_out)
+        self._early = LazyTimer(events, self._woken)
         self._delayed = LazyTimer(events, self._acknowledge)
         self._last_wait = LazyTimer(events, self._close)
 
@@ -364,8 +365,22 @@ class Connection:
                 self._retransmission.set(self._now_ns + self.sender.timeout.timeout_ns)
         else:
             self._retransmission.clear()
+        due_ns = self.sender.wake_ns(self._retransmission.due_ns)
+        if due_ns is None:
+            self._early.clear()
+        else:
+            self._early.set(max(due_ns, self._now_ns))
+
+    def _woken(self) -> None:
+        """Nothing came for long enough to suspect a loss, not for as long as the timeout (RFC 8985)."""
+        if self.sender.wake(self._now_ns):
+            self._retransmission.set(self._now_ns + self.sender.timeout.timeout_ns)
+        self._send()
 
     def _timed_out(self) -> None:
+        if self.state not in OPENING and self.sender.may_probe:
+            self._woken()
+            return
         limit = self.settings.syn_retries if self.state in OPENING else self.settings.retries
         if self._attempts >= limit:
             self._fail(f"was not answered: {self._attempts + 1} attempts")
@@ -445,7 +460,7 @@ class Connection:
 
     def _close(self) -> None:
         self.state = State.CLOSED
-        for timer in (self._retransmission, self._delayed, self._last_wait):
+        for timer in (self._retransmission, self._early, self._delayed, self._last_wait):
             timer.clear()
         if self.forget is not None:
             self.forget()

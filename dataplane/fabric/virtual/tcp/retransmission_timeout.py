@@ -1,10 +1,13 @@
-"""The retransmission timeout of RFC 6298, as a value; several samples a round trip are weighed as RFC 7323 says."""
+"""The retransmission timeout of RFC 6298, as a value.
+
+Two things are as in Linux. The least is what it has beyond the round trip, so a delayed acknowledgment comes before it
+on long paths, too. And each acknowledgment is a sample with the RFC's weight, so a queue that fills within a round trip
+is seen at once; only a variation that shrinks does so over a whole round trip (RFC 7323, appendix G).
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-
-_GRANULARITY_NS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +26,19 @@ class RetransmissionTimeout:
         """How long to wait for an acknowledgment."""
         base_ns = self.initial_ns
         if self.smoothed_ns is not None:
-            base_ns = max(self.smoothed_ns + max(_GRANULARITY_NS, 4 * self.variation_ns), self.least_ns)
+            base_ns = self.smoothed_ns + max(self.least_ns, 4 * self.variation_ns)
         return min(base_ns << self.backoff, self.most_ns)
 
     def sampled(self, rtt_ns: int, samples: int = 1) -> RetransmissionTimeout:
-        """Return what follows from a round trip of which there are about so many samples (RFC 7323, appendix G)."""
+        """Return what follows from a round trip of which there are about so many samples."""
         if self.smoothed_ns is None:
             return replace(self, smoothed_ns=rtt_ns, variation_ns=rtt_ns // 2)
         error_ns = rtt_ns - self.smoothed_ns
+        growth_ns = abs(error_ns) - self.variation_ns
         return replace(
             self,
-            smoothed_ns=self.smoothed_ns + error_ns // (8 * samples),
-            variation_ns=self.variation_ns + (abs(error_ns) - self.variation_ns) // (4 * samples),
+            smoothed_ns=self.smoothed_ns + error_ns // 8,
+            variation_ns=self.variation_ns + growth_ns // (4 if growth_ns > 0 else 4 * samples),
         )
 
     def backed_off(self) -> RetransmissionTimeout:

@@ -1,8 +1,9 @@
 """What was sent and not acknowledged: which of it has arrived, is lost, or is under way (RFC 6675, RFC 8985); no clock.
 
-Positions count the bytes of a stream from its SYN, without an end. A segment is lost where three that were sent behind
-it, or more than two segments' worth, have arrived. One that was sent again is lost again where something has arrived
-that was sent later than that by more than a quarter of a round trip, as RACK has it.
+Positions count the bytes of a stream from its SYN, without an end. What is lost RACK says (rack.py), or without it RFC
+6675: a segment is where three that were sent behind it, or more than two segments' worth, have arrived. One that was
+sent again is lost again where something has arrived that was sent later than that by more than a quarter of a round
+trip.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
+
+from dataplane.fabric.virtual.tcp.rack import Rack
 
 DUPLICATES: Final = 3
 """DupThresh."""
@@ -49,9 +52,9 @@ class Scoreboard:
         self.mss_bytes = mss_bytes
         self.under_way = 0
         """Positions that are neither there nor lost: pipe."""
-        self.there = 0
+        self.there = self.pieces_there = 0
         self._sent: deque[Sent] = deque()
-        self._latest_ns = 0
+        self.rack = Rack()
         self._lost: deque[Sent] = deque()
 
     def __iter__(self) -> Iterator[Sent]:
@@ -75,6 +78,14 @@ class Scoreboard:
         piece.sent_ns, piece.is_repeated, piece.is_lost = now_ns, True, False
         self.under_way += piece.length
 
+    def probe(self, now_ns: int) -> Sent | None:
+        """Note that the last piece that has not arrived is sent again, lost or not; return it."""
+        for piece in reversed(self._sent):
+            if not piece.is_there:
+                piece.sent_ns, piece.is_repeated = now_ns, True
+                return piece
+        return None
+
     def next_lost(self) -> Sent | None:
         """Return the first piece that is lost and was not sent again since."""
         while self._lost and not (self._lost[0].is_lost and not self._lost[0].is_there):
@@ -93,8 +104,9 @@ class Scoreboard:
                 break
             if not piece.is_there:
                 latest = piece
-                self._latest_ns = max(self._latest_ns, piece.sent_ns)
+                self.rack.note(piece, now_ns)
             piece.is_lost = False
+            self.pieces_there -= piece.is_there
             self._sent.popleft()
         return Arrived(positions, _rtt_ns(latest, now_ns))
 
@@ -108,15 +120,23 @@ class Scoreboard:
                 if piece.start >= start and piece.end <= end and not piece.is_there:
                     positions += piece.length
                     self.there += piece.length
+                    self.pieces_there += 1
                     if not piece.is_lost:
                         self.under_way -= piece.length
                     piece.is_there, piece.is_lost = True, False
-                    self._latest_ns = max(self._latest_ns, piece.sent_ns)
+                    self.rack.note(piece, now_ns)
                     latest = piece
         return Arrived(positions, _rtt_ns(latest, now_ns))
 
+    def find_overdue(self, now_ns: int, smoothed_ns: int, *, is_repairing: bool) -> tuple[bool, int | None]:
+        """Note what is lost by RACK; return whether anything new is, and when to look again if nothing arrives."""
+        patience_ns = self.rack.patience_ns(smoothed_ns, is_hurried=is_repairing or self.pieces_there >= DUPLICATES)
+        lost, due_ns = self.rack.overdue(self._sent, patience_ns, now_ns)
+        self._lose(lost)
+        return bool(lost), due_ns
+
     def find_lost(self, rtt_ns: int) -> bool:
-        """Note what must be lost after what has arrived; return whether anything new is."""
+        """Note what must be lost after what has arrived, by RFC 6675; return whether anything new is."""
         pieces = bytes_there = 0
         found = []
         for piece in reversed(self._sent):
@@ -126,7 +146,7 @@ class Scoreboard:
             elif piece.is_lost:
                 continue
             elif piece.is_repeated:
-                if self._latest_ns > piece.sent_ns + rtt_ns // 4:
+                if self.rack.sent_ns > piece.sent_ns + rtt_ns // 4:
                     found.append(piece)
             elif pieces >= DUPLICATES or bytes_there > (DUPLICATES - 1) * self.mss_bytes:
                 found.append(piece)
@@ -138,9 +158,16 @@ class Scoreboard:
         if self._sent and not self._sent[0].is_lost and not self._sent[0].is_there:
             self._lose((self._sent[0],))
 
-    def lose_all(self) -> None:
-        """Note that all is lost that has not arrived."""
-        self._lose(piece for piece in self._sent if not piece.is_lost and not piece.is_there)
+    def lose_all(self, now_ns: int | None = None) -> None:
+        """Note that all is lost that has not arrived; with a time only the first and what RACK thinks is over."""
+        first = self.first
+        self._lose(
+            piece
+            for piece in self._sent
+            if not piece.is_lost
+            and not piece.is_there
+            and (now_ns is None or piece is first or not self.rack.is_recent(piece, now_ns))
+        )
 
     def _lose(self, pieces: Iterable[Sent]) -> None:
         new = list(pieces)

@@ -10,12 +10,14 @@ from enum import Enum
 from typing import Final
 
 from dataplane.fabric.virtual.tcp.congestion import Acked, CongestionControl, Cubic, Reno
+from dataplane.fabric.virtual.tcp.congestion.hystart import Hystart
 from dataplane.fabric.virtual.tcp.congestion.values import UNLIMITED
 from dataplane.fabric.virtual.tcp.proportional_rate import ProportionalRate
 from dataplane.fabric.virtual.tcp.retransmission_timeout import RetransmissionTimeout
 from dataplane.fabric.virtual.tcp.scoreboard import DUPLICATES, Scoreboard
 from dataplane.fabric.virtual.tcp.settings import SECOND, Congestion, TcpSettings
 from dataplane.fabric.virtual.tcp.statistics import Sample, TcpStatistics
+from dataplane.fabric.virtual.tcp.tail_loss_probe import Answer, TailLossProbe, probe_after_ns
 
 _DEFAULT_RTT_NS: Final = 100_000_000
 
@@ -77,6 +79,10 @@ class Sender:
         self._counted = 0
         self._must_repeat = False
         self._was_limited = True
+        self._probe: TailLossProbe | None = None
+        self._probe_from_ns: int | None = None
+        self._overtaken_until_ns: int | None = None
+        self._must_probe = False
         self._sent_ns: int | None = None
         self._sampled_ns: int | None = None
 
@@ -149,7 +155,11 @@ class Sender:
         selected = self.board.select(heard.blocks, now_ns) if self.has_sack else None
         self._drop(heard.position)
         self.first = heard.position
-        self._sample_rtt(arrived.rtt_ns or (None if selected is None else selected.rtt_ns))
+        rtt_ns = arrived.rtt_ns or (None if selected is None else selected.rtt_ns)
+        self._sample_rtt(rtt_ns)
+        self._judge_probe(
+            heard, now_ns, is_duplicate=not advance and heard.is_bare and not (selected and selected.positions)
+        )
         if advance:
             self._duplicates = max(0, self._duplicates - max(0, -(-advance // self.mss_bytes) - 1))
         elif is_duplicate:
@@ -158,7 +168,9 @@ class Sender:
         delivered = arrived.positions + (0 if selected is None else selected.positions)
         if not self.has_sack:
             delivered = self._estimate_delivered(advance, is_duplicate=is_duplicate)
-        self._judge(advance, delivered, now_ns)
+        self._judge(advance, delivered, rtt_ns, now_ns)
+        if advance:
+            self._expect(now_ns)
         if heard.is_echo and self.repair is Repair.NONE and self.first > self._reduced_at:
             self._reduce(now_ns)
             self.statistics.marks += 1
@@ -175,9 +187,39 @@ class Sender:
         self.repair, self._repaired_at = Repair.TIMEOUT, self.next
         self._rate = None
         self._duplicates = 0
-        self.board.lose_all()
+        self._forget_probe()
+        self.board.lose_all(now_ns if self._has_rack else None)
         self._must_repeat = True
         self._sample(now_ns, at_once=True)
+
+    # what is done without it
+
+    def wake_ns(self, timeout_ns: int | None) -> int | None:
+        """Return when to call `wake` if nothing is heard, before the timeout or in its place; None: never."""
+        if self._probe_from_ns is None:
+            return self._overtaken_until_ns
+        initial_ns, delayed_ns = self.settings.initial_rto_ns, self.settings.least_rto_ns
+        after_ns = probe_after_ns(self.timeout.smoothed_ns, initial_ns, delayed_ns, is_single=len(self.board) == 1)
+        due = (self._probe_from_ns + after_ns, timeout_ns, self._overtaken_until_ns)
+        return min(time_ns for time_ns in due if time_ns is not None)
+
+    def wake(self, now_ns: int) -> bool:
+        """Look for losses again, or probe the end of what was sent; return whether it is that.
+
+        The timeout begins anew with a probe.
+        """
+        if self._overtaken_until_ns is not None and self._overtaken_until_ns <= now_ns:
+            if self._find_lost(0, now_ns) and self.repair is Repair.NONE:
+                self._recover(now_ns)
+            return False
+        self._must_probe = self.may_probe
+        self._probe_from_ns = None
+        return self._must_probe
+
+    @property
+    def may_probe(self) -> bool:
+        """Whether a probe comes before the next timeout, or in its place."""
+        return self._probe_from_ns is not None
 
     # what is sent
 
@@ -188,6 +230,9 @@ class Sender:
 
     def take(self, now_ns: int) -> Outgoing | None:
         """Return what is to be sent now, None if nothing is or may be."""
+        if self._must_probe:
+            self._must_probe = False
+            return self._take_probe(now_ns)
         lost = self.board.next_lost()
         if lost is not None:
             if self._room() < lost.length and not self._must_repeat:
@@ -198,12 +243,16 @@ class Sender:
             self._note_sent(lost.length, now_ns)
             return self._outgoing(lost.start, lost.end, is_repeated=True)
         self._restart_after_pause(now_ns)
+        return self._take_new(now_ns)
+
+    def _take_new(self, now_ns: int, *, is_probe: bool = False) -> Outgoing | None:
+        """Return what was not sent yet; a probe heeds the receiver's window only."""
         length = min(self.mss_bytes, self._unsent(), self._limit - self.next)
         data = min(length, self._unsent_data())
-        if length <= 0 or self._is_silly(data):
+        if length <= 0 or (self._is_silly(data) and not is_probe):
             self._was_limited = False
             return None
-        if self._room() < data:
+        if self._room() < data and not is_probe:
             self._was_limited = True
             return None
         # A FIN goes with the last data, even where that fills a segment.
@@ -214,7 +263,24 @@ class Sender:
         self.board.add(start, end, now_ns)
         self._note_sent(end - start, now_ns)
         self.statistics.sent_bytes += data
+        if not is_probe:
+            self._expect(now_ns)
         return self._outgoing(start, end)
+
+    def _take_probe(self, now_ns: int) -> Outgoing | None:
+        """Return a tail loss probe: something new, or else the last segment again."""
+        outgoing = self._take_new(now_ns, is_probe=True)
+        is_repeated = outgoing is None
+        if outgoing is None:
+            last = self.board.probe(now_ns)
+            if last is None:
+                return None
+            self.statistics.retransmissions += 1
+            self._note_sent(last.length, now_ns)
+            outgoing = self._outgoing(last.start, last.end, is_repeated=True)
+        self._probe = TailLossProbe(self.next, is_repeated)
+        self.statistics.probes += 1
+        return outgoing
 
     def sample(self, now_ns: int) -> None:
         """Keep a sample of the present."""
@@ -226,7 +292,7 @@ class Sender:
         initial = self.settings.initial_window_segments * self.mss_bytes
         if self.settings.congestion is Congestion.RENO:
             return Reno(self.mss_bytes, initial)
-        return Cubic(self.mss_bytes, initial / self.mss_bytes)
+        return Cubic(self.mss_bytes, initial / self.mss_bytes, hystart=Hystart() if self.settings.hystart else None)
 
     def _unsent_data(self) -> int:
         return max(0, self.first + len(self._buffer) - self.next)
@@ -292,26 +358,62 @@ class Sender:
     def _rtt_ns(self) -> int:
         return _DEFAULT_RTT_NS if self.timeout.smoothed_ns is None else self.timeout.smoothed_ns
 
-    def _judge(self, advance: int, delivered: int, now_ns: int) -> None:
+    @property
+    def _has_rack(self) -> bool:
+        return self.has_sack and self.settings.rack
+
+    def _expect(self, now_ns: int) -> None:
+        """Expect an acknowledgment of what is under way, and probe if there comes none (RFC 8985, section 7.2)."""
+        is_open = self.repair is Repair.NONE and not self.board.there and self.is_waiting and self._probe is None
+        may = self.settings.tail_loss_probes and self.has_sack and is_open
+        self._probe_from_ns = now_ns if may else None
+
+    def _forget_probe(self) -> None:
+        self._probe = self._probe_from_ns = self._overtaken_until_ns = None
+
+    def _judge_probe(self, heard: Acknowledgment, now_ns: int, *, is_duplicate: bool) -> None:
+        """Draw the conclusion about a loss that a probe has repaired."""
+        answer = Answer.OPEN if self._probe is None else self._probe.answered(heard.position, is_duplicate=is_duplicate)
+        if answer is not Answer.OPEN:
+            self._probe = None
+        if answer is Answer.REPAIRED:
+            self.statistics.probe_recoveries += 1
+            self._reduce(now_ns)
+
+    def _judge(self, advance: int, delivered: int, rtt_ns: int | None, now_ns: int) -> None:
         """Draw the conclusions about losses and the window."""
         if self.repair is not Repair.NONE and self.first >= self._repaired_at:
             self.repair, self._rate = Repair.NONE, None
             self._duplicates = self._counted = 0
-        found = self._find_lost(advance)
+        found = self._find_lost(advance, now_ns)
         if found and self.repair is Repair.NONE:
-            self.repair, self._repaired_at = Repair.RECOVERY, self.next
-            self.statistics.recoveries += 1
-            self._must_repeat = True
-            self._reduce(now_ns)
-            self._rate = ProportionalRate(self.mss_bytes, self.control.window_bytes, self.flight_bytes)
+            self._recover(now_ns)
         if self._rate is not None:
             self._rate = self._rate.delivered(delivered, self._under_way(), is_safe=advance > 0 and not found)
         if advance and not found and self.repair is not Repair.RECOVERY:
             is_limited = self._was_limited or self.repair is Repair.TIMEOUT
             is_after = self.repair is Repair.TIMEOUT
-            self.control = self.control.acked(Acked(advance, now_ns, self._rtt_ns, is_limited, is_after))
+            heard = Acked(advance, now_ns, self._rtt_ns, is_limited, is_after, rtt_ns, self.first, self.next)
+            self.control = self.control.acked(heard)
 
-    def _find_lost(self, advance: int) -> bool:
+    def _recover(self, now_ns: int) -> None:
+        """Begin to repair losses."""
+        self.repair, self._repaired_at = Repair.RECOVERY, self.next
+        self.statistics.recoveries += 1
+        self._must_repeat = True
+        self._forget_probe()
+        self._reduce(now_ns)
+        self._rate = ProportionalRate(self.mss_bytes, self.control.window_bytes, self.flight_bytes)
+
+    def _find_lost(self, advance: int, now_ns: int) -> bool:
+        if self._has_rack:
+            is_repairing = self.repair is not Repair.NONE
+            if not self.board.there and not is_repairing:
+                self._overtaken_until_ns = None
+                return False
+            found, until_ns = self.board.find_overdue(now_ns, self._rtt_ns, is_repairing=is_repairing)
+            self._overtaken_until_ns = until_ns
+            return found
         if self.has_sack:
             return self.board.there > 0 and self.board.find_lost(self._rtt_ns)
         if self.repair is Repair.NONE and self._duplicates >= DUPLICATES and self.first > self._repaired_at:

@@ -29,7 +29,8 @@ class TcpSettings:
     `sack`, `timestamps`, `window_scaling` and `ecn` are used where both ends have them. `delayed_ack_ns` is how long
     an acknowledgment waits at most for a second segment, 0: it does not. After `syn_retries` of a SYN, or `retries` of
     data, without an answer the connection has failed. A statistic's sample is taken each `sample_ns`, and whenever
-    congestion is noticed.
+    congestion is noticed. `rack` (RFC 8985: losses by time, not by three segments) and `tail_loss_probes` need `sack`;
+    `hystart` ends CUBIC's slow start when delays grow.
     """
 
     congestion: Congestion = Congestion.CUBIC
@@ -40,10 +41,13 @@ class TcpSettings:
     timestamps: bool = True
     window_scaling: bool = True
     ecn: bool = False
+    rack: bool = True
+    tail_loss_probes: bool = True
+    hystart: bool = True
     delayed_ack_ns: int = 40 * MS
     initial_rto_ns: int = SECOND
     least_rto_ns: int = 200 * MS
-    """RFC 6298 would have a second."""
+    """What the timeout has beyond the round trip at least; RFC 6298 would have a second in all."""
     most_rto_ns: int = 120 * SECOND
     send_buffer_bytes: int = 4 << 20
     receive_buffer_bytes: int = 4 << 20

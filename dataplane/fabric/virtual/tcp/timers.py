@@ -20,6 +20,11 @@ class LazyTimer:
         """Whether it is going to call."""
         return self._due_ns is not None
 
+    @property
+    def due_ns(self) -> int | None:
+        """When it is going to call, None if it is not."""
+        return self._due_ns
+
     def set(self, due_ns: int) -> None:
         """Call at a time, not at the one that was set before."""
         self._due_ns = due_ns

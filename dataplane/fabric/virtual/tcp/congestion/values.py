@@ -16,7 +16,8 @@ class Acked:
     """New data was acknowledged.
 
     `is_limited`: the window, not the program or the receiver, kept the sender from sending more. `after_timeout`: what
-    was lost then has not been repaired yet.
+    was lost then has not been repaired yet. `rtt_ns` is the smoothed round trip, `sample_ns` that of what was
+    acknowledged, None where it was sent twice; `position` the first that is awaited, `sent` the next to be sent.
     """
 
     nbytes: int
@@ -24,6 +25,9 @@ class Acked:
     rtt_ns: int
     is_limited: bool = True
     after_timeout: bool = False
+    sample_ns: int | None = None
+    position: int = 0
+    sent: int = 0
 
 
 class CongestionControl(Protocol):

@@ -1,0 +1,68 @@
+"""Losses by time (RACK, RFC 8985, section 6): what was sent long enough before something that has arrived; no clock.
+
+A segment is lost where one that was sent after it, or sent again after it, has arrived, and a round trip and the time
+in which segments may overtake each other have passed. That time is none while a loss is repaired, or where three
+segments have arrived out of order, unless segments of this connection were seen to overtake others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from dataplane.fabric.virtual.tcp.scoreboard import Sent
+
+
+@dataclass(slots=True)
+class Rack:
+    """The piece that was sent last of those that have arrived, and what is known of the path's order.
+
+    `least_rtt_ns` is that of the whole connection, where Linux takes that of five minutes.
+    """
+
+    sent_ns: int = -1  # RACK.xmit_ts
+    end: int = 0  # RACK.end_seq
+    rtt_ns: int = 0  # RACK.rtt
+    least_rtt_ns: int | None = None  # RACK.min_RTT
+    furthest: int = 0  # RACK.fack
+    is_reordered: bool = False  # RACK.reordering_seen
+
+    def note(self, piece: Sent, now_ns: int) -> None:
+        """Note that a piece has arrived (section 6.2, steps 1 to 3)."""
+        rtt_ns, before = now_ns - piece.sent_ns, self.furthest
+        self.furthest = max(before, piece.end)
+        if not piece.is_repeated:
+            self.least_rtt_ns = rtt_ns if self.least_rtt_ns is None else min(self.least_rtt_ns, rtt_ns)
+            self.is_reordered = self.is_reordered or piece.end < before
+        elif self.least_rtt_ns is None or rtt_ns < self.least_rtt_ns:
+            return  # it is the first transmission that has arrived
+        self.rtt_ns = rtt_ns
+        self.sent_ns, self.end = max((self.sent_ns, self.end), (piece.sent_ns, piece.end))
+
+    def patience_ns(self, smoothed_ns: int, *, is_hurried: bool) -> int:
+        """Return for how long a segment may be overtaken (step 4).
+
+        Hurried: a loss is being repaired, or as many segments are there out of order as prove one elsewhere.
+        """
+        if is_hurried and not self.is_reordered:
+            return 0
+        return min((self.least_rtt_ns or 0) // 4, smoothed_ns)
+
+    def overdue(self, pieces: Iterable[Sent], patience_ns: int, now_ns: int) -> tuple[list[Sent], int | None]:
+        """Return which pieces are lost, and when the last that may have been overtaken only is (step 5)."""
+        lost, due_ns = [], None
+        for piece in pieces:
+            if piece.is_there or piece.is_lost or (piece.sent_ns, piece.end) >= (self.sent_ns, self.end):
+                continue
+            piece_due_ns = piece.sent_ns + self.rtt_ns + patience_ns
+            if piece_due_ns <= now_ns:
+                lost.append(piece)
+            else:
+                due_ns = piece_due_ns if due_ns is None else max(due_ns, piece_due_ns)
+        return lost, due_ns
+
+    def is_recent(self, piece: Sent, now_ns: int) -> bool:
+        """Return whether at a timeout a piece may still be under way (section 6.3)."""
+        return piece.sent_ns + self.rtt_ns > now_ns

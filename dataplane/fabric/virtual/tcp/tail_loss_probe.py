@@ -1,0 +1,48 @@
+"""Tail loss probes (TLP, RFC 8985, section 7), as values: when a burst's end is asked for, and what the answer means.
+
+The last segments of a burst, lost, leave no others behind them whose arrival would show it. So after two round trips
+without an acknowledgment one segment is sent, new or the last again: its SACK lets RACK find what was lost before it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+_SLACK_NS: Final = 2_000_000
+"""What Linux adds to two round trips (TCP_TIMEOUT_MIN_US)."""
+
+
+class Answer(Enum):
+    """What an acknowledgment says of a probe: nothing yet, that nothing was lost, or that it repaired a loss."""
+
+    OPEN = "open"
+    NOTHING_LOST = "nothing lost"
+    REPAIRED = "repaired"
+
+
+@dataclass(frozen=True, slots=True)
+class TailLossProbe:
+    """A probe that was sent when everything up to `end` had been; repeated: it was the last segment again."""
+
+    end: int
+    is_repeated: bool
+
+    def answered(self, position: int, *, is_duplicate: bool) -> Answer:
+        """Return what an acknowledgment of all before a position means (section 7.4.2).
+
+        Receivers here send no DSACK; that of Linux comes with an acknowledgment that is a duplicate.
+        """
+        if position < self.end:
+            return Answer.OPEN
+        if not self.is_repeated or (is_duplicate and position == self.end):
+            return Answer.NOTHING_LOST
+        return Answer.REPAIRED if position > self.end else Answer.OPEN
+
+
+def probe_after_ns(smoothed_ns: int | None, initial_rto_ns: int, delayed_ack_ns: int, *, is_single: bool) -> int:
+    """Return how long to wait before a probe (section 7.2); a single segment's acknowledgment may be delayed."""
+    if smoothed_ns is None:
+        return initial_rto_ns
+    return 2 * smoothed_ns + (delayed_ack_ns if is_single else _SLACK_NS)

@@ -8,6 +8,7 @@ from typing import Final
 from dataplane.errors import FabricError
 from dataplane.events import EventQueue
 from dataplane.fabric.virtual.tcp.agreement import MOST_WINDOW, Agreement
+from dataplane.fabric.virtual.tcp.delayed_acks import DelayedAcks
 from dataplane.fabric.virtual.tcp.reassembly import Reassembly
 from dataplane.fabric.virtual.tcp.segments import (
     ACK,
@@ -79,12 +80,10 @@ class Connection:
         self._recent_stamp = 0
         self._opened_ns = 0
         self._attempts = 0
-        self._unacknowledged = 0
-        self._echoes = False
-        self._wants_room = self._owes_at_once = False
+        self._echoes = self._wants_room = False
         self._retransmission = LazyTimer(events, self._timed_out)
         self._early = LazyTimer(events, self._woken)
-        self._delayed = LazyTimer(events, self._acknowledge)
+        self._owed = DelayedAcks(settings, events, self._acknowledge)
         self._last_wait = LazyTimer(events, self._close)
 
     # the program's side
@@ -310,17 +309,13 @@ class Connection:
         self.statistics.out_of_order += start > before
         self.statistics.received_bytes += len(fresh)
         ends = self._end is not None and self._stream.position == self._end
-        self._unacknowledged += len(fresh)
-        # At once: every second segment, all that is out of order or fills a gap, marks, the end (RFC 5681, 4.2).
+        # At once: all that is out of order or fills a gap, marks, the end (RFC 5681, 4.2).
         at_once = had_gap or start != before or ends or self._echoes
-        if at_once or self._unacknowledged >= 2 * self.sender.mss_bytes or not self.settings.delayed_ack_ns:
-            self._owes_at_once = True
-        elif not self._delayed.is_set:
-            self._delayed.set(self._now_ns + self.settings.delayed_ack_ns)
+        self._owed.heard(len(fresh), self.sender.mss_bytes, self.sender.timeout.timeout_ns, at_once=at_once)
         if ends:
             self._follow_end()
         self._deliver(fresh)
-        if self._owes_at_once:
+        if self._owed.is_due:
             self._acknowledge()
         if ends and self.on_end is not None:
             self.on_end()
@@ -431,12 +426,9 @@ class Connection:
             self.statistics.refused += 1
 
     def _note_told(self, window: int) -> None:
-        """Note what the other end is told: nothing is owed any more."""
         self._told_position = self._position
         self._told_limit = self._position + window
-        self._unacknowledged = 0
-        self._owes_at_once = False
-        self._delayed.clear()
+        self._owed.sent()
 
     def _options(self, *, with_sack: bool) -> TcpOptions:
         blocks = self._stream.blocks if with_sack and self._agreed.sack else ()
@@ -460,8 +452,9 @@ class Connection:
 
     def _close(self) -> None:
         self.state = State.CLOSED
-        for timer in (self._retransmission, self._early, self._delayed, self._last_wait):
+        for timer in (self._retransmission, self._early, self._last_wait):
             timer.clear()
+        self._owed.sent()
         if self.forget is not None:
             self.forget()
         if self.on_closed is not None:

@@ -11,8 +11,8 @@ from typing import Final
 
 from dataplane.fabric.virtual.tcp.congestion import Acked, CongestionControl, Cubic, Reno
 from dataplane.fabric.virtual.tcp.congestion.hystart import Hystart
+from dataplane.fabric.virtual.tcp.congestion.proportional_rate import ProportionalRate
 from dataplane.fabric.virtual.tcp.congestion.values import UNLIMITED
-from dataplane.fabric.virtual.tcp.proportional_rate import ProportionalRate
 from dataplane.fabric.virtual.tcp.retransmission_timeout import RetransmissionTimeout
 from dataplane.fabric.virtual.tcp.scoreboard import DUPLICATES, Scoreboard
 from dataplane.fabric.virtual.tcp.settings import SECOND, Congestion, TcpSettings
@@ -134,6 +134,7 @@ class Sender:
         self._set_window(1, window_bytes)
         if syn_rtt_ns is not None:
             self.timeout = self.timeout.sampled(syn_rtt_ns)
+            self.board.rack.least_rtt_ns = syn_rtt_ns
         else:
             initial_ns = min(3 * SECOND, self.settings.most_rto_ns)
             self.timeout = RetransmissionTimeout(initial_ns, self.settings.least_rto_ns, self.settings.most_rto_ns)

@@ -27,10 +27,10 @@ class TcpSettings:
     """How one end behaves; raises FabricError for what cannot be.
 
     `sack`, `timestamps`, `window_scaling` and `ecn` are used where both ends have them. `delayed_ack_ns` is how long
-    an acknowledgment waits at most for a second segment, 0: it does not. After `syn_retries` of a SYN, or `retries` of
-    data, without an answer the connection has failed. A statistic's sample is taken each `sample_ns`, and whenever
-    congestion is noticed. `rack` (RFC 8985: losses by time, not by three segments) and `tail_loss_probes` need `sack`;
-    `hystart` ends CUBIC's slow start when delays grow.
+    an acknowledgment waits at most for a second segment, 0: it does not; `quick_acks` do not at a connection's beginning
+    and after a pause. `rack` (RFC 8985: losses by time, not by three segments) and `tail_loss_probes` need `sack`;
+    `hystart` ends CUBIC's slow start when delays grow. After `syn_retries` of a SYN, or `retries` of data, without an
+    answer the connection has failed. A statistic's sample is taken each `sample_ns`, and whenever congestion is noticed.
     """
 
     congestion: Congestion = Congestion.CUBIC
@@ -45,6 +45,7 @@ class TcpSettings:
     tail_loss_probes: bool = True
     hystart: bool = True
     delayed_ack_ns: int = 40 * MS
+    quick_acks: int = 16
     initial_rto_ns: int = SECOND
     least_rto_ns: int = 200 * MS
     """What the timeout has beyond the round trip at least; RFC 6298 would have a second in all."""
@@ -69,6 +70,7 @@ _BOUNDS: Final = (
     ("mtu_bytes", LEAST_MTU, MOST_MTU),
     ("initial_window_segments", 1, 1_000),
     ("delayed_ack_ns", 0, 500 * MS),
+    ("quick_acks", 0, 1_000),
     ("least_rto_ns", MS, 60 * SECOND),
     ("most_rto_ns", SECOND, 3_600 * SECOND),
     ("send_buffer_bytes", 1, MOST_BUFFER_BYTES),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dataplane.clock import VirtualClock
 from dataplane.events import EventQueue
-from dataplane.fabric.virtual.tcp.proportional_rate import ProportionalRate
+from dataplane.fabric.virtual.tcp.congestion.proportional_rate import ProportionalRate
 from dataplane.fabric.virtual.tcp.reassembly import Reassembly
 from dataplane.fabric.virtual.tcp.retransmission_timeout import RetransmissionTimeout
 from dataplane.fabric.virtual.tcp.scoreboard import Scoreboard

@@ -81,6 +81,7 @@ class Connection:
         self._opened_ns = 0
         self._attempts = 0
         self._echoes = self._wants_room = False
+        self._twice: tuple[int, int] | None = None
         self._retransmission = LazyTimer(events, self._timed_out)
         self._early = LazyTimer(events, self._woken)
         self._owed = DelayedAcks(settings, events, self._acknowledge)
@@ -229,6 +230,7 @@ class Connection:
         if not fits or is_old:
             if not segment.flags & RST:
                 self.statistics.duplicate_segments += bool(segment.length)
+                self._twice = (start, end) if start < end <= position else None
                 self._acknowledge()
             return False
         if stamps is not None and start <= self._told_position:
@@ -304,6 +306,9 @@ class Connection:
             self._end = start + len(segment.payload)
         before = self._position
         had_gap = bool(self._stream.blocks)
+        end = start + segment.length
+        if any(first <= start and end <= last for first, last in self._stream.blocks):
+            self._twice = (start, end)
         payload = segment.payload[: max(0, before + self._room - start)]
         fresh = self._stream.take(start, payload)
         self.statistics.out_of_order += start > before
@@ -431,7 +436,8 @@ class Connection:
         self._owed.sent()
 
     def _options(self, *, with_sack: bool) -> TcpOptions:
-        blocks = self._stream.blocks if with_sack and self._agreed.sack else ()
+        twice, self._twice = (self._twice,) if self._twice else (), None
+        blocks = (*twice, *self._stream.blocks) if with_sack and self._agreed.sack else ()
         sack = tuple((sequence_of(self._peer_first, a), sequence_of(self._peer_first, b)) for a, b in blocks[:4])
         return TcpOptions(sack=sack, timestamps=self._stamps() if self._agreed.timestamps else None)
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from dataplane.fabric.virtual.tcp.scoreboard import Sent
+
+PERSISTENT_RECOVERIES: Final = 16
+"""For how many the patience stays that a needless retransmission has taught."""
 
 
 @dataclass(slots=True)
@@ -28,6 +31,9 @@ class Rack:
     least_rtt_ns: int | None = None  # RACK.min_RTT
     furthest: int = 0  # RACK.fack
     is_reordered: bool = False  # RACK.reordering_seen
+    steps: int = 1  # RACK.reo_wnd_mult
+    recoveries_left: int = 0  # RACK.reo_wnd_persist
+    learned_until: int = 0  # RACK.dsack_round
 
     def note(self, piece: Sent, now_ns: int) -> None:
         """Note that a piece has arrived (section 6.2, steps 1 to 3)."""
@@ -48,7 +54,21 @@ class Rack:
         """
         if is_hurried and not self.is_reordered:
             return 0
-        return min((self.least_rtt_ns or 0) // 4, smoothed_ns)
+        return min((self.least_rtt_ns or 0) // 4 * self.steps, smoothed_ns)
+
+    def was_needless(self, first: int, following: int) -> None:
+        """Note that something was sent again needlessly, as DSACK says: be more patient, by a step a round trip.
+
+        `first` is awaited, `following` is sent next. Without segments that overtook others it has another reason.
+        """
+        if self.is_reordered and first >= self.learned_until:
+            self.steps, self.recoveries_left, self.learned_until = self.steps + 1, PERSISTENT_RECOVERIES, following
+
+    def recovered(self) -> None:
+        """Note that a recovery is over."""
+        self.recoveries_left = max(0, self.recoveries_left - 1)
+        if not self.recoveries_left:
+            self.steps = 1
 
     def overdue(self, pieces: Iterable[Sent], patience_ns: int, now_ns: int) -> tuple[list[Sent], int | None]:
         """Return which pieces are lost, and when the last that may have been overtaken only is (step 5)."""

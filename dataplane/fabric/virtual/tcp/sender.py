@@ -55,6 +55,15 @@ class Acknowledgment:
     is_echo: bool = False
     """The receiver saw a mark: ECE."""
 
+    @property
+    def needless_end(self) -> int | None:
+        """The end of what the first block says has arrived twice, None if it does not (DSACK, RFC 2883, section 4)."""
+        if not self.blocks:
+            return None
+        start, end = self.blocks[0]
+        within = any(first <= start and end <= last for first, last in self.blocks[1:2])
+        return end if end <= self.position or within else None
+
 
 class Sender:
     """A stream's buffer, what of it is under way, and the windows that say how much may be."""
@@ -158,9 +167,8 @@ class Sender:
         self.first = heard.position
         rtt_ns = arrived.rtt_ns or (None if selected is None else selected.rtt_ns)
         self._sample_rtt(rtt_ns)
-        self._judge_probe(
-            heard, now_ns, is_duplicate=not advance and heard.is_bare and not (selected and selected.positions)
-        )
+        is_news = bool(advance or (selected is not None and selected.positions))
+        self._judge_probe(heard, now_ns, is_duplicate=heard.is_bare and not is_news)
         if advance:
             self._duplicates = max(0, self._duplicates - max(0, -(-advance // self.mss_bytes) - 1))
         elif is_duplicate:
@@ -373,8 +381,15 @@ class Sender:
         self._probe = self._probe_from_ns = self._overtaken_until_ns = None
 
     def _judge_probe(self, heard: Acknowledgment, now_ns: int, *, is_duplicate: bool) -> None:
-        """Draw the conclusion about a loss that a probe has repaired."""
-        answer = Answer.OPEN if self._probe is None else self._probe.answered(heard.position, is_duplicate=is_duplicate)
+        """Draw the conclusions about a loss that a probe has repaired, and about what was sent again needlessly."""
+        end, probe = heard.needless_end, self._probe
+        if end is not None:
+            self.statistics.needless += 1
+            if probe is None or end != probe.end:
+                self.board.rack.was_needless(self.first, self.next)
+        if probe is None:
+            return
+        answer = probe.answered(heard.position, is_duplicate=is_duplicate, needless_end=end)
         if answer is not Answer.OPEN:
             self._probe = None
         if answer is Answer.REPAIRED:
@@ -385,6 +400,7 @@ class Sender:
         """Draw the conclusions about losses and the window."""
         if self.repair is not Repair.NONE and self.first >= self._repaired_at:
             self.repair, self._rate = Repair.NONE, None
+            self.board.rack.recovered()
             self._duplicates = self._counted = 0
         found = self._find_lost(advance, now_ns)
         if found and self.repair is Repair.NONE:

@@ -26,11 +26,12 @@ class Congestion(StrEnum):
 class TcpSettings:
     """How one end behaves; raises FabricError for what cannot be.
 
-    `sack`, `timestamps`, `window_scaling` and `ecn` are used where both ends have them. `delayed_ack_ns` is how long
-    an acknowledgment waits at most for a second segment, 0: it does not; `quick_acks` do not at a connection's beginning
-    and after a pause. `rack` (RFC 8985: losses by time, not by three segments) and `tail_loss_probes` need `sack`;
-    `hystart` ends CUBIC's slow start when delays grow. After `syn_retries` of a SYN, or `retries` of data, without an
-    answer the connection has failed. A statistic's sample is taken each `sample_ns`, and whenever congestion is noticed.
+    `sack`, `timestamps`, `window_scaling` and `ecn` are used where both ends have them. `rack` (RFC 8985: losses by
+    time, not by three segments) and `tail_loss_probes` need `sack`; `hystart` ends CUBIC's slow start when delays grow.
+    `delayed_ack_ns` is how long an acknowledgment waits at most for a second segment, 0: it does not; the first
+    `quick_acks` of a connection, and after a pause, do not wait. After `syn_retries` of a SYN, or `retries` of data,
+    without an answer the connection has failed. A statistic's sample is taken each `sample_ns`, and whenever congestion
+    is noticed.
     """
 
     congestion: Congestion = Congestion.CUBIC

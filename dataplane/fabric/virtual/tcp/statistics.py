@@ -31,8 +31,9 @@ class TcpStatistics:
     """Counts of one end since the connection's beginning.
 
     `recoveries` are losses noticed by acknowledgments, `timeouts` those by silence, `marks` reductions because of ECN.
-    `probes` are tail loss probes, `probe_recoveries` losses that one repaired by itself. `received_bytes` went to the
-    program; `duplicate_segments` brought nothing new, `out_of_order` came before what is missing.
+    `probes` are tail loss probes, `probe_recoveries` losses that one repaired by itself; `needless` is what the other
+    end had twice (DSACK). `received_bytes` went to the program; `duplicate_segments` brought nothing new,
+    `out_of_order` came before what is missing.
     """
 
     segments_sent: int = 0
@@ -46,6 +47,7 @@ class TcpStatistics:
     marks: int = 0
     probes: int = 0
     probe_recoveries: int = 0
+    needless: int = 0
     duplicate_acks: int = 0
     duplicate_segments: int = 0
     out_of_order: int = 0

@@ -29,14 +29,14 @@ class TailLossProbe:
     end: int
     is_repeated: bool
 
-    def answered(self, position: int, *, is_duplicate: bool) -> Answer:
+    def answered(self, position: int, *, is_duplicate: bool, needless_end: int | None) -> Answer:
         """Return what an acknowledgment of all before a position means (section 7.4.2).
 
-        Receivers here send no DSACK; that of Linux comes with an acknowledgment that is a duplicate.
+        `needless_end` is the end of what arrived twice (DSACK). Duplicate: it says nothing new at all.
         """
         if position < self.end:
             return Answer.OPEN
-        if not self.is_repeated or (is_duplicate and position == self.end):
+        if not self.is_repeated or needless_end == self.end or (is_duplicate and position == self.end):
             return Answer.NOTHING_LOST
         return Answer.REPAIRED if position > self.end else Answer.OPEN
 

@@ -33,6 +33,7 @@ def test_the_timeout_is_that_of_rfc_6298() -> None:
     assert first.backed_off().timeout_ns == 2_400 * MS  # 5.5
     assert first.backed_off().recovered() == first
     assert first.sampled(400 * MS, samples=10).variation_ns == 195 * MS
+    assert first.sampled(1_200 * MS, samples=10).variation_ns == 350 * MS, "what grows is believed at once"
 
 
 def test_the_timeout_has_bounds() -> None:

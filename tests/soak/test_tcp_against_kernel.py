@@ -95,6 +95,8 @@ class Run:
         for before, after in pairwise(self.windows):
             if before.ssthresh is None or after.ssthresh is None or before.cwnd <= 12:
                 continue
+            if before.cwnd < before.ssthresh:
+                continue  # one reduction follows another before the window is what the first leaves
             if after.ssthresh != before.ssthresh and after.ssthresh < before.cwnd:
                 found.append(after.ssthresh / before.cwnd)
         return found

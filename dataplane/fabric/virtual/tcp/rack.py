@@ -9,13 +9,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from dataplane.fabric.virtual.tcp.scoreboard import Sent
+from typing import Final
 
 PERSISTENT_RECOVERIES: Final = 16
 """For how many the patience stays that a needless retransmission has taught."""
+
+
+@dataclass(slots=True)
+class Sent:
+    """A piece of the stream that was sent at a time, or sent again."""
+
+    start: int
+    end: int
+    sent_ns: int
+    is_repeated: bool = False
+    is_lost: bool = False
+    is_there: bool = False
+    """The receiver has it, out of order (SACK)."""
+
+    @property
+    def length(self) -> int:
+        """Positions that it takes, those of SYN and FIN included."""
+        return self.end - self.start
 
 
 @dataclass(slots=True)

@@ -13,28 +13,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from dataplane.fabric.virtual.tcp.rack import Rack
+from dataplane.fabric.virtual.tcp.rack import Rack, Sent
 
 DUPLICATES: Final = 3
 """DupThresh."""
-
-
-@dataclass(slots=True)
-class Sent:
-    """A piece of the stream that was sent at a time, or sent again."""
-
-    start: int
-    end: int
-    sent_ns: int
-    is_repeated: bool = False
-    is_lost: bool = False
-    is_there: bool = False
-    """The receiver has it, out of order (SACK)."""
-
-    @property
-    def length(self) -> int:
-        """Positions that it takes, those of SYN and FIN included."""
-        return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +95,7 @@ class Scoreboard:
     def select(self, blocks: Iterable[tuple[int, int]], now_ns: int) -> Arrived:
         """Note blocks that the receiver has out of order."""
         positions, latest = 0, None
-        for start, end in blocks:
+        for start, end in sorted(blocks):  # what came last comes first, which has nothing to do with the order sent
             for piece in self._sent:
                 if piece.start >= end:
                     break

@@ -92,6 +92,14 @@ def test_a_repeated_piece_is_lost_again_when_something_sent_later_arrives() -> N
     assert sent.next_lost() is lost
 
 
+def test_blocks_that_come_newest_first_do_not_say_that_segments_overtook_others() -> None:
+    sent = board(10)
+    sent.select([block(7, 8), block(4, 5)], 20 * MS)
+    assert not sent.rack.is_reordered
+    sent.select([block(2, 2), block(7, 8), block(4, 5)], 21 * MS)
+    assert sent.rack.is_reordered
+
+
 def test_a_round_trip_is_not_taken_of_what_was_sent_twice() -> None:
     sent = board(3)
     sent.lose_all()

@@ -8,8 +8,7 @@ from functools import partial
 import pytest
 
 from dataplane.fabric.virtual.tcp import TcpSettings
-from dataplane.fabric.virtual.tcp.rack import PERSISTENT_RECOVERIES, Rack
-from dataplane.fabric.virtual.tcp.scoreboard import Sent
+from dataplane.fabric.virtual.tcp.rack import PERSISTENT_RECOVERIES, Rack, Sent
 from dataplane.fabric.virtual.tcp.sender import Acknowledgment
 from dataplane.fabric.virtual.tcp.tail_loss_probe import Answer, TailLossProbe, probe_after_ns
 from dataplane.wire.packet import decode_tcp_frame

@@ -67,6 +67,23 @@ async def read_counts(address: str, tls: TlsSettings | None = None) -> dict[str,
     return found
 
 
+async def read_not_joined(address: str, tls: TlsSettings | None = None) -> dict[str, str]:
+    """Return why ports do not join TCP segments, "" where they do, by the names of their devices.
+
+    Ports that cannot are left out, and so are all of a switch that does not know the question. Raises ControllerError.
+    """
+    path = GNMIPath("interfaces/interface[name=*]/state/not-joined").path
+    request = gnmi.GetRequest(path=[path], encoding=gnmi.Encoding.PROTO)
+    try:
+        with _failures(address):
+            async with _connected(address, tls) as stub:
+                answer = await stub.Get(request, timeout=TIMEOUT_S)
+    except UnservedError:
+        return {}
+    updates = [update for notification in answer.notification for update in notification.update]
+    return {update.path.elem[1].key["name"]: update.val.string_val for update in updates}
+
+
 @asynccontextmanager
 async def _connected(address: str, tls: TlsSettings | None) -> AsyncIterator[gnmi_grpc.gNMIAsyncStub]:
     problem = uncallable(address, tls)

@@ -9,7 +9,7 @@ import platform
 import struct
 from typing import Final
 
-MAP_CREATE, MAP_LOOKUP, MAP_UPDATE, PROG_LOAD, LINK_CREATE = 0, 1, 2, 5, 28
+MAP_CREATE, MAP_LOOKUP, MAP_UPDATE, PROG_LOAD, PROG_QUERY, LINK_CREATE = 0, 1, 2, 5, 16, 28
 LOAD_MAP, SET, COPY, ADD, CALL, EXIT = 0x18, 0xB7, 0xBF, 0x07, 0x85, 0x95
 LOAD_WORD, STORE_WORD, ADD_TO_MEMORY = 0x61, 0x62, 0xDB
 JUMP_IF_EQUAL, JUMP_IF_AT_LEAST = 0x15, 0x3D
@@ -40,13 +40,32 @@ def load_program(kind: int, code: bytes, *, flags: int = 0, attach_type: int = 0
     return bpf(PROG_LOAD, attributes)
 
 
+def count_programs(index: int, attach_type: int) -> int:
+    """Return how many programs are attached to a device of this thread's namespace in such a place; raise OSError.
+
+    A kernel that does not know the place has none there.
+    """
+    block = ctypes.create_string_buffer(struct.pack("=IIIIQI4x8x8x8x8x", index, attach_type, 0, 0, 0, 0), 64)
+    try:
+        _call(PROG_QUERY, block)
+    except OSError as error:
+        if error.errno in {errno.EINVAL, errno.ENOSYS}:
+            return 0
+        raise
+    found: int = struct.unpack_from("=I", block, 24)[0]
+    return found
+
+
 def bpf(command: int, attributes: bytes) -> int:
     """Run a command of the system call; raise OSError. The kernel closes its descriptors on exec by itself."""
+    return _call(command, ctypes.create_string_buffer(attributes, len(attributes)))
+
+
+def _call(command: int, block: ctypes.Array[ctypes.c_char]) -> int:
     number = _SYSCALL_NUMBERS.get(platform.machine())
     if number is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    block = ctypes.create_string_buffer(attributes, len(attributes))
-    result: int = _libc.syscall(number, command, block, len(attributes))
+    result: int = _libc.syscall(number, command, block, len(block))
     if result < 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
     return result

@@ -43,7 +43,8 @@ class RingSettings:
     frames that are received, where the queue's `stamps` wants times; a device without a clock refuses "hardware".
     busy_poll_us: AF_XDP, for threads that poll: one that finds nothing runs the device's receiver itself, and a sleeper
     does so for so long first. 0: it runs when there is an interrupt. join_segments: AF_PACKET sends TCP segments that
-    follow each other as one packet of up to 64 KB, for a device at whose other end is a TCP/IP stack of Linux.
+    follow each other as one packet of up to 64 KB, for a device at whose other end is a TCP/IP stack of Linux; "gated":
+    while a `JoinWatch` has found that it is, and that nobody reads frames there.
     first_queue: AF_PACKET gives both directions of a flow the same number, counted from this queue on: another one on
     another device leads the way back to another queue than the way there. dpdk: of ports of kind DPDK.
     """
@@ -56,7 +57,7 @@ class RingSettings:
     qdisc_bypass: bool = False
     stamps: Literal["none", "software", "hardware"] = "software"
     busy_poll_us: int = 0
-    join_segments: bool = False
+    join_segments: Literal["never", "gated", "always"] = "never"
     first_queue: int = 0
     dpdk: DpdkSettings = field(default_factory=DpdkSettings)
 

@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from dataplane.config.quantities import RATE, TIME, Unit
 from dataplane.errors import ConfigError, SwitchError
@@ -28,9 +28,12 @@ from dataplane.switch.drop_in.names import (
     opened_messages,
 )
 from dataplane.switch.drop_in.options import Bmv2Options, whole_in
+from dataplane.switch.ports.joining import Joining, read_joining
 from dataplane.switch.tracing.live.options import TraceSettings, add_trace_options, trace_settings, trace_words
 from dataplane.switch.traffic import PortSettings, deflect_session_of
 from dataplane.switch.v1model import DROP_PORT
+
+T = TypeVar("T")
 
 COMMAND_LINE = "command line"
 """What errors name in place of a file."""
@@ -55,14 +58,11 @@ MESSAGES = "message:"
 
 @dataclass(frozen=True, slots=True)
 class AttachedPort:
-    """A switch port and what is behind it: a network device, IN.pcap,OUT.pcap, unix:PATH, or messages.
-
-    A port that `joins_segments` sends TCP segments that follow each other to its device as one packet.
-    """
+    """A switch port and what is behind it: a network device, IN.pcap,OUT.pcap, unix:PATH, or messages."""
 
     settings: PortSettings
     device: str
-    joins_segments: bool = False
+    joining: Joining = Joining.AUTO
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +193,10 @@ def _make_parser(name: str) -> argparse.ArgumentParser:
     add("--port-jitter", action="append", default=[], type=_pair_of(_DELAY), metavar="PORT:NS", help=jitter_help)
     add("--port-queue", action="append", default=[], type=_pair_of(None), metavar="PORT:FRAMES", help=queue_help)
     join_help = (
-        "port that sends TCP segments that follow each other as one packet: for devices at whose other end is a host's"
-        " TCP/IP stack; repeat it"
+        "whether TCP segments that follow each other leave as one packet, by all ports or by one; auto (default): while"
+        " nobody but a host's TCP/IP stack takes them, as far as the switch can see; PORT alone: on; repeat it"
     )
-    add("--join-segments", action="append", default=[], type=_non_negative, metavar="PORT", help=join_help)
+    add("--join-segments", action="append", default=[], type=read_joining, metavar="[PORT:]auto|on|off", help=join_help)
     add("-L", "--log-level", choices=LOG_LEVELS, default="info", help="default: info")
     add("--log-file", type=Path, help="log to a file instead of stderr")
     add("--ready-file", type=Path, help="created when the switch is ready, removed when it stops")
@@ -327,23 +327,32 @@ def _join_ports(found: argparse.Namespace) -> tuple[AttachedPort, ...]:
     early = next((number for number, jitter_ns in jitters.items() if jitter_ns > delays.get(number, 0)), None)
     if early is not None:
         raise _wrong("--port-jitter", f"that of port {early} is more than its delay")
-    joining = _by_port("--join-segments", [(number, 1) for number in found.join_segments], devices)
-    if joining and found.io not in KERNEL_RINGS:
-        raise _wrong("--join-segments", f"--io {found.io} sends frames past the kernel, which joins none there")
+    joining = _joining_by_port(found, devices)
     return tuple(
         AttachedPort(
             PortSettings(
                 number, rates.get(number), queues.get(number, 64), delays.get(number, 0), jitters.get(number, 0)
             ),
             device,
-            joins_segments=number in joining,
+            joining=joining[number],
         )
         for number, device in devices.items()
     )
 
 
-def _by_port(option: str, pairs: Sequence[tuple[int, int]], devices: dict[int, str]) -> dict[int, int]:
-    found: dict[int, int] = {}
+def _joining_by_port(found: argparse.Namespace, devices: dict[int, str]) -> dict[int, Joining]:
+    """Return what each port does; what is said of one port counts more than what is said of all."""
+    of_all = [joining for number, joining in found.join_segments if number is None]
+    of_one = [(number, joining) for number, joining in found.join_segments if number is not None]
+    if len(of_all) > 1:
+        raise _wrong("--join-segments", f"{' and '.join(of_all)} for all ports: one of them")
+    if found.io not in KERNEL_RINGS and Joining.ON in (*of_all, *(joining for _, joining in of_one)):
+        raise _wrong("--join-segments", f"--io {found.io} sends frames past the kernel, which joins none there")
+    return dict.fromkeys(devices, *(of_all or (Joining.AUTO,))) | _by_port("--join-segments", of_one, devices)
+
+
+def _by_port(option: str, pairs: Sequence[tuple[int, T]], devices: dict[int, str]) -> dict[int, T]:
+    found: dict[int, T] = {}
     for number, value in pairs:
         if number not in devices:
             raise _wrong(option, f"port {number} has no interface")
@@ -433,7 +442,7 @@ def command_line(settings: SwitchSettings) -> list[str]:
         if port.settings.jitter_ns:
             own += ["--port-jitter", f"{number}:{port.settings.jitter_ns}"]
         own += ["--port-queue", f"{number}:{port.settings.queue_frames}"]
-        own += ["--join-segments", str(number)] if port.joins_segments else []
+        own += ["--join-segments", f"{number}:{port.joining}"] if port.joining is not Joining.AUTO else []
     files = {
         "--p4info": settings.p4info,
         "--presets": settings.presets,

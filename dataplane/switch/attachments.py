@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Final, Literal
 
 from dataplane.errors import PortError
 from dataplane.nic import (
@@ -21,15 +22,29 @@ from dataplane.nic import (
     memory_pair,
     open_port,
 )
+from dataplane.nic.devices.far_end import NO_VETH, PLAIN_STACK
 from dataplane.nic.devices.shaping import shaped_rate_bps
-from dataplane.switch.arguments import MESSAGES, AttachedPort, DriverSettings, SwitchSettings
+from dataplane.nic.ports.join_watch import JoinWatch
+from dataplane.switch.arguments import (
+    KERNEL_RINGS,
+    MESSAGES,
+    AttachedPort,
+    DriverSettings,
+    SwitchSettings,
+)
 from dataplane.switch.drop_in.packet_in import PacketIn
+from dataplane.switch.ports.joining import Joining
 
-__all__ = ["CaptureFiles", "open_attachment", "open_attachments"]
+__all__ = ["CaptureFiles", "open_attachment", "open_attachments", "watch_joining"]
 
 logger = logging.getLogger("millrace.switch")
 
 _KINDS = {"ring": PortKind.PACKET_V2, "throughput": PortKind.PACKET_V3, "xdp": PortKind.XDP, "dpdk": PortKind.DPDK}
+_JOINING: Final[Mapping[Joining, Literal["never", "gated", "always"]]] = {
+    Joining.AUTO: "gated",
+    Joining.ON: "always",
+    Joining.OFF: "never",
+}
 _SOCKET_PREFIX = "unix:"
 _FILE_SLOTS = 1024
 _MESSAGE_SLOTS = 128
@@ -43,7 +58,7 @@ def open_attachments(stack: ExitStack, settings: SwitchSettings) -> dict[int, Ni
     if settings.bmv2.packet_in is not None:
         return _open_messages(stack, settings, settings.bmv2.packet_in)
     return {
-        port.settings.number: open_attachment(stack, port, settings.driver, _rings(settings.ports, position))
+        port.settings.number: open_attachment(stack, port, settings.driver, _rings(settings, position))
         for position, port in enumerate(settings.ports)
     }
 
@@ -80,7 +95,7 @@ def open_attachment(stack: ExitStack, port: AttachedPort, settings: DriverSettin
     The stack closes it. Raises PortError.
     """
     device = port.device
-    if port.joins_segments and not is_device(device):
+    if port.joining is Joining.ON and not is_device(device):
         raise PortError(f"port {port.settings.number}: TCP segments are joined on network devices, not on {device}")
     if device.startswith(_SOCKET_PREFIX):
         opened = connect_socket_port(Path(device.removeprefix(_SOCKET_PREFIX)), device)
@@ -95,10 +110,43 @@ def open_attachment(stack: ExitStack, port: AttachedPort, settings: DriverSettin
     return opened
 
 
-def _rings(ports: Sequence[AttachedPort], position: int) -> RingSettings:
+def watch_joining(
+    stack: ExitStack, settings: SwitchSettings, opened: Mapping[int, NicPort]
+) -> tuple[JoinWatch | None, dict[int, str]]:
+    """Return what opens the gates of ports that join where nobody minds, and of other ports why they do not join.
+
+    The stack closes it. Raises PortError.
+    """
+    found: dict[int, str] = {}
+    gated: dict[int, NicPort] = {}
+    for port in settings.ports:
+        number = port.settings.number
+        reason = _why_not(port, settings.driver.io)
+        if reason is None and opened[number].gate is not None:
+            gated[number] = opened[number]
+        else:
+            found[number] = NO_VETH if reason is None else reason
+    if not gated:
+        return None, found
+    watch = JoinWatch(gated)
+    stack.callback(watch.close)
+    return watch, found
+
+
+def _why_not(port: AttachedPort, io: str) -> str | None:
+    """Return why a port never joins, "" if it always does, None if that depends."""
+    if not is_device(port.device):
+        return "it is on no network device"
+    if io not in KERNEL_RINGS:
+        return f"--io {io} sends frames past the kernel"
+    return {Joining.AUTO: None, Joining.ON: PLAIN_STACK, Joining.OFF: "--join-segments off"}[port.joining]
+
+
+def _rings(settings: SwitchSettings, position: int) -> RingSettings:
     """Return the rings of one of the ports; flows are spread otherwise than on its neighbours."""
-    joins_segments = ports[position].joins_segments
-    return RingSettings(rx_frames=_ring_frames(len(ports)), join_segments=joins_segments, first_queue=position)
+    joining = settings.ports[position].joining if settings.driver.io in KERNEL_RINGS else Joining.OFF
+    frames = _ring_frames(len(settings.ports))
+    return RingSettings(rx_frames=frames, join_segments=_JOINING[joining], first_queue=position)
 
 
 def _ring_frames(ports: int) -> int:

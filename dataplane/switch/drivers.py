@@ -11,10 +11,11 @@ from typing import Final, Protocol
 from dataplane.clock import MonotonicClock
 from dataplane.nic import Port
 from dataplane.nic.devices.link_events import LinkEvents
+from dataplane.nic.ports.join_watch import JoinWatch
 from dataplane.nic.ports.kernels.waiting import RETRY_NS
 from dataplane.program.model import Program
 from dataplane.switch.arguments import SwitchSettings
-from dataplane.switch.attachments import is_device, open_attachments
+from dataplane.switch.attachments import is_device, open_attachments, watch_joining
 from dataplane.switch.compiled.activity import Forwarding
 from dataplane.switch.compiled.memory.port_table import CABLE_FULL
 from dataplane.switch.compiled.switch import NativeSwitch
@@ -83,10 +84,12 @@ class NativeDriver:
 
     def __init__(self, stack: ExitStack, settings: SwitchSettings) -> None:
         self._tracer = _tracer(stack, settings, exact=False)
+        ports = open_attachments(stack, settings)
+        self._joining = watch_joining(stack, settings, ports)
         self.control = NativeSwitch(
             settings.device_id,
             [port.settings for port in settings.ports],
-            open_attachments(stack, settings),
+            ports,
             cpu_port=settings.cpu_port,
             seed=settings.seed,
             deflect_session=settings.deflect_session,
@@ -106,6 +109,7 @@ class NativeDriver:
 
     def start(self, waiter: Waiter) -> None:
         """Begin to forward."""
+        _start_joining(self.control, *self._joining)
         self.control.start()
         waiter.watch(self._events.fileno())
         self.control.look_at_devices()
@@ -144,6 +148,7 @@ class InterpreterDriver:
 
     def __init__(self, stack: ExitStack, settings: SwitchSettings) -> None:
         ports = open_attachments(stack, settings)
+        self._joining = watch_joining(stack, settings, ports)
         clock = MonotonicClock()
         self._tracer = _tracer(stack, settings, exact=True)
         factory = None if self._tracer is None else tapped_factory(self._tracer, self._depth, clock.now_ns)
@@ -173,6 +178,7 @@ class InterpreterDriver:
 
     def start(self, waiter: Waiter) -> None:
         """Watch the ports."""
+        _start_joining(self.control, *self._joining)
         self.control.on_wakeup(waiter.wake)
         for descriptor in (*self._numbers, self._events.fileno()):
             waiter.watch(descriptor)
@@ -238,6 +244,14 @@ def _watch(stack: ExitStack, control: Switch | NativeSwitch) -> LinkEvents:
     events = LinkEvents()
     stack.callback(events.close)
     return events
+
+
+def _start_joining(control: Switch | NativeSwitch, watch: JoinWatch | None, reasons: Mapping[int, str]) -> None:
+    """Have ports join TCP segments as far as they may, and the switch know why not."""
+    for port, reason in reasons.items():
+        control.set_not_joined(port, reason)
+    if watch is not None:
+        watch.start(control.set_not_joined)
 
 
 def _states(control: Switch | NativeSwitch) -> dict[str, object]:

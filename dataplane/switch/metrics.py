@@ -38,6 +38,11 @@ class SwitchCollector:
         }
         queued = GaugeMetricFamily(f"{_PREFIX}_port_queued_frames", "Frames that wait.", labels=labels)
         up = GaugeMetricFamily(f"{_PREFIX}_port_up", "1: it takes and sends frames.", labels=labels)
+        joins = GaugeMetricFamily(
+            f"{_PREFIX}_port_joins_segments",
+            "1: TCP segments that follow each other leave as one packet, as far as was seen last.",
+            labels=labels,
+        )
         drops = CounterMetricFamily(
             f"{_PREFIX}_drops", "Frames dropped, of ports or of none.", labels=["port", "reason"]
         )
@@ -50,11 +55,13 @@ class SwitchCollector:
             queued.add_metric(of_port, port.queued_frames)
             if state is not None:
                 up.add_metric(of_port, state.is_open)
+            if state is not None and state.not_joined is not None:
+                joins.add_metric(of_port, state.not_joined == "")
             for reason, count in port.drops.items():
                 drops.add_metric([str(number), reason], count)
         for reason, count in {**counters.drops, **self._read_drops()}.items():
             drops.add_metric(["", reason], count)
-        yield from (*figures.values(), queued, up, drops)
+        yield from (*figures.values(), queued, up, joins, drops)
         program = control.program
         told = {"device_id": str(control.device_id), "program": "" if program is None else program.name}
         yield InfoMetricFamily(_PREFIX, "What runs.", value=told)

@@ -232,6 +232,11 @@ class Switch:
             self._follow(self._board.set_oper(port, oper))
         self._board.notify()
 
+    def set_not_joined(self, port: int, reason: str) -> None:
+        """Note why a port does not join TCP segments, "" if it does; raise SwitchError if there is no such port."""
+        self._board.set_not_joined(port, reason)
+        self._board.notify()
+
     def set_port_status(self, port: int, up: bool) -> None:
         """Note that a port's device went down or came back."""
         self.set_oper(port, OperStatus.UP if up else OperStatus.DOWN)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dataplane.rpc.access.settings import TlsSettings
 
 _COUNTS: Final = ("in-pkts", "in-octets", "in-discards", "out-pkts", "out-octets", "out-discards")
-_PORTS: Final = ("port", "device", "admin", "oper", *_COUNTS)
+_PORTS: Final = ("port", "device", "admin", "oper", *_COUNTS, "segments")
 
 switch_show = typer.Typer(add_completion=False)
 """A command of its own, as all other words after `millrace switch` are the switch's."""
@@ -78,14 +78,16 @@ def show(address: Address, device_id: DeviceId = 1, tls: Tls = None, form: OneFo
 
 
 async def _ports(address: str, tls: TlsSettings | None) -> tuple[Cells, ...]:
-    from controller.gnmi.queries import read_counts, read_ports  # noqa: PLC0415
+    from controller.gnmi.queries import read_counts, read_not_joined, read_ports  # noqa: PLC0415
 
-    counts = await read_counts(address, tls)
+    counts, reasons = await read_counts(address, tls), await read_not_joined(address, tls)
     found = []
     for one in await read_ports(address, tls):
         counted = counts.get(one.device, {})
         state = (one.port, one.device, "up" if one.admin_up else "down", str(one.oper))
-        found.append((*state, *(counted.get(name) for name in _COUNTS)))
+        segments = reasons.get(one.device)
+        segments = "joined" if segments == "" else segments
+        found.append((*state, *(counted.get(name) for name in _COUNTS), segments))
     return tuple(found)
 
 

@@ -35,6 +35,8 @@ class Device:
     name: str
     index: int
     mtu: int
+    kind: str = ""
+    """Of virtual ones: veth, bridge ..."""
 
     @property
     def slot_bytes(self) -> int:
@@ -49,7 +51,7 @@ class DeviceWatch:
     """
 
     def __init__(self, name: str, index: int) -> None:
-        self.name, self._index = name, index
+        self.name, self.index = name, index
         try:
             self._control = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
         except OSError as error:
@@ -94,7 +96,7 @@ class DeviceWatch:
     @property
     def _is_there(self) -> bool:
         try:
-            fcntl.ioctl(self._control.fileno(), _SIOCGIFNAME, struct.pack("=16xi", self._index).ljust(_REQUEST_BYTES))
+            fcntl.ioctl(self._control.fileno(), _SIOCGIFNAME, struct.pack("=16xi", self.index).ljust(_REQUEST_BYTES))
         except OSError:
             return False
         return True
@@ -102,7 +104,7 @@ class DeviceWatch:
     def _read_flags(self) -> int:
         """Return the device's IFF_ flags, 0 if it is gone."""
         try:
-            request = struct.pack("=16xi", self._index).ljust(_REQUEST_BYTES, b"\0")
+            request = struct.pack("=16xi", self.index).ljust(_REQUEST_BYTES, b"\0")
             reply = fcntl.ioctl(self._control.fileno(), _SIOCGIFNAME, request)
             flags: int = struct.unpack_from("=H", fcntl.ioctl(self._control.fileno(), SIOCGIFFLAGS, reply), 16)[0]
         except OSError:
@@ -121,7 +123,9 @@ def find_device(interface: str) -> Device:
         raise PortError(f"interface {interface}: is down: ip link set {interface} up")
     if link["ifi_type"] not in _ETHERNET_TYPES:
         raise PortError(f"interface {interface}: is no Ethernet device: its frames have no Ethernet header")
-    return Device(interface, link["index"], link.get_attr("IFLA_MTU"))
+    information = link.get_attr("IFLA_LINKINFO")
+    kind = None if information is None else information.get_attr("IFLA_INFO_KIND")
+    return Device(interface, link["index"], link.get_attr("IFLA_MTU"), kind or "")
 
 
 @run_off_loop

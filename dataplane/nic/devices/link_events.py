@@ -1,13 +1,20 @@
-"""Changes of the devices of this network namespace: RTM_NEWLINK and RTM_DELLINK messages (rtnetlink(7))."""
+"""Changes of devices, as rtnetlink(7) sends them: of this network namespace, and of those that its cables lead to."""
 
 from __future__ import annotations
 
 import errno
 import socket
+import struct
+from typing import Final
 
 from dataplane.errors import PortError
 
-_RTMGRP_LINK = 1
+_RTMGRP_LINK, _RTMGRP_TC = 1, 8
+_SOL_NETLINK, _LISTEN_ALL_NSID = 270, 8
+_HEADER: Final = struct.Struct("=IHHII")
+_INDEX: Final = struct.Struct("=i")
+_INDEX_OFFSET: Final = _HEADER.size + 4
+"""Where struct ifinfomsg and struct tcmsg have the number of the device."""
 _READ_BYTES = 1 << 16
 _BUFFER_BYTES = 1 << 20
 
@@ -48,3 +55,65 @@ class LinkEvents:
     def close(self) -> None:
         """End the subscription."""
         self._socket.close()
+
+
+Ends = frozenset[tuple[int | None, int]]
+"""Devices: the id of their namespace, None for this one, and their number there."""
+
+
+class CableEvents:
+    """A subscription to changes of devices and of tc's disciplines, also in namespaces that this one has an id for.
+
+    It has one for each that a veth cable leads to. Made in the namespace that is meant; raises PortError if the kernel
+    refuses.
+    """
+
+    def __init__(self) -> None:
+        try:
+            self._socket = socket.socket(
+                socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_NONBLOCK, socket.NETLINK_ROUTE
+            )
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
+            self._socket.setsockopt(_SOL_NETLINK, _LISTEN_ALL_NSID, 1)
+            self._socket.bind((0, _RTMGRP_LINK | _RTMGRP_TC))
+        except OSError as error:
+            raise PortError(f"changes at the other ends of cables cannot be watched: {error.strerror}") from error
+
+    def fileno(self) -> int:
+        """Return the descriptor that is readable once something changed."""
+        return self._socket.fileno()
+
+    def take(self) -> Ends | None:
+        """Return which devices changed since the last call, None if it might be any; raise OSError if it ends."""
+        changed: set[tuple[int | None, int]] = set()
+        lost = False
+        while True:
+            try:
+                data, controls, _, _ = self._socket.recvmsg(_READ_BYTES, 64)
+            except BlockingIOError:
+                return None if lost else frozenset(changed)
+            except OSError as error:
+                if error.errno != errno.ENOBUFS:  # which says that more came than there was room for
+                    raise
+                lost = True
+                continue
+            ids = [_INDEX.unpack(value)[0] for level, kind, value in controls if (level, kind) == _OF_ANOTHER]
+            changed.update((ids[0] if ids else None, index) for index in _devices_in(data))
+
+    def close(self) -> None:
+        """End the subscription."""
+        self._socket.close()
+
+
+_OF_ANOTHER: Final = (_SOL_NETLINK, _LISTEN_ALL_NSID)
+"""What comes with a message of another namespace: its id."""
+
+
+def _devices_in(data: bytes) -> list[int]:
+    """Return the numbers of the devices that messages are about."""
+    found, place = [], 0
+    while place + _INDEX_OFFSET + _INDEX.size <= len(data):
+        (length, *_) = _HEADER.unpack_from(data, place)
+        found.append(_INDEX.unpack_from(data, place + _INDEX_OFFSET)[0])
+        place += max(-(-length // 4) * 4, _HEADER.size)
+    return found

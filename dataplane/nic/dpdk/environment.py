@@ -14,7 +14,7 @@ import threading
 from dataclasses import dataclass
 
 from dataplane.errors import PortError
-from dataplane.nic.dpdk.netns import in_netns, open_netns
+from dataplane.nic.devices.netns import in_netns, open_netns
 from dataplane.nic.dpdk.shim import load_shim
 
 logger = logging.getLogger("millrace.dpdk")

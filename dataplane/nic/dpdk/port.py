@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataplane.errors import PortError
 from dataplane.linux import PACKET_ADD_MEMBERSHIP, PACKET_MEMBERSHIP_PROMISCUOUS, SOL_PACKET
 from dataplane.nic.devices.device import Device
+from dataplane.nic.devices.netns import in_netns, open_netns
 from dataplane.nic.dpdk.environment import Environment, start_environment
-from dataplane.nic.dpdk.netns import in_netns, open_netns
 from dataplane.nic.dpdk.plan import PCI, Plan, is_pci_address, plan_port
 from dataplane.nic.dpdk.sockets import DriverSocket, find_sockets, open_descriptors
 from dataplane.nic.dpdk.stale_xdp import ProgramNote

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from dataplane.errors import PortError
 from dataplane.nic.devices.device import Device, DeviceWatch, find_device
@@ -42,8 +43,10 @@ def open_port(
     if kind is PortKind.DPDK and not has_kernel_device(interface, chosen):
         return NicPort(interface, _open_dpdk(interface, queues, chosen, None))
     device = find_device(interface)
+    if chosen.join_segments == "gated" and device.kind != "veth":
+        chosen = replace(chosen, join_segments="never")  # nobody would open the gate
     disable_offloads(interface)
-    if chosen.join_segments:
+    if chosen.join_segments == "always":
         enable_segmentation(interface)
     if chosen.stamps == "hardware":
         from dataplane.nic.devices.ethernet import stamp_all_frames  # noqa: PLC0415 - only Linux has netlink
@@ -64,7 +67,8 @@ def _open_queues(device: Device, kind: PortKind, queues: int, settings: RingSett
         return NicPort(device.name, sockets, watch, information)
     if kind is PortKind.DPDK:
         return NicPort(device.name, _open_dpdk(device.name, queues, settings, device), watch)
-    return NicPort(device.name, open_packet_sockets(device, kind, queues, settings), watch)
+    packet_sockets = open_packet_sockets(device, kind, queues, settings)
+    return NicPort(device.name, packet_sockets, watch, gate=packet_sockets[0].gate)
 
 
 def _open_dpdk(interface: str, queues: int, settings: RingSettings, device: Device | None) -> Sequence[Channel]:

@@ -19,7 +19,7 @@ from dataplane.nic.ports.kernels import receive, release
 from dataplane.nic.ports.kernels.memory import arm
 from dataplane.nic.ports.kernels.send_frames import send_copies
 from dataplane.nic.ports.kernels.waiting import take_error
-from dataplane.nic.ports.queue import PortKind, PortQueue
+from dataplane.nic.ports.queue import JoinGate, PortKind, PortQueue
 
 BURST_FRAMES = 256
 
@@ -78,8 +78,11 @@ class NicPort:
         channels: Sequence[Channel],
         device: DeviceWatch | None = None,
         information: PortInformation | None = None,
+        gate: JoinGate | None = None,
     ) -> None:
         self._name = name
+        self.gate = gate
+        """What its queues look at before they join TCP segments; None: they join none."""
         self.information = information or PortInformation(len(channels))
         """How it and its device came together."""
         self._channels = tuple(channels)
@@ -97,6 +100,11 @@ class NicPort:
     def name(self) -> str:
         """What users call it: the device's name."""
         return self._name
+
+    @property
+    def device_index(self) -> int | None:
+        """The number of its device, if it is on one."""
+        return None if self._device is None else self._device.index
 
     @property
     def queues(self) -> list[PortQueue]:

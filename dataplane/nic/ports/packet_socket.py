@@ -28,8 +28,8 @@ from dataplane.native import Array
 from dataplane.nic.devices.device import Device, refusal
 from dataplane.nic.layouts import ETHERNET_BYTES, PacketV2Header, PacketV3Header, field_offset
 from dataplane.nic.ports.memory_map import MemoryMap, require_memory
-from dataplane.nic.ports.queue import Cursor, PacketQueue, PortKind, SlotRing
-from dataplane.nic.ports.segment_sender import SegmentSender
+from dataplane.nic.ports.queue import Cursor, JoinGate, PacketQueue, PortKind, SlotRing
+from dataplane.nic.ports.segment_sender import SegmentSender, open_gate, shut_gate
 from dataplane.nic.settings import RingSettings
 
 _ETH_P_ALL = 3
@@ -68,10 +68,14 @@ class _Layout:
 
 
 class PacketSocket:
-    """One AF_PACKET socket and its rings; receives nothing before `start`. Raises PortError."""
+    """One AF_PACKET socket and its rings; receives nothing before `start`. Raises PortError.
 
-    def __init__(self, device: Device, kind: PortKind, settings: RingSettings) -> None:
+    With a `gate` it joins TCP segments while that is open.
+    """
+
+    def __init__(self, device: Device, kind: PortKind, settings: RingSettings, gate: JoinGate | None = None) -> None:
         self.device = device
+        self.gate = gate
         self.queue = PacketQueue(kind=kind, down=0)
         self._map: MemoryMap | None = None
         self._sender: SegmentSender | None = None
@@ -83,8 +87,8 @@ class PacketSocket:
         try:
             self._configure(settings)
             self._make_rings(kind, settings)
-            if settings.join_segments:
-                self._join_segments(settings)
+            if gate is not None:
+                self._join_segments(settings, gate)
         except OSError as error:
             self.close()
             raise refusal(device.name, "cannot be opened", error) from error
@@ -126,9 +130,9 @@ class PacketSocket:
         if self._map is not None:
             self._map.close()
 
-    def _join_segments(self, settings: RingSettings) -> None:
+    def _join_segments(self, settings: RingSettings, gate: JoinGate) -> None:
         frame_bytes = settings.frame_bytes or self.device.slot_bytes
-        self._sender = SegmentSender(self.device.name, frame_bytes, qdisc_bypass=settings.qdisc_bypass)
+        self._sender = SegmentSender(self.device.name, frame_bytes, gate, qdisc_bypass=settings.qdisc_bypass)
         self.queue.segments = self._sender.memory.line
         self.queue.transmit_room = self._sender.memory.room
 
@@ -202,7 +206,8 @@ def open_packet_sockets(device: Device, kind: PortKind, queues: int, settings: R
     opened: list[PacketSocket] = []
     group = None
     try:
-        opened.extend(PacketSocket(device, kind, settings) for _ in range(queues))
+        gate = _gate(settings)
+        opened.extend(PacketSocket(device, kind, settings, gate) for _ in range(queues))
         # The kernel counts the group's sockets in the order in which they join.
         first = settings.first_queue % queues
         for each in opened[first:] + opened[:first] if queues > 1 else ():
@@ -215,6 +220,12 @@ def open_packet_sockets(device: Device, kind: PortKind, queues: int, settings: R
     for each in opened:
         each.start()
     return opened
+
+
+def _gate(settings: RingSettings) -> JoinGate | None:
+    if settings.join_segments == "never":
+        return None
+    return open_gate() if settings.join_segments == "always" else shut_gate()
 
 
 def _round_up(nbytes: int) -> int:

@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Literal
 
 from dataplane.native import Array, Inline, Struct, i32, u8, u32, u64
+from dataplane.native.doorbell import Bell
 
 
 class PortKind(IntEnum):
@@ -93,6 +94,16 @@ class Train(Struct):
     reserved: u32
 
 
+class JoinGate(Struct):
+    """Until when a port may join segments: who knows what is at the other end of its cable says so."""
+
+    until_ns: u64  # on the monotonic clock; 0: not, the greatest: always
+    ask_from_ns: u64  # from then on who may not and would rings the bell; the greatest: never
+    asked: u64  # 1: somebody would have joined
+    trains: u64  # joined so far
+    bell: Bell  # null: nobody to ask
+
+
 class SegmentLine(Struct):
     """Frames in line for sendmmsg(2), each behind a struct virtio_net_hdr; trains of TCP segments are one message."""
 
@@ -106,6 +117,9 @@ class SegmentLine(Struct):
     vector: Array[u8]  # a struct mmsghdr for each slot
     pieces: Array[u8]  # a struct iovec for each slot
     train: Inline[Train, Literal[1]]
+    gate: JoinGate  # all queues of a port have the same
+    permission: u32  # what the gate said since the last flush: 0 not asked, 1 yes, 2 no
+    reserved: u32
 
 
 class PacketQueue(PortQueue):

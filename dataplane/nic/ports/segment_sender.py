@@ -9,21 +9,37 @@ from dataplane.linux import SO_SNDBUFFORCE, SOL_PACKET
 from dataplane.nic.layouts import InputOutputVector, MessageHeader
 from dataplane.nic.ports.kernels.segment_transmit import FRAME_OFFSET
 from dataplane.nic.ports.memory_map import MemoryMap
-from dataplane.nic.ports.queue import SegmentLine
+from dataplane.nic.ports.queue import JoinGate, SegmentLine
 
 SLOTS = 1_024
+FOREVER = (1 << 64) - 1
+"""What a gate's times say of "always" and "never"."""
 _VNET_HEADER, _QDISC_BYPASS = 15, 20
 _LINE_BYTES = 64
 _SEND_BUFFER_BYTES = 1 << 26
 
 
-class LineMemory:
-    """Memory for frames of up to `frame_bytes` bytes, and the line of them, which sends by a socket."""
+def shut_gate() -> JoinGate:
+    """Return a gate that is shut, with nobody to ask."""
+    return JoinGate(ask_from_ns=FOREVER)
 
-    def __init__(self, descriptor: int, frame_bytes: int, slots: int = SLOTS) -> None:
+
+def open_gate() -> JoinGate:
+    """Return a gate that is open for ever."""
+    return JoinGate(until_ns=FOREVER, ask_from_ns=FOREVER)
+
+
+class LineMemory:
+    """Memory for frames of up to `frame_bytes` bytes, and the line of them, which sends by a socket.
+
+    They are joined while the gate is open.
+    """
+
+    def __init__(self, descriptor: int, frame_bytes: int, gate: JoinGate, slots: int = SLOTS) -> None:
         # An odd number of cache lines: slots share no cache set.
         slot_bytes = -(-(frame_bytes + FRAME_OFFSET) // _LINE_BYTES) * _LINE_BYTES | _LINE_BYTES
         self._map = MemoryMap(slots * slot_bytes)
+        self._gate = gate
         self._vector = (MessageHeader * slots)()
         self._pieces = (InputOutputVector * slots)()
         self.room = slot_bytes - FRAME_OFFSET
@@ -35,6 +51,7 @@ class LineMemory:
             buffers=self._map.address,
             vector=ctypes.addressof(self._vector),
             pieces=ctypes.addressof(self._pieces),
+            gate=gate,
         )
 
     def close(self) -> None:
@@ -45,14 +62,14 @@ class LineMemory:
 class SegmentSender:
     """A raw socket on a device, which receives nothing, and its line. Raises OSError."""
 
-    def __init__(self, device: str, frame_bytes: int, *, qdisc_bypass: bool) -> None:
+    def __init__(self, device: str, frame_bytes: int, gate: JoinGate, *, qdisc_bypass: bool) -> None:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW | socket.SOCK_NONBLOCK, 0)
         try:
             self._socket.setsockopt(SOL_PACKET, _VNET_HEADER, 1)
             self._socket.setsockopt(SOL_PACKET, _QDISC_BYPASS, int(qdisc_bypass))
             self._socket.setsockopt(socket.SOL_SOCKET, SO_SNDBUFFORCE, _SEND_BUFFER_BYTES)
             self._socket.bind((device, 0))  # of no protocol: nothing comes in
-            self.memory = LineMemory(self._socket.fileno(), frame_bytes)
+            self.memory = LineMemory(self._socket.fileno(), frame_bytes, gate)
         except OSError:
             self._socket.close()
             raise

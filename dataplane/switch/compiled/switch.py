@@ -307,6 +307,11 @@ class NativeSwitch:
         """
         self._port_control.set_oper(port, oper)
 
+    def set_not_joined(self, port: int, reason: str) -> None:
+        """Note why a port does not join TCP segments, "" if it does; raise SwitchError if there is no such port."""
+        self._board.set_not_joined(port, reason)
+        self._board.notify()
+
     def look_at_devices(self) -> None:
         """Read the devices' states soon: a caller reports that one has changed."""
         self._port_control.expect_device_change()

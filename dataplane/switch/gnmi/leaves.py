@@ -1,7 +1,8 @@
 """The part of OpenConfig's tree that a switch serves: each leaf with what it says of a port.
 
 Modules: openconfig-interfaces, openconfig-if-ethernet, openconfig-p4rt (a port's number in P4Runtime), openconfig-bfd
-(hellos); and millrace-hellos, which adds to a session since when it is in its state and whether it was ever up.
+(hellos); millrace-hellos, which adds to a session since when it is in its state and whether it was ever up; and
+millrace-segments, which says why a port does not join TCP segments.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ MODELS: Final = (
     (MODULES["oc-p4rt"], _OPENCONFIG, "1.0.0"),
     (MODULES["oc-bfd"], _OPENCONFIG, "0.5.0"),
     (MODULES["hellos"], "Millrace", "0.1.0"),
+    (MODULES["segments"], "Millrace", "0.1.0"),
 )
 """Name, organization and version of each model, of which the leaves below are served."""
 
@@ -115,6 +117,7 @@ _INTERFACE_LEAVES: Final = (
     _leaf(f"{_IF}state/admin-status", Type.STRING, lambda view: "UP" if view.state.admin_up else "DOWN"),
     _leaf(f"{_IF}state/oper-status", Type.STRING, lambda view: view.state.oper.value),
     _leaf(f"{_IF}state/last-change", Type.UINT64, lambda view: view.last_change_ns),
+    _leaf(f"{_IF}state/segments:not-joined", Type.STRING, lambda view: view.state.not_joined),
     _counter("in-pkts", lambda counters: counters.rx_frames),
     _counter("in-octets", lambda counters: counters.rx_bytes),
     _counter("in-discards", lambda counters: _dropped(counters, coming_in=True)),

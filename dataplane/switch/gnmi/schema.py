@@ -96,6 +96,7 @@ MODULES: Final = {
     "oc-p4rt": "openconfig-p4rt",
     "oc-bfd": "openconfig-bfd",
     "hellos": "millrace-hellos",
+    "segments": "millrace-segments",
     "ianaift": "iana-if-type",
 }
 """Modules by the prefixes that YANG files use."""

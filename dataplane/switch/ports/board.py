@@ -55,6 +55,10 @@ class PortBoard:
         """Note what a port's hellos say, as they say it; counts alone are no change. Returns the new state."""
         return self._change(port, lambda state: replace(state, hello=hello))
 
+    def set_not_joined(self, port: int, reason: str) -> PortState:
+        """Note why a port does not join TCP segments, "" if it does; return the new state."""
+        return self._change(port, lambda state: replace(state, not_joined=reason))
+
     def add_listener(self, listener: PortListener) -> Callable[[], None]:
         """Notify `listener` of each change from now on; return what ends that."""
         with self._lock:

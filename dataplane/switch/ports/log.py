@@ -33,6 +33,11 @@ class PortLog:
                 logger.warning("%s %s; other ports continue", where, _CAUSES[state.oper])
         if state.admin_up is not before.admin_up:
             logger.info("%s is %s", where, "enabled" if state.admin_up else "disabled")
+        if state.not_joined != before.not_joined:
+            # How it is at first is told to who asks.
+            level = logging.DEBUG if before.not_joined is None else logging.INFO
+            how = f"leave one by one: {state.not_joined}" if state.not_joined else "are joined"
+            logger.log(level, "%s: TCP segments %s", where, how)
         for line, level in _hello_lines(before.hello, state.hello):
             logger.log(level, "%s: %s", where, line)
 

@@ -118,6 +118,8 @@ class PortState:
     """When `oper` or `admin_up` changed the last time."""
     hello: HelloSession | None = None
     """None while no hellos are set here."""
+    not_joined: str | None = None
+    """Why TCP segments that follow each other do not leave as one packet; "" where they do, None where none could."""
 
     @property
     def is_open(self) -> bool:

@@ -1,12 +1,13 @@
 """TCP through switches, the figure that users of bmv2 quote: iperf3 between two hosts, through one and through three.
 
 Hosts in namespaces, veth, MTU 1500, offloads off. In each switch's place, in turn: the kernel's own bridge, ours in
-three modes, ours with TCP segments joined on the hosts' ports (`--join-segments`), and bmv2 with its log off. The
-program, tests/benchmarks/programs/router.p4, does what basic.p4 of p4lang's tutorials does, with a route each way.
-Everything shares the machine's processors.
+three modes, ours with TCP segments joined on the hosts' ports whoever reads there (`--join-segments on`) and never
+(`off`), and bmv2 with its log off. The program, tests/benchmarks/programs/router.p4, does what basic.p4 of p4lang's
+tutorials does, with a route each way. Everything shares the machine's processors.
 
 - iperf_share_bridge, iperf_ratio_bmv2: ours with segments joined over the bridge and over bmv2, one switch; medians of
-  the rounds' ratios. iperf_share_bridge_default, iperf_ratio_bmv2_default: the same without that option.
+  the rounds' ratios. iperf_share_bridge_default, iperf_ratio_bmv2_default: the same without that option (`auto`);
+  iperf_share_bridge_off, iperf_ratio_bmv2_off: with `off`.
 
     sudo .venv/bin/python -m tests.benchmarks.first.tcp [--quick] [--rounds N] [--seconds S]
 """
@@ -34,8 +35,10 @@ from tests.benchmarks.traffic.targets import BMV2, COMPILED, is_available, runni
 from tests.p4runtime_client import Client, Names, insert, lpm, pipeline_config
 
 BRIDGE, DEFAULT, JOINED = "kernel bridge", "millrace, kernel rings", "millrace, segments joined"
+APART = "millrace, segments apart"
 OPTIONS: Final = {
     DEFAULT: (),
+    APART: ("--join-segments", "off"),
     "millrace, throughput": ("--io", "throughput"),
     "millrace, AF_XDP": ("--io", "xdp"),
     JOINED: (),
@@ -43,7 +46,9 @@ OPTIONS: Final = {
 LENGTHS: Final = (1, 3)
 ROUNDS, SECONDS = 5, 3
 QUICK_SIDES, QUICK_SECONDS = (BRIDGE, DEFAULT, JOINED), 1
-NAMES: Final = tuple(f"iperf_{figure}{mode}" for mode in ("", "_default") for figure in ("ratio_bmv2", "share_bridge"))
+NAMES: Final = tuple(
+    f"iperf_{figure}{mode}" for mode in ("", "_default", "_off") for figure in ("ratio_bmv2", "share_bridge")
+)
 _PROGRAM = Path(__file__).parents[1] / "programs" / "router.json"
 
 Found = Mapping[str, list[float]]
@@ -116,14 +121,14 @@ def summary(found: Found) -> dict[str, float | None]:
     """Return the figures of one switch; None where the other side was not measured."""
     return {
         f"iperf_{figure}{mode}": _ratio(found, side, other)
-        for side, mode in ((JOINED, ""), (DEFAULT, "_default"))
+        for side, mode in ((JOINED, ""), (DEFAULT, "_default"), (APART, "_off"))
         for figure, other in (("ratio_bmv2", BMV2), ("share_bridge", BRIDGE))
     }
 
 
 def _ratio(found: Found, side: str, other: str) -> float | None:
     """Return the median of the rounds' ratios."""
-    if other not in found:
+    if not {side, other} <= found.keys():
         return None
     return round(median(ours / theirs for ours, theirs in zip(found[side], found[other], strict=True)), 2)
 

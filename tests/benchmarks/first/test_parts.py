@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 
 from tests.benchmarks.first import tcp, tutorials
-from tests.benchmarks.first.tcp import BRIDGE, DEFAULT, JOINED, summary
+from tests.benchmarks.first.tcp import APART, BRIDGE, DEFAULT, JOINED, summary
 from tests.benchmarks.first_hour import PARTS
 from tests.benchmarks.parts import names_of
 from tests.benchmarks.traffic.targets import BMV2
@@ -28,12 +28,21 @@ def test_without_what_they_need_the_tutorials_are_null(
 
 
 def test_figures_are_medians_of_the_rounds_ratios() -> None:
-    found = {BRIDGE: [1.0, 2.0, 4.0], DEFAULT: [2.0, 1.0, 2.0], JOINED: [1.0, 4.0, 4.0], BMV2: [0.5, 0.5, 0.5]}
+    found = {
+        BRIDGE: [1.0, 2.0, 4.0],
+        DEFAULT: [2.0, 1.0, 2.0],
+        JOINED: [1.0, 4.0, 4.0],
+        APART: [1.0, 1.0, 1.0],
+        BMV2: [0.5, 0.5, 0.5],
+    }
     assert summary(found) == {
         "iperf_ratio_bmv2": 8.0,
         "iperf_share_bridge": 1.0,
         "iperf_ratio_bmv2_default": 4.0,
         "iperf_share_bridge_default": 0.5,
+        "iperf_ratio_bmv2_off": 2.0,
+        "iperf_share_bridge_off": 0.5,
     }
-    del found[BMV2]
+    del found[BMV2], found[APART]
     assert summary(found)["iperf_ratio_bmv2"] is None
+    assert summary(found)["iperf_share_bridge_off"] is None

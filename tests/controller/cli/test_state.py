@@ -110,6 +110,18 @@ def test_show_has_all_of_a_switch_at_a_glance(switch: str) -> None:
     assert (port["port"], port["admin"], port["in-pkts"], port["out-discards"]) == (1, "up", 0, 0)
 
 
+def test_show_says_whether_segments_are_joined_and_why_not(tmp_path: Path) -> None:
+    address, (p4info, program) = f"unix:{tmp_path}/s4.sock", fabric_program()
+    made = Switch(1, [PortSettings(number) for number in (1, 2, 3)], VirtualClock())
+    made.set_not_joined(1, "")
+    made.set_not_joined(2, "somebody reads")
+    with P4RuntimeServer(P4RuntimeCore(made), [address], beside=[GnmiService(GnmiCore(made))]):
+        with connect(address, 1) as client:
+            client.commit(program, p4info)
+        found = json.loads(run("switch", "show", address, "--format", "json"))
+    assert [port["segments"] for port in found["ports"]] == ["joined", "somebody reads", None]
+
+
 def test_show_has_the_controller_and_says_so_without_gnmi(tmp_path: Path) -> None:
     address, (p4info, program) = f"unix:{tmp_path}/s3.sock", fabric_program()
     with P4RuntimeServer(P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock())), [address]):

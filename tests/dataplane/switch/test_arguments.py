@@ -163,6 +163,11 @@ def test_half_of_tls_is_refused(options: str, problem: str) -> None:
         ("--no-p4 --files-wait nan", "'nan' is not a time such as 500ms"),
         ("--no-p4 -i 1@a --join-segments 2", "--join-segments: port 2 has no interface"),
         ("--no-p4 -i 1@a --join-segments 1 --join-segments 1", "--join-segments: port 1 appears twice"),
+        ("--no-p4 -i 1@a --join-segments 1 --join-segments 1:off", "--join-segments: port 1 appears twice"),
+        ("--no-p4 -i 1@a --join-segments on --join-segments off", "--join-segments: on and off for all ports"),
+        ("--no-p4 -i 1@a --join-segments maybe", "'maybe' is not auto, on or off, nor PORT:off and the like"),
+        ("--no-p4 -i 1@a --join-segments a:on", "'a:on' is not auto, on or off, nor PORT:off and the like"),
+        ("--no-p4 -i 1@a --join-segments on --io xdp", "--join-segments: --io xdp sends frames past the kernel"),
         ("--no-p4 -i 1@a --join-segments 1 --io xdp", "--join-segments: --io xdp sends frames past the kernel"),
         ("--no-p4 -i 1@a --join-segments 1 --io dpdk", "--join-segments: --io dpdk sends frames past the kernel"),
         ("--no-p4 --device-id x", "is not a whole number"),
@@ -235,9 +240,19 @@ def test_a_command_line_reads_back_as_the_same_settings(settings: SwitchSettings
     assert parse_arguments(command_line(settings)) == settings
 
 
-def test_ports_that_join_segments_read_back_too() -> None:
-    settings = parse_arguments(["--no-p4", "-i", "1@a", "-i", "7@b", "--join-segments", "7", "--io", "throughput"])
-    assert [port.joins_segments for port in settings.ports] == [False, True]
+@pytest.mark.parametrize(
+    ("words", "joining"),
+    [
+        ("", "auto auto auto"),
+        ("--join-segments 7 --io throughput", "auto on auto"),
+        ("--join-segments off", "off off off"),
+        ("--join-segments 7:auto --join-segments on --join-segments 8:off", "on auto off"),
+        ("--join-segments auto --io xdp", "auto auto auto"),
+    ],
+)
+def test_which_ports_join_segments_reads_back_too(words: str, joining: str) -> None:
+    settings = parse_arguments(f"--no-p4 -i 1@a -i 7@b -i 8@c {words}".split())
+    assert [port.joining for port in settings.ports] == joining.split()
     assert parse_arguments(command_line(settings)) == settings
 
 

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
 
@@ -19,7 +19,10 @@ from finsy.proto import p4r, p4r_grpc
 from pyroute2 import IPRoute
 
 from dataplane.fabric.kernel import namespaces
+from dataplane.fabric.kernel.links import CableEnd, bring_up, connect
+from dataplane.fabric.kernel.manifest import held_namespaces
 from dataplane.nic import PcapReader, PcapWriter, PortKind, open_port
+from dataplane.nic.devices.far_end import PACKET_SOCKET, PROMISCUOUS, SAME_NAMESPACE
 from dataplane.switch.process import main
 from dataplane.switch.waiting import Waiter
 from tests.network_namespace import network_namespace
@@ -41,7 +44,10 @@ def namespace() -> Iterator[str]:
 class Running:
     """A switch process in a namespace with everything that it writes."""
 
-    def __init__(self, namespace: str, folder: Path, *arguments: str) -> None:
+    def __init__(
+        self, namespace: str, folder: Path, *arguments: str, before: Callable[[], None] = lambda: None
+    ) -> None:
+        before()
         self.ready, self.stats, self.socket = folder / "ready", folder / "stats.json", folder / "p4.sock"
         self.log = folder / "log"
         read_end, self.lifeline = os.pipe()
@@ -76,6 +82,64 @@ def switch(request: pytest.FixtureRequest, namespace: str, tmp_path: Path) -> It
     with Running(namespace, tmp_path, str(BUILD / "fabric.json"), "--pipeline", request.param) as running:
         running.wait_ready()
         yield running
+
+
+@pytest.mark.root
+def test_it_says_why_ports_do_not_join_segments(switch: Running) -> None:
+    wait_until(lambda: said_of_segments(switch) == [SAME_NAMESPACE] * 2, "ports do not say why")
+
+
+@pytest.mark.root
+def test_it_joins_segments_towards_a_namespace_until_somebody_reads_there(namespace: str, tmp_path: Path) -> None:
+    host = f"{namespace}-host"
+    with (
+        held_namespaces(host),
+        Running(
+            namespace,
+            tmp_path,
+            "--no-p4",
+            "-i",
+            "3@up",
+            "-i",
+            "4@off",
+            "--join-segments",
+            "4:off",
+            before=lambda: add_host(namespace, host),
+        ) as running,
+    ):
+        running.wait_ready()
+        wait_until(lambda: said_of_segments(running) == [SAME_NAMESPACE] * 2 + ["", "--join-segments off"])
+
+        def read() -> socket.socket:
+            return socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
+
+        def flags(promiscuous: int) -> None:
+            with IPRoute() as netlink:
+                netlink.link("set", index=socket.if_nametoindex("up"), flags=promiscuous, change=0x100)
+
+        namespaces.call(host, lambda: flags(0x100))
+        wait_until(lambda: said_of_segments(running)[2] == PROMISCUOUS)
+        assert f"port 3 (up): TCP segments leave one by one: {PROMISCUOUS}" in running.log.read_text()
+        with namespaces.call(host, read):
+            namespaces.call(host, lambda: flags(0))
+            wait_until(lambda: said_of_segments(running)[2] == PACKET_SOCKET)
+        namespaces.call(host, lambda: flags(0x100))
+        namespaces.call(host, lambda: flags(0))
+        wait_until(lambda: "port 3 (up): TCP segments are joined" in running.log.read_text())
+
+
+def add_host(namespace: str, host: str) -> None:
+    for device in ("up", "off"):
+        connect(
+            CableEnd(namespace, device, 0x02_00_00_00_00_01, 1_500), CableEnd(host, device, 0x02_00_00_00_00_02, 1_500)
+        )
+        bring_up(namespace, [device])
+        bring_up(host, [device])
+
+
+def said_of_segments(switch: Running) -> list[str | None]:
+    """Return what the ports say, in the order of their numbers."""
+    return [state["not_joined"] for _, state in sorted(json.loads(switch.stats.read_text())["port_states"].items())]
 
 
 @pytest.mark.root

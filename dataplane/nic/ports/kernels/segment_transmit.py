@@ -13,16 +13,21 @@ from dataplane.native import (
     as_u16,
     as_u32,
     as_u64,
+    atomic_add,
+    fence,
     fill,
     i32,
     kernel,
+    load_relaxed,
     offset,
     sizeof,
+    store_release,
     u8,
     u32,
     u64,
     view,
 )
+from dataplane.native.doorbell import ring_if_waiting
 from dataplane.nic.layouts import (
     VIRTIO_NEEDS_CHECKSUM,
     VIRTIO_TCP_IPV4,
@@ -41,9 +46,10 @@ from dataplane.nic.ports.kernels.segments import (
     segment_payload,
     write_headers,
 )
-from dataplane.nic.ports.kernels.system import last_error, sendmmsg
-from dataplane.nic.ports.queue import PacketQueue, SegmentLine
+from dataplane.nic.ports.kernels.system import last_error, monotonic_ns, sendmmsg
+from dataplane.nic.ports.queue import JoinGate, PacketQueue, SegmentLine
 
+_ALLOWED, _DENIED = 1, 2
 FRAME_OFFSET = 16
 """Where a slot has its frame; the struct virtio_net_hdr ends there."""
 
@@ -110,7 +116,7 @@ def join(line: SegmentLine, frame: Array[u8], length: u32, start: u32) -> bool:
     if start == 0 or train.head == 0:
         return False
     head = array_at(u8, train.head)
-    if not follows(train, head, frame, length, start):
+    if line.permission == _DENIED or not follows(train, head, frame, length, start) or not may_join(line):
         return False
     if train.frames == 1 and not has_right_checksums(head, train.payload_offset + train.segment_bytes):
         return False
@@ -123,6 +129,27 @@ def join(line: SegmentLine, frame: Array[u8], length: u32, start: u32) -> bool:
     if not extend_train(train, frame, length):
         end_train(line)
     return True
+
+
+@kernel(inline=True)
+def may_join(line: SegmentLine) -> bool:
+    """Return whether the gate is open, which is looked at once between two flushes, and no earlier than it matters."""
+    if line.permission == 0:
+        line.permission = ask(line.gate)
+    return line.permission == _ALLOWED
+
+
+@kernel
+def ask(gate: JoinGate) -> u32:
+    """Look at the gate; where it is shut, have whoever keeps it know that there is something to join."""
+    now_ns = monotonic_ns()
+    if now_ns < load_relaxed(gate.until_ns):
+        return _ALLOWED
+    if now_ns >= load_relaxed(gate.ask_from_ns) and address(gate.bell) != 0:
+        store_release(gate.asked, 1)
+        fence()
+        ring_if_waiting(gate.bell)
+    return _DENIED
 
 
 @kernel(inline=True)
@@ -155,6 +182,7 @@ def end_train(line: SegmentLine) -> None:
         header.checksum_start = TCP
         header.checksum_offset = CHECKSUM_OFFSET
         write_headers(train, array_at(u8, train.head))
+        atomic_add(line.gate.trains, 1)
     train.head = 0
 
 
@@ -165,6 +193,7 @@ def flush_segments(queue: PacketQueue) -> u32:
     taken: u32 = 0
     stale: bool = True
     end_train(line)
+    line.permission = 0
     while line.sent < line.messages:
         start = as_u64(line.sent) * sizeof(MessageHeader)
         sent: i32 = sendmmsg(line.fd, offset(line.vector, start), line.messages - line.sent, MSG_DONTWAIT)

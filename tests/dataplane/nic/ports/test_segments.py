@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import random
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv6Address
@@ -12,12 +14,13 @@ from ipaddress import IPv4Address, IPv6Address
 import pytest
 
 from dataplane.native import Array, as_u64, copy, kernel, kernel_library, offset, pointer_to, u8, u32, u64
+from dataplane.native.doorbell import Bell
 from dataplane.nic import PortKind, RingSettings
 from dataplane.nic.devices.offloads import disable_offloads
 from dataplane.nic.layouts import MessageHeader
 from dataplane.nic.ports.kernels.segment_transmit import commit_segment, reserve_segment
-from dataplane.nic.ports.queue import PacketQueue
-from dataplane.nic.ports.segment_sender import LineMemory
+from dataplane.nic.ports.queue import JoinGate, PacketQueue
+from dataplane.nic.ports.segment_sender import FOREVER, LineMemory, open_gate, shut_gate
 from dataplane.wire import ipv4, tcp
 from dataplane.wire.ipv4 import DONT_FRAGMENT, PROTOCOL_TCP, Ipv4
 from dataplane.wire.packet import link_header, tcp_frame
@@ -28,8 +31,9 @@ SRC_MAC, DST_MAC = 0x02_00_00_00_00_02, 0x02_00_00_00_00_01
 SRC, DST = IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2")
 ACK, PSH, FIN, ECE = 0x10, 0x08, 0x01, 0x40
 TIMES = bytes.fromhex("0101080a 00000007 00000009")
-JOINING = RingSettings(join_segments=True)
+JOINING = RingSettings(join_segments="always")
 MTU = 2_000
+_HOUR_NS = 3_600_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +105,9 @@ def line_up(queue: PacketQueue, data: Array[u8], lengths: Array[u32], count: u32
         start += as_u64(lengths[index])
 
 
-def frames_of_messages(*frames: bytes) -> list[int]:
+def frames_of_messages(*frames: bytes, gate: JoinGate | None = None) -> list[int]:
     """Return how many frames each message has once these are in line."""
-    memory = LineMemory(-1, MTU)
+    memory = LineMemory(-1, MTU, gate or open_gate())
     queue = PacketQueue(kind=PortKind.PACKET_V2, transmit_room=memory.room, shortest_frame=14, longest_frame=MTU)
     queue.segments, queue.device_fd = memory.line, -1
     lengths = (ctypes.c_uint32 * len(frames))(*map(len, frames))
@@ -180,6 +184,40 @@ def test_a_train_ends_before_it_is_longer_than_an_ipv4_packet() -> None:
     assert sum(messages) == 90
     assert len(messages) == 3
     assert max(messages) * size + 52 <= 65_535
+
+
+@pytest.mark.parametrize(
+    ("until_ns", "ask_from_ns", "messages", "asks"),
+    [
+        (FOREVER, FOREVER, [2], False),
+        (_HOUR_NS, 0, [2], False),
+        (0, 0, [1, 1], True),
+        (-1, -1, [1, 1], True),
+        (-1, _HOUR_NS, [1, 1], False),
+        (0, FOREVER, [1, 1], False),
+    ],
+)
+def test_a_gate_is_open_for_a_time_and_asked_once_it_is_not(
+    until_ns: int, ask_from_ns: int, messages: list[int], asks: bool
+) -> None:
+    """Times but 0 and FOREVER count from now on."""
+    now_ns = time.monotonic_ns()
+    until_ns, ask_from_ns = (at if at in {0, FOREVER} else now_ns + at for at in (until_ns, ask_from_ns))
+    bell = Bell(fd=os.eventfd(0, os.EFD_NONBLOCK), waiting=1)
+    gate = JoinGate(until_ns=until_ns, ask_from_ns=ask_from_ns, bell=bell)
+    assert frames_of_messages(FIRST.encode(), NEXT.encode(), gate=gate) == messages
+    assert (gate.asked, bell.rings) == (asks, asks)
+    assert gate.trains == 0  # those that are sent count
+    gate.asked, bell.waiting = 0, 1
+    assert frames_of_messages(FIRST.encode(), THIRD.encode(), gate=gate) == [1, 1]
+    assert gate.asked == 0  # there was nothing to join
+    os.close(bell.fd)
+
+
+def test_a_shut_gate_with_nobody_to_ask() -> None:
+    gate = shut_gate()
+    assert frames_of_messages(FIRST.encode(), NEXT.encode(), gate=gate) == [1, 1]
+    assert gate.asked == 0
 
 
 # ---- on devices

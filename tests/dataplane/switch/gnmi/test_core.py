@@ -54,6 +54,17 @@ def test_a_port_is_read_leaf_by_leaf(core: GnmiCore, board: Board) -> None:
     }
 
 
+def test_why_segments_are_not_joined_is_read_once_it_is_known(core: GnmiCore, board: Board) -> None:
+    leaf = "interfaces/interface[name=*]/state/not-joined"
+    assert get(core, leaf) == [{}]
+    board.board.set_not_joined(1, "")
+    board.board.set_not_joined(2, "somebody reads")
+    found = {"east": "", "west": "somebody reads"}
+    assert get(core, leaf) == [
+        {f"/interfaces/interface[name={name}]/state/not-joined": why for name, why in found.items()}
+    ]
+
+
 def test_hellos_are_read_as_bfd(core: GnmiCore, board: Board) -> None:
     board.set_hello(2, HelloSettings(10 * MS, 5))
     board.clock.advance_to(70)

@@ -1,4 +1,4 @@
-"""Network namespaces of the calling thread: DPDK's drivers know devices by number, which mean others elsewhere."""
+"""Network namespaces of the calling thread: the same name or number means another device elsewhere."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 def open_netns(thread: str = "thread-self") -> int:
     """Return a descriptor of the network namespace of this thread, or of the process with its number."""
     return os.open(f"/proc/{thread}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def enter_netns(netns: int) -> None:
+    """Have the calling thread be in a namespace from now on; raise OSError, and it stays where it was."""
+    if _libc.setns(netns, _CLONE_NEWNET) != 0:
+        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
 @contextmanager

@@ -20,7 +20,7 @@ PARTS: Final = {
     "tutorials": Part("first.tutorials", ("tutorials_same", "tutorials_total"), root="Mininet's namespaces"),
     "tcp": Part(
         "first.tcp",
-        tuple(f"iperf_{name}{mode}" for mode in ("", "_default", "_off") for name in ("ratio_bmv2", "share_bridge")),
+        tuple(f"iperf_{name}{mode}" for mode in ("", "_on", "_off") for name in ("ratio_bmv2", "share_bridge")),
         root="namespaces",
     ),
     "worker": Part("first.worker", ("worker_install_mb",)),

@@ -5,9 +5,8 @@ three modes, ours with TCP segments joined on the hosts' ports whoever reads the
 (`off`), and bmv2 with its log off. The program, tests/benchmarks/programs/router.p4, does what basic.p4 of p4lang's
 tutorials does, with a route each way. Everything shares the machine's processors.
 
-- iperf_share_bridge, iperf_ratio_bmv2: ours with segments joined over the bridge and over bmv2, one switch; medians of
-  the rounds' ratios. iperf_share_bridge_default, iperf_ratio_bmv2_default: the same without that option (`auto`);
-  iperf_share_bridge_off, iperf_ratio_bmv2_off: with `off`.
+- iperf_share_bridge, iperf_ratio_bmv2: ours as it starts without options (`auto`) over the bridge and over bmv2, one
+  switch; medians of the rounds' ratios. With `_on` and `_off`: the same with segments always and never joined.
 
     sudo .venv/bin/python -m tests.benchmarks.first.tcp [--quick] [--rounds N] [--seconds S]
 """
@@ -47,7 +46,7 @@ LENGTHS: Final = (1, 3)
 ROUNDS, SECONDS = 5, 3
 QUICK_SIDES, QUICK_SECONDS = (BRIDGE, DEFAULT, JOINED), 1
 NAMES: Final = tuple(
-    f"iperf_{figure}{mode}" for mode in ("", "_default", "_off") for figure in ("ratio_bmv2", "share_bridge")
+    f"iperf_{figure}{mode}" for mode in ("", "_on", "_off") for figure in ("ratio_bmv2", "share_bridge")
 )
 _PROGRAM = Path(__file__).parents[1] / "programs" / "router.json"
 
@@ -121,7 +120,7 @@ def summary(found: Found) -> dict[str, float | None]:
     """Return the figures of one switch; None where the other side was not measured."""
     return {
         f"iperf_{figure}{mode}": _ratio(found, side, other)
-        for side, mode in ((JOINED, ""), (DEFAULT, "_default"), (APART, "_off"))
+        for side, mode in ((DEFAULT, ""), (JOINED, "_on"), (APART, "_off"))
         for figure, other in (("ratio_bmv2", BMV2), ("share_bridge", BRIDGE))
     }
 

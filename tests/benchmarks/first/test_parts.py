@@ -36,10 +36,10 @@ def test_figures_are_medians_of_the_rounds_ratios() -> None:
         BMV2: [0.5, 0.5, 0.5],
     }
     assert summary(found) == {
-        "iperf_ratio_bmv2": 8.0,
-        "iperf_share_bridge": 1.0,
-        "iperf_ratio_bmv2_default": 4.0,
-        "iperf_share_bridge_default": 0.5,
+        "iperf_ratio_bmv2": 4.0,
+        "iperf_share_bridge": 0.5,
+        "iperf_ratio_bmv2_on": 8.0,
+        "iperf_share_bridge_on": 1.0,
         "iperf_ratio_bmv2_off": 2.0,
         "iperf_share_bridge_off": 0.5,
     }

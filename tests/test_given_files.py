@@ -34,6 +34,7 @@ OWN = {
     "dataplane/fabric/": "its own logs, manifests and counters",
     "dataplane/given.py": "the reader itself",
     "dataplane/native/cache.py": "what is installed",
+    "dataplane/nic/devices/far_end.py": "the kernel's",
     "dataplane/nic/dpdk/": "what is installed, and its own notes",
     "dataplane/program/build_check.py": "p4/ of this repository",
     "dataplane/switch/drop_in/shims.py": "what it has written",

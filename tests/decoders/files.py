@@ -10,21 +10,24 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from google.protobuf import json_format
 
 from collectors.errors import HistoryError
 from collectors.history.journal import JournalWriter, read_journal
 from dataplane.errors import ConfigError, FabricError, PortError, ProgramError
 from dataplane.fabric.agent import read_log
 from dataplane.nic import PcapReader
+from dataplane.program.files.entries import read_entries
 from dataplane.program.loader import load_program
 from dataplane.program.p4info import read_p4info
 from dataplane.stf.parse import parse_stf
 from dataplane.topology import file as topology_file
-from tests.dataplane.program.mutation import document, p4info
+from tests.dataplane.program.mutation import PROGRAMS, document, p4info
 from tests.decoders.decoding import Decoder, in_file
 
 _FRAME = bytes.fromhex("020000000002 020000000001 88b5") + bytes(range(46))
 _SCHEMA = pa.schema([("time", pa.int64()), ("link", pa.string())])
+_ENTRIES = b"updates".join((PROGRAMS / "presets.entries.txtpb").read_bytes().split(b"updates")[:2])
 _STF = """# forwards what it knows
 add c.t 7 x:0x0a/8 y:5&&&0b11 z:3->0x9 w:* c.set(port: 2, val:0b101) = A
 setdefault c.t c.a(x:1)
@@ -121,6 +124,13 @@ FILES = (
         "dataplane.program.p4info.read_p4info",
         lambda data: read_p4info(data, "x.p4info"),
         (p4info("forwarding"),),
+        refuses=(ProgramError,),
+        may_be_cut=True,
+    ),
+    Decoder(
+        "dataplane.program.files.entries.read_entries",
+        lambda data: read_entries(data, "x.entries.txtpb"),
+        (_ENTRIES, json_format.MessageToJson(read_entries(_ENTRIES, "")).encode()),
         refuses=(ProgramError,),
         may_be_cut=True,
     ),

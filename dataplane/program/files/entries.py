@@ -7,6 +7,7 @@ the JSON's entries by table and decoded key; file and JSON must agree on every e
 
 from __future__ import annotations
 
+import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,8 +30,11 @@ def read_entries(data: bytes, file: str) -> p4r.WriteRequest:
         if data.lstrip()[:1] == b"{":
             json_format.Parse(data, request)
         else:
-            text_format.Parse(data.decode("utf-8"), request)
-    except (UnicodeDecodeError, text_format.ParseError) as text_error:
+            with warnings.catch_warnings():
+                # An octal escape beyond a byte is a warning of Python's to protobuf, and an error here.
+                warnings.simplefilter("error", DeprecationWarning)
+                text_format.Parse(data.decode("utf-8"), request)
+    except (UnicodeDecodeError, text_format.ParseError, DeprecationWarning) as text_error:
         try:
             request = p4r.WriteRequest.FromString(data)
         except DecodeError:

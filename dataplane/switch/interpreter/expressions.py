@@ -107,10 +107,15 @@ def bind_store(target: LValue, layout: Layout) -> Store:
     return store
 
 
+def sign_bit(width_bits: int) -> int:
+    """Return the highest bit of a number, 0 of one without bits."""
+    return 1 << width_bits >> 1
+
+
 def cutter(layout: Layout, ref: FieldRef) -> Callable[[int], int]:
     """Return a closure that cuts a value to the width of a field, two's complement where it is signed."""
     spec = layout.spec(ref)
-    mask, sign = (1 << spec.width_bits) - 1, 1 << (spec.width_bits - 1)
+    mask, sign = (1 << spec.width_bits) - 1, sign_bit(spec.width_bits)
     if spec.signed:
         return lambda value: ((value & mask) ^ sign) - sign
     return lambda value: value & mask
@@ -118,7 +123,7 @@ def cutter(layout: Layout, ref: FieldRef) -> Callable[[int], int]:
 
 def _store_at(layout: Layout, ref: FieldRef) -> Store:
     slot, spec = layout.slot(ref), layout.spec(ref)
-    mask, sign = (1 << spec.width_bits) - 1, 1 << (spec.width_bits - 1)
+    mask, sign = (1 << spec.width_bits) - 1, sign_bit(spec.width_bits)
 
     def store(fields: Fields, _arguments: Arguments, value: int) -> None:
         fields[slot] = value & mask
@@ -293,11 +298,10 @@ def _bind_division(op: BinaryOp, left: Evaluate, right: Evaluate) -> Evaluate:
 
 
 def _bind_cast(op: BinaryOp, inner: Evaluate, width_bits: int) -> Evaluate:
-    top = 1 << (width_bits - 1)
+    top, mask = sign_bit(width_bits), (1 << width_bits) - 1
     if op is BinaryOp.TWO_COMP_MOD:
-        mask = (top << 1) - 1
         return lambda fields, arguments: ((inner(fields, arguments) & mask) ^ top) - top
-    low, high = (-top, top - 1) if op is BinaryOp.SAT_CAST else (0, (top << 1) - 1)
+    low, high = (-top, mask - top) if op is BinaryOp.SAT_CAST else (0, mask)
     return lambda fields, arguments: min(max(inner(fields, arguments), low), high)
 
 

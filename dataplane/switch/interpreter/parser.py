@@ -19,7 +19,7 @@ from dataplane.program.model import (
     Verify,
 )
 from dataplane.program.operations import HeaderRef, Lookahead
-from dataplane.switch.interpreter.expressions import Evaluate, bind, bind_store
+from dataplane.switch.interpreter.expressions import Evaluate, bind, bind_store, sign_bit
 from dataplane.switch.interpreter.layout import Fields, HeaderSlots, Layout, StackFault
 from dataplane.switch.interpreter.primitives import Binder
 from dataplane.switch.interpreter.state import Members
@@ -324,4 +324,4 @@ def _shifts(slots: HeaderSlots) -> list[tuple[int, int, int]]:
 
 
 def _sign(spec: FieldSpec) -> int:
-    return 1 << (spec.width_bits - 1)
+    return sign_bit(spec.width_bits)

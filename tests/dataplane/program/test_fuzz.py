@@ -84,6 +84,13 @@ def test_exchanged_parts(name: str, data: Any) -> None:
         run_frames(mutated)
 
 
+def test_a_field_without_bits_takes_what_is_assigned() -> None:
+    path = ("header_types", 0, "fields", 0, 1)
+    document = changed(DOCUMENTS["parsing"], path, 0)
+    assert loads(document, None)
+    run_frames(document)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=60))
 def test_any_bytes(data: bytes) -> None:

@@ -88,7 +88,8 @@ def unsigned(width_bits: int) -> Range:
 
 def signed(width_bits: int) -> Range:
     """Return the range of a signed field."""
-    return Range(-(1 << (width_bits - 1)), (1 << (width_bits - 1)) - 1)
+    top = 1 << width_bits >> 1
+    return Range(-top, (1 << width_bits) - 1 - top)
 
 
 def is_truth(node: Expression) -> bool:

@@ -31,7 +31,7 @@ from dataplane.program.operations import (
     UnaryOp,
 )
 from dataplane.switch.abi import Reason
-from dataplane.switch.compiler.analysis.ranges import MAX_BITS, Range, Ranges, is_truth, machine_bits, unsigned
+from dataplane.switch.compiler.analysis.ranges import MAX_BITS, Range, Ranges, is_truth, machine_bits, signed, unsigned
 from dataplane.switch.compiler.lowering.copies import headers_equal
 from dataplane.switch.compiler.lowering.division import divide
 from dataplane.switch.compiler.lowering.fields import Header, header_of, resize
@@ -361,8 +361,8 @@ class Expressions:
 
     def _saturate(self, node: Binary, bits: int) -> ir.Value:
         width = _constant(node.right)
-        top = 1 << (width - 1)
-        low, high = (-top, top - 1) if node.op is BinaryOp.SAT_CAST else (0, 2 * top - 1)
+        kept = signed(width) if node.op is BinaryOp.SAT_CAST else unsigned(width)
+        low, high = kept.low, kept.high
         value, found = self.exact(node.left)
         compare = self._builder.icmp_signed if found.signed else self._builder.icmp_unsigned
         size = value.type.width

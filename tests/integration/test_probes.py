@@ -184,6 +184,7 @@ def test_a_kernel_that_crashes_hangs_or_is_wrong_is_named_and_yields_no_estimate
                 task, result = await world.run_probe(probe, "here")
                 assert task.status.phase is TaskPhase.FAILED
                 assert result is not None
+                assert len(result.status.runs) == 1, f"{kernel}: {task.status}, {result.status}"
                 (run,) = result.status.runs
                 assert run.outcome == outcome
                 assert "product" in run.problem or "dgemm" in run.problem

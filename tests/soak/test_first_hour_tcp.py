@@ -16,4 +16,4 @@ def test_iperf_runs_through_a_bridge_and_through_ours() -> None:
     found = measure(quick=True)
     assert tuple(found) == NAMES
     assert (found["iperf_share_bridge"] or 0) > 0
-    assert (found["iperf_share_bridge_default"] or 0) > 0
+    assert (found["iperf_share_bridge_on"] or 0) > 0

@@ -115,6 +115,14 @@ async def _figures(metrics: str) -> dict[str, float]:
     return {" ".join((name, *re.findall(r'"([^"]*)"', labels))): float(figure) for name, labels, figure in found}
 
 
+async def _figures_of(decisions: int, who: str, metrics: str) -> dict[str, float]:
+    """Return the figures once they tell of so many decisions: a pod is seen bound before the scheduler knows it is."""
+    async with asyncio.timeout(20):
+        while (found := await _figures(metrics)).get(f"decisions_total {who} pods default", 0) < decisions:
+            await asyncio.sleep(0.02)
+    return found
+
+
 async def _said(*words: str) -> str:
     """Return what a command of the scheduler's says."""
     found = await asyncio.to_thread(CliRunner().invoke, app, ["scheduler", *words])
@@ -139,7 +147,7 @@ def test_learns_in_shadow_is_resumed_and_goes_live(play: Play, tmp_path: Path) -
                 await cluster.add_pod(name, group="g")
             await cluster.pods_when(placed_name("g1"))
             placed += 2
-            figures = await _figures(metrics)
+            figures = await _figures_of(placed, "others", metrics)
             assert figures["decisions_total others pods default"] == placed
             assert figures["waiting pods default"] == 2
             assert figures["experiences_total pods started default"] == placed - 2
@@ -155,7 +163,7 @@ def test_learns_in_shadow_is_resumed_and_goes_live(play: Play, tmp_path: Path) -
             why = (await cluster.client.of(Decision).get(str(pod.status.decision))).spec
             assert re.fullmatch(r"learned: version \d+ gives it \S+, place 1 of 3", why.scores[0].reasons[-1])
             assert why.scores[0].node == pod.status.node
-            assert (await _figures(metrics))["decisions_total network pods default"] == 1
+            assert (await _figures_of(1, "network", metrics))["decisions_total network pods default"] == 1
             said = await _said("explain", "live", "--api", cluster.socket)
             assert re.search(r"learned +│ version \d+ gives it \S+, place 1 of 3", said), said
             rows = json.loads(await _said("status", "--metrics", metrics, "-f", "json"))

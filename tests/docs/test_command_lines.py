@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs import shell_blocks
 from tests.docs.command_lines import (
     Line,
     Script,
@@ -17,18 +18,11 @@ from tests.docs.command_lines import (
     problem_of_script,
     scripts_of,
 )
+from tests.docs.shell_blocks import ROOT, shell_blocks_of
+from tests.soak.pages.scenes import SCENES
 from tests.test_house import is_there
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    [
-        *(ROOT / "docs").rglob("*.md"),
-        *ROOT.glob("*.md"),
-        *(ROOT / "deploy").rglob("*.md"),
-        *(ROOT / "topologies").glob("*.md"),
-    ]
-)
-PAGES.remove(ROOT / "CHANGELOG.md")  # tells of what was
+PAGES = [page for page in shell_blocks.PAGES if page != ROOT / "CHANGELOG.md"]  # which tells of what was
 
 
 OF_OTHERS = {"run": "of p4lang's tutorials"}
@@ -128,3 +122,11 @@ def test_what_is_gone_is_told(text: str, problem: str) -> None:
 )
 def test_sentences_name_commands_that_there_are(text: str, problem: str | None) -> None:
     assert problem_of(Line(1, tuple(text.split()), is_whole=False)) == problem
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_block_for_a_shell_says_who_runs_it(page: Path) -> None:
+    blocks = shell_blocks_of(page)
+    assert [block.place for block in blocks if block.way not in {"run", "shell", "terminals", "not run"}] == []
+    assert [block.place for block in blocks if block.way == "not run" and not block.reason] == []
+    assert {name for block in blocks for name in block.scenes} <= SCENES.keys()

@@ -5,7 +5,8 @@ A fenced block is run when the line before it is `<!-- run -->`:
 - console: `$ command` lines with their output; a command that speaks on stderr is one that fails. `<!-- run, status 1
   -->`: they end with that and say why on stdout.
 `<!-- file: NAME -->` before a block writes it to NAME in the folder that the page's examples run in, a fresh one.
-Expected output may leave parts open with `...`, as doctest's ELLIPSIS.
+Other marks are those of tests/docs/shell_blocks.py. Expected output may leave parts
+open with `...`, as doctest's ELLIPSIS.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _BLOCK = re.compile(
     r"(?:\n\n?```text\n(?P<output>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
-_MARK = re.compile(r"^<!--.*-->$", re.MULTILINE)
+_MARK = re.compile(r"^<!-- (?!shell|terminals|not run).*-->$", re.MULTILINE)
 _LINK = re.compile(r"\]\((?!https?://)(?P<target>[^)#]+)(?:#[^)]*)?\)")
 
 

@@ -1,0 +1,83 @@
+"""The blocks of pages that are for a shell, and what their marks say of how they are run.
+
+A line before a block says who runs it:
+- `<!-- run -->`: tests/docs/test_examples.py, in every run of the tests.
+- `<!-- shell -->`: tests/soak/test_pages.py, as it is written, in a shell that a page's blocks share.
+- `<!-- terminals -->`: the same, but each command is in a terminal of its own, where it may go on while the next ones
+  run; Ctrl-C ends it.
+- `<!-- not run: REASON -->`: nobody here.
+`<!-- shell: NAME, NAME -->` wants scenes of tests/soak/pages first: what stands when a reader comes to that block.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+PAGES: Final = sorted(
+    [
+        *(ROOT / "docs").rglob("*.md"),
+        *ROOT.glob("*.md"),
+        *(ROOT / "deploy").rglob("*.md"),
+        *(ROOT / "topologies").glob("*.md"),
+    ]
+)
+IN_SHORT_PAGES: Final = {("README.md", 1): "shell: checkout", ("README.md", 2): "shell: checkout"}
+"""Marks of the n-th block of pages that have no line to spare."""
+LANGUAGES: Final = {"sh", "bash", "console"}
+
+_BLOCK = re.compile(
+    r"(?:^<!-- (?P<mark>[^>]+) -->\n)?^(?P<fence>```+)(?P<language>\w*)\n(?P<text>.*?)^(?P=fence)$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A block that a page has written to a file, `<!-- file: NAME -->`."""
+
+    name: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ShellBlock:
+    """A block of a page: `way` is `run`, `shell`, `terminals`, `not run`, or nothing where it has no mark."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+    way: str
+    scenes: tuple[str, ...] = ()
+    reason: str = ""
+
+    @property
+    def place(self) -> str:
+        """Where it is, as `docs/up.md:5`."""
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def parts_of(page: Path) -> Iterator[File | ShellBlock]:
+    """Yield a page's blocks for a shell and for files, in order."""
+    text, count = page.read_text(encoding="utf-8"), 0
+    for found in _BLOCK.finditer(text):
+        if (found["mark"] or "").startswith("file: "):
+            yield File(found["mark"].removeprefix("file: "), found["text"])
+        elif found["language"] in LANGUAGES:
+            count += 1
+            mark = found["mark"] or IN_SHORT_PAGES.get((str(page.relative_to(ROOT)), count), "")
+            way, _, rest = mark.partition(": ")
+            line = text.count("\n", 0, found.start("text")) + 1
+            names = () if way == "not run" else tuple(name.strip() for name in rest.split(",") if name)
+            reason = rest if way == "not run" else ""
+            yield ShellBlock(page, line, found["language"], found["text"], way.partition(",")[0], names, reason)
+
+
+def shell_blocks_of(page: Path) -> list[ShellBlock]:
+    """Return a page's blocks for a shell, in order."""
+    return [part for part in parts_of(page) if isinstance(part, ShellBlock)]

@@ -1,0 +1,220 @@
+"""A page's blocks in a shell: commands one after another in one bash, or each in a terminal of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Final
+
+from tests.docs.shell_blocks import ShellBlock
+
+COMMAND_S: Final = 900.0
+QUIET_S: Final = 4.0
+"""Who waits for a command in another terminal goes on when it says nothing for so long."""
+STAYS_S: Final = 20.0
+"""Nor does he look longer at one that says something all the time."""
+_PROMPT = re.compile(r"^(?:mininet> |P4Runtime sh >>> |>>> )(?P<input>.*)$")
+_NUMBER = re.compile(r"\d[\d.,:+_-]*(?:e[+-]?\d+)?")
+_DRAWN = re.compile(r"[\s│┃┏┓┗┛┡┩├┤└┘┌┐─━┳╇┴┬┼╪═]+")
+
+
+class PageError(AssertionError):
+    """A page says what is not so."""
+
+
+@dataclass(slots=True)
+class Command:
+    """A command of a block: what is typed, what is typed into it, and what the page says that it prints."""
+
+    line: int
+    text: str
+    typed: list[str] = field(default_factory=list)
+    printed: list[str] = field(default_factory=list)
+
+
+def commands_of(block: ShellBlock) -> Iterator[Command]:
+    """Yield a block's commands: of a console those behind `$ `, each with its output, else each that is whole."""
+    if block.language == "console":
+        yield from _of_console(block)
+        return
+    held, first = "", 0
+    for number, line in enumerate(block.text.splitlines()):
+        first = number if not held else first
+        held += line + "\n"
+        if _is_whole(held):
+            if held.strip() and not held.lstrip().startswith("#"):
+                yield Command(block.line + first, held.rstrip("\n"))
+            held = ""
+    if held.strip():
+        raise PageError(f"{block.page.name}:{block.line + first}: not whole: {held}")
+
+
+def _of_console(block: ShellBlock) -> Iterator[Command]:
+    found: Command | None = None
+    is_open = False
+    for number, line in enumerate(block.text.splitlines()):
+        if line.startswith("$ "):
+            if found is not None:
+                yield found
+            found = Command(block.line + number, line[2:])
+            is_open = line.endswith("\\")
+        elif found is None:
+            raise PageError(f"{block.page.name}:{block.line + number}: output of no command")
+        elif is_open or line.startswith("> "):
+            found.text += "\n" + line.removeprefix("> ")
+            is_open = line.endswith("\\")
+        elif (typed := _PROMPT.match(line)) is not None:
+            found.typed.append(typed["input"])
+        else:
+            found.printed.append(line)
+    if found is not None:
+        yield found
+
+
+def _is_whole(text: str) -> bool:
+    done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, check=False)
+    return done.returncode == 0 and not done.stderr and not text.endswith("\\\n")
+
+
+def shows(want: list[str], got: str) -> bool:
+    """Return whether an output is that of a page, but for its numbers, lines drawn around them, and `...`."""
+    wanted = [_NUMBER.sub("#", _DRAWN.sub(" ", part)).strip() for part in re.split(r"\.\.\.", "\n".join(want))]
+    text = _NUMBER.sub("#", _DRAWN.sub(" ", got)).strip()
+    return re.search(r".*?".join(map(re.escape, wanted)), text, re.DOTALL) is not None
+
+
+class Shell:
+    """One bash, fed as a terminal is; what it and its children print comes back in the order in which they did."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self._process = subprocess.Popen(
+            ["bash", "--noprofile", "--norc"],
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            bufsize=0,
+            start_new_session=True,
+        )
+        self._count = 0
+        self.said = ""
+
+    def run(self, command: Command, page: str) -> None:
+        """Type a command and what goes into it; raise PageError if it fails, or prints something else."""
+        self._count += 1
+        mark = f"--- {os.getpid()}.{self._count} ended with "
+        typed = "".join(f"{line}\n" for line in command.typed)
+        into = f"<<'END_OF_{self._count}'\n{typed}END_OF_{self._count}\n" if typed else "</dev/null\n"
+        self._type(f"{{\n{command.text}\n}} {into}printf '\\n%s%s\\n' '{mark}' $?\n")
+        said, status = self._until(mark, command, page)
+        if status != "0":
+            raise PageError(f"{page}:{command.line}: {command.text!r} ended with {status}:\n{said}")
+        if command.text.rstrip().endswith("&"):
+            said += self._until_shown(command.printed)
+        if command.printed and not shows(command.printed, said):
+            raise PageError(f"{page}:{command.line}: {command.text!r} says:\n{said}")
+
+    def close(self) -> None:
+        """End the shell and what it started."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def _type(self, text: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(text.encode())
+
+    def _until(self, mark: str, command: Command, page: str) -> tuple[str, str]:
+        until_s, found = time.monotonic() + COMMAND_S, ""
+        while (at := found.find(mark)) < 0 or "\n" not in found[at:]:
+            more = self._read(until_s - time.monotonic())
+            if not more:
+                raise PageError(f"{page}:{command.line}: {command.text!r} does not end:\n{found}")
+            found += more
+        before, _, after = found.partition(f"\n{mark}")
+        status, _, rest = after.partition("\n")
+        return before + rest, status
+
+    def _until_shown(self, printed: list[str]) -> str:
+        """Read on until all that a page has is there, or nothing comes any more."""
+        until_s, found = time.monotonic() + 60.0, ""
+        while not printed or not shows(printed, found):
+            left_s = until_s - time.monotonic()
+            more = self._read(left_s if printed else min(left_s, QUIET_S))
+            if not more:
+                break
+            found += more
+        return found
+
+    def _read(self, within_s: float) -> str:
+        assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], max(0.0, within_s))[0]:
+            return ""
+        text = os.read(self._process.stdout.fileno(), 1 << 16).decode(errors="replace")
+        self.said += text
+        return text
+
+
+class Terminals:
+    """Commands side by side, each in a terminal; those that go on end by Ctrl-C."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        self._folder, self._environment = folder, environment
+        self._running: list[tuple[Command, subprocess.Popen[bytes], Path, IO[bytes]]] = []
+        self.said = ""
+
+    def run(self, command: Command, page: str) -> None:
+        """Begin a command, and look at it until it ends or says nothing more."""
+        path = self._folder / f".terminal-{len(self._running)}"
+        output = path.open("wb")
+        process = subprocess.Popen(
+            ["bash", "-c", command.text],
+            cwd=self._folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        self._running.append((command, process, path, output))
+        begin_s = quiet_s = time.monotonic()
+        seen = 0
+        while process.poll() is None and time.monotonic() - begin_s < COMMAND_S:
+            time.sleep(0.05)
+            if (size := path.stat().st_size) != seen:
+                seen, quiet_s = size, time.monotonic()
+            # What has said nothing yet is still at work.
+            if seen and (time.monotonic() - quiet_s > QUIET_S or time.monotonic() - begin_s > STAYS_S):
+                break
+        text = path.read_text(errors="replace")
+        if process.poll() not in {None, 0}:
+            raise PageError(f"{page}:{command.line}: {command.text!r} ended with {process.returncode}:\n{text}")
+        if process.poll() is None and not seen:
+            raise PageError(f"{page}:{command.line}: {command.text!r} says nothing, and does not end")
+
+    def close(self, page: str) -> None:
+        """Press Ctrl-C wherever something goes on; raise PageError for what does not end well by it, or says else."""
+        for command, process, path, output in reversed(self._running):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            output.close()
+            text = path.read_text(errors="replace")
+            self.said += f"$ {command.text}\n{text}\n"
+            if process.returncode not in {0, 130, -signal.SIGINT}:
+                raise PageError(
+                    f"{page}:{command.line}: {command.text!r} ended with {process.returncode} by Ctrl-C:\n{text}"
+                )
+            if command.printed and not shows(command.printed, text):
+                raise PageError(f"{page}:{command.line}: {command.text!r} says:\n{text}")

@@ -1,0 +1,38 @@
+"""The commands of every page as they are written, in namespaces of their own (tests/soak/pages)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.docs.shell_blocks import PAGES, ROOT
+from tests.soak.pages.sandbox import has_blocks, run_page
+
+pytestmark = [pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(3600)]
+
+
+def _trains_by_the_switch(said: str) -> None:
+    # Lines of workers that end at the same time may stand in one.
+    losses = dict(re.findall(r"(h\d): by the switch; loss (\de[-+]\d+)", said))
+    assert sorted(losses) == ["h1", "h2", "h3", "h4"], said
+    assert all(float(loss) < 1e-3 for loss in losses.values()), said
+    assert "job line: h1 h2 h3 h4 are members: a mean is over 4 workers" in said
+
+
+ALSO: dict[str, Callable[[str], None]] = {"docs/allreduce.md": _trains_by_the_switch}
+"""What else a page's transcript has to show, where no output stands beside the commands."""
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if has_blocks(page)], ids=lambda page: str(page.relative_to(ROOT))
+)
+def test_commands_of_a_page_do_what_it_says(page: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    done = run_page(page)
+    assert done.returncode == 0, done.stdout
+    ALSO.get(str(page.relative_to(ROOT)), str)(done.stdout)

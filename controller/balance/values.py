@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from controller.balance.errors import GainsError, SampleError
 
@@ -56,9 +57,16 @@ class Form(StrEnum):
         return "D" in self.value
 
 
+MOST_GAIN: Final = 1e12
+"""Of a controller or a plant: what is beyond is no gain of anything, and its products leave the range of numbers."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gains:
-    """Gains per sample: u(k) = kp e(k) + ki sum(e(0..k)) + kd (e(k) - e(k-1)); GainsError below 0 or not finite."""
+    """Gains per sample: u(k) = kp e(k) + ki sum(e(0..k)) + kd (e(k) - e(k-1)).
+
+    Raises GainsError for one below 0, not finite, or above `MOST_GAIN`.
+    """
 
     kp: float
     ki: float = 0.0
@@ -68,6 +76,8 @@ class Gains:
         for name, value in (("kp", self.kp), ("ki", self.ki), ("kd", self.kd)):
             if not (value >= 0.0 and math.isfinite(value)):
                 raise GainsError(f"{name} is {value:g}, not a finite number from 0 up")
+            if value > MOST_GAIN:
+                raise GainsError(f"{name} is {value:g}: at most {MOST_GAIN:g}")
 
     def of(self, form: Form) -> Gains:
         """Return the gains of which a form's terms act, others 0."""

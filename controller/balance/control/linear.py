@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from controller.balance.control.pid import PidSettings, PidState, step
 from controller.balance.errors import GainsError
-from controller.balance.values import Gains, Sample
+from controller.balance.values import MOST_GAIN, Gains, Sample
 from dataplane.config import Strict
 
 Coefficients = NDArray[np.floating[Any]]
@@ -44,6 +44,8 @@ class LinearPlant(Strict, frozen=True):
     def __post_init__(self) -> None:
         if not (self.gain > 0.0 and math.isfinite(self.gain)):
             raise GainsError(f"the plant's gain is {self.gain:g}, not a finite number above 0")
+        if self.gain > MOST_GAIN:
+            raise GainsError(f"the plant's gain is {self.gain:g}: at most {MOST_GAIN:g}")
         if not (self.lag_samples >= 0.0 and math.isfinite(self.lag_samples)):
             raise GainsError(f"the plant's lag is {self.lag_samples:g} samples, not a finite number from 0 up")
         if self.lag_samples > MOST_LAG:

@@ -24,6 +24,19 @@ def test_what_is_no_time_or_out_of_bounds_is_wrong_usage(text: str) -> None:
         in_seconds(0.1, 60)(text)
 
 
+@pytest.mark.parametrize("text", ["1e308", "36526", "400000d"])
+def test_no_time_is_longer_than_a_hundred_years(text: str) -> None:
+    with pytest.raises(typer.BadParameter, match=r"is more than 36525 d"):
+        in_days()(text)
+
+
+@pytest.mark.parametrize("words", [["balance", "history", "x", "--last=1e308"], ["probe", "results", "--days=1e308"]])
+def test_a_time_beyond_all_is_wrong_usage(words: list[str]) -> None:
+    done = runner.invoke(app, words)
+    assert done.exit_code == 2
+    assert "is more than" in " ".join(done.output.split())
+
+
 def test_the_command_line_says_what_it_takes() -> None:
     done = runner.invoke(app, ["store", "get", "/a", "--server", "127.0.0.1", "--deadline", "5 mz"])
     assert done.exit_code == 2

@@ -86,6 +86,8 @@ def test_the_margin_is_reported_for_the_model_of_a_unit(capsys: pytest.CaptureFi
         (("--gain", "1", "--period", "0"), "--period 0: it is a finite number of seconds"),
         (("--gain", "1", "--lag", "inf"), "Invalid value for '--lag': inf is not a time"),
         (("--gain", "-1"), "the plant's gain is -1, not a finite number above 0"),
+        (("--gain", "1e308"), "the plant's gain is 1e+308: at most 1e+12"),
+        (("--gain", "1", "--kp", "1e13"), "kp is 1e+13: at most 1e+12"),
         (("--gain", "1", "--delay", "1000"), "is 1000 samples of 1 s: at most 50"),
     ],
 )

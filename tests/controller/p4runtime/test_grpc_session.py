@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,9 @@ from controller.reconcile import diff
 from controller.tables.entities import Update, Verb, key_of
 from dataplane.clock import VirtualClock
 from dataplane.rpc.access.settings import TlsSettings
-from dataplane.rpc.access.tls import files_of
+from dataplane.rpc.access.tls import TlsFiles, files_of
+from dataplane.switch import bmv2
+from dataplane.switch.arguments import SwitchSettings
 from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
@@ -198,30 +202,65 @@ def test_closing_in_the_middle_of_a_call_is_an_error_not_a_cancellation(address:
     asyncio.run(asyncio.wait_for(run(), BOUND_S))
 
 
-def test_mutual_tls_works_and_everything_less_is_an_error(tmp_path: Path) -> None:
+@contextmanager
+def _built_in(tls: TlsFiles, folder: Path) -> Iterator[str]:
+    del folder
+    core = P4RuntimeCore(Switch(1, [PortSettings(number) for number in range(1, 5)], VirtualClock()))
+    with P4RuntimeServer(core, ["127.0.0.1:0"], tls) as server:
+        yield f"127.0.0.1:{server.ports[0]}"
+
+
+@contextmanager
+def _bmv2(tls: TlsFiles, folder: Path) -> Iterator[str]:
+    if not bmv2.is_installed():
+        pytest.skip("needs simple_switch_grpc on the PATH")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    settings = SwitchSettings(
+        ports=(), device_id=1, grpc_address=address, tls=tls, log_level="off", log_file=folder / "log"
+    )
+    with bmv2.Bmv2Process(settings) as process:
+        process.wait_ready()
+        yield address
+
+
+@pytest.mark.parametrize("served", [_built_in, pytest.param(_bmv2, marks=pytest.mark.bmv2)])
+def test_mutual_tls_works_and_everything_less_is_an_error(
+    served: Callable[[TlsFiles, Path], AbstractContextManager[str]], tmp_path: Path, diamond: Topology
+) -> None:
     authority = Authority(tmp_path)
-    core = P4RuntimeCore(Switch(1, [PortSettings(1)], VirtualClock()))
     both = replace(authority.settings("controller"), server_name="localhost")
     anonymous = TlsSettings(ca=str(authority.file), server_name="localhost")
     unreadable = TlsSettings(ca=str(tmp_path / "nothing.pem"))
+    stranger = replace(Authority(tmp_path, "another").settings("controller"), server_name="localhost")
+    stranger = replace(stranger, ca=str(authority.file))
 
-    async def connect(address: str, tls: TlsSettings | None) -> None:
-        one = GrpcSession(Target("a", address, 1), load_schema(*fabric_program()), tls=tls, timeout_s=2.0)
+    @asynccontextmanager
+    async def connected(address: str, tls: TlsSettings | None) -> AsyncIterator[GrpcSession]:
+        one = GrpcSession(Target("a", address, 1), load_schema(*fabric_program()), tls=tls, timeout_s=10.0)
         try:
             await one.connect()
+            yield one
         finally:
             await one.close()
 
     async def run(address: str) -> None:
-        await connect(address, both)
-        for less in (anonymous, None):
+        async with connected(address, both) as one:
+            await one.install_pipeline()
+            desired = base_entities(diamond)["a"]
+            for batch in diff(desired, await one.read()):
+                await one.write(batch)
+            assert list(diff(desired, await one.read())) == []
+        for less in (anonymous, stranger, None):
             with pytest.raises(SessionError, match="switch a: connect: "):
-                await connect(address, less)
+                async with connected(address, less):
+                    pass
         with pytest.raises(SessionError, match=r"switch a: connect: .*nothing\.pem"):
-            await connect(address, unreadable)
+            async with connected(address, unreadable):
+                pass
 
-    with P4RuntimeServer(core, ["127.0.0.1:0"], files_of(authority.settings("switch"))) as server:
-        asyncio.run(asyncio.wait_for(run(f"127.0.0.1:{server.ports[0]}"), BOUND_S))
+    with served(files_of(authority.settings("switch")), tmp_path) as address:
+        asyncio.run(asyncio.wait_for(run(address), 3 * BOUND_S))
 
 
 def test_a_switch_elsewhere_is_not_controlled_in_the_open() -> None:

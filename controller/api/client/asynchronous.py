@@ -192,17 +192,13 @@ class ApiClient:
     async def lines(self, call: Call) -> AsyncGenerator[str, None]:
         """Yield the lines of one watch."""
         timeout = httpx.Timeout(calls.SILENCE_S, connect=calls.CONNECT_S)
-        try:
+        with calls.telling(self.place):
             async with self._http.stream(call.method, call.path, params=call.parameters, timeout=timeout) as found:
                 if not found.is_success:
                     await found.aread()
                     calls.check(self.place, found)
                 async for line in found.aiter_lines():
                     yield line
-        except httpx.HTTPError as error:
-            raise calls.unreachable(self.place, error) from None
-        except httpx.InvalidURL as error:
-            raise calls.unnameable(error) from None
 
     def backoff(self) -> Backoff:
         """Return how long to wait between tries."""

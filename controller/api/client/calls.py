@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, TypeVar
@@ -161,6 +163,17 @@ def unreachable(place: Place, error: httpx.HTTPError) -> UnavailableError:
 def unnameable(error: httpx.InvalidURL) -> InvalidError:
     """Return the error for a name that no request can have."""
     return InvalidError(f"what is asked for has no such name: {error}")
+
+
+@contextmanager
+def telling(place: Place) -> Iterator[None]:
+    """Raise ApiError for what httpx raises in the block: the connection fails, or no request can have such a name."""
+    try:
+        yield
+    except httpx.HTTPError as error:
+        raise unreachable(place, error) from None
+    except httpx.InvalidURL as error:
+        raise unnameable(error) from None
 
 
 def may_retry(call: Call, error: ApiError, cause: httpx.HTTPError | None) -> bool:

@@ -45,7 +45,7 @@ def request_of(line: str) -> SessionRequest | None:
 async def frames_in(place: Place, http: httpx.AsyncClient, call: Call) -> AsyncGenerator[Frame, None]:
     """Yield the frames of an answer as they come, but keep-alives; raise UnavailableError where it breaks off."""
     decoder = FrameDecoder()
-    try:
+    with calls.telling(place):
         async with http.stream(call.method, call.path, params=call.parameters, headers=ACCEPT, timeout=OUTPUT) as found:
             if not found.is_success:
                 await found.aread()
@@ -54,41 +54,33 @@ async def frames_in(place: Place, http: httpx.AsyncClient, call: Call) -> AsyncG
                 for frame in decoder.feed(data):
                     if frame != KEEP_ALIVE:
                         yield frame
-    except httpx.HTTPError as error:
-        raise calls.unreachable(place, error) from None
 
 
 def sync_frames_in(place: Place, http: httpx.Client, call: Call) -> Generator[Frame, None, None]:
     """Yield the frames of an answer, likewise; for a reader that shows them, keep-alives as well."""
     decoder = FrameDecoder()
-    try:
-        with http.stream(call.method, call.path, params=call.parameters, headers=ACCEPT, timeout=OUTPUT) as found:
-            if not found.is_success:
-                found.read()
-                calls.check(place, found)
-            for data in found.iter_raw():
-                yield from decoder.feed(data)
-    except httpx.HTTPError as error:
-        raise calls.unreachable(place, error) from None
+    asked = http.stream(call.method, call.path, params=call.parameters, headers=ACCEPT, timeout=OUTPUT)
+    with calls.telling(place), asked as found:
+        if not found.is_success:
+            found.read()
+            calls.check(place, found)
+        for data in found.iter_raw():
+            yield from decoder.feed(data)
 
 
 async def send_frames(place: Place, http: httpx.AsyncClient, path: str, frames: AsyncIterator[Frame]) -> None:
     """Write frames up to the last one, with keep-alives between; raise ApiError where the server ends it before."""
     # Closed here: where the server ends it before, nobody is to wait for a frame any more when the caller goes on.
     async with aclosing(_with_keep_alives(frames)) as kept, aclosing(_encoded(kept)) as body:
-        try:
+        with calls.telling(place):
             calls.check(place, await http.post(path, content=body, headers=CONTENT, timeout=INPUT))
-        except httpx.HTTPError as error:
-            raise calls.unreachable(place, error) from None
 
 
 def sync_send_frames(place: Place, http: httpx.Client, path: str, frames: Iterator[Frame]) -> None:
     """Write frames, which come with keep-alives of their own; raise ApiError where the server ends it before."""
-    try:
+    with calls.telling(place):
         body = (frame.encode() for frame in frames)
         calls.check(place, http.post(path, content=body, headers=CONTENT, timeout=INPUT))
-    except httpx.HTTPError as error:
-        raise calls.unreachable(place, error) from None
 
 
 async def _encoded(frames: AsyncIterator[Frame]) -> AsyncGenerator[bytes, None]:

@@ -159,16 +159,12 @@ class SyncApiClient:
     def lines(self, call: Call) -> Generator[str, None, None]:
         """Yield the lines of one watch."""
         timeout = httpx.Timeout(calls.SILENCE_S, connect=calls.CONNECT_S)
-        try:
-            with self._http.stream(call.method, call.path, params=call.parameters, timeout=timeout) as found:
-                if not found.is_success:
-                    found.read()
-                    calls.check(self.place, found)
-                yield from found.iter_lines()
-        except httpx.HTTPError as error:
-            raise calls.unreachable(self.place, error) from None
-        except httpx.InvalidURL as error:
-            raise calls.unnameable(error) from None
+        asked = self._http.stream(call.method, call.path, params=call.parameters, timeout=timeout)
+        with calls.telling(self.place), asked as found:
+            if not found.is_success:
+                found.read()
+                calls.check(self.place, found)
+            yield from found.iter_lines()
 
     def backoff(self) -> Backoff:
         """Return how long to wait between tries."""

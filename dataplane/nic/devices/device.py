@@ -21,6 +21,8 @@ _SIOCGIFNAME, _IFF_RUNNING = 0x8910, 1 << 6
 _ETHERNET_TYPES = (1, 772)
 """ARPHRD_ETHER, ARPHRD_LOOPBACK: what has Ethernet headers."""
 _REQUEST_BYTES = 40
+_LONGEST_NAME = 127
+"""Bytes of an alternative name, the longer kind."""
 _SIOCETHTOOL, _ETHTOOL_GSET, _ETHTOOL_COMMAND_BYTES = 0x8946, 1, 44
 _SPEED_LOW, _SPEED_HIGH = 12, 28
 """Where struct ethtool_cmd has the two halves of the speed in Mbit/s."""
@@ -131,6 +133,8 @@ def find_device(interface: str) -> Device:
 @run_off_loop
 def find_link(interface: str) -> Any:  # noqa: ANN401 - pyroute2 is untyped
     """Return what rtnetlink says of a device; raise PortError if there is none of that name."""
+    if len(interface.encode()) > _LONGEST_NAME:
+        raise PortError(f"interface {interface[:_LONGEST_NAME]}...: no device has so long a name")
     # Only Linux has netlink; ports that are not on devices do without.
     from pyroute2 import IPRoute  # noqa: PLC0415
     from pyroute2.netlink.exceptions import NetlinkError  # noqa: PLC0415

@@ -75,6 +75,8 @@ def test_a_name_that_means_something_in_urls_is_nobody_elses(play: Play, name: s
                 await call(name)
         with pytest.raises(InvalidError, match="has no such name: URL"):
             await pods.get("a" * 100_000)
+        with pytest.raises(InvalidError, match="has no such name: URL"):
+            await anext(served.client.logs("a" * 100_000))
         assert await pods.get("a") == made
 
     play(act)

@@ -16,6 +16,7 @@ from dataplane.errors import PortError
 from dataplane.fabric.kernel import namespaces
 from dataplane.nic import PortKind, RingSettings, open_port
 from dataplane.nic.devices import ethernet, steering
+from dataplane.nic.devices.device import find_device
 from dataplane.nic.devices.ethernet import EthernetDevice
 from dataplane.nic.devices.offloads import OFFLOADS
 from dataplane.nic.devices.steering import SteeringRule
@@ -196,3 +197,8 @@ def test_steering_rules_that_no_frame_can_match_are_refused() -> None:
         SteeringRule("udp", 1, 6, destination=IPv4Address("192.0.2.1")).encode()
     with pytest.raises(PortError, match=r"^steering rule: ports None and 65536 must be of 0 to 65535$"):
         SteeringRule("udp", 1, destination_port=65536).encode()
+
+
+def test_no_device_has_a_name_beyond_the_kernels() -> None:
+    with pytest.raises(PortError, match=r"^interface x+\.\.\.: no device has so long a name$"):
+        find_device("x" * 100_000)

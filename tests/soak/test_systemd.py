@@ -1,0 +1,129 @@
+"""deploy/systemd under systemd: units start as their page says, find one another, come back, and can do no more."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.docs.shell_blocks import ROOT, shell_blocks_of
+from tests.soak.pages.shell import commands_of
+from tests.soak.systemd_machine import SystemdMachine, lacking
+
+pytestmark = [pytest.mark.slow, pytest.mark.root, pytest.mark.timeout(1800)]
+
+PAGE = ROOT / "deploy/systemd/README.md"
+SETTINGS = {
+    "fabric": (
+        "topology: abilene\nswitches: /run/millrace/switches\nreports: 127.0.0.1:32766\n"
+        f"demands: {ROOT}/topologies/abilene-demands.csv\nscale: 0.00001\n"
+    ),
+    "collector": (
+        "topology: abilene\nreceiver: {address: 127.0.0.1}\nstate: {relays: [127.0.0.1]}\n"
+        "history: {folder: /var/lib/millrace/history}\n"
+    ),
+    "paths": "topology: abilene\nrecords: {database: /var/lib/millrace/paths.sqlite}\n",
+    "controller": 'topology: abilene\nswitches: "unix:/run/millrace/switches/{name}.sock"\n',
+    "api": "storage: {sqlite: /var/lib/millrace/api.sqlite}\n",
+    "scheduler": "{}\n",
+    "placement": "{}\n",
+    "balance": "{}\n",
+}
+AS_THE_PAGE = ("collector", "paths", "controller")
+OTHERS = ("fabric", "api", "scheduler", "placement", "balance")
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SystemdMachine]:
+    missing = lacking()
+    if missing is not None:
+        pytest.skip(f"needs {missing}")
+    with SystemdMachine(tmp_path_factory.mktemp("systemd")) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def started(machine: SystemdMachine) -> SystemdMachine:
+    """Return the machine after what the page has one type, with settings where it says that they go."""
+    for command in commands_of(shell_blocks_of(PAGE)[0]):
+        if "enable" in command.text:
+            for name, text in SETTINGS.items():
+                place = f"/etc/millrace/{name}.yaml"
+                machine.run(
+                    "bash", "-ec", f"cat > {place} <<'END'\n{text}END\nchown millrace: {place}; chmod 600 {place}"
+                )
+        machine.run("bash", "-ec", command.text)
+    return machine
+
+
+def start(machine: SystemdMachine, unit: str) -> None:
+    machine.run("systemctl", "start", unit, is_checked=False)
+    assert active(machine, unit), machine.run("journalctl", "--no-pager", "-u", unit)
+
+
+def active(machine: SystemdMachine, unit: str) -> bool:
+    return machine.run("systemctl", "is-active", unit, is_checked=False).strip() == "active"
+
+
+def millrace(machine: SystemdMachine, *words: str) -> str:
+    command = ("env", "XDG_RUNTIME_DIR=/run", "XDG_CACHE_HOME=/tmp/cache", "/opt/millrace/bin/millrace")
+    return machine.run(*command, *words, as_user="millrace")
+
+
+def test_what_the_page_enables_serves(started: SystemdMachine) -> None:
+    for name in AS_THE_PAGE:
+        assert active(started, f"millrace-{name}"), started.log()
+        assert started.run("systemctl", "is-enabled", f"millrace-{name}").strip() == "enabled"
+        user = started.run("systemctl", "show", "--property=User", "--value", f"millrace-{name}").strip()
+        assert user == "millrace"
+    kept = started.run("stat", "--format=%n %a %U", "/run/millrace", "/var/lib/millrace", "/var/cache/millrace")
+    assert {line.partition(" ")[2] for line in kept.splitlines()} == {"700 millrace"}
+
+
+def test_daemons_find_one_another_and_packets_are_told_of(started: SystemdMachine) -> None:
+    for name in OTHERS:
+        start(started, f"millrace-{name}")
+    started.until("journalctl", "--no-pager", "-u", "millrace-controller", says="reconciled")
+    command = ("env", "XDG_RUNTIME_DIR=/run", "/opt/millrace/bin/millrace", "telemetry", "paths", "--format", "csv")
+    said = started.until(*command, says="losa", as_user="millrace")
+    assert len(said.splitlines()) > 1
+
+
+def test_a_daemon_that_is_killed_comes_back(started: SystemdMachine) -> None:
+    def first() -> str:
+        return started.run("systemctl", "show", "--property=MainPID", "--value", "millrace-paths").strip()
+
+    before = first()
+    started.run("kill", "-KILL", before)
+    started.until("systemctl", "is-active", "millrace-paths", says="activating", within_s=20)
+    started.until("bash", "-c", "systemctl is-active millrace-paths | tr a-z A-Z", says="ACTIVE")
+    assert first() not in {before, "0"}
+
+
+def test_a_reload_is_read_and_a_stop_ends_well(started: SystemdMachine) -> None:
+    started.run("systemctl", "reload", "millrace-controller")
+    started.until("journalctl", "--no-pager", "-u", "millrace-controller", says="settings read again")
+    for name in (*AS_THE_PAGE, *OTHERS):
+        started.run("systemctl", "stop", f"millrace-{name}")
+        shown = started.run("systemctl", "show", "--property=Result,ExecMainStatus", f"millrace-{name}")
+        assert set(shown.split()) == {"Result=success", "ExecMainStatus=0"}, (name, shown, started.log())
+
+
+def test_one_supervisor_runs_all(started: SystemdMachine) -> None:
+    started.run("install", "-d", "-m", "700", "-o", "millrace", "-g", "millrace", "/var/lib/millrace/up")
+    place = "/var/lib/millrace/up/millrace.yaml"
+    started.run("bash", "-ec", f"echo 'topology: abilene' > {place}; chown millrace: {place}; chmod 600 {place}")
+    start(started, "millrace")
+    assert re.search(r"controller +│ +.*│", millrace(started, "status")) is not None
+    started.run("systemctl", "stop", "millrace")
+
+
+def test_a_switch_opens_its_devices_as_nobodys_root(started: SystemdMachine) -> None:
+    started.run("bash", "-ec", "ip link add veth1 type veth peer veth2; ip link set veth1 up; ip link set veth2 up")
+    words = "-i 1@veth1 -i 2@veth2 --device-id 7 --no-p4 --io ring -- --grpc-server-addr unix:/run/millrace/s7.sock"
+    started.run("bash", "-ec", f"echo 'MILLRACE_SWITCH={words}' > /etc/millrace/switch-s7.env")
+    start(started, "millrace-switch@s7")
+    started.until("ls", "/run/millrace", says="s7.sock")
+    assert "7" in millrace(started, "switch", "show", "unix:/run/millrace/s7.sock", "--device-id", "7")
+    started.run("systemctl", "stop", "millrace-switch@s7")

@@ -115,7 +115,7 @@ def watch_joining(
 ) -> tuple[JoinWatch | None, dict[int, str]]:
     """Return what opens the gates of ports that join where nobody minds, and of other ports why they do not join.
 
-    The stack closes it. Raises PortError.
+    The stack closes it. Who may not look around, as a service without root, joins nothing.
     """
     found: dict[int, str] = {}
     gated: dict[int, NicPort] = {}
@@ -128,7 +128,10 @@ def watch_joining(
             found[number] = NO_VETH if reason is None else reason
     if not gated:
         return None, found
-    watch = JoinWatch(gated)
+    try:
+        watch = JoinWatch(gated)
+    except PortError as error:
+        return None, found | dict.fromkeys(gated, str(error))
     stack.callback(watch.close)
     return watch, found
 

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -45,13 +45,18 @@ class Running:
     """A switch process in a namespace with everything that it writes."""
 
     def __init__(
-        self, namespace: str, folder: Path, *arguments: str, before: Callable[[], None] = lambda: None
+        self,
+        namespace: str,
+        folder: Path,
+        *arguments: str,
+        before: Callable[[], None] = lambda: None,
+        by: Sequence[str] = (),
     ) -> None:
         before()
         self.ready, self.stats, self.socket = folder / "ready", folder / "stats.json", folder / "p4.sock"
         self.log = folder / "log"
         read_end, self.lifeline = os.pipe()
-        argv = [sys.executable, "-m", "dataplane.switch.process", "-i", "1@a1", "-i", "2@a2", "--device-id", "5"]
+        argv = [*by, sys.executable, "-m", "dataplane.switch.process", "-i", "1@a1", "-i", "2@a2", "--device-id", "5"]
         argv += ["--ready-file", str(self.ready), "--stats-file", str(self.stats), "--lifeline-fd", str(read_end)]
         argv += [*arguments, "--", "--grpc-server-addr", f"unix:{self.socket}", "--cpu-port", "255"]
         with self.log.open("wb") as log:
@@ -126,6 +131,27 @@ def test_it_joins_segments_towards_a_namespace_until_somebody_reads_there(namesp
         namespaces.call(host, lambda: flags(0x100))
         namespaces.call(host, lambda: flags(0))
         wait_until(lambda: "port 3 (up): TCP segments are joined" in running.log.read_text())
+
+
+@pytest.mark.root
+def test_with_a_services_rights_alone_it_forwards_and_joins_nothing(namespace: str, tmp_path: Path) -> None:
+    unit = (ROOT / "deploy/systemd/millrace-switch@.service").read_text()
+    (line,) = (line for line in unit.splitlines() if line.startswith("CapabilityBoundingSet="))
+    rights = [name.removeprefix("CAP_").lower() for name in line.partition("=")[2].split()]
+    bounded = ["setpriv", "--bounding-set", ",".join(["-all", *(f"+{right}" for right in rights)])]
+    host = f"{namespace}-host"
+    arguments = (str(BUILD / "fabric.json"), "-i", "3@up", "-i", "4@off")
+    with (
+        held_namespaces(host),
+        Running(namespace, tmp_path, *arguments, before=lambda: add_host(namespace, host), by=bounded) as running,
+    ):
+        running.wait_ready()
+        why = "changes at the other ends of cables cannot be watched: Operation not permitted"
+        wait_until(lambda: said_of_segments(running) == [why] * 4)
+        other = namespaces.call(namespace, lambda: open_port("b2", PortKind.PACKET_V2))
+        assert other.send([bytes.fromhex("0201000500020200000000028899") + bytes(50)]) == 1
+        other.close()
+        wait_until(lambda: json.loads(running.stats.read_text())["ports"]["2"]["rx_frames"] > 0, "port 2 is deaf")
 
 
 def add_host(namespace: str, host: str) -> None:

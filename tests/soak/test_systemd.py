@@ -99,7 +99,7 @@ def test_a_nodes_manager_reports(started: SystemdMachine) -> None:
     start(started, "millrace-api")
     start(started, "millrace-node")
     nodes = json.loads(millrace(started, "get", "nodes", "--format", "json"))
-    assert ["losa1"] == [node["metadata"]["name"] for node in nodes]
+    assert [node["metadata"]["name"] for node in nodes] == ["losa1"]
     started.run("systemctl", "stop", "millrace-node")
 
 

@@ -6,7 +6,8 @@ A line before a block says who runs it:
 - `<!-- terminals -->`: the same, but each command is in a terminal of its own, where it may go on while the next ones
   run; Ctrl-C ends it.
 - `<!-- not run: REASON -->`: nobody here.
-`<!-- shell: NAME, NAME -->` wants scenes of tests/soak/pages first: what stands when a reader comes to that block.
+`<!-- shell: NAME, NAME -->` wants scenes of tests/soak/pages first: what stands when a reader comes to that block. With
+`online` the page has the machine's network; with `quick` each command of the block is run with --quick.
 """
 
 from __future__ import annotations

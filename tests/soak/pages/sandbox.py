@@ -7,18 +7,23 @@ checkout is seen through a layer in memory. Only pages with the scene `online` k
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from tests.docs.shell_blocks import ROOT, File, parts_of, shell_blocks_of
-from tests.soak.pages import scenes
-from tests.soak.pages.shell import PageError, Shell, Terminals, commands_of
+from tests.docs.shell_blocks import ROOT, File, ShellBlock, parts_of, shell_blocks_of
+from tests.soak.pages.place import LackingError, Place
+from tests.soak.pages.scenes import SCENES
+from tests.soak.pages.shell import Command, PageError, Shell, Terminals, commands_of
 
 WAYS: Final = {"shell", "terminals"}
+LACKING: Final = 77
+"""The status of a page of which something was left out, because the machine lacks what it is made of."""
 _ROOM: Final = Path("/run/pages")
 
 
@@ -28,7 +33,7 @@ def has_blocks(page: Path) -> bool:
 
 
 def run_page(page: Path) -> subprocess.CompletedProcess[str]:
-    """Run a page in namespaces of its own; its output is the page's transcript, its status 0 if all is as it says."""
+    """Run a page in namespaces of its own; its output is its transcript, its status 0 or `LACKING` if it is right."""
     is_online = any("online" in block.scenes for block in shell_blocks_of(page))
     own = ["--mount", "--pid", "--fork", "--mount-proc", "--uts", "--ipc", *([] if is_online else ["--net"])]
     return subprocess.run(
@@ -49,13 +54,18 @@ def _close_off() -> dict[str, str]:
     """Lay memory over what a page may write to; return its environment."""
     _call("mount", "--make-rprivate", "/")
     _call("mount", "-t", "tmpfs", "pages", "/run")
-    for name in ("upper", "work", "home", "tmp", "bin"):
+    for name in ("home", "tmp", "bin"):
         (_ROOM / name).mkdir(parents=True)
-    layers = f"lowerdir={ROOT},upperdir={_ROOM}/upper,workdir={_ROOM}/work"
-    _call("mount", "-t", "overlay", "checkout", "-o", layers, str(ROOT))
+    for number, folder in enumerate((ROOT, Path("/etc"), Path("/var/lib"))):
+        upper, work = _ROOM / f"upper{number}", _ROOM / f"work{number}"
+        upper.mkdir()
+        work.mkdir()
+        _call(
+            "mount", "-t", "overlay", "pages", "-o", f"lowerdir={folder},upperdir={upper},workdir={work}", str(folder)
+        )
     _call("ip", "link", "set", "lo", "up")
     # sudo's own PATH lacks the environment's folder, where a page has `millrace` installed for all.
-    (_ROOM / "bin/sudo").write_text('#!/bin/sh\nexec "$@"\n')
+    (_ROOM / "bin/sudo").write_text('#!/bin/sh\nexec env "$@"\n')
     (_ROOM / "bin/sudo").chmod(0o755)
     path = f"{_ROOM}/bin:{ROOT}/.venv/bin:{os.environ['PATH']}"
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "MILLRACE_", "PYTHON"))}
@@ -69,49 +79,85 @@ def _close_off() -> dict[str, str]:
     }
 
 
-def _inside(page: Path) -> None:
+class _Reader:
+    """Who goes through a page, and does what its blocks say."""
+
+    def __init__(self, page: Path, place: Place) -> None:
+        self._page, self._place = page, place
+        self._stands: set[str] = set()
+        self._shell: Shell | None = None
+        self.lacks: list[str] = []
+
+    def take(self, block: ShellBlock) -> None:
+        """Run a block, or say what it lacks."""
+        print(f"== {block.place} ({block.way})", flush=True)
+        try:
+            for name in block.scenes:
+                if name not in self._stands:
+                    SCENES[name](self._place)
+                    self._stands.add(name)
+        except LackingError as error:
+            print(f"left out: it lacks {error}", flush=True)
+            self.lacks.append(str(error))
+            return
+        commands = [quickly(command) if "quick" in block.scenes else command for command in commands_of(block)]
+        if block.way == "terminals":
+            self._in_terminals(commands)
+        else:
+            self._in_the_shell(commands)
+
+    def _in_terminals(self, commands: Sequence[Command]) -> None:
+        terminals = Terminals(self._place.folder, self._place.environment)
+        try:
+            for command in commands:
+                terminals.run(command, self._page.name)
+        finally:
+            terminals.close(self._page.name)
+            print(terminals.said, flush=True)
+
+    def _in_the_shell(self, commands: Sequence[Command]) -> None:
+        if self._shell is None:
+            self._shell = Shell(self._place.folder, self._place.environment)
+            self._place.stack.callback(self._shell.close)
+        for command in commands:
+            print(f"$ {command.text}", flush=True)
+            before = len(self._shell.said)
+            try:
+                self._shell.run(command, self._page.name)
+            finally:
+                print(self._shell.said[before:], flush=True)
+
+
+def quickly(command: Command) -> Command:
+    """Return a command with --quick, before its comment."""
+    text = re.sub(r"(?P<comment>\s+#.*)?$", r" --quick\g<comment>", command.text, count=1)
+    return replace(command, text=text)
+
+
+def _inside(page: Path) -> list[str]:
+    """Run a page's blocks; return what those that were left out lack."""
     environment = _close_off()
     os.chdir(ROOT)  # as it is through the layer
     with ExitStack() as stack:
-        place = scenes.Place(Path.cwd(), environment, stack)
-        shell: Shell | None = None
+        place = Place(Path.cwd(), environment, stack)
+        reader = _Reader(page, place)
         for part in parts_of(page):
             if isinstance(part, File):
-                (place.folder / part.name).write_text(part.text, encoding="utf-8")
+                place.write(part.name, part.text)
             elif part.way in WAYS:
-                for name in part.scenes:
-                    place.enter(name)
-                print(f"== {part.place} ({part.way})", flush=True)
-                if part.way == "terminals":
-                    terminals = Terminals(place.folder, place.environment)
-                    try:
-                        for command in commands_of(part):
-                            terminals.run(command, page.name)
-                    finally:
-                        terminals.close(page.name)
-                        print(terminals.said, flush=True)
-                    continue
-                if shell is None:
-                    shell = Shell(place.folder, place.environment)
-                    stack.callback(shell.close)
-                for command in commands_of(part):
-                    print(f"$ {command.text}", flush=True)
-                    before = len(shell.said)
-                    try:
-                        shell.run(command, page.name)
-                    finally:
-                        print(shell.said[before:], flush=True)
+                reader.take(part)
+    return reader.lacks
 
 
 def main(words: Sequence[str]) -> int:
-    """Run pages; return 1 where one says what is not so."""
+    """Run pages; return 1 where one says what is not so, `LACKING` where all is well but for blocks left out."""
     if words[:1] == ["--inside"]:
         try:
-            _inside(Path(words[1]))
+            lacks = _inside(Path(words[1]))
         except PageError as error:
             print(f"!! {error}", flush=True)
             return 1
-        return 0
+        return LACKING if lacks else 0
     status = 0
     for word in words:
         done = run_page(Path(word).resolve())

@@ -20,6 +20,8 @@ QUIET_S: Final = 4.0
 """Who waits for a command in another terminal goes on when it says nothing for so long."""
 STAYS_S: Final = 20.0
 """Nor does he look longer at one that says something all the time."""
+STARTS_S: Final = 90.0
+"""What fails beside a command that has gone on for less he tries again: daemons start slowly where others work."""
 _PROMPT = re.compile(r"^(?:mininet> |P4Runtime sh >>> |>>> )(?P<input>.*)$")
 _NUMBER = re.compile(r"\d[\d.,:+_-]*(?:e[+-]?\d+)?")
 _DRAWN = re.compile(r"[\s│┃┏┓┗┛┡┩├┤└┘┌┐─━┳╇┴┬┼╪═]+")
@@ -172,6 +174,21 @@ class Terminals:
 
     def run(self, command: Command, page: str) -> None:
         """Begin a command, and look at it until it ends or says nothing more."""
+        began_s = time.monotonic()
+        while True:
+            try:
+                self._try(command, page)
+            except PageError:
+                *before, (_, failed, _, _) = self._running
+                goes_on = any(process.poll() is None for _, process, _, _ in before)
+                if failed.poll() is None or not goes_on or time.monotonic() - began_s > STARTS_S:
+                    raise
+                self._running.pop()[3].close()
+                time.sleep(1.0)
+            else:
+                return
+
+    def _try(self, command: Command, page: str) -> None:
         path = self._folder / f".terminal-{len(self._running)}"
         output = path.open("wb")
         process = subprocess.Popen(

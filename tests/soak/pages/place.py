@@ -1,0 +1,74 @@
+"""Where a page's blocks run, and what scenes do there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+
+class LackingError(Exception):
+    """This machine has not what a scene is made of; the message says what."""
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a page's blocks run; scenes may change folder and environment before the page's first command."""
+
+    folder: Path
+    environment: dict[str, str]
+    stack: ExitStack
+
+    def call(self, command: str) -> str:
+        """Run a command that a scene needs; it has to succeed."""
+        done = subprocess.run(
+            ["bash", "-ec", command],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=600,
+            check=False,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{command}: {done.returncode}: {done.stdout}{done.stderr}")
+        return done.stdout
+
+    def start(self, command: str, ready: str, within_s: float = 60.0) -> None:
+        """Start what goes on until the page ends; return once it has said `ready`."""
+        log = self.folder / f".scene-{len(list(self.folder.glob('.scene-*')))}"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"],
+                cwd=self.folder,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self.stack.callback(_end, process)
+        until_s = time.monotonic() + within_s
+        while ready not in (said := log.read_text(errors="replace")):
+            if process.poll() is not None or time.monotonic() > until_s:
+                raise RuntimeError(f"{command}: is not ready: {said}")
+            time.sleep(0.05)
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file of the scene."""
+        (self.folder / name).write_text(text, encoding="utf-8")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

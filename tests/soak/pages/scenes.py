@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from tests.soak.pages import fabric_scenes, service_scenes
 from tests.soak.pages.place import Place
 
 
@@ -17,4 +18,6 @@ SCENES: Final[dict[str, Callable[[Place], None]]] = {
     "checkout": _as_it_is,
     "online": _as_it_is,
     "quick": _as_it_is,
+    **fabric_scenes.SCENES,
+    **service_scenes.SCENES,
 }

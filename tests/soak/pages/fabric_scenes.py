@@ -1,0 +1,86 @@
+"""Networks that stand when a reader comes to a block: fabrics, switches, devices, p4lang's tutorials."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tests.soak.pages.place import LackingError, Place
+from tests.soak.tutorials import lacking
+
+
+def _all_on(place: Place, topology: str, settings: str = "") -> None:
+    """Run `millrace up` on a topology in virtual time, until the page ends."""
+    place.write("up.yaml", f"topology: {topology}\n{settings}")
+    place.call("millrace up --settings up.yaml --detach")
+
+
+def _abilene_up(place: Place) -> None:
+    """Everything at once on Abilene."""
+    _all_on(place, "abilene")
+
+
+def _racks_up(place: Place) -> None:
+    """Everything on the page's racks, whose links are not slowed down: the first figures of a cable have come."""
+    _all_on(place, "racks.yaml", "fabric: {rate_divisor: 1}\n")
+    place.call("until millrace telemetry links --format csv | grep -q '^s2->s1,.*stamps'; do sleep 1; done")
+
+
+def _sockets_of_a_user(place: Place) -> None:
+    """Everything on a leaf-spine, with jobs, in the user's own folder; and a switch at P4Runtime's address."""
+    user = Path(f"/run/user/{os.getuid()}")
+    user.mkdir(parents=True)
+    user.chmod(0o700)
+    _all_on(place, "leaf-spine", f'controller: {{jobs: {{listen: "unix:{user}/millrace/jobs.sock"}}}}\n')
+    _switch(place, "127.0.0.1:9559")
+
+
+def _switch(place: Place, address: str) -> None:
+    command = f"millrace switch --device-id 1 --grpc-server-addr {address} p4/build/fabric.json"
+    place.start(command, ready="ready: P4Runtime")
+
+
+def _switch_s1(place: Place) -> None:
+    """A switch with our program at s1.sock, without a controller."""
+    _switch(place, "unix:s1.sock")
+
+
+def _killed_fabric(place: Place) -> None:
+    """What a fabric leaves behind whose process was killed."""
+    place.start("millrace fabric up leaf-spine", ready="millrace fabric: ready")
+    (process,) = place.call("pgrep -f 'millrace fabric up leaf-spine$'").split()
+    os.kill(int(process), signal.SIGKILL)
+
+
+def _device_eth0(place: Place) -> None:
+    """A network device of the name that most machines have."""
+    place.call("ip link add eth0 type veth peer name lan && ip link set eth0 up && ip link set lan up")
+
+
+def _tutorials(place: Place) -> None:
+    """p4lang's tutorials in a folder beside the checkout's others, and what they need."""
+    missing = lacking()
+    if missing is not None:
+        raise LackingError(missing)
+    leave = shutil.ignore_patterns("build", "logs", "pcaps")
+    for part in ("utils", "exercises"):
+        shutil.copytree(Path(os.environ["MILLRACE_TUTORIALS"]) / part, place.folder / "tutorials" / part, ignore=leave)
+    own = os.environ.get("MILLRACE_TUTORIALS_BIN")
+    if own is not None:
+        sandbox, rest = place.environment["PATH"].split(":", 1)
+        place.environment["PATH"] = f"{sandbox}:{own}:{rest}"
+
+
+SCENES: Final[dict[str, Callable[[Place], None]]] = {
+    "Abilene is up": _abilene_up,
+    "racks are up": _racks_up,
+    "sockets of a user": _sockets_of_a_user,
+    "switch s1": _switch_s1,
+    "killed fabric": _killed_fabric,
+    "device eth0": _device_eth0,
+    "tutorials": _tutorials,
+}

@@ -14,7 +14,7 @@ from tests.soak.tutorials import lacking
 
 
 def _all_on(place: Place, topology: str, settings: str = "") -> None:
-    """Run `millrace up` on a topology in virtual time, until the page ends."""
+    """Run `millrace up` on a topology in virtual time or as its settings say, until the page ends."""
     place.write("up.yaml", f"topology: {topology}\n{settings}")
     place.call("millrace up --settings up.yaml --detach")
 
@@ -25,9 +25,9 @@ def _abilene_up(place: Place) -> None:
 
 
 def _racks_up(place: Place) -> None:
-    """Everything on the page's racks, whose links are not slowed down: the first figures of a cable have come."""
-    _all_on(place, "racks.yaml", "fabric: {rate_divisor: 1}\n")
-    place.call("until millrace telemetry links --format csv | grep -q '^s2->s1,.*stamps'; do sleep 1; done")
+    """Everything on the page's racks between namespaces, none slowed down: the cable's first figures are there."""
+    _all_on(place, "racks.yaml", "time: kernel\nfabric: {rate_divisor: 1, peak_utilisation: 0.2}\n")
+    place.call("until millrace telemetry links --format csv | grep -q '^s2,s1,.*stamps'; do sleep 1; done")
 
 
 def _sockets_of_a_user(place: Place) -> None:
@@ -61,6 +61,14 @@ def _device_eth0(place: Place) -> None:
     place.call("ip link add eth0 type veth peer name lan && ip link set eth0 up && ip link set lan up")
 
 
+def _virtual_machine(place: Place) -> None:
+    """A machine without what most virtual ones have not."""
+    del place
+    for what in ("/sys/devices/system/cpu/cpufreq/policy0", "/proc/driver/nvidia"):
+        if Path(what).exists():
+            raise LackingError(f"a machine without {what}")
+
+
 def _tutorials(place: Place) -> None:
     """p4lang's tutorials in a folder beside the checkout's others, and what they need."""
     missing = lacking()
@@ -82,5 +90,6 @@ SCENES: Final[dict[str, Callable[[Place], None]]] = {
     "switch s1": _switch_s1,
     "killed fabric": _killed_fabric,
     "device eth0": _device_eth0,
+    "virtual machine": _virtual_machine,
     "tutorials": _tutorials,
 }

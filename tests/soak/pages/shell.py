@@ -21,7 +21,7 @@ QUIET_S: Final = 4.0
 STAYS_S: Final = 20.0
 """Nor does he look longer at one that says something all the time."""
 STARTS_S: Final = 90.0
-"""What fails beside a command that has gone on for less he tries again: daemons start slowly where others work."""
+"""What fails beside something that was begun less ago he tries again: daemons start slowly where others work."""
 _PROMPT = re.compile(r"^(?:mininet> |P4Runtime sh >>> |>>> )(?P<input>.*)$")
 _NUMBER = re.compile(r"\d[\d.,:+_-]*(?:e[+-]?\d+)?")
 _DRAWN = re.compile(r"[\s│┃┏┓┗┛┡┩├┤└┘┌┐─━┳╇┴┬┼╪═]+")
@@ -107,10 +107,24 @@ class Shell:
             start_new_session=True,
         )
         self._count = 0
+        self._began_s = -STARTS_S
         self.said = ""
 
     def run(self, command: Command, page: str) -> None:
         """Type a command and what goes into it; raise PageError if it fails, or prints something else."""
+        while True:
+            try:
+                self._try(command, page)
+            except PageError:
+                if time.monotonic() - self._began_s > STARTS_S:
+                    raise
+                time.sleep(1.0)
+            else:
+                break
+        if command.text.rstrip().endswith("&") or re.search(r"&\s+#", command.text):
+            self._began_s = time.monotonic()
+
+    def _try(self, command: Command, page: str) -> None:
         self._count += 1
         mark = f"--- {os.getpid()}.{self._count} ended with "
         typed = "".join(f"{line}\n" for line in command.typed)
@@ -145,13 +159,9 @@ class Shell:
         return before + rest, status
 
     def _until_shown(self, printed: list[str]) -> str:
-        """Read on until all that a page has is there, or nothing comes any more."""
+        """Read on until all that a page has is there, and nothing comes any more."""
         until_s, found = time.monotonic() + 60.0, ""
-        while not printed or not shows(printed, found):
-            left_s = until_s - time.monotonic()
-            more = self._read(left_s if printed else min(left_s, QUIET_S))
-            if not more:
-                break
+        while more := self._read(min(until_s - time.monotonic(), QUIET_S if shows(printed, found) else 60.0)):
             found += more
         return found
 

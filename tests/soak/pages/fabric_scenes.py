@@ -69,6 +69,14 @@ def _virtual_machine(place: Place) -> None:
             raise LackingError(f"a machine without {what}")
 
 
+def _cubic_and_bbr(place: Place) -> None:
+    """Namespaces in which TCP may have these congestion controls; those of the machine's own are for it to allow."""
+    allowed = place.call("cat /proc/sys/net/ipv4/tcp_allowed_congestion_control").split()
+    missing = sorted({"cubic", "bbr"} - set(allowed))
+    if missing:
+        raise LackingError(f"{' and '.join(missing)} in net.ipv4.tcp_allowed_congestion_control")
+
+
 def _tutorials(place: Place) -> None:
     """p4lang's tutorials in a folder beside the checkout's others, and what they need."""
     missing = lacking()
@@ -91,5 +99,6 @@ SCENES: Final[dict[str, Callable[[Place], None]]] = {
     "killed fabric": _killed_fabric,
     "device eth0": _device_eth0,
     "virtual machine": _virtual_machine,
+    "cubic and bbr": _cubic_and_bbr,
     "tutorials": _tutorials,
 }

@@ -5,6 +5,10 @@
 -- Layouts are those of dataplane/wire; tests/dataplane/wire/test_wireshark.py compares the two.
 -- Runs with Lua 5.2 to 5.4, so it uses neither bit32 nor the operators of 5.3.
 
+-- Named on the command line although it is among the personal plugins, too: once is enough.
+if _G.millrace_is_loaded then return end
+_G.millrace_is_loaded = true
+
 local int = Proto("p4int", "In-band Network Telemetry")
 local report = Proto("p4report", "Telemetry Report")
 local sum = Proto("mrsum", "Millrace aggregation")

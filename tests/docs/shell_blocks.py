@@ -4,10 +4,11 @@ A line before a block says who runs it:
 - `<!-- run -->`: tests/docs/test_examples.py, in every run of the tests.
 - `<!-- shell -->`: tests/soak/test_pages.py, as it is written, in a shell that a page's blocks share.
 - `<!-- terminals -->`: the same, but each command is in a terminal of its own, where it may go on while the next ones
-  run; Ctrl-C ends it.
+  run; Ctrl-C ends it. `<!-- terminals, in turn -->`: each but the last one ends by itself before the next one begins.
 - `<!-- not run: REASON -->`: nobody here.
 `<!-- shell: NAME, NAME -->` wants scenes of tests/soak/pages first: what stands when a reader comes to that block. With
-`online` the page has the machine's network; with `quick` each command of the block is run with --quick.
+`online` the page has the machine's network; with `quick` each command of the block is run with --quick;
+`without COMMAND` leaves those out that begin so.
 """
 
 from __future__ import annotations
@@ -27,9 +28,13 @@ PAGES: Final = sorted(
         *(ROOT / "topologies").glob("*.md"),
     ]
 )
-IN_SHORT_PAGES: Final = {("README.md", 1): "shell: checkout", ("README.md", 2): "shell: checkout"}
+IN_SHORT_PAGES: Final = {
+    ("README.md", 1): "shell: without make test",
+    ("README.md", 2): "terminals, in turn",
+}
 """Marks of the n-th block of pages that have no line to spare."""
 LANGUAGES: Final = {"sh", "bash", "console"}
+_WITHOUT: Final = "without "
 
 _BLOCK = re.compile(
     r"(?:^<!-- (?P<mark>[^>]+) -->\n)?^(?P<fence>```+)(?P<language>\w*)\n(?P<text>.*?)^(?P=fence)$",
@@ -56,6 +61,9 @@ class ShellBlock:
     way: str
     scenes: tuple[str, ...] = ()
     reason: str = ""
+    is_in_turn: bool = False
+    without: tuple[str, ...] = ()
+    """How commands begin that are left out."""
 
     @property
     def place(self) -> str:
@@ -74,9 +82,18 @@ def parts_of(page: Path) -> Iterator[File | ShellBlock]:
             mark = found["mark"] or IN_SHORT_PAGES.get((str(page.relative_to(ROOT)), count), "")
             way, _, rest = mark.partition(": ")
             line = text.count("\n", 0, found.start("text")) + 1
-            names = () if way == "not run" else tuple(name.strip() for name in rest.split(",") if name)
-            reason = rest if way == "not run" else ""
-            yield ShellBlock(page, line, found["language"], found["text"], way.partition(",")[0], names, reason)
+            names = [] if way == "not run" else [name.strip() for name in rest.split(",") if name]
+            yield ShellBlock(
+                page=page,
+                line=line,
+                language=found["language"],
+                text=found["text"],
+                way=way.partition(",")[0],
+                scenes=tuple(name for name in names if not name.startswith(_WITHOUT)),
+                reason=rest if way == "not run" else "",
+                is_in_turn=way == "terminals, in turn",
+                without=tuple(name.removeprefix(_WITHOUT) for name in names if name.startswith(_WITHOUT)),
+            )
 
 
 def shell_blocks_of(page: Path) -> list[ShellBlock]:

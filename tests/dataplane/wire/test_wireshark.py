@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterable, Sequence
@@ -88,6 +89,27 @@ def dissect(
         values = {name: column.split("|") if column else [] for name, column in zip(names, columns, strict=True)}
         found.append(Dissected(values, notes))
     return found
+
+
+def test_the_script_is_named_although_it_is_among_the_personal_plugins(tmp_path: Path) -> None:
+    plugins = tmp_path / ".local/lib/wireshark/plugins"
+    plugins.mkdir(parents=True)
+    shutil.copy(SCRIPT, plugins)
+    capture = tmp_path / "frame.pcap"
+    writer = PcapWriter(capture)
+    writer.write(reported(bytes(40)), 0)
+    writer.close()
+    for named in ([], ["-X", f"lua_script:{SCRIPT}"]):
+        done = subprocess.run(
+            ["tshark", *named, "-r", str(capture), "-Y", "p4report"],
+            env=os.environ | {"HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+        assert "lua" not in done.stderr.lower()
+        assert done.stdout
 
 
 def framed(packet: bytes) -> bytes:

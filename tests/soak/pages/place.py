@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -22,6 +23,25 @@ class Place:
     folder: Path
     environment: dict[str, str]
     stack: ExitStack
+    page: Path
+    line: int = 0
+    """Of the block that is about to be run."""
+
+    @property
+    def room(self) -> Path:
+        """A folder of the page's own, outside of the checkout."""
+        return Path(self.environment["TMPDIR"])
+
+    @property
+    def home(self) -> Path:
+        """The reader's home."""
+        return Path(self.environment["HOME"])
+
+    def need(self, *programs: str) -> None:
+        """Raise LackingError unless these programs are on the PATH."""
+        path = self.environment["PATH"]
+        if missing := [program for program in programs if shutil.which(program, path=path) is None]:
+            raise LackingError(", ".join(missing))
 
     def call(self, command: str) -> str:
         """Run a command that a scene needs; it has to succeed."""
@@ -39,9 +59,17 @@ class Place:
             raise RuntimeError(f"{command}: {done.returncode}: {done.stdout}{done.stderr}")
         return done.stdout
 
+    def until(self, command: str, said: str, within_s: float = 120.0) -> None:
+        """Ask until a command says just that; it may fail before."""
+        until_s = time.monotonic() + within_s
+        while (found := self.call(f"{command} || true").strip()) != said:
+            if time.monotonic() > until_s:
+                raise RuntimeError(f"{command}: still says {found}")
+            time.sleep(0.2)
+
     def start(self, command: str, ready: str, within_s: float = 60.0) -> None:
         """Start what goes on until the page ends; return once it has said `ready`."""
-        log = self.folder / f".scene-{len(list(self.folder.glob('.scene-*')))}"
+        log = self.room / f"scene-{len(list(self.room.glob('scene-*')))}"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 ["bash", "-c", f"exec {command}"],

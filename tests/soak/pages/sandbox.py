@@ -64,6 +64,12 @@ def _close_off() -> dict[str, str]:
             "mount", "-t", "overlay", "pages", "-o", f"lowerdir={folder},upperdir={upper},workdir={work}", str(folder)
         )
     _call("ip", "link", "set", "lo", "up")
+    if (kernels := Path("~/.cache/millrace").expanduser()).is_dir():  # or each page would compile them again
+        cache, upper, work = (_ROOM / name for name in ("home/.cache/millrace", "kernels/upper", "kernels/work"))
+        for folder in (cache, upper, work):
+            folder.mkdir(parents=True)
+        layers = f"lowerdir={kernels},upperdir={upper},workdir={work}"
+        _call("mount", "-t", "overlay", "kernels", "-o", layers, str(cache))
     # sudo's own PATH lacks the environment's folder, where a page has `millrace` installed for all.
     (_ROOM / "bin/sudo").write_text('#!/bin/sh\nexec env "$@"\n')
     (_ROOM / "bin/sudo").chmod(0o755)
@@ -91,6 +97,7 @@ class _Reader:
     def take(self, block: ShellBlock) -> None:
         """Run a block, or say what it lacks."""
         print(f"== {block.place} ({block.way})", flush=True)
+        self._place.line = block.line
         try:
             for name in block.scenes:
                 if name not in self._stands:
@@ -100,20 +107,24 @@ class _Reader:
             print(f"left out: it lacks {error}", flush=True)
             self.lacks.append(str(error))
             return
-        commands = [quickly(command) if "quick" in block.scenes else command for command in commands_of(block)]
+        commands = [command for command in commands_of(block) if not command.text.startswith(block.without or ("\n",))]
+        if "quick" in block.scenes:
+            commands = [quickly(command) for command in commands]
         if block.way == "terminals":
-            self._in_terminals(commands)
+            self._in_terminals(commands, in_turn=block.is_in_turn)
         else:
             self._in_the_shell(commands)
 
-    def _in_terminals(self, commands: Sequence[Command]) -> None:
+    def _in_terminals(self, commands: Sequence[Command], *, in_turn: bool) -> None:
         terminals = Terminals(self._place.folder, self._place.environment)
         try:
             for command in commands:
-                terminals.run(command, self._page.name)
+                terminals.run(command, self._page.name, ends=in_turn and command is not commands[-1])
         finally:
-            terminals.close(self._page.name)
-            print(terminals.said, flush=True)
+            try:
+                terminals.close(self._page.name)
+            finally:
+                print(terminals.said, flush=True)
 
     def _in_the_shell(self, commands: Sequence[Command]) -> None:
         if self._shell is None:
@@ -139,7 +150,7 @@ def _inside(page: Path) -> list[str]:
     environment = _close_off()
     os.chdir(ROOT)  # as it is through the layer
     with ExitStack() as stack:
-        place = Place(Path.cwd(), environment, stack)
+        place = Place(Path.cwd(), environment, stack, page)
         reader = _Reader(page, place)
         for part in parts_of(page):
             if isinstance(part, File):

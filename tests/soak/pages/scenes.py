@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from tests.soak.pages import fabric_scenes, service_scenes
+from tests.soak.pages import (
+    daemon_scenes,
+    device_scenes,
+    example_scenes,
+    fabric_scenes,
+    machine_scenes,
+    program_scenes,
+    service_scenes,
+)
 from tests.soak.pages.place import Place
 
 
@@ -20,4 +28,9 @@ SCENES: Final[dict[str, Callable[[Place], None]]] = {
     "quick": _as_it_is,
     **fabric_scenes.SCENES,
     **service_scenes.SCENES,
+    **daemon_scenes.SCENES,
+    **device_scenes.SCENES,
+    **example_scenes.SCENES,
+    **machine_scenes.SCENES,
+    **program_scenes.SCENES,
 }

@@ -22,6 +22,7 @@ STAYS_S: Final = 20.0
 """Nor does he look longer at one that says something all the time."""
 STARTS_S: Final = 90.0
 """What fails beside something that was begun less ago he tries again: daemons start slowly where others work."""
+_DAEMON = re.compile(r"\bmillrace (?:(?P<name>up|switch|fabric|collector|controller|node)|(?P<served>\w+) serve)\b")
 _PROMPT = re.compile(r"^(?:mininet> |P4Runtime sh >>> |>>> )(?P<input>.*)$")
 _NUMBER = re.compile(r"\d[\d.,:+_-]*(?:e[+-]?\d+)?")
 _DRAWN = re.compile(r"[\s│┃┏┓┗┛┡┩├┤└┘┌┐─━┳╇┴┬┼╪═]+")
@@ -92,6 +93,12 @@ def shows(want: list[str], got: str) -> bool:
     return re.search(r".*?".join(map(re.escape, wanted)), text, re.DOTALL) is not None
 
 
+def _is_ready(command: str, said: str) -> bool:
+    """Return whether a daemon has said that it is ready; True of all that is none."""
+    found = _DAEMON.search(command)
+    return found is None or re.search(rf"\b{found['name'] or found['served']}(?: \d+|:) ready", said) is not None
+
+
 class Shell:
     """One bash, fed as a terminal is; what it and its children print comes back in the order in which they did."""
 
@@ -134,7 +141,7 @@ class Shell:
         if status != "0":
             raise PageError(f"{page}:{command.line}: {command.text!r} ended with {status}:\n{said}")
         if command.text.rstrip().endswith("&"):
-            said += self._until_shown(command.printed)
+            said = self._until_shown(command, said)
         if command.printed and not shows(command.printed, said):
             raise PageError(f"{page}:{command.line}: {command.text!r} says:\n{said}")
 
@@ -158,10 +165,15 @@ class Shell:
         status, _, rest = after.partition("\n")
         return before + rest, status
 
-    def _until_shown(self, printed: list[str]) -> str:
-        """Read on until all that a page has is there, and nothing comes any more."""
-        until_s, found = time.monotonic() + 60.0, ""
-        while more := self._read(min(until_s - time.monotonic(), QUIET_S if shows(printed, found) else 60.0)):
+    def _until_shown(self, command: Command, found: str) -> str:
+        """Read on until all that a page has is there, a daemon is ready, and nothing comes any more."""
+        until_s = time.monotonic() + 60.0
+        while more := self._read(
+            min(
+                until_s - time.monotonic(),
+                QUIET_S if shows(command.printed, found) and _is_ready(command.text, found) else 60.0,
+            )
+        ):
             found += more
         return found
 
@@ -182,12 +194,12 @@ class Terminals:
         self._running: list[tuple[Command, subprocess.Popen[bytes], Path, IO[bytes]]] = []
         self.said = ""
 
-    def run(self, command: Command, page: str) -> None:
-        """Begin a command, and look at it until it ends or says nothing more."""
+    def run(self, command: Command, page: str, *, ends: bool = False) -> None:
+        """Begin a command, and look at it until it ends or, if it need not, says nothing more."""
         began_s = time.monotonic()
         while True:
             try:
-                self._try(command, page)
+                self._try(command, page, ends=ends)
             except PageError:
                 *before, (_, failed, _, _) = self._running
                 goes_on = any(process.poll() is None for _, process, _, _ in before)
@@ -198,7 +210,7 @@ class Terminals:
             else:
                 return
 
-    def _try(self, command: Command, page: str) -> None:
+    def _try(self, command: Command, page: str, *, ends: bool) -> None:
         path = self._folder / f".terminal-{len(self._running)}"
         output = path.open("wb")
         process = subprocess.Popen(
@@ -217,14 +229,16 @@ class Terminals:
             time.sleep(0.05)
             if (size := path.stat().st_size) != seen:
                 seen, quiet_s = size, time.monotonic()
-            # What has said nothing yet is still at work.
-            if seen and (time.monotonic() - quiet_s > QUIET_S or time.monotonic() - begin_s > STAYS_S):
+            # What has said nothing yet is still at work, and a daemon until it says that it is ready.
+            if ends or not seen or not _is_ready(command.text, path.read_text(errors="replace")):
+                continue
+            if time.monotonic() - quiet_s > QUIET_S or time.monotonic() - begin_s > STAYS_S:
                 break
         text = path.read_text(errors="replace")
         if process.poll() not in {None, 0}:
             raise PageError(f"{page}:{command.line}: {command.text!r} ended with {process.returncode}:\n{text}")
-        if process.poll() is None and not seen:
-            raise PageError(f"{page}:{command.line}: {command.text!r} says nothing, and does not end")
+        if process.poll() is None and (ends or not seen):
+            raise PageError(f"{page}:{command.line}: {command.text!r} does not end:\n{text}")
 
     def close(self, page: str) -> None:
         """Press Ctrl-C wherever something goes on; raise PageError for what does not end well by it, or says else."""

@@ -1,0 +1,134 @@
+"""Daemons that a page's commands ask: of `millrace up`, of a fabric in the kernel, or one alone."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Callable
+from typing import Final
+
+from tests.controller.nodes.busybox_image import BUSYBOX, podman_environment, remove_podman_storage, write_layout
+from tests.docs.shell_blocks import ROOT, File, parts_of
+from tests.soak.pages.place import LackingError, Place
+
+REGISTRY = ("127.0.0.1", 5000)
+_READER = """
+import time
+
+from dataplane.store.client import StoreClient
+
+client = StoreClient("10.0.6.2")
+client.put("/model/weights", bytes(1000))
+begin_s = time.monotonic()
+while True:
+    client.get("/model/weights")
+    if time.monotonic() - begin_s > 5:
+        print("has read", flush=True)
+    time.sleep(0.01)
+"""
+
+
+def _two_centres(place: Place) -> None:
+    """`millrace up` with two compute centres, a core each, whose units cost 3 a second; both have reported."""
+    centre = "{hosts: [HOST], units: [{name: cpu, cores: 1}], local: {cores: CORE}}"
+    _up(
+        place,
+        f"""
+        topology: leaf-spine
+        scheduler: {{tasks: {{profiles: [{{name: measured}}], prices: {{steps: [{{score: 0, per_unit_s: 3}}]}}}}}}
+        centres:
+          c1: {centre.replace("HOST", "h1").replace("CORE", "'0'")}
+          c2: {centre.replace("HOST", "h2").replace("CORE", "'1'")}
+        """,
+    )
+    place.until("millrace get centres --format json | grep -c '\"ready\": true'", "2")
+
+
+def _products_have_run(place: Place) -> None:
+    """The task of docs/meta-scheduler.md has run in one of two centres."""
+    _two_centres(place)
+    page = ROOT / "docs/meta-scheduler.md"
+    task = next(part for part in parts_of(page) if isinstance(part, File) and part.name == "products.yaml")
+    place.write(task.name, task.text)
+    place.call("millrace task submit products.yaml --wait")
+
+
+def _node_with_containers(place: Place) -> None:
+    """`millrace up` with a node that has podman; docker.io is a registry of this machine that has its busybox."""
+    place.need("podman", "runc", "conmon", "skopeo", "docker-registry")
+    if not BUSYBOX.exists():
+        raise LackingError("busybox-static")
+    folder = place.room / "containers"
+    environment = podman_environment(folder / "podman")
+    place.stack.callback(remove_podman_storage, folder / "podman", environment)
+    host, port = REGISTRY
+    settings = {
+        "version": 0.1,
+        "storage": {"filesystem": {"rootdirectory": str(folder / "registry")}},
+        "http": {"addr": f"{host}:{port}"},
+    }
+    (folder / "registry.yml").write_text(json.dumps(settings))
+    place.start(f"docker-registry serve {folder}/registry.yml", "listening on")
+    write_layout(folder / "image")
+    target = f"docker://{host}:{port}/library/busybox:latest"
+    place.call(f"skopeo copy --quiet --dest-tls-verify=false oci:{folder}/image:latest {target}")
+    mirror = folder / "registries.conf"
+    mirror.write_text(f'[[registry]]\nprefix = "docker.io"\nlocation = "{host}:{port}"\ninsecure = true\n')
+    runtime = {"kind": "podman", "environment": environment | {"CONTAINERS_REGISTRIES_CONF": str(mirror)}}
+    _up(place, f"topology: leaf-spine\nnodes: {{h1: {{runtime: {json.dumps(runtime)}}}}}\n")
+
+
+def _store_in_a_fabric(place: Place) -> None:
+    """leaf-spine in the kernel; h8 has /model/weights, which is read often, and workers return parameters."""
+    place.write(
+        "fabric-controller.yaml",
+        textwrap.dedent(
+            """
+            topology: leaf-spine
+            switches: "unix:{name}.sock"
+            store:
+              producers: [h8]
+              recorded: [{name: /job/parameters, bytes: 1000, writers: [h1, h2], server: h8}]
+            """
+        ),
+    )
+    place.start("millrace fabric up leaf-spine --name page", "fabric: ready", 120)
+    for node in json.loads(place.call("millrace fabric list page --format json")):
+        if node["kind"] == "switch":
+            (place.folder / f"{node['node']}.sock").symlink_to(node["address"].removeprefix("unix:"))
+    place.start("millrace controller --settings fabric-controller.yaml", "ready")
+    on_h8 = "millrace fabric exec h8 millrace store serve producer.db --address 10.0.6.2 --anyone"
+    place.start(on_h8, "ready")
+    place.write("reader.py", _READER)
+    place.start("millrace fabric exec h1 python reader.py", "has read")
+
+
+def _collector_of_the_page(place: Place) -> None:
+    """A collector by the page's collector.yaml."""
+    place.start("millrace collector --settings collector.yaml", "collector: ready")
+
+
+def _switch(place: Place) -> None:
+    """A switch without a program, and the environment of p4runtime-shell."""
+    if not (ROOT / ".venv-shell/.ready").exists():
+        raise LackingError("p4runtime-shell: make .venv-shell/.ready")
+    place.start("millrace switch --no-p4 --device-id 1 --grpc-server-addr 127.0.0.1:9559", "ready")
+
+
+def _up(place: Place, settings: str) -> None:
+    folder = place.home / ".local/state/millrace/up"
+    folder.mkdir(parents=True)
+    (folder / "millrace.yaml").write_text(textwrap.dedent(settings))
+    topology = next(line for line in settings.split("\n") if "topology:" in line).partition(":")[2].strip()
+    place.call(f"millrace up {topology} --detach")
+    place.stack.callback(place.call, "millrace down")
+
+
+SCENES: Final[dict[str, Callable[[Place], None]]] = {
+    "two centres": _two_centres,
+    "products have run": _products_have_run,
+    "node with containers": _node_with_containers,
+    "store in a fabric": _store_in_a_fabric,
+    "collector of the page": _collector_of_the_page,
+    "switch for p4runtime-shell": _switch,
+}

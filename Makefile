@@ -148,7 +148,7 @@ unit: $(VENV)/.dev
 	$(BIN)/python -m pytest --ignore=tests/soak -n 4 --dist loadfile -m "root and not bmv2"
 
 # An hour or so; root for what needs namespaces.
-deep: $(VENV)/.dev $(RAY_VENV)/.ready $(SITE_VENV)/.ready
+deep: $(VENV)/.dev $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_VENV)/.ready
 	$(MAKE) --no-print-directory site
 	$(BIN)/python -m pytest -m slow tests/soak
 	$(BIN)/python -m pytest tests/soak/containers.py

@@ -23,7 +23,14 @@ def _trains_by_the_switch(said: str) -> None:
     assert "job line: h1 h2 h3 h4 are members: a mean is over 4 workers" in said
 
 
-ALSO: dict[str, Callable[[str], None]] = {"docs/allreduce.md": _trains_by_the_switch}
+def _loads_the_dissectors(said: str) -> None:
+    assert "Lua: Error" not in said, said
+
+
+ALSO: dict[str, Callable[[str], None]] = {
+    "docs/allreduce.md": _trains_by_the_switch,
+    "docs/wireshark.md": _loads_the_dissectors,
+}
 """What else a page's transcript has to show, where no output stands beside the commands."""
 
 

@@ -30,6 +30,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)
 @pytest.mark.p4c
 @pytest.mark.skipif(VARIABLE not in os.environ, reason=f"{VARIABLE} names no p4c source tree")
 @pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"{COMPILER} is not on the PATH")

@@ -147,7 +147,7 @@ unit: $(VENV)/.dev
 	$(BIN)/python -m pytest --ignore=tests/soak -n $(if $(shell command -v simple_switch_grpc),4,0) -m "root and bmv2"
 	$(BIN)/python -m pytest --ignore=tests/soak -n 4 --dist loadfile -m "root and not bmv2"
 
-# An hour or so; root for what needs namespaces.
+# A few hours; root for what needs namespaces.
 deep: $(VENV)/.dev $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_VENV)/.ready
 	$(MAKE) --no-print-directory site
 	$(BIN)/python -m pytest -m slow tests/soak

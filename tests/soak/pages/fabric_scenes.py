@@ -20,13 +20,13 @@ def _all_on(place: Place, topology: str, settings: str = "") -> None:
 
 
 def _abilene_up(place: Place) -> None:
-    """Everything at once on Abilene."""
-    _all_on(place, "abilene")
+    """Everything at once on Abilene, with its own rates: hosts send nothing."""
+    _all_on(place, "abilene", "fabric: {rate_divisor: 1, peak_utilisation: 0}\n")
 
 
 def _racks_up(place: Place) -> None:
     """Everything on the page's racks between namespaces, none slowed down: the cable's first figures are there."""
-    _all_on(place, "racks.yaml", "time: kernel\nfabric: {rate_divisor: 1, peak_utilisation: 0.2}\n")
+    _all_on(place, "racks.yaml", "time: kernel\nfabric: {rate_divisor: 1, peak_utilisation: 0.1}\n")
     place.call("until millrace telemetry links --format csv | grep -q '^s2,s1,.*stamps'; do sleep 1; done")
 
 

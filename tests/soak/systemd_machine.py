@@ -19,6 +19,8 @@ SYSTEMD: Final = Path("/lib/systemd/systemd")
 PYTHON: Final = Path("/usr/bin/python3")
 """Units see no homes, so no Python that is installed in one."""
 _GROUPS: Final = (("systemd", "cgroup", "none,name=systemd"), ("unified", "cgroup2", ""))
+_IN_MEMORY: Final = ("run", "tmp", "var/tmp", "var/lib/containers", "sys/fs/cgroup")
+"""Containers' layers cannot be in one of this kind."""
 _DEVICES: Final = ("null", "zero", "full", "random", "urandom", "tty")
 
 
@@ -150,7 +152,7 @@ class SystemdMachine:
             *(f"touch {root}/dev/{name}; mount --bind /dev/{name} {root}/dev/{name}" for name in _DEVICES),
             f"mount -t devpts -o newinstance,ptmxmode=0666 devpts {root}/dev/pts",
             f"ln -s pts/ptmx {root}/dev/ptmx; ln -s /proc/self/fd {root}/dev/fd",
-            *(f"mount -t tmpfs {name} {root}/{name}" for name in ("run", "tmp", "var/tmp", "sys/fs/cgroup")),
+            *(f"mkdir -p {root}/{name}; mount -t tmpfs memory {root}/{name}" for name in _IN_MEMORY),
         ]
         for name, kind, options in _GROUPS:
             where = f"{root}/sys/fs/cgroup/{name}"

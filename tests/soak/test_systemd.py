@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import shutil
 from collections.abc import Iterator
@@ -98,8 +100,8 @@ def test_a_nodes_manager_reports(started: SystemdMachine) -> None:
         pytest.skip(f"needs {' and '.join(missing)}")
     start(started, "millrace-api")
     start(started, "millrace-node")
-    nodes = json.loads(millrace(started, "get", "nodes", "--format", "json"))
-    assert [node["metadata"]["name"] for node in nodes] == ["losa1"]
+    (node,) = csv.DictReader(io.StringIO(millrace(started, "get", "nodes", "--format", "csv")))
+    assert (node["name"], node["ready"]) == ("losa1", "yes"), node
     started.run("systemctl", "stop", "millrace-node")
 
 
@@ -136,9 +138,16 @@ def test_one_supervisor_runs_all(started: SystemdMachine) -> None:
 
 def test_a_switch_opens_its_devices_as_nobodys_root(started: SystemdMachine) -> None:
     started.run("bash", "-ec", "ip link add veth1 type veth peer veth2; ip link set veth1 up; ip link set veth2 up")
-    words = "-i 1@veth1 -i 2@veth2 --device-id 7 --no-p4 --io ring -- --grpc-server-addr unix:/run/millrace/s7.sock"
+    program = ROOT / "docs/examples/own_program"
+    for name in ("forwarder.json", "forwarder.p4info.txtpb"):
+        started.run("install", "-m", "600", "-o", "millrace", f"{program}/{name}", "/etc/millrace")
+    words = "/etc/millrace/forwarder.json -i 1@veth1 -i 2@veth2 --device-id 7"
+    words += " -- --grpc-server-addr unix:/run/millrace/s7.sock"
     started.run("bash", "-ec", f"echo 'MILLRACE_SWITCH={words}' > /etc/millrace/switch-s7.env")
     start(started, "millrace-switch@s7")
     started.until("ls", "/run/millrace", says="s7.sock", within_s=30)
-    assert "7" in millrace(started, "switch", "show", "unix:/run/millrace/s7.sock", "--device-id", "7")
+    said = millrace(started, "switch", "show", "unix:/run/millrace/s7.sock", "--device-id", "7", "--format", "json")
+    ports = json.loads(said)["ports"]
+    assert [port["device"] for port in ports] == ["veth1", "veth2"]
+    assert all("Operation not permitted" in json.dumps(port) for port in ports)
     started.run("systemctl", "stop", "millrace-switch@s7")

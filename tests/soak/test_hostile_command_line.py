@@ -36,10 +36,11 @@ def test_no_command_shows_a_stack_trace_or_hangs(tmp_path: Path) -> None:
         (tmp_path / f"calls{number}").write_text(json.dumps(every[number::workers]))
         (place := tmp_path / f"place{number}").mkdir()
         command = [*UNSHARE, sys.executable, "-m", "tests.controller.cli.hostile.sandbox"]
-        with (tmp_path / f"out{number}").open("wb") as output:
+        with (tmp_path / f"out{number}").open("wb") as output, (tmp_path / f"errors{number}").open("wb") as errors:
             words = [*command, str(tmp_path / f"calls{number}"), str(place)]
-            running.append(subprocess.Popen(words, cwd=ROOT, stdout=output, stderr=subprocess.DEVNULL))
-    assert [process.wait() for process in running] == [0] * workers
+            running.append(subprocess.Popen(words, cwd=ROOT, stdout=output, stderr=errors))
+    ended = [process.wait() for process in running]
+    assert ended == [0] * workers, "".join((tmp_path / f"errors{number}").read_text() for number in range(workers))
     lines = [line for number in range(workers) for line in (tmp_path / f"out{number}").read_text().splitlines()]
     found = [json.loads(line) for line in lines]
     assert len(found) == len(every)

@@ -144,12 +144,12 @@ def main() -> None:
     app.app = get_command(app.app)  # type: ignore[assignment]  # what each call would make of it
     gc.collect()
     gc.freeze()  # a child then copies less
-    for words in calls:
-        folder = place / "here"
-        shutil.rmtree(folder, ignore_errors=True)
+    for number, words in enumerate(calls):
+        folder = place / f"here{number}"  # a new one: what a call has left running may still write to its own
         folder.mkdir()
         furnish(folder)
         print(json.dumps(called(words, folder)), flush=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":

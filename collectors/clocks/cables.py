@@ -26,6 +26,8 @@ Flags = NDArray[np.bool_]
 _Lines = NDArray[Any]
 
 _SECOND: Final = 1e9
+_BEYOND: Final = 2.0**63
+"""What a word of 64 bits does not hold."""
 
 _LINE: Final = np.dtype(
     [
@@ -100,10 +102,16 @@ class Cables:
         self._lines[places] = lines
 
     def offsets(self, now_ns: int) -> Offsets:
-        """Return the offsets now of the cables of which something was observed, and not too long ago."""
+        """Return the offsets now of the cables of which something was observed, and not too long ago.
+
+        Those beyond 64 bits are left out: no stamps of clocks are so far apart.
+        """
         (places,) = np.nonzero(self._is_known(self._lines, now_ns))
+        away, uncertainty_ns = self._expected(self._lines[places], now_ns)
+        about = self._lines["base_ns"][places].astype(np.float64) + away
+        held = np.maximum(np.abs(away), np.abs(about)) < _BEYOND
+        places, away, uncertainty_ns = places[held], away[held], uncertainty_ns[held]
         lines = self._lines[places]
-        away, uncertainty_ns = self._expected(lines, now_ns)
         offset_ns: Integers = lines["base_ns"] + away.astype(np.int64)
         return Offsets(places, offset_ns, self._slopes(lines), uncertainty_ns)
 

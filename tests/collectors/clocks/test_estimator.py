@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from collectors.clocks.cables import Cables
@@ -321,6 +321,7 @@ words = st.integers(-(2**63), 2**63 - 1)
 
 
 @given(st.lists(st.tuples(words, words), max_size=12))
+@example([(0, 9_223_166_159_863_634_433), (4_611_788_956_922_956_312, -4_611_788_956_922_958_312)])
 def test_any_stamps_are_survived(flights: list[tuple[int, int]]) -> None:
     estimator = ClockEstimator(ring())
     for number, both in enumerate(flights):

@@ -94,7 +94,7 @@ test: same-python
 
 debian: | $(VENV)/bin/python
 	@./.ci/debian containers docker-registry podman runc conmon busybox-static skopeo umoci docker-registry
-	@./.ci/debian Mininet "" mininet iputils-ping
+	@./.ci/debian Mininet "" mininet iputils-ping iproute2
 	@./.ci/debian tshark "" tshark
 	@./.ci/debian "a Slurm cluster" "munge slurmctld slurmd" slurmctld slurmd slurm-client munge
 

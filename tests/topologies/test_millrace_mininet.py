@@ -37,7 +37,7 @@ links: [{a: s1, b: s2, rate: 10 Mbit/s, delay: 2 ms}]
 def mininet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     if os.geteuid() != 0:
         pytest.skip("needs root")
-    for command, package in (("mnexec", "mininet"), ("ping", "iputils-ping")):
+    for command, package in (("mnexec", "mininet"), ("ping", "iputils-ping"), ("ip", "iproute2")):
         if shutil.which(command) is None:
             pytest.skip(f"needs Debian's package {package}")
     if request.param == "bmv2" and shutil.which("simple_switch_grpc") is None:

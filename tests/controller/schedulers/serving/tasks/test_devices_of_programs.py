@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from controller.api.resources import Task
 from controller.api.resources.operator_graphs import operators_of
-from controller.api.resources.task import TASK_ENDED
+from controller.api.resources.task import TASK_ENDED, TaskPhase
 from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.settings import ControlGroups, LocalSettings, TrialSettings, UnitSettings
 from controller.centres.units import Found, FoundDevice
@@ -65,7 +65,7 @@ def test_a_program_reads_from_its_environment_which_device_each_operator_got(tmp
                     **{part: getattr(spec, part) for part in ("task_type", "operators", "profile")},
                 )
                 ended = await world.until(name, *TASK_ENDED)
-                assert ended.status.reasons == ()
+                assert ended.status.phase is TaskPhase.SUCCEEDED, ended.status.reasons
         status = (await world.client.of(Task).get("with")).status
         assert status.unit == "fast"
         found = {one.operator: one.device for one in status.operator_devices}

@@ -86,6 +86,10 @@ class Count(StrEnum):
     FLOWS_FORGOTTEN = "flows forgotten"
     """Flows that made room for others before they were old enough to go."""
 
+    FLOWS_NOT_ADMITTED = "flows not admitted"
+    """Packets whose flow has no place among the heaviest (`max_flows`): they count for links, not for a flow's rate or
+    path."""
+
     ROUTES_FULL = "routes full"
     """Packets whose path over the switches found no room beside the others: their flow's path is not kept."""
 

@@ -108,10 +108,11 @@ class StateSettings(Strict, frozen=True):
     """A flow without a report for this long is no longer listed with its path."""
 
     max_flows: Positive = 8192
-    """How many flows' paths are kept; the one unheard for longest makes room for a new one."""
+    """How many flows' rates and paths are kept; when full, the heaviest stay and light ones make room."""
 
-    max_routes: Positive = 4096
-    """How many different paths through the switches are kept; unused ones make room."""
+    max_routes: Positive = 8192
+    """How many different paths through the switches are kept; unused ones make room. With as many as `max_flows`, no
+    flow lacks one."""
 
     max_pending_packets: Positive = 65_536
     """How many packets may wait for the reports of their other hops; the oldest makes room."""

@@ -115,7 +115,8 @@ class NativeStore:
 
     def _put_flows(self, most: int) -> None:
         places = 1 << (2 * most - 1).bit_length()
-        self._flows = self._cells(FlowCell, most, huge=True)
+        # The last is that of packets whose flow is not admitted.
+        self._flows = self._cells(FlowCell, most + 1, huge=True)
         self._flow_index = self._cells(u64, places, huge=True)
         self._tables.flows.cells, self._tables.flows.most = self._flows.pointer, most
         self._tables.flows.index, self._tables.flows.mask = self._flow_index.pointer, places - 1

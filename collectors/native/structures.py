@@ -98,7 +98,7 @@ class FiguresCell(Struct):
 
 
 class FlowCell(Struct):
-    """A flow, 128 bytes: addresses (IPv4 in the low words), protocol, ports and version, its path and its rate."""
+    """A flow, 192 bytes: addresses (IPv4 in the low words), protocol, ports and version, its path, rate and weight."""
 
     key: Inline[u64, Literal[5]]
     heard_ns: u64
@@ -111,6 +111,9 @@ class FlowCell(Struct):
     first_ns: u64  # NONE64: no packet counted
     rate_ns: u64  # when the newest packet was sent that was counted
     rate_bytes: Inline[u32, Literal[8]]
+    weight: u32  # `collectors.state.admission`, as of its epoch
+    weight_epoch: u32
+    _gap: Inline[u64, Literal[7]]
 
 
 class RouteCell(Struct):

@@ -79,7 +79,7 @@ class Limits(Struct):
 class FlowTable(Struct):
     """Flows with path and rate (`collectors.reference.accumulator`), found by open addressing."""
 
-    cells: Array[FlowCell]
+    cells: Array[FlowCell]  # one more than there may be: that of packets whose flow was not admitted
     index: Array[u64]  # high half of the hash, number and 1
     mask: u64
     count: u64
@@ -90,6 +90,10 @@ class FlowTable(Struct):
     slot: u64  # of a rate, that a time was asked for last
     slot_begins_ns: u64
     rate_lead_ns: u64
+    epoch: u32  # of weights, that a time was asked for last
+    _gap: u32
+    epoch_begins_ns: u64
+    credit: u64  # what flows that were not admitted have sent since the last one was, in units of weight
 
 
 class RouteTable(Struct):
@@ -203,6 +207,7 @@ class Counts(Struct):
     implausible_stamps: u64
     late_samples: u64
     flows_forgotten: u64
+    flows_not_admitted: u64
     routes_full: u64
     not_read: u64
     packet_dropped: u64

@@ -13,6 +13,7 @@ from collectors.counters import Count, Counters
 from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
 from collectors.settings import StateSettings
+from collectors.state import admission
 from collectors.state.accumulator import MOST_SWITCHES, SWEEP_NS, SeenFlow, SeenFlows, SwitchPath
 from collectors.statistics.rate import FRAMING_BYTES, RateMeter
 from collectors.statistics.sketch import Sketch
@@ -26,10 +27,12 @@ class _Flow:
     meter: RateMeter
     heard_ns: int
     path: SeenPath | None = None
+    weight: int = 0
+    weight_epoch: int = 0
 
 
 class PlainStore:
-    """Plain Python; what does not fit makes room, the flow unheard for longest first."""
+    """Plain Python; when flows are too many, the lightest makes room, of equal ones the one unheard for longest."""
 
     def __init__(self, settings: StateSettings, counters: Counters) -> None:
         self._settings = settings
@@ -37,6 +40,7 @@ class PlainStore:
         self._links: dict[LinkKey, Window] = {}
         self._clocks: dict[str, SwitchClock] = {}
         self._flows: OrderedDict[FlowKey, _Flow] = OrderedDict()
+        self._credit = admission.Credit()
         self._routes: dict[tuple[str, ...], Window] = {}
         self._next_sweep_ns = 0
         self._flights = Flights()
@@ -81,13 +85,15 @@ class PlainStore:
 
     def take_path(self, path: SeenPath) -> None:
         """Take the whole path of one packet."""
+        flow = self._touch(path.flow, path.received_ns, 0)
+        if flow is None:
+            return
         route = self._route(path.switches, path.received_ns)
         if route is None:
             self._counters[Count.ROUTES_FULL] += 1
             return
         if path.delay_ns is not None:
             route.add(path.received_ns, path.delay_ns, DelaySource.STAMPS)
-        flow = self._touch(path.flow, path.received_ns)
         if flow.path is None or not self._is_older(path, flow.path):
             flow.path = self._believed(path)
 
@@ -99,7 +105,12 @@ class PlainStore:
 
     def take_packet(self, flow: FlowKey, ip_bytes: int, now_ns: int, source_ns: int | None = None) -> None:
         """Take note of one measured packet of a flow, once per packet: what the flow's rate is estimated from."""
-        found = self._touch(flow, now_ns)
+        units = admission.units_of(ip_bytes + FRAMING_BYTES)
+        found = self._touch(flow, now_ns, units)
+        if found is None:
+            return
+        found.weight = min(self._weight(found, now_ns) + units, admission.LARGEST_WEIGHT)
+        found.weight_epoch = self._epoch(now_ns)
         at_ns = now_ns if source_ns is None else _sent_ns(found, now_ns, source_ns)
         found.meter.add(at_ns, (ip_bytes + FRAMING_BYTES) * self._settings.sample_every)
 
@@ -138,16 +149,44 @@ class PlainStore:
         """How many flows there are, those that were not heard of lately included."""
         return len(self._flows)
 
-    def _touch(self, key: FlowKey, now_ns: int) -> _Flow:
+    def _touch(self, key: FlowKey, now_ns: int, units: int) -> _Flow | None:
+        """Return a flow, heard of now; None if a packet that weighs so much does not gain it admission."""
         flow = self._flows.pop(key, None)
-        if flow is None or now_ns - flow.heard_ns > self._settings.forget_path_after_ns:
+        weight = 0
+        if flow is None and len(self._flows) >= self._settings.max_flows:
+            admitted = self._make_room(now_ns, units)
+            if admitted is None:
+                return None
+            weight = admitted
+        if flow is None or self._is_over(flow, now_ns):
             flow = _Flow(RateMeter(self._settings.rate_window_ns), now_ns)
+            flow.weight, flow.weight_epoch = weight, self._epoch(now_ns)
         flow.heard_ns = max(flow.heard_ns, now_ns)
         self._flows[key] = flow
-        if len(self._flows) > self._settings.max_flows:
-            _, oldest = self._flows.popitem(last=False)
-            self._counters[Count.FLOWS_FORGOTTEN] += now_ns - oldest.heard_ns <= self._settings.forget_path_after_ns
         return flow
+
+    def _make_room(self, now_ns: int, units: int) -> int | None:
+        """Remove the lightest flow for a newcomer and return its weight; None if the newcomer is not admitted."""
+        # The first of equal ones is the one unheard for longest: every touch moves a flow to the end.
+        key = min(self._flows, key=lambda each: self._weight(self._flows[each], now_ns))
+        lightest = self._weight(self._flows[key], now_ns)
+        if not self._credit.admits(units, lightest):
+            self._counters[Count.FLOWS_NOT_ADMITTED] += units != 0
+            return None
+        removed = self._flows.pop(key)
+        self._counters[Count.FLOWS_FORGOTTEN] += not self._is_over(removed, now_ns)
+        return lightest
+
+    def _weight(self, flow: _Flow, now_ns: int) -> int:
+        if self._is_over(flow, now_ns):
+            return 0
+        return admission.decayed(flow.weight, flow.weight_epoch, self._epoch(now_ns))
+
+    def _epoch(self, now_ns: int) -> int:
+        return admission.epoch_of(now_ns, self._settings.forget_path_after_ns)
+
+    def _is_over(self, flow: _Flow, now_ns: int) -> bool:
+        return now_ns - flow.heard_ns > self._settings.forget_path_after_ns
 
     def _route(self, switches: tuple[str, ...], now_ns: int) -> Window | None:
         """Return the window of a path over the switches; None when there is no room, not even of unused ones."""

@@ -23,8 +23,8 @@ from dataplane.topology.values import LinkKey
 MOST_SWITCHES: Final = 64
 """Longer paths find no room."""
 
-SWEEP_NS: Final = 1_000_000_000
-"""How often paths that no flow takes any more are looked for."""
+SWEEP_NS: Final = 100_000_000
+"""How often paths that no flow takes any more are looked for, where the table is full."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

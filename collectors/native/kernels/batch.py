@@ -18,7 +18,14 @@ from collectors.native.kernels.sequence import (
     observe,
 )
 from collectors.native.kernels.sources import is_refused, is_relay, refuse, source_of
-from collectors.native.kernels.state.flows import count_packet, prefetch_flow, prefetch_index, touch_flow
+from collectors.native.kernels.state.flows import (
+    count_packet,
+    is_passing,
+    prefetch_flow,
+    prefetch_index,
+    touch_flow,
+    units_of,
+)
 from collectors.native.kernels.state.routes import (
     hops_of,
     same_hops,
@@ -209,8 +216,9 @@ def take_group(tables: TelemetryTables, sequences: SequenceTable, decoder: Decod
 def cell_of(tables: TelemetryTables, packet: Packet) -> FlowCell:
     """Return the cell of a packet's flow, found before; another flow of its group may have taken its place."""
     cell = view(FlowCell, packet.cell)
-    if not same_key(cell, reference(packet.key[0])):
-        cell = touch_flow(tables, reference(packet.key[0]), packet.hash, tables.batch.now_ns)
+    if not same_key(cell, reference(packet.key[0])) and not is_passing(tables, cell):
+        # It has asked for admission with its weight already.
+        cell = touch_flow(tables, reference(packet.key[0]), packet.hash, tables.batch.now_ns, 0)
     return cell
 
 
@@ -279,7 +287,8 @@ def find_flows(tables: TelemetryTables, sequences: SequenceTable, decoder: Decod
             packet.route = NONE32
             prefetch_single(tables, packet)
         elif fresh != 0:
-            cell = touch_flow(tables, reference(packet.key[0]), packet.hash, tables.batch.now_ns)
+            units: u64 = units_of(as_u64(packet.ip_bytes))
+            cell = touch_flow(tables, reference(packet.key[0]), packet.hash, tables.batch.now_ns, units)
             packet.cell = address(cell)
             packet.route = cell.route
             if cell.route != NONE32:

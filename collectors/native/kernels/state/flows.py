@@ -1,6 +1,7 @@
-"""The table of flows: cells found through an index by open addressing; where it is full, one of the oldest goes.
+"""The table of flows: cells found through an index by open addressing; when it is full, a light one makes room.
 
-Which one: of the next few cells in turn the one that was touched longest ago; exact for a table of no more than those.
+The candidate is the lightest of the next few cells in turn, of equal ones the one touched longest ago: the lightest of
+all in a table of no more than those. Whether a newcomer takes its place, `collectors.state.admission` says.
 """
 
 from __future__ import annotations
@@ -8,7 +9,22 @@ from __future__ import annotations
 from collectors.native.kernels.decode.flow_key import hash_key, same_key
 from collectors.native.structures import KEY_WORDS, NONE32, NONE64, RATE_SLOTS, FlowCell
 from collectors.native.tables import TelemetryTables
-from dataplane.native import Array, as_i64, as_u32, as_u64, i64, kernel, offset, prefetch, reference, u32, u64, view
+from collectors.state.admission import LARGEST_WEIGHT, UNIT_BYTES
+from dataplane.native import (
+    Array,
+    address,
+    as_i64,
+    as_u32,
+    as_u64,
+    i64,
+    kernel,
+    offset,
+    prefetch,
+    reference,
+    u32,
+    u64,
+    view,
+)
 from dataplane.native.open_addressing import LOW32, home_of, next_alike, put_entry, remove_entry
 
 CANDIDATES = 16
@@ -49,8 +65,11 @@ def find_flow(tables: TelemetryTables, key: Array[u64], mixed: u64) -> FlowCell:
 
 
 @kernel(inline=True)
-def touch_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64) -> FlowCell:
-    """Return a flow's cell, heard of now; a new one, where it was unheard of for long, has neither path nor rate."""
+def touch_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64, units: u64) -> FlowCell:
+    """Return a flow's cell, heard of now; a new one, where it was unheard of for long, has neither path nor rate.
+
+    `units` is what the packet weighs if its flow asks for admission; see `is_passing` for one that is not admitted.
+    """
     tables.flows.touches += 1
     flows = tables.flows
     slot: u64 = home_of(mixed, flows.mask)
@@ -58,11 +77,12 @@ def touch_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64
         slot = next_alike(flows.index, flows.mask, slot, mixed)
         number: u64 = flows.index[slot] & LOW32
         if number == 0:
-            return add_flow(tables, key, mixed, now_ns)
+            return add_flow(tables, key, mixed, now_ns, units)
         cell = flows.cells[number - 1]
         if same_key(cell, key):
             if now_ns > cell.heard_ns + tables.limits.forget_ns:
                 forget(cell)
+                cell.weight = 0
             cell.heard_ns = max(cell.heard_ns, now_ns)
             cell.touched = as_u32(flows.touches)
             return cell
@@ -86,14 +106,21 @@ def forget(cell: FlowCell) -> None:
 
 
 @kernel(inline=False)
-def add_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64) -> FlowCell:
-    """Make a cell for a flow, or make one free."""
+def add_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64, units: u64) -> FlowCell:
+    """Make a cell for a flow, or free that of a lighter one; the cell of passing packets if it is not admitted."""
     number: u64 = tables.flows.count
+    cell = tables.flows.cells[number]
     if number == tables.flows.most:
-        number = make_room(tables, now_ns)
+        # Beyond the last flow's: filled and forgotten, never found.
+        forget(cell)
+        number = make_room(tables, now_ns, units)
+        if number == tables.flows.most:
+            return cell
+        cell = tables.flows.cells[number]
     else:
         tables.flows.count += 1
-    cell = tables.flows.cells[number]
+        cell.weight = 0
+    cell.weight_epoch = epoch_now(tables, now_ns)
     i: u64 = 0
     while i < KEY_WORDS:
         cell.key[i] = key[i]
@@ -105,19 +132,80 @@ def add_flow(tables: TelemetryTables, key: Array[u64], mixed: u64, now_ns: u64) 
     return cell
 
 
+@kernel(inline=True)
+def is_passing(tables: TelemetryTables, cell: FlowCell) -> bool:
+    """Return whether a cell is that of packets whose flow was not admitted: nothing of it is kept."""
+    return address(cell) == address(tables.flows.cells[tables.flows.most])
+
+
+@kernel(inline=True)
+def epoch_now(tables: TelemetryTables, now_ns: u64) -> u32:
+    """Return the number of the epoch of weights (`collectors.state.admission.epoch_of`)."""
+    if now_ns - tables.flows.epoch_begins_ns >= tables.limits.forget_ns:  # wraps for times before
+        find_epoch(tables, now_ns)
+    return tables.flows.epoch
+
+
 @kernel(inline=False)
-def make_room(tables: TelemetryTables, now_ns: u64) -> u64:
-    """Take the flow that was unheard of for longest, of the next few in turn, out of the index; return its cell."""
+def find_epoch(tables: TelemetryTables, now_ns: u64) -> None:
+    """Find the epoch of a time, for those that follow, too."""
+    number: u64 = now_ns // tables.limits.forget_ns
+    tables.flows.epoch = as_u32(number)
+    tables.flows.epoch_begins_ns = number * tables.limits.forget_ns
+
+
+@kernel(inline=True)
+def weight_of(tables: TelemetryTables, cell: FlowCell, now_ns: u64) -> u32:
+    """Return what a flow weighs now: nothing once it was unheard of for long."""
+    if now_ns > cell.heard_ns + tables.limits.forget_ns:
+        return 0
+    epoch: u32 = epoch_now(tables, now_ns)
+    return cell.weight >> (epoch - min(cell.weight_epoch, epoch))
+
+
+@kernel(inline=True)
+def add_weight(tables: TelemetryTables, cell: FlowCell, units: u64) -> None:
+    """Add a packet to its flow's weight."""
+    epoch: u32 = epoch_now(tables, tables.batch.now_ns)
+    if cell.weight_epoch != epoch:
+        cell.weight = weight_of(tables, cell, tables.batch.now_ns)
+        cell.weight_epoch = epoch
+    cell.weight = as_u32(min(as_u64(cell.weight) + units, LARGEST_WEIGHT))
+
+
+@kernel(inline=True)
+def units_of(nbytes: u64) -> u64:
+    """Return the weight of a packet of so many bytes, its framing not counted."""
+    return (nbytes + FRAMING_BYTES + UNIT_BYTES - 1) // UNIT_BYTES
+
+
+@kernel(inline=False)
+def make_room(tables: TelemetryTables, now_ns: u64, units: u64) -> u64:
+    """Take the lightest flow, of the next few in turn, out of the index if the newcomer is admitted in its place.
+
+    Return its cell, which keeps its weight; as many as there may be if the newcomer is not admitted.
+    """
     chosen: u64 = tables.flows.hand
+    lightest: u32 = weight_of(tables, tables.flows.cells[chosen], now_ns)
     left: u64 = min(CANDIDATES, tables.flows.count)
     while left > 0:
+        cell = tables.flows.cells[tables.flows.hand]
+        weight: u32 = weight_of(tables, cell, now_ns)
         # Of two ages the greater: the counter wraps.
-        age: u32 = as_u32(tables.flows.touches) - tables.flows.cells[tables.flows.hand].touched
-        if age > as_u32(tables.flows.touches) - tables.flows.cells[chosen].touched:
+        age: u32 = as_u32(tables.flows.touches) - cell.touched
+        older: bool = age > as_u32(tables.flows.touches) - tables.flows.cells[chosen].touched
+        if weight < lightest or (weight == lightest and older):
             chosen = tables.flows.hand
+            lightest = weight
         tables.flows.hand = 0 if tables.flows.hand + 1 == tables.flows.count else tables.flows.hand + 1
         left -= 1
+    tables.flows.credit += units
+    if tables.flows.credit < as_u64(lightest):
+        tables.counts.flows_not_admitted += as_u64(units != 0)
+        return tables.flows.most
+    tables.flows.credit = 0
     cell = tables.flows.cells[chosen]
+    cell.weight = lightest
     if now_ns <= cell.heard_ns + tables.limits.forget_ns:
         tables.counts.flows_forgotten += 1
     remove_entry(tables.flows.index, tables.flows.mask, hash_key(reference(cell.key[0])), chosen + 1)
@@ -126,7 +214,8 @@ def make_room(tables: TelemetryTables, now_ns: u64) -> u64:
 
 @kernel(inline=True)
 def count_packet(tables: TelemetryTables, cell: FlowCell, ip_bytes: u64, source_ns: u64) -> None:
-    """Count a measured packet of a flow in its rate, by when it was sent (`collectors.statistics.rate`)."""
+    """Count a measured packet of a flow in its weight and rate, by when it was sent (`collectors.statistics.rate`)."""
+    add_weight(tables, cell, units_of(ip_bytes))
     at_ns: u64 = tables.batch.now_ns
     if cell.first_ns == NONE64:
         cell.first_ns = tables.batch.now_ns
@@ -184,4 +273,5 @@ def step_slots(cell: FlowCell, newest: u64, number: u64) -> None:
 @kernel
 def take_packet(tables: TelemetryTables, key: Array[u64], ip_bytes: u64, source_ns: u64) -> None:
     """Take note of a measured packet of a flow."""
-    count_packet(tables, touch_flow(tables, key, hash_key(key), tables.batch.now_ns), ip_bytes, source_ns)
+    cell = touch_flow(tables, key, hash_key(key), tables.batch.now_ns, units_of(ip_bytes))
+    count_packet(tables, cell, ip_bytes, source_ns)

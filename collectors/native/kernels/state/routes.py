@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collectors.native.kernels.decode.flow_key import hash_key
 from collectors.native.kernels.decode.hops import egress_of, name_of
-from collectors.native.kernels.state.flows import touch_flow
+from collectors.native.kernels.state.flows import is_passing, touch_flow
 from collectors.native.kernels.state.stamps import runs_ahead
 from collectors.native.kernels.state.switches import link_of_pair
 from collectors.native.kernels.state.windows import add_to_window, calm_slot, clear_window, count_delay, settle_counts
@@ -23,7 +23,7 @@ from dataplane.native import Array, as_u32, as_u64, kernel, offset, u32, u64
 from dataplane.native.hashing import finish_high, part
 from dataplane.native.open_addressing import LOW32, home_of, next_alike, put_entry
 
-SWEEP_NS = 1_000_000_000
+SWEEP_NS = 100_000_000
 """`collectors.state.accumulator.SWEEP_NS`."""
 STAMPS = 4
 """The best place in `collectors.statistics.window.SOURCES`."""
@@ -217,6 +217,8 @@ def take_flow_path(  # noqa: PLR0917 - kernels have no keywords
     tables: TelemetryTables, cell: FlowCell, switches: Array[u32], count: u64, source_ns: u64, delay_ns: u64
 ) -> None:
     """Take the whole path of one packet of a flow, all of its switches known; one that cannot be is counted."""
+    if is_passing(tables, cell):
+        return
     number: u32 = cell.route
     if number == NONE32 or not same_path(
         tables.routes.cells[as_u64(number)], nodes_of(tables, as_u64(number)), switches, count
@@ -311,6 +313,6 @@ def take_path(  # noqa: PLR0917 - kernels have no keywords
 ) -> None:
     """Take the whole path of one packet that others have put together."""
     take_flow_path(
-        tables, touch_flow(tables, key, hash_key(key), tables.batch.now_ns), switches, count, source_ns, delay_ns
+        tables, touch_flow(tables, key, hash_key(key), tables.batch.now_ns, 0), switches, count, source_ns, delay_ns
     )
     settle_counts(tables)

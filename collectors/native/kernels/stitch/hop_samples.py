@@ -442,7 +442,7 @@ def take_joined_path(tables: TelemetryTables, key: Array[u64], flow_hash: u64) -
         begin_batch(tables, received_ns)
         tables.batch.slot_number += 1
         tables.batch.slot_begins_ns = NONE64
-    cell = touch_flow(tables, key, flow_hash, received_ns)
+    cell = touch_flow(tables, key, flow_hash, received_ns, 0)
     take_flow_path(tables, cell, pending.switches, pending.path_hops, path_hop(tables, 0).arrived_ns, delay_ns)
     if received_ns != now_ns:
         begin_batch(tables, now_ns)

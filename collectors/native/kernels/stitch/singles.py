@@ -8,7 +8,7 @@ plain twin.
 from __future__ import annotations
 
 from collectors.native.kernels.decode.flow_key import hash_key
-from collectors.native.kernels.state.flows import count_packet, touch_flow
+from collectors.native.kernels.state.flows import count_packet, touch_flow, units_of
 from collectors.native.kernels.state.routes import find_host
 from collectors.native.kernels.state.samples import HOP_LATENCY, add_sample
 from collectors.native.kernels.state.switches import find_switch
@@ -91,7 +91,8 @@ def take_single(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> No
     if packet.kind == MX and hop.link != NONE32:
         ends = tables.topology.links[as_u64(hop.link)].head_switch == NONE32
     if ends:
-        cell = touch_flow(tables, reference(packet.key[0]), packet.hash, tables.batch.now_ns)
+        units: u64 = units_of(as_u64(packet.ip_bytes))
+        cell = touch_flow(tables, reference(packet.key[0]), packet.hash, tables.batch.now_ns, units)
         count_packet(tables, cell, as_u64(packet.ip_bytes), NONE64)
     if packet.kind == QUEUE:
         take_queue(tables, hop)

@@ -125,7 +125,9 @@ class LinkState:
     a share of the rate; `loss` a share of frames, None when unknown. `delay_ewma_ns` weighs new samples more,
     `delay_max_ns` is the window's greatest; `delay_uncertainty_ns` is by how much all delays may be off together, None
     when unknown. `buffer_occupancy_frames` is the tail switch's, over all its ports. `lost_packets` were reported
-    as lost since the collector began, None where `loss` is unknown.
+    as lost since the collector began, None where `loss` is unknown. `newest_delay_ns`, `newest_queue_frames` and
+    `newest_utilisation` are of the newest part of the window (1/8 of it; one window of the switch's own for the load):
+    noisier than the means, and half a second ahead of them.
     """
 
     link: LinkKey
@@ -146,6 +148,9 @@ class LinkState:
     loss_source: LossSource | None = None
     buffer_occupancy_frames: float | None = None
     lost_packets: int | None = None
+    newest_delay_ns: int | None = None
+    newest_queue_frames: float | None = None
+    newest_utilisation: float | None = None
 
 
 class LinkCondition(StrEnum):

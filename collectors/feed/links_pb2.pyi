@@ -43,7 +43,7 @@ LINK_CONDITION_UP: LinkCondition
 LINK_CONDITION_DOWN: LinkCondition
 
 class Links(_message.Message):
-    __slots__ = ("links", "rate_bps", "delay_mean_ns", "delay_p50_ns", "delay_p99_ns", "queue_occupancy_frames", "utilisation", "available_bps", "loss", "age_ns", "samples", "source", "delay_ewma_ns", "delay_max_ns", "delay_uncertainty_ns", "loss_source", "buffer_occupancy_frames", "lost_packets")
+    __slots__ = ("links", "rate_bps", "delay_mean_ns", "delay_p50_ns", "delay_p99_ns", "queue_occupancy_frames", "utilisation", "available_bps", "loss", "age_ns", "samples", "source", "delay_ewma_ns", "delay_max_ns", "delay_uncertainty_ns", "loss_source", "buffer_occupancy_frames", "lost_packets", "newest_delay_ns", "newest_queue_frames", "newest_utilisation")
     LINKS_FIELD_NUMBER: _ClassVar[int]
     RATE_BPS_FIELD_NUMBER: _ClassVar[int]
     DELAY_MEAN_NS_FIELD_NUMBER: _ClassVar[int]
@@ -62,6 +62,9 @@ class Links(_message.Message):
     LOSS_SOURCE_FIELD_NUMBER: _ClassVar[int]
     BUFFER_OCCUPANCY_FRAMES_FIELD_NUMBER: _ClassVar[int]
     LOST_PACKETS_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_DELAY_NS_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_QUEUE_FRAMES_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_UTILISATION_FIELD_NUMBER: _ClassVar[int]
     links: _keys_pb2.LinkKeys
     rate_bps: _containers.RepeatedScalarFieldContainer[int]
     delay_mean_ns: _containers.RepeatedScalarFieldContainer[int]
@@ -80,7 +83,10 @@ class Links(_message.Message):
     loss_source: _containers.RepeatedScalarFieldContainer[LossSource]
     buffer_occupancy_frames: _containers.RepeatedScalarFieldContainer[float]
     lost_packets: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, links: _Optional[_Union[_keys_pb2.LinkKeys, _Mapping]] = ..., rate_bps: _Optional[_Iterable[int]] = ..., delay_mean_ns: _Optional[_Iterable[int]] = ..., delay_p50_ns: _Optional[_Iterable[int]] = ..., delay_p99_ns: _Optional[_Iterable[int]] = ..., queue_occupancy_frames: _Optional[_Iterable[float]] = ..., utilisation: _Optional[_Iterable[float]] = ..., available_bps: _Optional[_Iterable[int]] = ..., loss: _Optional[_Iterable[float]] = ..., age_ns: _Optional[_Iterable[int]] = ..., samples: _Optional[_Iterable[int]] = ..., source: _Optional[_Iterable[_Union[DelaySource, str]]] = ..., delay_ewma_ns: _Optional[_Iterable[int]] = ..., delay_max_ns: _Optional[_Iterable[int]] = ..., delay_uncertainty_ns: _Optional[_Iterable[int]] = ..., loss_source: _Optional[_Iterable[_Union[LossSource, str]]] = ..., buffer_occupancy_frames: _Optional[_Iterable[float]] = ..., lost_packets: _Optional[_Iterable[int]] = ...) -> None: ...
+    newest_delay_ns: _containers.RepeatedScalarFieldContainer[int]
+    newest_queue_frames: _containers.RepeatedScalarFieldContainer[float]
+    newest_utilisation: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, links: _Optional[_Union[_keys_pb2.LinkKeys, _Mapping]] = ..., rate_bps: _Optional[_Iterable[int]] = ..., delay_mean_ns: _Optional[_Iterable[int]] = ..., delay_p50_ns: _Optional[_Iterable[int]] = ..., delay_p99_ns: _Optional[_Iterable[int]] = ..., queue_occupancy_frames: _Optional[_Iterable[float]] = ..., utilisation: _Optional[_Iterable[float]] = ..., available_bps: _Optional[_Iterable[int]] = ..., loss: _Optional[_Iterable[float]] = ..., age_ns: _Optional[_Iterable[int]] = ..., samples: _Optional[_Iterable[int]] = ..., source: _Optional[_Iterable[_Union[DelaySource, str]]] = ..., delay_ewma_ns: _Optional[_Iterable[int]] = ..., delay_max_ns: _Optional[_Iterable[int]] = ..., delay_uncertainty_ns: _Optional[_Iterable[int]] = ..., loss_source: _Optional[_Iterable[_Union[LossSource, str]]] = ..., buffer_occupancy_frames: _Optional[_Iterable[float]] = ..., lost_packets: _Optional[_Iterable[int]] = ..., newest_delay_ns: _Optional[_Iterable[int]] = ..., newest_queue_frames: _Optional[_Iterable[float]] = ..., newest_utilisation: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class LinkStatuses(_message.Message):
     __slots__ = ("links", "condition", "age_ns", "cause")

@@ -22,6 +22,7 @@ from dataplane.topology.values import LinkKey
 def figures_of(cell: np.void) -> WindowFigures:
     """Return the figures of a window to which something came."""
     samples, tx_mean, queues, buffers = (int(cell[name]) for name in ("samples", "tx_mean", "queues", "buffers"))
+    newest_queues = int(cell["newest_queues"])
     delays = [int(cell[name]) if samples else None for name in ("mean", "p50", "p99", "weighted", "greatest")]
     return WindowFigures(
         delay_mean_ns=delays[0],
@@ -35,6 +36,9 @@ def figures_of(cell: np.void) -> WindowFigures:
         tx_bytes_per_window=None if tx_mean == NONE64 else tx_mean,
         newest_ns=int(cell["newest_ns"]),
         buffer_occupancy_frames=int(cell["buffer_total"]) / buffers if buffers else None,
+        newest_delay_ns=_known(cell["newest_delay_ns"]),
+        newest_queue_frames=int(cell["newest_queue_total"]) / newest_queues if newest_queues else None,
+        newest_tx_bytes=_known(cell["newest_tx"]),
     )
 
 
@@ -44,6 +48,7 @@ def columns_of(cells: NDArray[np.void]) -> WindowColumns:
     # What was never written is 0, and 0 / 0 is what is not known.
     with np.errstate(invalid="ignore"):
         queue, buffer = cells["queue_total"] / cells["queues"], cells["buffer_total"] / cells["buffers"]
+        newest_queue = cells["newest_queue_total"] / cells["newest_queues"]
     return WindowColumns(
         delay_mean_ns=_signed(cells["mean"]),
         delay_p50_ns=_signed(cells["p50"]),
@@ -56,7 +61,15 @@ def columns_of(cells: NDArray[np.void]) -> WindowColumns:
         tx_bytes_per_window=np.where(known, _signed(cells["tx_mean"]), UNKNOWN),
         newest_ns=np.where(known, _signed(cells["newest_ns"]), UNKNOWN),
         buffer_occupancy_frames=buffer,
+        newest_delay_ns=np.where(known, _signed(cells["newest_delay_ns"]), UNKNOWN),
+        newest_queue_frames=newest_queue,
+        newest_tx_bytes=np.where(known, _signed(cells["newest_tx"]), UNKNOWN),
     )
+
+
+def _known(word: np.uint64) -> int | None:
+    """Return a word as a number, None for NONE64."""
+    return None if word == NONE64 else int(word)
 
 
 def _signed(words: NDArray[np.uint64]) -> Integers:

@@ -95,6 +95,10 @@ class FiguresCell(Struct):
     newest_ns: u64
     buffer_total: u64
     buffers: u64
+    newest_delay_ns: u64
+    newest_queue_total: u64
+    newest_queues: u64
+    newest_tx: u64
 
 
 class FlowCell(Struct):

@@ -46,8 +46,7 @@ class PlainStateBuilder(StateBuilder):
         return self._measured(link, figures, age_ns, loss)
 
     def _measured(self, link: DirectedLink, figures: WindowFigures, age_ns: int, loss: LinkLoss | None) -> LinkState:
-        bits = 8 * (figures.tx_bytes_per_window or 0)
-        used_bps = min(bits * 1_000_000_000 // self._settings.tx_window_ns, link.rate_bps)
+        used_bps, newest = self._used_bps(link, figures.tx_bytes_per_window or 0), figures.newest_tx_bytes
         return LinkState(
             link=link.key,
             rate_bps=link.rate_bps,
@@ -69,4 +68,11 @@ class PlainStateBuilder(StateBuilder):
             loss_source=None if loss is None else loss.source,
             buffer_occupancy_frames=figures.buffer_occupancy_frames,
             lost_packets=None if loss is None else loss.packets,
+            newest_delay_ns=figures.newest_delay_ns,
+            newest_queue_frames=figures.newest_queue_frames,
+            newest_utilisation=None if newest is None else self._used_bps(link, newest) / link.rate_bps,
         )
+
+    def _used_bps(self, link: DirectedLink, nbytes: int) -> int:
+        """Return bytes of one of the switch's own windows as bit/s, at most the link's rate."""
+        return min(8 * nbytes * 1_000_000_000 // self._settings.tx_window_ns, link.rate_bps)

@@ -32,7 +32,16 @@ class LinkStates(Mapping[LinkKey, LinkState]):
     `source` and `loss_source` are columns of places, in `SOURCES` and `LOSS_SOURCES`.
     """
 
-    FLOATS: Final = frozenset({"queue_occupancy_frames", "utilisation", "loss", "buffer_occupancy_frames"})
+    FLOATS: Final = frozenset(
+        {
+            "queue_occupancy_frames",
+            "utilisation",
+            "loss",
+            "buffer_occupancy_frames",
+            "newest_queue_frames",
+            "newest_utilisation",
+        }
+    )
     """Which columns are of floats; all others are of integers."""
 
     def __init__(self, number: Mapping[LinkKey, int], columns: Mapping[str, Integers | Numbers]) -> None:
@@ -148,7 +157,8 @@ class LinkColumns:
         fresh = self.fresh(seen, now_ns)
         measured = fresh & (seen.samples != 0)
         source = np.where(fresh, seen.source, RANK[DelaySource.NOMINAL])
-        used_bps = np.minimum(self._bps(np.where(fresh, np.maximum(seen.tx_bytes_per_window, 0), 0)), self._rate_bps)
+        used_bps = self._used_bps(np.where(fresh, seen.tx_bytes_per_window, 0))
+        newest_known = fresh & (seen.newest_tx_bytes != UNKNOWN)
         columns = {
             "rate_bps": self._rate_bps,
             "delay_mean_ns": np.where(measured, seen.delay_mean_ns, self._delay_ns),
@@ -164,9 +174,16 @@ class LinkColumns:
             "delay_max_ns": np.where(measured, seen.delay_max_ns, UNKNOWN),
             "delay_uncertainty_ns": np.where(source == RANK[DelaySource.CORRECTED_STAMPS], uncertainty_ns, UNKNOWN),
             "buffer_occupancy_frames": np.where(fresh, seen.buffer_occupancy_frames, np.nan),
+            "newest_delay_ns": np.where(measured, seen.newest_delay_ns, UNKNOWN),
+            "newest_queue_frames": np.where(fresh, seen.newest_queue_frames, np.nan),
+            "newest_utilisation": np.where(newest_known, self._used_bps(seen.newest_tx_bytes) / self._rate_bps, np.nan),
             **self._loss(losses),
         }
         return LinkStates(self.number, columns)
+
+    def _used_bps(self, nbytes: Integers) -> Integers:
+        """Return bytes of one of the switches' own windows as bit/s, at most the links' rates; 0 where unknown."""
+        return np.minimum(self._bps(np.maximum(nbytes, 0)), self._rate_bps)
 
     def _bps(self, nbytes: Integers) -> Integers:
         """Return bytes a window as bit/s, rounded down, right up to the links' rates; no product overflows."""

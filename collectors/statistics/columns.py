@@ -33,3 +33,6 @@ class WindowColumns:
     tx_bytes_per_window: Integers
     newest_ns: Integers
     buffer_occupancy_frames: Numbers
+    newest_delay_ns: Integers
+    newest_queue_frames: Numbers
+    newest_tx_bytes: Integers

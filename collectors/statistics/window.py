@@ -31,7 +31,9 @@ RANK: Final = {source: rank for rank, source in enumerate(SOURCES)}
 class WindowFigures:
     """A window's statistics; None for what no sample said. `samples` counts delays, those of `source` only.
 
-    `delay_ewma_ns` is the mean of the slots' means, each of which weighs half of the next newer one.
+    `delay_ewma_ns` is the mean of the slots' means, each of which weighs half of the next newer one. `newest_delay_ns`
+    and `newest_queue_frames` are means over the newest slot that has such samples, `newest_tx_bytes` is the newest
+    reading.
     """
 
     delay_mean_ns: int | None
@@ -45,6 +47,9 @@ class WindowFigures:
     tx_bytes_per_window: int | None
     newest_ns: int
     buffer_occupancy_frames: float | None = None
+    newest_delay_ns: int | None = None
+    newest_queue_frames: float | None = None
+    newest_tx_bytes: int | None = None
 
 
 NO_FIGURES: Final = WindowFigures(None, None, None, None, None, DelaySource.NOMINAL, 0, None, None, 0)
@@ -144,6 +149,9 @@ class Window:
             tx_bytes_per_window=self._tx_mean(),
             newest_ns=self._newest_ns,
             buffer_occupancy_frames=sum(s.buffer_total for s in self._slots.values()) / buffers if buffers else None,
+            newest_delay_ns=self._newest_delay(source),
+            newest_queue_frames=self._newest_queue(),
+            newest_tx_bytes=self._tx[max(self._tx)][1] if self._tx else None,
         )
 
     def _advance(self, number: int) -> None:
@@ -171,6 +179,16 @@ class Window:
         begins_ns = self._newest_ns - self._span_ns
         counted = [said for n, (_, said) in self._tx.items() if n == newest or n * self._tx_window_ns >= begins_ns]
         return sum(counted) // len(counted)
+
+    def _newest_delay(self, source: DelaySource) -> int | None:
+        means = {n: slot.delays.mean for n, slot in self._slots.items() if slot.source is source and slot.delays.count}
+        return means[max(means)] if means else None
+
+    def _newest_queue(self) -> float | None:
+        slot = max(
+            ((n, slot) for n, slot in self._slots.items() if slot.queues), default=None, key=lambda each: each[0]
+        )
+        return None if slot is None else slot[1].queue_total / slot[1].queues
 
     def _weighted(self, source: DelaySource) -> int | None:
         total = weights = 0

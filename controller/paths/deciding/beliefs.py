@@ -16,7 +16,7 @@ import numpy as np
 from collectors.state.link_states import LinkStates
 from collectors.statistics.columns import UNKNOWN, Numbers
 from collectors.values import LinkState
-from controller.algorithms.link_table import Ids, LinkTable, Longs
+from controller.algorithms.link_table import Flags, Ids, LinkTable, Longs
 from controller.paths.settings import DecideSettings
 from dataplane.topology.values import LinkKey
 
@@ -24,6 +24,8 @@ _LONGEST_IDLE_BITS: Final = 2 * 1538 * 8
 """Two Ethernet frames of the usual greatest length, gap included: a link that takes longer than that has a queue."""
 _NEVER_NS: Final = -1
 _NS: Final = 1_000_000_000
+_SURE_QUEUES: Final = 10
+"""A queue this many times as long as a normal one is believed at once, if delay and load agree."""
 
 _FRAME_BITS: Final = 1538 * 8
 """An Ethernet frame of the usual greatest length, gap included."""
@@ -66,6 +68,9 @@ class Beliefs:
         self._loaded_bps: Longs = np.ceil(settings.loaded * table.rate_bps).astype(np.int64)
         self._age_ns: Longs = np.full(size, _NEVER_NS, np.int64)
         self._loss = np.full(size, np.nan)
+        self._latest_ns: Longs = np.full(size, UNKNOWN, np.int64)
+        self._latest_frames = np.full(size, np.nan)
+        self._latest_load = np.full(size, np.nan)
         self._down = np.zeros(size, np.bool_)
         self._names: list[LinkKey] = []
         self._places = np.zeros(0, np.int64)
@@ -113,12 +118,18 @@ class Beliefs:
         self._available_bps[rows] = figures.available_bps[inner]
         self._age_ns[rows] = figures.age_ns[inner]
         self._loss[rows] = figures.loss[inner]
+        self._latest_ns[rows] = figures.latest_ns[inner]
+        self._latest_frames[rows] = figures.latest_frames[inner]
+        self._latest_load[rows] = figures.latest_load[inner]
 
     def _believe(self) -> Ids:
         table, settings = self.table, self.settings
         self.known = (self._age_ns >= 0) & (self._age_ns <= settings.stale_after_ns)
         self.nominal_ns = table.propagation_ns + self._idle_excess_ns()[self._rate_of]
         measured_bps = np.where(self.known, table.rate_bps - self._available_bps, 0)
+        # The mean over the window reaches `full` half a second late; load alone may be a burst, so that all must agree.
+        sudden = self._suddenly_full()
+        measured_bps[sudden] = np.rint(self._latest_load * table.rate_bps)[sudden].astype(np.int64)
         self.load_bps = np.maximum(measured_bps, self.offered_bps)
         self._measured_bps = measured_bps
         delay_ns = self._delays_ns()
@@ -133,6 +144,18 @@ class Beliefs:
         table.alive[:] = ~dead
         table.available_bps[:] = np.maximum(table.rate_bps - np.maximum(self.load_bps, 0), 0)
         return np.flatnonzero(changed).astype(np.uint32)
+
+    def _suddenly_full(self) -> Flags:
+        """Return where the newest readings of queue, delay and load agree that a link cannot carry its load.
+
+        Each alone is noise often enough: of Poisson arrivals at 80 % of the rate, one part of the window in ten has a
+        load above 90 % and a queue of two frames. With `_SURE_QUEUES` times that queue it is less than one in 10,000.
+        """
+        queued = self._latest_frames >= _SURE_QUEUES * self.settings.idle_frames
+        delayed = self._latest_ns - self.nominal_ns > _SURE_QUEUES * self._idle_ns
+        full = self._latest_load * self.table.rate_bps >= self._full_bps
+        above_mean = self._latest_load * self.table.rate_bps > self.table.rate_bps - self._available_bps
+        return self.known & queued & delayed & full & above_mean
 
     def _delays_ns(self) -> Longs:
         """Return what links are believed to cost, and note which are crowded."""
@@ -170,13 +193,16 @@ class Beliefs:
 
 @dataclass(frozen=True, slots=True)
 class _Figures:
-    """What is looked at of links, side by side; ages are `_NEVER_NS` and losses NaN where they are not known."""
+    """Figures of links side by side: ages are `_NEVER_NS`, integers UNKNOWN and floats NaN where they are not known."""
 
     delay_ns: Longs
     newest_ns: Longs
     available_bps: Longs
     age_ns: Longs
     loss: Numbers
+    latest_ns: Longs
+    latest_frames: Numbers
+    latest_load: Numbers
 
 
 def _columns_of(states: LinkStates) -> _Figures:
@@ -188,6 +214,9 @@ def _columns_of(states: LinkStates) -> _Figures:
         states.integers("available_bps"),
         np.where(age_ns == UNKNOWN, _NEVER_NS, age_ns),
         states.floats("loss"),
+        states.integers("newest_delay_ns"),
+        states.floats("newest_queue_frames"),
+        states.floats("newest_utilisation"),
     )
 
 
@@ -197,8 +226,16 @@ def _figures_of(states: list[LinkState]) -> _Figures:
         np.fromiter(map(_newest_ns, states), np.int64, len(states)),
         np.fromiter(map(_available, states), np.int64, len(states)),
         np.array([_NEVER_NS if state.age_ns is None else state.age_ns for state in states], np.int64),
-        np.array([np.nan if state.loss is None else state.loss for state in states], np.float64),
+        _floats(states, "loss"),
+        np.array([UNKNOWN if state.newest_delay_ns is None else state.newest_delay_ns for state in states], np.int64),
+        _floats(states, "newest_queue_frames"),
+        _floats(states, "newest_utilisation"),
     )
+
+
+def _floats(states: list[LinkState], figure: str) -> Numbers:
+    values = (getattr(state, figure) for state in states)
+    return np.array([np.nan if value is None else value for value in values], np.float64)
 
 
 def _newest_ns(state: LinkState) -> int:

@@ -51,6 +51,9 @@ def window_figures(draw: st.DrawFn) -> WindowFigures:
         tx_bytes_per_window=draw(st.none() | st.integers(0, 2**32 - 1)),
         newest_ns=draw(st.integers(0, 2 * NOW_NS)),
         buffer_occupancy_frames=draw(frames),
+        newest_delay_ns=draw(counts) if samples else None,
+        newest_queue_frames=draw(frames),
+        newest_tx_bytes=draw(st.none() | st.integers(0, 2**32 - 1)),
     )
 
 

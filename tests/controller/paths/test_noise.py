@@ -29,6 +29,8 @@ RATE_BPS = 8 * FRAME_BYTES * FRAMES_PER_S
 SERVICE_NS = NS // FRAMES_PER_S
 WINDOW_NS = 250 * MS
 ROUND_NS = 50 * MS
+SLOT_NS = 62 * MS
+"""The newest part of the collector's window, and about one window of a switch's own."""
 LINK = LinkKey("s1", "s2")
 
 
@@ -66,6 +68,9 @@ class Link:
         recent = [at_ns for at_ns in self.busy_ns if now_ns - WINDOW_NS < at_ns <= now_ns]
         used_bps = min(RATE_BPS, len(recent) * 8 * FRAME_BYTES * NS // WINDOW_NS)
         mean_ns, newest_ns = sum(seen) // len(seen), seen[-1]
+        slot = [wait_ns for at_ns, wait_ns in self.waits if now_ns - SLOT_NS < at_ns <= now_ns]
+        slot_ns = sum(slot) // len(slot) if slot else 0
+        in_slot = sum(now_ns - SLOT_NS < at_ns <= now_ns for at_ns in self.busy_ns)
         return LinkState(
             LINK,
             RATE_BPS,
@@ -80,6 +85,9 @@ class Link:
             len(seen),
             DelaySource.STAMPS,
             delay_ewma_ns=SERVICE_NS + newest_ns,
+            newest_delay_ns=SERVICE_NS + slot_ns,
+            newest_queue_frames=slot_ns / SERVICE_NS,
+            newest_utilisation=min(in_slot * 8 * FRAME_BYTES * NS / SLOT_NS / RATE_BPS, 1.0),
         )
 
     def rate(self, now_ns: int) -> MeasuredRate:

@@ -340,6 +340,7 @@ def read_window(tables: TelemetryTables, place: u64, figures: FiguresCell) -> No
     figures.source = as_u64(source)
     figures.newest_ns = newest_of(window)
     figures.tx_mean = tx_mean(tables, window)
+    read_newest(window, source, figures)
     figures.greatest = greatest
     if figures.samples != 0:
         figures.mean = total // figures.samples
@@ -381,6 +382,30 @@ def read_percentiles(buckets: Array[u32], counted: Array[u64], least: u64, figur
         if before < most and below >= most and most < figures.samples:
             figures.p99 = middle
         bucket += 1
+
+
+@kernel(inline=False)
+def read_newest(window: WindowCell, source: u32, figures: FiguresCell) -> None:
+    """Fill the figures of the newest slots with delays of the source and with queues, and the newest reading."""
+    figures.newest_delay_ns = NONE64
+    figures.newest_queue_total = 0
+    figures.newest_queues = 0
+    delays: u64 = 0
+    queues: u64 = 0
+    i: u64 = 0
+    while i < WINDOW_SLOTS:
+        slot = window.slots[i]
+        if is_inside(window, slot):
+            if slot.source == source and slot.delays != 0 and slot.number > delays:
+                delays = slot.number
+                figures.newest_delay_ns = slot.total // as_u64(slot.delays)
+            if slot.queues != 0 and slot.number > queues:
+                queues = slot.number
+                figures.newest_queue_total = slot.queue_total
+                figures.newest_queues = as_u64(slot.queues)
+        i += 1
+    reading = window.tx[window.tx_newest & (TX_SLOTS - 1)]
+    figures.newest_tx = reading.nbytes if reading.number == window.tx_newest + 1 else NONE64
 
 
 @kernel(inline=False)

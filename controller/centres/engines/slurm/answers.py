@@ -14,8 +14,6 @@ from controller.centres.engines.base import JobMark, JobPhase
 from controller.centres.errors import EngineError
 from dataplane.malformed import MALFORMED
 
-T = TypeVar("T")
-
 _WORKING: Final = frozenset({"idle", "mixed", "allocated"})
 _CLOSED: Final = frozenset(
     {
@@ -132,11 +130,20 @@ class Label(msgspec.Struct, frozen=True):
         return json.dumps({"labels": self.labels, "unit": self.unit, "units": self.units})
 
 
-class _Nodes(msgspec.Struct, frozen=True):
+class _Error(msgspec.Struct, frozen=True):
+    error: str = ""
+    errno: int = 0
+
+
+class _Answer(msgspec.Struct, frozen=True, kw_only=True):
+    errors: tuple[_Error, ...] = ()
+
+
+class _Nodes(_Answer, frozen=True):
     nodes: tuple[Node, ...]
 
 
-class _Jobs(msgspec.Struct, frozen=True):
+class _Jobs(_Answer, frozen=True):
     jobs: tuple[QueuedJob, ...]
 
 
@@ -150,9 +157,17 @@ def jobs_in(answer: bytes) -> tuple[QueuedJob, ...]:
     return _decoded(answer, _Jobs, "squeue").jobs
 
 
-def _decoded(answer: bytes, kind: type[T], command: str) -> T:
+A = TypeVar("A", bound=_Answer)
+
+
+def _decoded(answer: bytes, kind: type[A], command: str) -> A:
     """Return an answer as a value; names of others' jobs may be in any encoding."""
     try:
-        return msgspec.json.decode(answer.decode("utf-8", "replace"), type=kind)
+        found = msgspec.json.decode(answer.decode("utf-8", "replace"), type=kind)
     except MALFORMED as error:
         raise EngineError("slurm", f"{command} --json: cannot be read: {error}") from error
+    if found.errors:
+        # With --json the commands exit with 0 and an empty list where slurmctld does not answer them.
+        problems = "; ".join(" ".join(each.error.split()) or f"error {each.errno}" for each in found.errors)
+        raise EngineError("slurm", f"{command} --json: {problems}")
+    return found

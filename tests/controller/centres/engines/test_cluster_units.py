@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +17,7 @@ from controller.centres.engines.ray.client import Node as RayNode
 from controller.centres.engines.ray.settings import RaySettings, RayUnit
 from controller.centres.engines.ray.units import divided as ray_divided
 from controller.centres.engines.ray.units import unit_types as ray_unit_types
-from controller.centres.engines.slurm.answers import Node, jobs_in
+from controller.centres.engines.slurm.answers import Node, jobs_in, nodes_in
 from controller.centres.engines.slurm.commands import usage_in
 from controller.centres.engines.slurm.settings import SlurmSettings, SlurmUnit
 from controller.centres.engines.slurm.units import divided, generic_resources, unit_types
@@ -80,6 +81,15 @@ def test_names_of_others_jobs_may_be_anything() -> None:
     assert (job.job_id, job.label) == (7, None)
     with pytest.raises(EngineError, match="squeue --json: cannot be read"):
         jobs_in(b"slurm_load_jobs error")
+
+
+@pytest.mark.parametrize(("read", "key"), [(nodes_in, "nodes"), (jobs_in, "jobs")])
+def test_slurm_errors_are_no_empty_list(read: Callable[[bytes], object], key: str) -> None:
+    """As Slurm 22.05 answers, with exit code 0, while slurmctld is away."""
+    error = {"error": "Unable to contact slurm controller\n(connect failure)", "errno": 1800}
+    answer = {"meta": {}, "errors": [error, {"errno": -1}], key: []}
+    with pytest.raises(EngineError, match=r"--json: Unable to contact slurm controller \(connect failure\); error -1$"):
+        read(json.dumps(answer).encode())
 
 
 def test_usage_of_a_jobs_steps_is_added_up() -> None:

@@ -85,11 +85,12 @@ class Warm:
                 asking.close()
                 return
             order = json.loads(content)
+            # Before the fork: a client that has given up waiting runs the probe itself, and it must not run twice.
+            asking.send(b"taken")
             child = os.fork()
             if child == 0:
                 _be_runner(process, order, streams)
             run = _Run(child, asking, os.pidfd_open(child))
-            asking.send(b"taken")
             self._selector.register(run.watched, selectors.EVENT_READ, run)
             self._selector.register(asking, selectors.EVENT_READ, run)
             self._runs += 1

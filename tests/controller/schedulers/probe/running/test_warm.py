@@ -6,6 +6,8 @@ import json
 import os
 import select
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
@@ -90,12 +92,12 @@ def _environment(folder: Path, **more: str) -> dict[str, str]:
     return os.environ | {"PYTHONPATH": f"{ROOT}:{folder}", "OPENBLAS_NUM_THREADS": "1"} | more
 
 
-def _runner(folder: Path, probe: str, socket: Path | str) -> subprocess.Popen[str]:
+def _runner(folder: Path, probe: str, path: Path | str) -> subprocess.Popen[str]:
     words = ["-m", "controller.schedulers.probe.running", f"{probe}.json", "--at-least-s", "0"]
     return subprocess.Popen(
         [sys.executable, *words],
         cwd=folder,
-        env=_environment(folder, **{VARIABLE: str(socket)}),
+        env=_environment(folder, **{VARIABLE: str(path)}),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -120,9 +122,9 @@ def test_exit_codes_are_those_of_the_run(folder: Path, warm: Path) -> None:
     assert (missing.returncode, errors) == (2, "probe: missing.json: No such file or directory\n")
 
 
-@pytest.mark.parametrize("socket", ["", "no.sock"])
-def test_without_a_warm_process_a_runner_starts_as_ever(folder: Path, socket: str) -> None:
-    process = _runner(folder, "where", socket)
+@pytest.mark.parametrize("path", ["", "no.sock"])
+def test_without_a_warm_process_a_runner_starts_as_ever(folder: Path, path: str) -> None:
+    process = _runner(folder, "where", path)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert json.loads(output)["outcome"] == "succeeded"
@@ -141,6 +143,30 @@ def test_a_run_ends_with_who_asked_for_it(folder: Path, warm: Path) -> None:
     process.communicate(timeout=60)
     assert select.select([watched], [], [], 60)[0], "the fork has survived who asked for it"
     os.close(watched)
+
+
+def test_warm_runs_nothing_for_a_client_that_gave_up(folder: Path, warm: Path) -> None:
+    """On a busy machine the order may lie there longer than its client waits, which then runs the probe itself."""
+    mark = folder / "pid"
+    mark.unlink(missing_ok=True)
+    words = ["hanging.json", "--at-least-s", "0"]
+    order = {
+        "arguments": words,
+        "environment": _environment(folder),
+        "folder": str(folder),
+        "path": [],
+        "started_s": time.monotonic(),
+    }
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+        client.connect(str(warm))
+        process, _, _ = struct.unpack("3i", client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        os.kill(process, signal.SIGSTOP)
+        with Path(os.devnull).open("r+") as streams:
+            socket.send_fds(client, [json.dumps(order).encode()], [streams.fileno()] * 3)
+    os.kill(process, signal.SIGCONT)
+    output, _ = _runner(folder, "where", warm).communicate(timeout=60)
+    assert json.loads(output)["outcome"] == "succeeded"
+    assert not mark.exists()
 
 
 @pytest.mark.root

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.schedulers.probe.running.warming.handing import VARIABLE
-from dataplane.programs import end_group
+from dataplane.local.programs import end_group
 
 LOGGER: Final = logging.getLogger("millrace.centre")
 _FIRST_WAIT_S: Final = 1.0

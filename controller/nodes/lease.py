@@ -10,7 +10,6 @@ import fcntl
 import logging
 import os
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -20,6 +19,7 @@ from controller.nodes.deciding.values import Lease
 from controller.nodes.errors import NodeError
 from controller.nodes.guard import lease_file
 from controller.nodes.state_folder import NodeFolder
+from dataplane.local.deadline import LocalDeadline
 
 LOGGER: Final = logging.getLogger("millrace.node")
 _NS_PER_S: Final = 1_000_000_000
@@ -99,8 +99,8 @@ class LeaseKeeper:
 
     async def _guard(self) -> int:
         """Return the process of a guard that holds the lock; start one if there is none."""
-        deadline, started = time.monotonic() + _GUARD_START_S, None
-        while time.monotonic() < deadline:
+        deadline, started = LocalDeadline(_GUARD_START_S, "the guard's start"), None
+        while not deadline.has_passed():
             process = _holder(self._folder.guard_lock)
             if process is not None:
                 return process

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Final
 
 from collectors.devices.nvml import open_nvml
 from controller.agents.access import api_place, namespace_of
@@ -16,6 +18,7 @@ from controller.nodes.deciding.orders import Place as ContainerPlace
 from controller.nodes.lease import LeaseKeeper
 from controller.nodes.machine import Gauges, Machine, by_number, machine_of
 from controller.nodes.runtimes.base import Runtime
+from controller.nodes.runtimes.errors import RuntimeTimeoutError
 from controller.nodes.runtimes.settings import make_runtime
 from controller.nodes.serving.manager import Manager
 from controller.nodes.settings import NodeSettings
@@ -24,6 +27,11 @@ from dataplane.cgroup_limits import group_folders
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
 from dataplane.running import run_until, stop_on_signals
+
+LOGGER: Final = logging.getLogger("millrace.node")
+
+_STARTS: Final = 3
+"""How often a runtime is asked whether it is there before the manager gives up."""
 
 
 def load_settings(path: Path) -> NodeSettings:
@@ -61,8 +69,7 @@ async def serve(
         client = await stack.enter_async_context(ApiClient(api_place(settings.api, settings.token_file), tries=TRIES))
         runtime = runtime or make_runtime(settings.runtime, folder.path)
         stack.push_async_callback(runtime.close)
-        await runtime.start()
-        version = await runtime.version()
+        version = await _start(runtime)
         keeper = LeaseKeeper(folder, group_folders(place.cgroup))
         keeper.prepare()
         manager = Manager(
@@ -79,6 +86,19 @@ async def serve(
         if on_ready is not None:
             on_ready(f"node {settings.node}, {version}, API at {client.place.address}")
         await _run_and_sign_off(manager, stop)
+
+
+async def _start(runtime: Runtime) -> str:
+    """Start the runtime and return its version; one that does not answer in time is asked again, three times in all."""
+    for left in reversed(range(_STARTS)):
+        try:
+            await runtime.start()
+            return await runtime.version()
+        except RuntimeTimeoutError as error:
+            if not left:
+                raise
+            LOGGER.warning("%s; asking again, at most %d more times", error, left)
+    raise AssertionError("the last attempt raises")
 
 
 async def _run_and_sign_off(manager: Manager, stop: asyncio.Event) -> None:

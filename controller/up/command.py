@@ -17,6 +17,7 @@ from controller.up.errors import UpError
 from controller.up.state import StateFolder, default_state, free_port
 from controller.up.values import UpState
 from dataplane.fabric.live.settings import Time
+from dataplane.local.deadline import LocalDeadline
 
 if TYPE_CHECKING:
     from controller.up.plan import UpPlan
@@ -87,8 +88,8 @@ def detach(options: UpOptions, say: Callable[[str], None]) -> None:
         process = subprocess.Popen(  # noqa: S603 - our own interpreter and arguments
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
-    deadline = time.monotonic() + _DETACHED_S
-    while time.monotonic() < deadline:
+    deadline = LocalDeadline(_DETACHED_S, "the start of all daemons")
+    while not deadline.has_passed():
         if process.poll() is not None:
             lines = output.read_text(encoding="utf-8", errors="replace").strip().splitlines()
             raise UpError((lines[-1] if lines else "it said nothing").removeprefix("millrace: "))

@@ -16,6 +16,7 @@ import msgspec
 
 from controller.up.errors import UpError
 from controller.up.values import UpState
+from dataplane.local.deadline import local_timeout
 from dataplane.malformed import MALFORMED
 from dataplane.rpc.own_folder import is_own_peer, prepare
 
@@ -116,10 +117,10 @@ async def ask(socket: Path, question: Question, *, until_gone_s: float | None = 
         raise UpError(f"no `millrace up` runs there ({socket}: {error.strerror or error})") from error
     try:
         writer.write(msgspec.json.encode(question) + b"\n")
-        async with asyncio.timeout(_ANSWER_S):
+        async with local_timeout(_ANSWER_S, f"the supervisor at {socket}"):
             line = await reader.readuntil(b"\n")
         if until_gone_s is not None:
-            async with asyncio.timeout(until_gone_s):
+            async with local_timeout(until_gone_s, f"the end of the supervisor at {socket}"):
                 await wait_until_gone(socket)
     except TimeoutError as error:
         raise UpError(f"the supervisor at {socket} does not answer") from error

@@ -14,6 +14,7 @@ from typing import Final
 from controller.up.lines import DaemonLog, LineSplitter
 from controller.up.settings import RestartSettings
 from controller.up.values import State
+from dataplane.local.deadline import local_timeout
 
 READY: Final = ": ready: "
 _CHUNK_BYTES: Final = 1 << 16
@@ -87,7 +88,7 @@ class Daemon:
             return
         self.signal(signal.SIGTERM)
         try:
-            async with asyncio.timeout(self._settings.stop_s):
+            async with local_timeout(self._settings.stop_s, f"the end of {self.name}"):
                 await process.wait()
         except TimeoutError:
             self._log.write(f"does not stop within {self._settings.stop_s:g} s: killed")

@@ -22,12 +22,15 @@ from controller.up.plan import UpPlan
 from controller.up.values import Health, metrics_address
 from dataplane.errors import MillraceError
 from dataplane.fabric.live.stats import read_stats
+from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.channels import open_aio_channel
 from dataplane.rpc.options import client_options
 
 ANSWER_S: Final = 3.0
-"""How long a daemon may take to answer; a machine that is busy is slow."""
+"""How long a daemon may take to answer; a busy machine stretches it."""
+_SERVING_S: Final = 2.0
+"""The same of each switch of a fabric, which is told by its name if it does not answer."""
 _OLDEST_STATS_S: Final = 4.0
 _WAIT_NS: Final = 500_000_000
 _AT_A_TIME: Final = 32
@@ -54,10 +57,10 @@ def checks_of(plan: UpPlan, ready_line: Callable[[str], str | None]) -> Mapping[
     }
 
 
-async def asked(check: Check) -> Health:
+async def asked(name: str, check: Check) -> Health:
     """Return a daemon's answer; what keeps it from answering is its health, too."""
     try:
-        async with asyncio.timeout(ANSWER_S):
+        async with local_timeout(ANSWER_S, name):
             return await check()
     except TimeoutError:
         return Health(ok=False, text=f"no answer within {ANSWER_S:g} s")
@@ -103,7 +106,10 @@ async def is_serving(address: str, tls: TlsSettings | None = None) -> bool:
     async with open_aio_channel(address, tls, client_options(_WAIT_NS)) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         try:
-            answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=ANSWER_S)
+            async with local_timeout(_SERVING_S, address):
+                answer = await stub.Check(health_pb2.HealthCheckRequest())
+        except TimeoutError:
+            return False
         except grpc.aio.AioRpcError as error:
             return error.code() is grpc.StatusCode.UNIMPLEMENTED
     return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
@@ -155,7 +161,7 @@ async def check_api(address: str) -> Health:
     transport = AsyncHTTPTransport(uds=address.removeprefix("unix:").removeprefix("//"))
     async with AsyncClient(transport=transport, base_url="http://api") as client:
         try:
-            answer = await client.get("/readyz", timeout=ANSWER_S)
+            answer = await client.get("/readyz", timeout=None)
         except HTTPError as error:
             return Health(ok=False, text=f"{address}: {error or type(error).__name__}")
     if answer.status_code not in (200, 503):
@@ -203,7 +209,7 @@ async def _totals(ready_line: str | None, names: Sequence[str]) -> list[int] | H
         return Health(ok=False, text="it serves no metrics")
     async with AsyncClient() as client:
         try:
-            answer = (await client.get(url, timeout=ANSWER_S)).raise_for_status()
+            answer = (await client.get(url, timeout=None)).raise_for_status()
         except HTTPError as error:
             return Health(ok=False, text=f"{url}: {error or type(error).__name__}")
     totals = dict.fromkeys(names, 0.0)

@@ -134,7 +134,7 @@ class Supervisor:
 
         if daemon.state is not State.READY:
             return Health(ok=False, text=str(daemon.state))
-        return await asked(self._checks[daemon.name])
+        return await asked(daemon.name, self._checks[daemon.name])
 
     async def _until_ready(self) -> None:
         """Return when every daemon was ready once, or it is time to stop; raise UpError for one that never will be."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from dataplane.errors import SwitchError
+from dataplane.local.deadline import LocalDeadline, wait_for_exit
 from dataplane.rpc.addresses import target_of
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, bmv2_command_line
 from dataplane.switch.drop_in.shims import is_shim
@@ -108,11 +109,9 @@ class Bmv2Process:
         if process is None:
             return
         process.terminate()
-        try:
-            process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
+        if not wait_for_exit(process, timeout_s, f"the end of {EXECUTABLE}"):
             process.kill()
-            process.wait(timeout_s)
+            process.wait()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -122,11 +121,11 @@ class Bmv2Process:
 
 def wait_listening(address: str, timeout_s: float, is_alive: Callable[[], bool]) -> None:
     """Return once a server accepts at 'host:port' or 'unix:path'; raise SwitchError if its process ends first."""
-    deadline = time.monotonic() + timeout_s
+    deadline = LocalDeadline(timeout_s, f"the start of {EXECUTABLE}")
     while not is_listening(address):
         if not is_alive():
             raise SwitchError(f"{EXECUTABLE} ended before it answered on {address}")
-        if time.monotonic() > deadline:
+        if deadline.has_passed():
             raise SwitchError(f"{EXECUTABLE} does not answer on {address} after {timeout_s} s")
         time.sleep(_POLL_S)
 

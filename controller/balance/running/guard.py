@@ -34,6 +34,7 @@ from controller.balance.levers.values import Lever
 from controller.balance.values import LeverKind
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict
+from dataplane.local.deadline import wait_for_exit
 
 _NS_PER_S: Final = 1_000_000_000
 _WORD: Final = struct.Struct("<q")
@@ -99,9 +100,8 @@ class Guard:
             raise LeverError("guard", f"the process that releases levers has ended: {error.strerror}") from error
 
     def _stop(self) -> None:
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
+        # Killed too early it would leave levers where they are.
+        if not wait_for_exit(self._process, _END_S, "the process that releases levers"):
             self._process.kill()
             self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):

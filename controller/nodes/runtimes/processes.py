@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import Final
 
 from controller.nodes.runtimes.errors import ContainerError, RuntimeAwayError, RuntimeTimeoutError
-from dataplane import programs
 from dataplane.cgroups import Group, group_of
+from dataplane.local import programs
 
 _LOGRUS: Final = re.compile(r'time=(?:"[^"]*"|\S+) level=\w+ msg=("(?:[^"\\]|\\.)*"|\S+)')
 _LONGEST: Final = 400
@@ -34,7 +34,9 @@ async def run_program(
     name = os.path.basename(command[0])  # noqa: PTH119 - a word of a command
     whole = None if environment is None else {**os.environ, **environment}
     try:
-        ended = await programs.run(command, deadline_s=deadline_s, environment=whole, pass_fds=pass_fds)
+        ended = await programs.run(
+            command, deadline_s=deadline_s, doing=f"{name}: {doing}", environment=whole, pass_fds=pass_fds
+        )
     except TimeoutError as error:  # an OSError, too
         raise RuntimeTimeoutError(name, doing, deadline_s) from error
     except OSError as error:

@@ -23,6 +23,7 @@ from dataplane.fabric.kernel import links, manifest, namespaces
 from dataplane.fabric.kernel.losses import Losses
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest, ProcessId
 from dataplane.fabric.kernel.namespaces import Stream
+from dataplane.local.deadline import LocalDeadline, wait_for_exit
 from dataplane.running import unwinding
 from dataplane.switch import bmv2
 from dataplane.switch.arguments import AttachedPort, SwitchSettings, command_line
@@ -141,12 +142,12 @@ class KernelFabric:
 
     def wait_ready(self, timeout_s: float = 60.0) -> None:
         """Return once every switch forwards and answers; raise FabricError naming those that failed or did not."""
-        deadline = time.monotonic() + timeout_s
+        deadline = LocalDeadline(timeout_s, "the start of the switches")
         waiting = set(self._switches)
         while waiting:
             self.check()
             waiting = {name for name in waiting if not self._is_ready(name)}
-            if waiting and time.monotonic() > deadline:
+            if waiting and deadline.has_passed():
                 raise FabricError(f"switches {', '.join(sorted(waiting))} are not ready after {timeout_s} s")
             if waiting:
                 time.sleep(_POLL_S)
@@ -195,11 +196,9 @@ class KernelFabric:
         if process is None:
             raise FabricError(f"switch {name} does not run")
         process.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
-        try:
-            process.wait(self.settings.stop_timeout_s)
-        except subprocess.TimeoutExpired:
+        if not wait_for_exit(process, self.settings.stop_timeout_s, f"the end of switch {name}"):
             process.kill()
-            process.wait(self.settings.stop_timeout_s)
+            process.wait()
 
     def set_link(self, a: str, b: str, *, up: bool) -> None:
         """Set the device at the `a` end of a cable down or up, as `ip link set` does; FabricError for no cable."""

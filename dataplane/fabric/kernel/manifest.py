@@ -23,6 +23,7 @@ import msgspec
 
 from dataplane.errors import FabricError
 from dataplane.fabric.kernel import namespaces
+from dataplane.local.deadline import LocalDeadline
 from dataplane.malformed import MALFORMED
 from dataplane.running import unwinding
 
@@ -231,8 +232,8 @@ def end_processes(processes: Iterable[ProcessId], stop_timeout_s: float) -> None
     for number in (signal.SIGTERM, signal.SIGKILL):
         for process in left:
             process.send(number)
-        deadline = time.monotonic() + stop_timeout_s
-        while left and time.monotonic() < deadline:
+        deadline = LocalDeadline(stop_timeout_s, "the end of a fabric's processes")
+        while left and not deadline.has_passed():
             left = {process for process in left if process.is_alive()}
             if left:
                 time.sleep(_POLL_S)

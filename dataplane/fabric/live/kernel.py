@@ -32,6 +32,7 @@ from dataplane.fabric.live.stats import switch_socket, write_stats
 from dataplane.fabric.live.traffic import demands_of
 from dataplane.fabric.live.values import FabricCounters, ReportCounters
 from dataplane.linux import ask_receive_buffer
+from dataplane.local.deadline import LocalDeadline
 from dataplane.running import ignore_hangup
 from dataplane.topology.values import CollectorAddress, Topology
 
@@ -130,9 +131,9 @@ def start_agents(fabric: KernelFabric, agents: HostAgents, sent: dict[str, list[
                 end_ns=_WITHOUT_END_NS,
                 seed=seed,
             )
-    deadline = time.monotonic() + READY_S
+    deadline = LocalDeadline(READY_S, "the start of the hosts")
     while waiting := agents.waiting():
-        if time.monotonic() > deadline:
+        if deadline.has_passed():
             raise FabricError(f"hosts {', '.join(waiting)} are not ready after {READY_S:.0f} s")
         time.sleep(_TURN_S)
     agents.begin(time.monotonic_ns() + round(_START_S * 1e9))

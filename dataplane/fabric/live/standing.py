@@ -17,6 +17,7 @@ from dataplane.fabric.kernel.fabric import KernelFabric, KernelSettings
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest
 from dataplane.fabric.live.kernel import READY_S, READY_S_A_SWITCH, watch
 from dataplane.fabric.live.values import FabricCounters
+from dataplane.local.deadline import LocalDeadline
 from dataplane.running import ignore_hangup
 from dataplane.topology.values import Topology
 
@@ -79,9 +80,9 @@ def end(fabric: Manifest, run_root: Path = RUN_ROOT) -> None:
     if fabric.owner.is_alive() and not fabric.is_named:
         raise FabricError(f"fabric {fabric.fabric_id} is process {pid}'s, which removes it when it ends")
     fabric.owner.send(signal.SIGTERM)
-    deadline = time.monotonic() + _DOWN_S
+    deadline = LocalDeadline(_DOWN_S, f"the end of fabric {fabric.fabric_id}")
     while fabric.owner.is_alive():
-        if time.monotonic() > deadline:
+        if deadline.has_passed():
             raise FabricError(f"fabric {fabric.fabric_id}: process {pid} has not ended {_DOWN_S:g} s after SIGTERM")
         time.sleep(_TURN_S)
     left = Manifest.load(run_root / fabric.fabric_id)

@@ -16,6 +16,7 @@ from controller.api.resources.centre import UnitType
 from controller.centres.engines.base import JobOrder, JobState, Usage
 from controller.centres.engines.jobs.folders import JobFolder, JobFolders
 from controller.centres.errors import EngineError, OrderError
+from dataplane.local.deadline import local_timeout
 
 Told = TypeVar("Told")
 Kind = TypeVar("Kind")
@@ -128,7 +129,7 @@ class ClusterEngine(ABC, Generic[Told]):
     async def _until(self, is_so: Callable[[], Awaitable[bool]], within_s: float, problem: str) -> None:
         """Ask again and again until it is so; raise EngineError of the problem where that takes too long."""
         try:
-            async with asyncio.timeout(within_s):
+            async with local_timeout(within_s, f"{self.name}: {problem}"):
                 while not await is_so():
                     await asyncio.sleep(POLL_S)
         except TimeoutError as error:

@@ -17,7 +17,7 @@ from controller.centres.engines.base import Usage
 from controller.centres.engines.slurm.answers import Node, QueuedJob, jobs_in, nodes_in
 from controller.centres.engines.slurm.settings import SlurmSettings
 from controller.centres.errors import EngineError, OrderError
-from dataplane import programs
+from dataplane.local import programs
 
 _LONGEST: Final = 400
 _NEVER: Final = re.compile(r"invalid|not available|not permitted|denied|exceed|violates", re.IGNORECASE)
@@ -88,7 +88,11 @@ class SlurmCommands:
         deadline_s = self._settings.deadline_s
         try:
             ended = await programs.run(
-                (self.path(command), *options), deadline_s=deadline_s, environment=self._environment, sent=sent
+                (self.path(command), *options),
+                deadline_s=deadline_s,
+                doing=f"slurm: {doing}: {command}",
+                environment=self._environment,
+                sent=sent,
             )
         except TimeoutError as error:  # an OSError, too
             raise EngineError("slurm", f"{doing}: {command} has not answered within {deadline_s:g} s") from error

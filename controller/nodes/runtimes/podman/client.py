@@ -5,7 +5,6 @@ Source: the libpod API, version 4 (docs.podman.io/en/latest/_static/api.html).
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
@@ -21,6 +20,7 @@ from controller.nodes.runtimes.errors import (
     RuntimeTimeoutError,
 )
 from controller.nodes.runtimes.processes import one_line
+from dataplane.local.deadline import local_timeout
 
 _PREFIX: Final = "http://podman/v4.0.0/libpod/"
 _NOT_FOUND: Final = 404
@@ -37,9 +37,9 @@ class PodmanClient:
         self.socket, self._deadline_s = socket, deadline_s
         # No pool: a connection that was kept may be to a service that has ended since.
         limits = httpx.Limits(max_keepalive_connections=0)
-        self._http = httpx.AsyncClient(
-            transport=httpx.AsyncHTTPTransport(uds=str(socket), limits=limits), timeout=deadline_s, trust_env=False
-        )
+        transport = httpx.AsyncHTTPTransport(uds=str(socket), limits=limits)
+        # Each call has a deadline of its own, which a busy machine stretches.
+        self._http = httpx.AsyncClient(transport=transport, timeout=None, trust_env=False)  # noqa: S113
 
     async def close(self) -> None:
         """Close what is open."""
@@ -61,10 +61,8 @@ class PodmanClient:
         sent = msgspec.json.encode(body) if body is not None else content
         headers = {"content-type": "application/x-tar" if body is None else "application/json"}
         with _translated(doing, deadline_s):
-            async with asyncio.timeout(deadline_s):
-                answer = await self._http.request(
-                    method, _PREFIX + path, params=query, content=sent, headers=headers, timeout=deadline_s
-                )
+            async with local_timeout(deadline_s, f"podman: {doing}"):
+                answer = await self._http.request(method, _PREFIX + path, params=query, content=sent, headers=headers)
         raise_for(answer.status_code, answer.content, doing)
         return answer.content
 
@@ -97,7 +95,7 @@ class _translated:  # noqa: N801 - used as a statement
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, TimeoutError | httpx.TimeoutException):
+        if isinstance(error, TimeoutError):
             raise RuntimeTimeoutError("podman", self._doing, self._deadline_s) from error
         if isinstance(error, httpx.TransportError):
             cause = one_line(str(error)) or type(error).__name__

@@ -21,6 +21,7 @@ from controller.nodes.runtimes.errors import ContainerError, RuntimeAwayError, R
 from controller.nodes.runtimes.podman.client import raise_for
 from controller.nodes.runtimes.processes import kill_member
 from dataplane.cgroups import Group, group_at
+from dataplane.local.deadline import local_timeout
 
 _HEADER_BYTES: Final = 8
 _PIECE_BYTES: Final = 65_536
@@ -136,7 +137,7 @@ async def start_exec(
     size = {} if terminal is None else {"h": terminal.rows, "w": terminal.columns}
     body = msgspec.json.encode({"Detach": False, "Tty": terminal is not None, **size})
     try:
-        async with asyncio.timeout(deadline_s):
+        async with local_timeout(deadline_s, f"podman: {doing}"):
             streams = await _upgrade(socket, f"/v4.0.0/libpod/exec/{process}/start", body, doing)
     except TimeoutError as error:
         raise RuntimeTimeoutError("podman", doing, deadline_s) from error

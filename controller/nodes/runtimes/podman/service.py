@@ -12,6 +12,7 @@ from typing import Final
 
 from controller.nodes.runtimes.errors import RuntimeAwayError, RuntimeTimeoutError
 from controller.nodes.runtimes.processes import one_line
+from dataplane.local.deadline import local_timeout
 
 _LOOK_S: Final = 0.02
 _IDLE_S: Final = 30
@@ -91,7 +92,7 @@ class PodmanService:
         # It would end by SIGPIPE, or wait for ever, were its warnings not read.
         self._reading = asyncio.create_task(self._read(process))
         try:
-            async with asyncio.timeout(self._deadline_s):
+            async with local_timeout(self._deadline_s, "podman: start of its service"):
                 await self._until_ready(process)
         except TimeoutError as error:
             await self.close()

@@ -20,7 +20,8 @@ from typing import Final
 from controller.nodes.runtimes.errors import ContainerError, RuntimeAwayError, RuntimeTimeoutError
 from controller.nodes.runtimes.logs import LOG_BYTES
 from controller.nodes.runtimes.processes import one_line
-from dataplane.programs import kill_group
+from dataplane.local.deadline import local_timeout
+from dataplane.local.programs import kill_group
 
 _ANSWER_BYTES: Final = 65_536
 
@@ -73,7 +74,7 @@ class Conmon:
         finally:
             os.close(writing)
         try:
-            async with asyncio.timeout(self.deadline_s):
+            async with local_timeout(self.deadline_s, f"runc: {doing}"):
                 answer = await _read_all(reading)
                 await process.wait()
         except BaseException as error:

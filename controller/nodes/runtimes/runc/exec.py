@@ -18,7 +18,8 @@ from controller.nodes.runtimes.base import STDERR, STDOUT, Output, Terminal
 from controller.nodes.runtimes.errors import ContainerError, RuntimeAwayError, RuntimeTimeoutError
 from controller.nodes.runtimes.processes import kill_member, one_line
 from dataplane.cgroups import Group
-from dataplane.programs import close_pipes, end_group
+from dataplane.local.deadline import local_timeout
+from dataplane.local.programs import close_pipes, end_group
 
 _PIECE_BYTES: Final = 65_536
 _QUEUED: Final = 4
@@ -184,7 +185,7 @@ async def start_exec(
     except OSError as error:
         raise RuntimeAwayError(f"runc: {doing}: it cannot be started: {(error.strerror or '').lower()}") from error
     try:
-        async with asyncio.timeout(deadline_s):
+        async with local_timeout(deadline_s, f"runc: {doing}"):
             await session.begin(doing)
     except TimeoutError as error:
         await session.close()

@@ -15,7 +15,7 @@ from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.running.report import Order
 from controller.schedulers.probe.running.results import RunResult, read
 from controller.schedulers.probe.values import ProbeTask
-from dataplane import programs
+from dataplane.local import programs
 
 MODULE: Final = "controller.schedulers.probe.running"
 _GRACE_S: Final = 30.0
@@ -48,7 +48,9 @@ async def _run(probe: ProbeTask, order: Order) -> RunResult:
         source.write_text(files.dumps(probe, as_json=True), encoding="utf-8")
         command = arguments(source, out, order)
         try:
-            ended = await programs.run(command, deadline_s=order.deadline_s + _GRACE_S, environment=environment)
+            ended = await programs.run(
+                command, deadline_s=order.deadline_s + _GRACE_S, doing=probe.name, environment=environment
+            )
         except TimeoutError:
             problem = f"{probe.name}: its runner has not ended {order.deadline_s + _GRACE_S:g} s after its start"
             raise ProbeError(problem) from None

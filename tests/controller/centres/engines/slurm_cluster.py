@@ -51,8 +51,8 @@ JobAcctGatherFrequency=1
 ReturnToService=2
 MinJobAge=2
 KillWait=2
-MessageTimeout=5
-SlurmdTimeout=5
+MessageTimeout=60
+SlurmdTimeout=60
 GresTypes=npu
 SchedulerParameters=sched_min_interval=0,batch_sched_delay=0
 NodeName=n[1-2] NodeHostname=localhost NodeAddr=127.0.0.1 Port=[{ports}] CPUs=4 RealMemory=4000 Feature=fast

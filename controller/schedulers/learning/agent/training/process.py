@@ -42,6 +42,7 @@ from controller.schedulers.learning.agent.training.channel import (
 from controller.schedulers.learning.agent.weights import WeightSet
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.values import Experience
+from dataplane.local.deadline import wait_for_exit
 
 _MODULE: Final = "controller.schedulers.learning.agent.training.worker"
 _END_WITHIN_S: Final = 1.0
@@ -241,10 +242,8 @@ def _end(child: _Child) -> int:
     """Close a process's socket, which ends it; by force after a second. Return its status."""
     with suppress(OSError):  # It may have ended first.
         child.end.shutdown(socket.SHUT_RDWR)
-    try:
-        found = child.process.wait(_END_WITHIN_S)
-    except subprocess.TimeoutExpired:
+    if not wait_for_exit(child.process, _END_WITHIN_S, "the end of the training process"):
         child.process.kill()
-        found = child.process.wait(_END_WITHIN_S)
+    found = child.process.wait()
     child.end.close()
     return found

@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from dataplane.local.deadline import local_timeout
+
 
 @dataclass(frozen=True, slots=True)
 class Ended:
@@ -24,14 +26,15 @@ async def run(
     command: Sequence[str],
     *,
     deadline_s: float,
+    doing: str,
     environment: Mapping[str, str] | None = None,
     sent: bytes | None = None,
     pass_fds: Sequence[int] = (),
 ) -> Ended:
     """Run a program to its end, `sent` on its standard input; `environment` None is ours.
 
-    Raises OSError if it cannot be started and TimeoutError after the deadline. Its group is killed then, and when the
-    caller is cancelled.
+    Raises OSError if it cannot be started and TimeoutError after the deadline, which a busy machine stretches
+    (`local_deadline`; `doing` is for its line). Its group is killed then, and when the caller is cancelled.
     """
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -43,7 +46,7 @@ async def run(
         pass_fds=pass_fds,
     )
     try:
-        async with asyncio.timeout(deadline_s):
+        async with local_timeout(deadline_s, doing):
             output, said = await process.communicate(sent)
     finally:
         close_pipes(process)

@@ -1,0 +1,1 @@
+"""Programs of this machine, and deadlines that its load stretches."""

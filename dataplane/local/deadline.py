@@ -18,7 +18,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 LOGGER: Final = logging.getLogger("millrace.deadline")
 
@@ -101,7 +101,7 @@ async def local_timeout(limit_s: float, doing: str) -> AsyncIterator[None]:
             timer.cancel()
 
 
-def wait_for_exit(process: subprocess.Popen[bytes], limit_s: float, doing: str) -> bool:
+def wait_for_exit(process: subprocess.Popen[Any], limit_s: float, doing: str) -> bool:
     """Wait until a process has ended, at most for a LocalDeadline; return whether it has."""
     deadline = LocalDeadline(limit_s, doing)
     while True:

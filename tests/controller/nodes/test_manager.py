@@ -241,8 +241,9 @@ def test_a_second_manager_and_a_folder_of_another_node_are_refused_in_a_line(tmp
     async def act(world: World) -> None:
         async with world.managing(MemoryRuntime()):
             with pytest.raises(NodeError, match=r"state: folder .*: a manager runs there already \(process \d+\)"):
-                async with world.managing(MemoryRuntime()):
-                    pass
+                # Not until the node is ready: the first manager's next report would make it so.
+                async with world.managing(MemoryRuntime(), ready=False) as second:
+                    await second
         with pytest.raises(NodeError, match="is of node h1, not of h2"):
             async with world.managing(MemoryRuntime(), replace(world.settings(), node="h2")):
                 pass

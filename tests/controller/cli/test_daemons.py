@@ -15,6 +15,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from controller.cli import main
+from dataplane.local.deadline import wait_for_exit
 
 ROOT = Path(__file__).parents[3]
 LIMIT_S = 30.0

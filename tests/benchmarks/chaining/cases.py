@@ -1,0 +1,222 @@
+"""Cases of the chain's benchmark: a fabric, flows and a rate; events one after the other, and what each process did."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import tempfile
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from tests.benchmarks.chaining.chain import TOPOLOGIES, Chain, Load, running
+from tests.benchmarks.chaining.events import Event, percentile
+from tests.benchmarks.chaining.flows import Mix
+
+WARM_UP_S = 6.0
+"""Three times the span that flows' rates are measured over."""
+SETTLE_S = 300.0
+"""The longest that a controller may take to fill the switches before the events begin."""
+COUNTED = ("reports", "kernel queue full", "receive malformed", "reports shed")
+"""Counters of the collector that say what became of a datagram: of everything that was sent, one of these counts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What one run measures."""
+
+    switches: int
+    flows: int
+    rate: int
+    mix: Mix = Mix.UNIFORM
+
+    @property
+    def load(self) -> Load:
+        """What the fabric carries in it."""
+        return Load(TOPOLOGIES[self.switches], self.flows, self.rate, self.mix)
+
+    def __str__(self) -> str:
+        return f"{self.switches} switches, {self.flows:,} flows ({self.mix}), {self.rate:,} reports/s"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one run came to; counters are of the whole run, cores and memory of the events."""
+
+    events: tuple[Event, ...]
+    sent: int
+    sent_per_s: float
+    cores: Mapping[str, float]
+    rss_mib: Mapping[str, float]
+    longest_status_s: float
+    counters: Mapping[str, int]
+    path_counters: Mapping[str, int]
+    route_sets: int
+
+    @property
+    def reactions_ms(self) -> list[float]:
+        """The time that each event took until it was seen, infinite where it was not in time."""
+        return [event.reaction_ms for event in self.events]
+
+    @property
+    def seen(self) -> int:
+        """How many events were seen in time."""
+        return sum(math.isfinite(took_ms) for took_ms in self.reactions_ms)
+
+    @property
+    def seen_share(self) -> float:
+        """The share of events that were seen in time."""
+        return self.seen / len(self.events)
+
+    @property
+    def decided_share(self) -> float:
+        """Of the heavy flows on congested links, those that were taken off them in time."""
+        return sum(event.decided for event in self.events) / sum(len(event.heavy) for event in self.events)
+
+    @property
+    def dropped_silently(self) -> int:
+        """Reports that were sent, and that no counter tells of."""
+        return self.sent - sum(self.counters.get(name, 0) for name in COUNTED)
+
+
+def run(case: Case, seconds: float, *, controller: bool, precedes: bool = False) -> Outcome:
+    """Run a case, with as many events as fit into the time, two at least."""
+    with tempfile.TemporaryDirectory(prefix="mr-chain-") as folder:
+        load = replace(case.load, precedes=precedes)
+        return asyncio.run(_run(load, Path(folder), seconds, controller=controller))
+
+
+async def _run(load: Load, folder: Path, seconds: float, *, controller: bool) -> Outcome:
+    rng = np.random.default_rng(load.seed)
+    async with running(load, folder, controller=controller) as chain:
+        await _settle(chain)
+        usage, sent = chain.usage(), await chain.sender.sent()
+        begun_s = time.monotonic()
+        while len(chain.events) < 2 or time.monotonic() - begun_s < seconds:
+            await chain.event(rng)
+        took_s, after = time.monotonic() - begun_s, chain.usage()
+        sent_after = await chain.sender.sent()
+        longest_s = chain.clients.longest_s
+        all_sent, counters = await chain.settled_counters()
+        paths = (await chain.clients.paths.fresh()).counters
+        return Outcome(
+            tuple(chain.events),
+            all_sent.reports,
+            (sent_after.reports - sent.reports) / took_s,
+            {name: after[name].cores_since(before) for name, before in usage.items()},
+            {name: found.rss_mib for name, found in after.items()},
+            max(longest_s, chain.clients.longest_s),
+            counters,
+            dict(paths),
+            chain.route_sets,
+        )
+
+
+async def _settle(chain: Chain) -> None:
+    """Wait until rates are measured and a controller, if there is one, has filled the switches, or for long enough."""
+    deadline = time.monotonic() + SETTLE_S
+    poll = chain.clients.controller
+    while poll is not None and time.monotonic() < deadline:
+        if poll.newest is not None and poll.newest.settled and len(poll.newest.live) == poll.newest.switches:
+            break
+        await asyncio.sleep(0.5)
+    await asyncio.sleep(WARM_UP_S)
+
+
+def table_of(outcomes: Mapping[Case, Outcome]) -> Table:
+    """Return a row for each case."""
+    table = Table(
+        *("switches", "flows", "reports/s", "sent/s", "seen", "p50 ms", "p99 ms", "heavy decided"),
+        *(
+            "cores: collector",
+            "paths",
+            "controller",
+            "sender",
+            "MiB: collector",
+            "paths",
+            "status s",
+            "dropped",
+            "silently",
+        ),
+        title="The chain: from the first report of a congestion to the route set",
+    )
+    for case, found in outcomes.items():
+        cores = (f"{found.cores[name]:.2f}" if name in found.cores else "" for name in _PROCESSES)
+        table.add_row(
+            f"{case.switches}",
+            f"{case.flows:,} {case.mix if case.mix is not Mix.UNIFORM else ''}".strip(),
+            f"{case.rate:,}",
+            f"{found.sent_per_s:,.0f}",
+            f"{found.seen}/{len(found.events)}",
+            *(_milliseconds(percentile(found.reactions_ms, share)) for share in (0.5, 0.99)),
+            f"{found.decided_share:.0%}",
+            *cores,
+            *(f"{found.rss_mib[name]:.0f}" for name in ("collector", "paths")),
+            f"{found.longest_status_s:.2f}",
+            f"{found.counters.get('kernel queue full', 0):,}",
+            f"{found.dropped_silently:,}",
+        )
+    return table
+
+
+_PROCESSES = ("collector", "paths", "controller", "sender")
+
+
+def tell(console: Console, case: Case, outcome: Outcome) -> None:
+    """Print what a table has no room for."""
+    reactions = ", ".join(_milliseconds(took_ms) for took_ms in outcome.reactions_ms)
+    console.print(f"{case}: reactions in ms: {reactions}; {outcome.route_sets} route sets", soft_wrap=True)
+    for name, counters in (("collector", outcome.counters), ("paths", outcome.path_counters)):
+        console.print(f"  {name}: {', '.join(_nonzero(counters))}", soft_wrap=True)
+
+
+def _nonzero(counters: Mapping[str, int]) -> Iterable[str]:
+    return (f"{name} {count:,}" for name, count in sorted(counters.items()) if count)
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:.0f}" if math.isfinite(value) else "never"
+
+
+def figures(outcomes: Mapping[Case, Outcome]) -> dict[str, float | None]:
+    """Return the figures of the last line; None for what was not measured, or never came."""
+    ten, fifty = outcomes.get(GOAL_10K), outcomes.get(GOAL_50K)
+    many = outcomes.get(MANY_FLOWS)
+    all_of: Sequence[Outcome] = list(outcomes.values())
+    return {
+        "reaction_p50_ms_10k": None if ten is None else _finite(percentile(ten.reactions_ms, 0.5)),
+        "reaction_p99_ms_10k": None if ten is None else _finite(percentile(ten.reactions_ms, 0.99)),
+        "events_seen_50k": None if fifty is None else round(fifty.seen_share, 4),
+        "status_max_s": round(max(found.longest_status_s for found in all_of), 3) if all_of else None,
+        "dropped_silently": sum(found.dropped_silently for found in all_of) if all_of else None,
+        "flows_decided_20000": None if many is None else round(many.decided_share, 4),
+    }
+
+
+def _finite(value: float) -> float | None:
+    return round(value, 1) if math.isfinite(value) else None
+
+
+GOAL_10K = Case(20, 4096, 10_000)
+GOAL_50K = Case(20, 4096, 50_000)
+MANY_FLOWS = Case(20, 20_000, 10_000, Mix.HEAVY)
+CASES = (
+    Case(20, 1000, 1000),
+    Case(20, 1000, 3000),
+    Case(20, 1000, 10_000),
+    Case(20, 4096, 1000),
+    GOAL_10K,
+    GOAL_50K,
+    MANY_FLOWS,
+    Case(20, 20_000, 50_000, Mix.HEAVY),
+    Case(20, 20_000, 10_000),
+    Case(180, 1000, 10_000),
+    Case(180, 4096, 10_000),
+    Case(180, 4096, 50_000),
+)
+NAMES = tuple(figures({}))

@@ -40,24 +40,27 @@ from controller.store.reconciler import StoreReconciler
 from controller.store.settings import StoreSettings
 from controller.tracing import traces_of
 from dataplane.clock import Clock, MonotonicClock, UtcClock
-from dataplane.config import load
+from dataplane.config import load as load_file
 from dataplane.config.changes import not_in_force
 from dataplane.errors import MillraceError
+from dataplane.load.monitor import LoadMonitor
+from dataplane.load.values import NO_LOAD, DaemonLoad
 from dataplane.metrics_server import registry_of, serve_metrics
 from dataplane.rpc.access.tls import check_client
 from dataplane.rpc.backoff import Backoff
-from dataplane.running import run_until, stop_on_signals
+from dataplane.running import run_until, stop_on_signals, until_first_ends
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import Topology
 
 LOGGER = logging.getLogger("millrace.controller")
 _RELOADED: Final = ("watches", "reporting", "int_domain", "routed_networks")
 """The keys that SIGHUP puts in force."""
+_RELIEF: Final = "give the controller a core of its own, or more controllers a part of the fabric each"
 
 
 def load_settings(path: Path) -> DaemonSettings:
     """Return a settings file's content; raise ConfigError with file, line and key."""
-    return load(path, DaemonSettings)
+    return load_file(path, DaemonSettings)
 
 
 def run(
@@ -160,6 +163,7 @@ async def serve(
             return_after_ns=settings.links.return_after_ns,
             traces=traces,
         )
+        monitor = LoadMonitor(LOGGER, loop_advice=_RELIEF, clock=clock)
         if on_daemon is not None:
             on_daemon(daemon)
         if on_store is not None and daemon.store is not None:
@@ -170,32 +174,35 @@ async def serve(
             service = JobService(settings.jobs, topology, daemon.jobs, clock, change_ns=change_ns, tls=settings.tls)
         status = None
         if settings.listen is not None:
-            status = StatusServer(settings.listen, lambda: status_of(daemon, topology), settings.tls)
+            status = StatusServer(settings.listen, lambda: status_of(daemon, topology, monitor.load), settings.tls)
             await status.start()
             stack.push_async_callback(status.stop)
         metrics = ""
         if settings.metrics is not None:
-            registry = registry_of(lambda: _families(daemon, topology, service))
+            registry = registry_of(lambda: _families(daemon, topology, monitor.load, service))
             metrics = serve_metrics(registry, settings.metrics, stack, ControllerError)
         if on_ready is not None:
             where = "" if service is None else f", jobs at {service.address}"
             where += metrics if status is None else f", status at {status.address}{metrics}"
             on_ready(f"controlling {len(topology.switches)} switches of {topology.name}{where}")
         watchers = port_watchers(settings, topology, daemon.links)
-        names = None
-        if settings.collector is not None:
-            names = FeedClientSettings(address=settings.collector, tls=settings.tls)
-        await run_until(work_of(daemon, service, names, subscribers, watchers), stop)
+        names = _job_names(settings)
+        await run_until(until_first_ends(work_of(daemon, service, names, subscribers, watchers), monitor.run()), stop)
 
 
-def _families(daemon: Daemon, topology: Topology, jobs: JobService | None) -> Iterator[Metric]:
-    yield from status_metrics.families(status_of(daemon, topology))
+def _job_names(settings: DaemonSettings) -> FeedClientSettings | None:
+    """Return the collector that takes the names of jobs, None without one."""
+    return None if settings.collector is None else FeedClientSettings(address=settings.collector, tls=settings.tls)
+
+
+def _families(daemon: Daemon, topology: Topology, load: DaemonLoad, jobs: JobService | None) -> Iterator[Metric]:
+    yield from status_metrics.families(status_of(daemon, topology, load))
     if jobs is not None:
         yield from job_metrics.families(jobs.rows())
 
 
-def status_of(daemon: Daemon, topology: Topology) -> ControllerStatus:
-    """Return a daemon's state as its service tells it."""
+def status_of(daemon: Daemon, topology: Topology, load: DaemonLoad = NO_LOAD) -> ControllerStatus:
+    """Return a daemon's state and load as its service reports them."""
     status = daemon.status()
     return ControllerStatus(
         switches=len(topology.switches),
@@ -207,6 +214,7 @@ def status_of(daemon: Daemon, topology: Topology) -> ControllerStatus:
         rejected_route_sets=status.rejected_route_sets,
         source_problem=status.source_problem,
         writes=status.writes,
+        load=load,
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from controller.status.values import ControllerStatus
+from dataplane.load.metrics import load_families
 
 
 def families(status: ControllerStatus) -> Iterator[Metric]:
@@ -37,3 +38,4 @@ def families(status: ControllerStatus) -> Iterator[Metric]:
         "millrace_controller_rejected_route_sets", "Sets of routes that could not be.", value=status.rejected_route_sets
     )
     yield CounterMetricFamily("millrace_controller_writes", "Updates that took effect.", value=status.writes)
+    yield from load_families("controller", status.load)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dataplane.load.values import NO_LOAD, DaemonLoad
+
 
 @dataclass(frozen=True, slots=True)
 class SwitchProblem:
@@ -15,7 +17,7 @@ class SwitchProblem:
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatus:
-    """Which of so many switches are right, and what of routes and writes; as in controller.proto."""
+    """Reconciled switches, problems of the others, routes, writes and the controller's load; as in controller.proto."""
 
     switches: int
     live: tuple[str, ...]
@@ -26,3 +28,4 @@ class ControllerStatus:
     rejected_route_sets: int
     source_problem: str | None
     writes: int
+    load: DaemonLoad = NO_LOAD

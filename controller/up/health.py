@@ -150,6 +150,7 @@ async def check_controller(address: str, tls: TlsSettings | None = None) -> Heal
         parts.append(f"{status.problems[0].switch}: {status.problems[0].problem}")
     if status.source_problem is not None:
         parts.append(status.source_problem)
+    parts += map(str, status.load.overloads)
     is_right = len(status.live) == status.switches and status.source_problem is None
     return Health(ok=is_right and status.wanted_version is not None, text="; ".join(parts))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,3 +59,7 @@ class DaemonLoad:
     queues: tuple[QueueLoad, ...] = ()
     drops: tuple[DropRate, ...] = ()
     overloads: tuple[Overload, ...] = ()
+
+
+NO_LOAD: Final = DaemonLoad()
+"""Load of a daemon that has not measured any yet."""

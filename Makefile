@@ -24,7 +24,7 @@ export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Half of the time in which a process starts would be spent on compiling our own modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo mininet test debian checked deep check lint format types layers collect pythons p4 p4-check protos picture unit shell site lock same-python clean
+.PHONY: help demo mininet test debian checked deep check lint format types layers collect pythons p4 p4-check protos picture unit unit-user unit-root shell site lock same-python clean
 
 help:
 	@echo "make demo    run the whole circle on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
@@ -141,11 +141,23 @@ picture:
 # More processes than cores: now and then a test waits, for a daemon or for a time.
 WORKERS := $(shell echo $$(($$(nproc) * 3 / 2)))
 
-# tests/soak is for `make deep`. Without bmv2 one process is enough to say what is skipped.
+# Tests with root wait most of the time, for daemons, leases and links; all others fill the cores meanwhile.
 unit: $(VENV)/.dev
+	@$(MAKE) --no-print-directory --jobs=2 unit-root unit-user
+
+# tests/soak is for `make deep`.
+unit-user: $(VENV)/.dev
 	$(BIN)/python -m pytest --ignore=tests/soak -n $(WORKERS) -m "not root"
-	$(BIN)/python -m pytest --ignore=tests/soak -n $(if $(shell command -v simple_switch_grpc),4,0) -m "root and bmv2"
-	$(BIN)/python -m pytest --ignore=tests/soak -n 4 --dist loadfile -m "root and not bmv2"
+
+# Its lines come at its end, lest they mix with those of the others. Without bmv2 one process is enough to say what is
+# skipped.
+ROOT_OUTPUT := .pytest_cache/root
+unit-root: $(VENV)/.dev
+	@mkdir -p .pytest_cache
+	@status=0; { \
+	$(BIN)/python -m pytest --ignore=tests/soak -n 3 --dist loadfile -m "root and not bmv2" || status=1; \
+	$(BIN)/python -m pytest --ignore=tests/soak -n $(if $(shell command -v simple_switch_grpc),4,0) -m "root and bmv2" || status=1; \
+	} >$(ROOT_OUTPUT) 2>&1; cat $(ROOT_OUTPUT); exit $$status
 
 # A few hours; root for what needs namespaces.
 deep: $(VENV)/.dev $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_VENV)/.ready

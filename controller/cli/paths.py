@@ -14,6 +14,7 @@ from rich.table import Table
 
 from collectors.values import HopRecord, RecordKind
 from controller.cli.common import SettingsFile, log_to_stderr, ready
+from controller.cli.load import load_rows, warn_overloads
 from controller.cli.output import AsJson, Cells, Format, FormatOption, OneFormat, flat, show, show_values, table_of, utc
 from controller.cli.path_costs import cost
 from controller.cli.units import seconds
@@ -150,7 +151,7 @@ def release(  # noqa: PLR0917 - a command line's options
 
 @paths.command()
 def status(server: Server = SERVER, form: FormatOption = Format.TABLE) -> None:
-    """Show the age of the state that the path server decides by, and its counters."""
+    """Show the age of the state that the path server decides by, its load and its counters."""
     _, now = _ask_at(server, _nothing)
     ages = {
         "state age s": seconds(now.snapshot_age_ns),
@@ -161,9 +162,10 @@ def status(server: Server = SERVER, form: FormatOption = Format.TABLE) -> None:
         "explicit routes": now.explicit_routes,
         "pinned flows": now.pinned,
     }
-    show(("what", "value"), [*ages.items(), *sorted(now.counters.items())], form)
+    show(("what", "value"), [*ages.items(), *load_rows(now.load), *sorted(now.counters.items())], form)
     if now.last_problem is not None:
         typer.echo(f"last problem: {now.last_problem}", err=True)
+    warn_overloads(now.load)
 
 
 @paths.command("link")

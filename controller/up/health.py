@@ -133,10 +133,12 @@ async def check_paths(address: str, tls: TlsSettings | None = None) -> Health:
     """Return whether the path server has a state to decide by."""
     async with RouteClient(RouteClientSettings(address=address, tls=tls, longest_wait_ns=_WAIT_NS)) as client:
         status = await client.status()
+    overloads = list(map(str, status.load.overloads))
     if status.feed_is_silent or status.snapshot_age_ns is None:
-        return Health(ok=False, text=status.last_problem or "no state of the network from the collector")
+        problem = status.last_problem or "no state of the network from the collector"
+        return Health(ok=False, text="; ".join([problem, *overloads]))
     text = f"routes version {status.version}, {status.flows} flows, state {status.snapshot_age_ns / 1e9:.1f} s old"
-    return Health(ok=True, text=text)
+    return Health(ok=True, text="; ".join([text, *overloads]))
 
 
 async def check_controller(address: str, tls: TlsSettings | None = None) -> Health:

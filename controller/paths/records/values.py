@@ -9,6 +9,7 @@ from controller.paths.balancing.values import Rebalance
 from controller.paths.deciding.decide import Decision
 from controller.paths.deciding.graph import Path, PathFigures
 from controller.paths.engineering.engineer import EngineeringRound
+from dataplane.load.values import NO_LOAD, DaemonLoad
 from dataplane.topology.values import LinkKey
 
 
@@ -100,7 +101,7 @@ class PathServerStatus:
     """The path server's counters: what it keeps, does and drops; how old its newest state of the network is.
 
     `now_ns` is its time, UTC, for ages of what it keeps; `nodes` are the numbers by which records know switches;
-    `pinned` flows are held on their paths by hand.
+    `pinned` flows are held on their paths by hand; `load` is what it measures of itself.
     """
 
     version: int
@@ -114,6 +115,7 @@ class PathServerStatus:
     now_ns: int
     nodes: dict[str, int]
     pinned: int
+    load: DaemonLoad = NO_LOAD
 
 
 @dataclass(frozen=True, slots=True)

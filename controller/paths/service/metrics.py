@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from controller.paths.records.values import PathServerStatus
+from dataplane.load.metrics import load_families
 
 
 def families(status: PathServerStatus) -> Iterator[Metric]:
@@ -27,3 +28,4 @@ def families(status: PathServerStatus) -> Iterator[Metric]:
     for name, count in sorted(status.counters.items()):
         counts.add_metric([name], count)
     yield counts
+    yield from load_families("paths", status.load)

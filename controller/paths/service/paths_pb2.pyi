@@ -1,6 +1,7 @@
 # mypy: ignore-errors
 from collectors.feed import links_pb2 as _links_pb2
 from collectors.feed import records_pb2 as _records_pb2
+from dataplane.load import load_pb2 as _load_pb2
 from dataplane.topology import link_pb2 as _link_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -293,7 +294,7 @@ class GetRecordsRequest(_message.Message):
     def __init__(self, src: _Optional[str] = ..., dst: _Optional[str] = ..., protocol: _Optional[int] = ..., src_port: _Optional[int] = ..., dst_port: _Optional[int] = ..., link: _Optional[_Union[_link_pb2.Link, _Mapping]] = ..., start_ns: _Optional[int] = ..., end_ns: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class Status(_message.Message):
-    __slots__ = ("version", "flows", "explicit_routes", "last_step_ns", "snapshot_age_ns", "counters", "last_problem", "feed_is_silent", "now_ns", "nodes", "pinned")
+    __slots__ = ("version", "flows", "explicit_routes", "last_step_ns", "snapshot_age_ns", "counters", "last_problem", "feed_is_silent", "now_ns", "nodes", "pinned", "load")
     class CountersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -319,6 +320,7 @@ class Status(_message.Message):
     NOW_NS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     PINNED_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
     version: int
     flows: int
     explicit_routes: int
@@ -330,4 +332,5 @@ class Status(_message.Message):
     now_ns: int
     nodes: _containers.ScalarMap[str, int]
     pinned: int
-    def __init__(self, version: _Optional[int] = ..., flows: _Optional[int] = ..., explicit_routes: _Optional[int] = ..., last_step_ns: _Optional[int] = ..., snapshot_age_ns: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ..., last_problem: _Optional[str] = ..., feed_is_silent: _Optional[bool] = ..., now_ns: _Optional[int] = ..., nodes: _Optional[_Mapping[str, int]] = ..., pinned: _Optional[int] = ...) -> None: ...
+    load: _load_pb2.DaemonLoad
+    def __init__(self, version: _Optional[int] = ..., flows: _Optional[int] = ..., explicit_routes: _Optional[int] = ..., last_step_ns: _Optional[int] = ..., snapshot_age_ns: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ..., last_problem: _Optional[str] = ..., feed_is_silent: _Optional[bool] = ..., now_ns: _Optional[int] = ..., nodes: _Optional[_Mapping[str, int]] = ..., pinned: _Optional[int] = ..., load: _Optional[_Union[_load_pb2.DaemonLoad, _Mapping]] = ...) -> None: ...

@@ -53,6 +53,7 @@ from controller.paths.service.tracing import Round, traced
 from controller.paths.settings import PathServerSettings
 from controller.tracing import UNTRACED, Traces
 from dataplane.clock import Clock
+from dataplane.load.monitor import Cause, LoadMonitor
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.errors import CallError
 from dataplane.rpc.server import RpcServer
@@ -81,6 +82,15 @@ _NEEDS: Final = {
     "GetRecords": Permission.READ,
     "GetStatus": Permission.READ,
 }
+
+_RELIEF: Final = "lower max_flows, raise interval_ns, or give the path server a core of its own"
+_SHED: Final = {
+    "flows_over_limit": "raise max_flows: these flows follow the base routes",
+    "record_batches_dropped": "set records: the record table takes fewer than come",
+    "decisions_dropped": "a subscriber of decisions reads too slowly",
+    "stale_snapshots": "the collector or this machine is overloaded: look at the collector's status",
+}
+"""Counters of what is left out, and what helps."""
 
 T = TypeVar("T")
 
@@ -132,6 +142,7 @@ class PathServer:
         self._feed_time = FeedTime()
         self._feed_time_known = asyncio.Event()
         self._last_step_ns: int | None = None
+        self._round_ns = 0
         self._feed_watch = FeedWatch(settings.oldest_snapshot_ns, clock.now_ns())
         self.counters: dict[str, int] = dict.fromkeys(
             (
@@ -145,6 +156,9 @@ class PathServer:
             ),
             0,
         )
+        self._monitor = LoadMonitor(LOGGER, loop_advice=_RELIEF, clock=clock)
+        self._monitor.watch_counters(lambda: {**self.counters, **core.counters}, _SHED)
+        self._monitor.watch(self._long_round)
         self._server = RpcServer(
             settings.listen,
             [self._service()],
@@ -167,6 +181,7 @@ class PathServer:
                 group.create_task(self._receive(feed), name="receive records")
                 group.create_task(self._receive_drops(feed), name="receive drops")
                 group.create_task(self._record(), name="record")
+                group.create_task(self._monitor.run(), name="measure load")
         finally:
             await self._server.stop()
             self._worker.shutdown(wait=True, cancel_futures=True)
@@ -181,6 +196,7 @@ class PathServer:
             self.counters["stale_snapshots"] += 1
             return
         result = await self._in_worker(partial(self._core.step, snapshot, now_ns, woken=woken))
+        self._round_ns = self._clock.now_ns() - now_ns
         self._signals.decided(moved=result is not None)
         self._last_step_ns = now_ns
         await self._publish(result, Round("state", now_ns, taken_ns))
@@ -410,7 +426,16 @@ class PathServer:
             now_ns,
             {node.name: node.node_id for node in core.network.topology.switches},
             len(core.routes.pins),
+            self._monitor.load,
         )
+
+    def _long_round(self) -> Cause | None:
+        """Return the cause of overload that rounds are where they take longer than they are apart."""
+        interval_ns = self._settings.interval_ns
+        if self._round_ns <= interval_ns:
+            return None
+        text = f"a round of decisions takes {self._round_ns / 1e9:.2f} s, of an interval of {interval_ns / 1e9:.2f} s"
+        return Cause("rounds", text, "lower max_flows, or raise interval_ns")
 
     async def _serve_status(self, _: pb.GetStatusRequest) -> pb.Status:
         return STATUS.message(self.status())

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from dataplane.clock import VirtualClock
@@ -133,7 +133,7 @@ def test_scenarios_reach_the_program(name: str) -> None:
     sent = hits = parsed = 0
     counted = any(table.direct_counter for table in load(name).tables.values())
 
-    @settings(max_examples=15, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=5, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
     @given(events=scenarios(name))
     def collect(events: list[Event]) -> None:
         nonlocal sent, hits, parsed
@@ -148,7 +148,7 @@ def test_scenarios_reach_the_program(name: str) -> None:
     def is_reached() -> bool:
         return parsed > 200 and sent > parsed / 50 and (hits > 0 or not counted)
 
-    for number in range(1, 21):
+    for number in range(1, 61):
         seed(number)(collect)()
         if is_reached():
             break

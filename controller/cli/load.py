@@ -1,0 +1,33 @@
+"""A daemon's load as rows of its status, and its overloads as lines of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import typer
+
+from dataplane.load.values import DaemonLoad
+
+_BUSIEST = 3
+"""Threads that are shown, those that run most."""
+
+
+def load_rows(load: DaemonLoad) -> Iterator[tuple[str, object]]:
+    """Yield rows of a table: what, and its value over the last second."""
+    yield "cores used", f"{load.cores:.2f}"
+    yield "waited for a core", f"{load.waiting:.0%}"
+    yield "event loop late by s", f"{load.loop_lag_ns / 1e9:.3f}"
+    for thread in load.threads[:_BUSIEST]:
+        yield f"thread {thread.name}", f"{thread.share:.2f}"
+    for queue in load.queues:
+        room = "" if queue.limit is None else f" of {queue.limit}"
+        age = "" if queue.oldest_ns is None else f", the oldest {queue.oldest_ns / 1e9:.3f} s"
+        yield f"queue {queue.name}", f"{queue.length}{room}{age}"
+    for drop in load.drops:
+        yield f"dropped a second: {drop.reason}", f"{drop.per_s:.0f}"
+
+
+def warn_overloads(load: DaemonLoad) -> None:
+    """Write each overload to stderr, with what would help."""
+    for overload in load.overloads:
+        typer.echo(str(overload), err=True)

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from ipaddress import IPv4Address
+from typing import Final, TypeVar
 
 from collectors.counters import Count, Counters
 from collectors.decode.payloads import Payloads
 from collectors.decode.sources import ReportSources
+from collectors.errors import CollectorError
 from collectors.native.core import NativeCore, native_parts
+from collectors.native.reception import Reception, Stop
+from collectors.native.state_lock import StateLock
+from collectors.reading_budget import ReadingBudget
 from collectors.receive_clock import ReceiveClock
 from collectors.reference.core import reference_parts
 from collectors.report_reader import ReportReader
 from collectors.settings import CollectorSettings, Core
 from collectors.state.link_notes import LinkNotes
 from collectors.statistics.sketch import Sketch
-from collectors.token_bucket import TokenBucket
 from collectors.values import (
     CollectorStatus,
     DropRecord,
     HopRecord,
     JobNote,
     LinkStatus,
+    ReporterState,
     Snapshot,
 )
 from dataplane.clock import Clock
@@ -34,12 +40,20 @@ RecordSink = Callable[[tuple[HopRecord, ...]], None]
 DropSink = Callable[[tuple[DropRecord, ...]], None]
 
 
+_SLICE: Final = 4096
+"""Payloads that native code takes before other threads that want the state have it."""
+
+
 class Collector:
-    """Turns report payloads into the network's state; never raises on any payload, counts it by name instead."""
+    """Turns report payloads into the network's state; never raises on any payload, counts it by name instead.
+
+    Its methods may be called from any thread; one thread at a time gives it payloads. The state has a lock, which
+    `snapshot` and other readers wait for a few milliseconds at most: whoever takes payloads steps aside for them.
+    """
 
     def __init__(self, topology: Topology, clock: Clock, settings: CollectorSettings | None = None) -> None:
         settings = settings or CollectorSettings()
-        self._clock = ReceiveClock(clock)
+        self._clock, self._lock = ReceiveClock(clock), StateLock()
         marking = marking_of(settings)
         known = topology.collector.udp_port if topology.collector else REPORT_UDP_PORT
         self._report_udp_port = known if settings.report_udp_port is None else settings.report_udp_port
@@ -62,11 +76,10 @@ class Collector:
             most_drops=settings.state.drops_per_report,
         )
         self._links = LinkNotes(topology)
-        self._records_left = TokenBucket(settings.records_reports_per_s, clock)
-        others = settings.other_reports_per_s
-        self._others = None if others is None or self._native is None else TokenBucket(others, clock)
-        self._sinks: list[RecordSink] = []
-        self._drop_sinks: list[DropSink] = []
+        self._budget = ReadingBudget(settings, clock, is_limited=self._native is not None)
+        # Replaced, never changed: the receiving thread may be going through them.
+        self._sinks: tuple[RecordSink, ...] = ()
+        self._drop_sinks: tuple[DropSink, ...] = ()
 
     @property
     def counters(self) -> Counters:
@@ -83,7 +96,8 @@ class Collector:
 
         `address` is where it came from, which has to be its switch's report source; None: the caller answers for it.
         """
-        self._receive(payload, source, None if address is None else int(address))
+        with self._lock:
+            self._receive(payload, source, None if address is None else int(address))
 
     def _receive(self, payload: bytes, source: object, address: int | None) -> None:
         read = self._reader.read(payload, source, self._clock.now_ns(), address)
@@ -99,75 +113,170 @@ class Collector:
 
         While there are subscribers, as many reports as the settings allow are taken one by one, which makes records.
         """
-        if payloads.age_ns:
-            with self._clock.set_back(payloads.age_ns):
+        with self._lock:
+            if payloads.age_ns:
+                with self._clock.set_back(payloads.age_ns):
+                    self._receive_many(payloads)
+            else:
                 self._receive_many(payloads)
-        else:
-            self._receive_many(payloads)
 
     def _receive_many(self, payloads: Payloads) -> None:
-        self._state.tick(self._clock.now_ns(), self._accounting.states)
-        done, count = 0, len(payloads)
-        alone = self._records_left.take(count) if self._sinks else 0
+        self._tick()
+        done, count, native = 0, len(payloads), self._native
+        for_records = bool(self._sinks)
         while done < count:
-            if self._native is not None and done >= alone:
+            for_records = for_records and self._budget.take_record()
+            if native is not None and not for_records:
                 begun = done
-                done = self._take_natively(self._native, payloads, done)
-                if self._sinks:
-                    self._counters[Count.RECORDS_WITHHELD] += done - begun
+                done = self._take_natively(native, payloads, done)
+                self._count_withheld(done - begun)
+                self._lock.step_aside()
+                if done < count and done == begun + _SLICE:
+                    continue
             if done < count:
-                if self._others is not None and done >= alone:
-                    self._others.take(1)
-                self._receive(payloads.payload(done), payloads.source(done), payloads.address(done))
+                self._read_row(payloads, done, for_records=for_records)
+                self._lock.step_aside()
                 done += 1
 
+    def _read_row(self, payloads: Payloads, row: int, *, for_records: bool, began_ns: int | None = None) -> None:
+        """Read a payload in Python, and charge the time since `began_ns` for it, or since now."""
+        began_ns = self._budget.now_ns() if began_ns is None else began_ns
+        if not for_records:
+            self._budget.take_other()
+        self._receive(payloads.payload(row), payloads.source(row), payloads.address(row))
+        self._budget.charge(began_ns)
+
+    def _tick(self) -> None:
+        self._state.tick(self._clock.now_ns(), self._accounting.states)
+
+    def _count_withheld(self, reports: int) -> None:
+        if self._sinks:
+            self._counters[Count.RECORDS_WITHHELD] += reports
+
     def _take_natively(self, native: NativeCore, payloads: Payloads, first: int) -> int:
-        skip, drops = self._others is not None and not self._others.left, self._counters[Count.PACKET_DROPPED]
-        wanted, now_ns = bool(self._drop_sinks), self._clock.now_ns()
-        done = native.take(payloads, first, now_ns, skip_others=skip, leave_drops=wanted and not skip)
+        skip, now_ns = not self._budget.allows_other, self._clock.now_ns()
+        drops, wanted = self._counters[Count.PACKET_DROPPED], bool(self._drop_sinks)
+        leave = wanted and not skip
+        done = native.take(payloads, first, now_ns, skip_others=skip, leave_drops=leave, most=_SLICE)
+        self._take_notes(native, now_ns, drops)
+        return done
+
+    def _take_notes(self, native: NativeCore, now_ns: int, drops: int) -> None:
+        """Take what native code has noted for Python; `drops` is how many were counted before."""
         if native.last_refusal is not None:
             self._reader.last_problem, native.last_refusal = native.last_refusal, None
         for node_id, said, child in native.take_items():
             self._state.jobs.add(node_id, said, child, now_ns)
-        if wanted:
+        if self._drop_sinks:
             self._counters[Count.DROPS_WITHHELD] += self._counters[Count.PACKET_DROPPED] - drops
-        return done
+
+    def open_reception(self, fd: int, clock: Clock, wall_ns: Callable[[], int] = time.time_ns) -> Reception | None:
+        """Return what `receive_from` reads a bound UDP socket with; None where native code does not read reports."""
+        if self._native is None:
+            return None
+        reception = Reception(fd, clock, wall_ns)
+        self._native.share(reception, self._lock)
+        return reception
+
+    def receive_from(self, reception: Reception, until_ns: int, *, waits: bool) -> Stop:
+        """Receive until a time of the monotonic clock, and return why it ended; native code does most of it.
+
+        It ends early when `reception` is woken and, unless it `waits`, once the socket is empty.
+        """
+        native = self._native
+        if native is None:
+            raise CollectorError("the reference core reads no socket by itself")
+        while True:
+            with self._lock:
+                self._tick()
+            skip, for_records = not self._budget.allows_other, bool(self._sinks) and self._budget.allows_record
+            reception.state.python_next = for_records
+            leave = bool(self._drop_sinks) and not skip
+            stop = native.receive(reception, until_ns, waits=waits, skip_others=skip, leave_drops=leave)
+            with self._lock:
+                self._settle(native, reception)
+                if stop is not Stop.FOR_PYTHON:
+                    return stop
+                if for_records:
+                    self._budget.take_record()
+                self._read_next(reception, for_records=for_records)
+
+    def _settle(self, native: NativeCore, reception: Reception) -> None:
+        drops, state = self._counters[Count.PACKET_DROPPED], reception.state
+        native.settle(reception)
+        self._take_notes(native, state.now_ns, drops)
+        self._count_withheld(state.taken)
+        state.taken = 0
+
+    def _read_next(self, reception: Reception, *, for_records: bool) -> None:
+        state = reception.state
+        with self._clock.set_to(state.now_ns):
+            self._read_row(reception.payloads, state.row, for_records=for_records, began_ns=state.returned_ns)
+        reception.pass_row()
 
     def subscribe(self, sink: RecordSink) -> Callable[[], None]:
-        """Call `sink` with each report's records, in travelling order; return what ends that."""
-        self._sinks.append(sink)
-        return lambda: self._sinks.remove(sink)
+        """Call `sink` with each report's records, in travelling order; return what ends that.
+
+        It is called in the thread that gives payloads, while nobody else has the state: it must not wait.
+        """
+        self._sinks = (*self._sinks, sink)
+        return lambda: self._unsubscribe(sink)
+
+    def _unsubscribe(self, sink: RecordSink) -> None:
+        self._sinks = without(self._sinks, sink)
 
     def subscribe_drops(self, sink: DropSink) -> Callable[[], None]:
-        """Call `sink` with the drops of each report that has any; return what ends that."""
-        self._drop_sinks.append(sink)
-        return lambda: self._drop_sinks.remove(sink)
+        """Call `sink` with the drops of each report that has any, as of `subscribe`; return what ends that."""
+        self._drop_sinks = (*self._drop_sinks, sink)
+        return lambda: self._unsubscribe_drops(sink)
+
+    def _unsubscribe_drops(self, sink: DropSink) -> None:
+        self._drop_sinks = without(self._drop_sinks, sink)
 
     def note_jobs(self, notes: Mapping[int, JobNote]) -> None:
         """Take the names of jobs, of all of them by number, from who runs them."""
-        self._state.jobs.note(notes)
+        with self._lock:
+            self._state.jobs.note(notes)
 
     def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
         """Take the condition of all links that are watched, from who watches them; links of other fabrics are left out.
 
         It holds until the next time, ten seconds at most.
         """
-        self._links.note(statuses, self._clock.now_ns())
+        with self._lock:
+            self._links.note(statuses, self._clock.now_ns())
 
     def snapshot(self) -> Snapshot:
         """Return the network's state now."""
-        self._state.tick(self._clock.now_ns(), self._accounting.states)
-        found = self._state.snapshot(self._accounting.states())
-        return replace(found, statuses=self._links.statuses(found.taken_ns))
+        with self._lock:
+            self._tick()
+            found = self._state.snapshot(self._accounting.states())
+            return replace(found, statuses=self._links.statuses(found.taken_ns))
+
+    def reporters(self) -> Mapping[tuple[int, int], ReporterState]:
+        """Return every account of reports, by node id and hardware id."""
+        with self._lock:
+            return self._accounting.states()
 
     def delays(self) -> dict[LinkKey, Sketch]:
         """Return sketches of the delays behind a snapshot's links, where there are any."""
-        return self._state.delays()
+        with self._lock:
+            return self._state.delays(self._lock.step_aside)
 
     def status(self) -> CollectorStatus:
-        """Return every counter that has counted, and why the last bad report was refused."""
-        counted = {str(name): count for name, count in self._counters.items() if count}
+        """Return every counter that has counted, and why the last bad report was refused; it waits for nobody."""
+        # A copy, which takes one step: another thread may be counting.
+        counted = {str(name): count for name, count in dict(self._counters).items() if count}
         return CollectorStatus(self._clock.now_ns(), counted, self._reader.last_problem)
+
+
+T = TypeVar("T")
+
+
+def without(many: tuple[T, ...], one: T) -> tuple[T, ...]:
+    """Return a tuple without the first of its elements that equals one."""
+    place = many.index(one)
+    return (*many[:place], *many[place + 1 :])
 
 
 def marking_of(settings: CollectorSettings) -> Marking:

@@ -44,7 +44,7 @@ class ContestWatch:
 
     def step(self) -> None:
         """Report what was contested, and how many reports came from the wrong source, since the last time."""
-        now = self._collector.snapshot().reporters
+        now = self._collector.reporters()
         for line in contests(self._before, now, self._names):
             self._tell(line)
         self._before = now

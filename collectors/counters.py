@@ -97,7 +97,7 @@ class Count(StrEnum):
     """Sequence accounts that made room for others."""
 
     KERNEL_QUEUE_FULL = "kernel queue full"
-    """Report packets lost because the collector's socket was full (SO_RXQ_OVFL), or the device's queues were."""
+    """Report packets lost because the collector's socket was full (SO_MEMINFO), or the device's queues were."""
 
     RECEIVE_MALFORMED = "receive malformed"
     """Frames to the reports' UDP port, polled from a device, that are cut, fragments, or have a wrong checksum."""

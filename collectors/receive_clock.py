@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from threading import get_ident
 
 from dataplane.clock import Clock
 
 
 class ReceiveClock:
-    """Gives the time of another clock or, while reports are taken that came earlier, when those came.
+    """Gives the time of another clock or, to the thread that takes reports that came earlier, when those came.
 
     What is taken later never came earlier, and nothing came before this clock was made.
     """
@@ -17,17 +18,26 @@ class ReceiveClock:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._set_ns: int | None = None
+        self._thread = 0
         self._latest_ns = clock.now_ns()
 
     def now_ns(self) -> int:
         """Return the time, or when what is being taken came."""
-        return self._clock.now_ns() if self._set_ns is None else self._set_ns
+        set_ns = self._set_ns
+        return self._clock.now_ns() if set_ns is None or self._thread != get_ident() else set_ns
 
     @contextmanager
     def set_back(self, age_ns: int) -> Iterator[None]:
-        """Stand still at the time that was `age_ns` ago."""
+        """Stand still, for the calling thread, at the time that was `age_ns` ago."""
         now_ns = self._clock.now_ns()
-        self._set_ns = self._latest_ns = min(max(now_ns - age_ns, self._latest_ns), now_ns)
+        self._latest_ns = min(max(now_ns - age_ns, self._latest_ns), now_ns)
+        with self.set_to(self._latest_ns):
+            yield
+
+    @contextmanager
+    def set_to(self, time_ns: int) -> Iterator[None]:
+        """Stand still, for the calling thread, at a time."""
+        self._thread, self._set_ns = get_ident(), time_ns
         try:
             yield
         finally:

@@ -163,6 +163,10 @@ class CollectorSettings(Strict, frozen=True):
     Reading costs about 0.2 ms per report, also of drops with a subscriber; the others count, but make no records. The
     reference core reads all of them."""
 
+    python_share: Annotated[float, Meta(gt=0, le=1)] = 0.25
+    """At most this share of the time goes into reports that Python reads one by one, for records or because of their
+    form; when it runs short, records are withheld first. It does not hold where `other_reports_per_s` is null."""
+
     relays: tuple[str, ...] | None = ()
     """IPv4 addresses from which reports of any switch are believed, of relays that look themselves where they come from
     (127.0.0.1 for `millrace fabric` on the same machine); null: reports count from wherever they come."""

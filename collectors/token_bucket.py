@@ -8,23 +8,28 @@ SECOND_NS = 1_000_000_000
 
 
 class TokenBucket:
-    """Allows `per_s` a second, and as many at once after a second without any."""
+    """Allows `per_s` a second, and at once as many as come in `burst_ns` without any."""
 
-    def __init__(self, per_s: int, clock: Clock) -> None:
+    def __init__(self, per_s: int, clock: Clock, burst_ns: int = SECOND_NS) -> None:
         self._per_s = per_s
         self._clock = clock
+        self._burst_ns = burst_ns
         self._full_ns = clock.now_ns()
         """When the bucket is, or was, full."""
 
     @property
     def left(self) -> int:
-        """How many are allowed now."""
+        """How many are allowed now; below 0 after more was spent than was left."""
         now_ns = self._clock.now_ns()
         self._full_ns = max(self._full_ns, now_ns)
-        return (now_ns + SECOND_NS - self._full_ns) * self._per_s // SECOND_NS
+        return (now_ns + self._burst_ns - self._full_ns) * self._per_s // SECOND_NS
 
     def take(self, wanted: int) -> int:
         """Return how many of those wanted are allowed now."""
-        allowed = min(wanted, self.left)
+        allowed = max(min(wanted, self.left), 0)
         self._full_ns += allowed * SECOND_NS // self._per_s
         return allowed
+
+    def spend(self, amount: int) -> None:
+        """Take an amount that is already spent, whether or not it is left."""
+        self._full_ns = max(self._full_ns, self._clock.now_ns()) + amount * SECOND_NS // self._per_s

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 
@@ -16,7 +17,10 @@ EventSink = Callable[[tuple[Event, ...]], None]
 
 
 class EventService:
-    """Watches a collector; `step` it by any clock, or `run` it in real time until cancelled."""
+    """Watches a collector; `step` it by any clock, or `run` it in real time until cancelled.
+
+    While it runs, a thread beside the event loop evaluates the rules; all else is the loop's.
+    """
 
     def __init__(self, collector: Collector, settings: RuleSettings | None = None) -> None:
         self._collector = collector
@@ -24,11 +28,13 @@ class EventService:
         self._engine = EventEngine(self._settings.rules, self._settings.max_subjects)
         self._kept: deque[Event] = deque(maxlen=self._settings.keep_events)
         self._sinks: list[EventSink] = []
+        self._guard = threading.Lock()
 
     @property
     def rules(self) -> tuple[Rule, ...]:
         """The rules in force."""
-        return self._engine.rules
+        with self._guard:
+            return self._engine.rules
 
     @property
     def kept(self) -> tuple[Event, ...]:
@@ -37,19 +43,27 @@ class EventService:
 
     def open_events(self) -> tuple[Event, ...]:
         """Return the events that are not cleared yet."""
-        return self._engine.open_events()
+        with self._guard:
+            return self._engine.open_events()
 
     def replace(self, rules: Sequence[Rule]) -> None:
         """Put these rules in force at once; raise ValueError for two of one name."""
-        self._publish(self._engine.replace(rules))
+        with self._guard:
+            events = self._engine.replace(rules)
+        self._publish(events)
 
     def step(self) -> tuple[Event, ...]:
         """Evaluate the rules on a snapshot of now; return what that raised and cleared."""
-        if not self._engine.rules:
-            return ()
-        events = self._engine.observe(self._collector.snapshot())
-        self._collector.counters[Count.NOT_JUDGED] += self._engine.take_not_judged()
+        events = self._observe()
         self._publish(events)
+        return events
+
+    def _observe(self) -> tuple[Event, ...]:
+        with self._guard:
+            if not self._engine.rules:
+                return ()
+            events = self._engine.observe(self._collector.snapshot())
+            self._collector.counters[Count.NOT_JUDGED] += self._engine.take_not_judged()
         return events
 
     def subscribe(self, sink: EventSink) -> Callable[[], None]:
@@ -60,7 +74,7 @@ class EventService:
     async def run(self) -> None:
         """Step at the settings' interval until cancelled."""
         while True:
-            self.step()
+            self._publish(await asyncio.to_thread(self._observe))
             await asyncio.sleep(self._settings.interval_ns / 1e9)
 
     def _publish(self, events: tuple[Event, ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, TypeVar
 
@@ -19,6 +20,7 @@ from collectors.feed.service import FEED
 from collectors.feed.snapshots import notes_of, snapshot_message, status_message
 from collectors.feed.statuses import statuses_of
 from collectors.settings import FEED_ADDRESS, Positive
+from collectors.subscribers import Handover, SharedSnapshots, next_due
 from collectors.values import Event, Snapshot
 from dataplane.config import Strict
 from dataplane.rpc.access.permissions import Permission
@@ -77,6 +79,8 @@ class FeedServer:
         self._collector = collector
         self._events = events or EventService(collector)
         self._settings = settings or FeedSettings()
+        self._snapshots = SharedSnapshots(lambda: snapshot_bytes(collector.snapshot()))
+        self._guard = threading.Lock()
         self._server = RpcServer(
             self._settings.address,
             [Service(FEED, self._methods(), _NEEDS)],
@@ -112,10 +116,12 @@ class FeedServer:
         interval_ns = request.interval_ns
         if not 0 < interval_ns <= MAX_INTERVAL_NS:
             raise MessageError(f"interval of {interval_ns} ns is not between 1 ns and one hour")
+        loop, interval_s = asyncio.get_running_loop(), max(interval_ns, self._settings.shortest_interval_ns) / 1e9
+        due_s = loop.time()
         while True:
-            # Values of many flows take long to make: reports come in meanwhile.
-            yield await asyncio.to_thread(snapshot_bytes, self._collector.snapshot())
-            await asyncio.sleep(max(interval_ns, self._settings.shortest_interval_ns) / 1e9)
+            yield await self._snapshots.since(due_s)
+            due_s = next_due(loop.time(), interval_s)
+            await asyncio.sleep(due_s - loop.time())
 
     async def _watch_records(self, _: feed_pb2.WatchRecordsRequest) -> AsyncIterator[Message]:
         async for message in self._batches(self._collector.subscribe, records_message):
@@ -129,16 +135,14 @@ class FeedServer:
         self, subscribe: _Subscribe[T], message_of: Callable[[Sequence[T]], Message]
     ) -> AsyncIterator[Message]:
         """Yield what a subscription delivers, several batches of it together where the subscriber is behind."""
-        queue: asyncio.Queue[tuple[T, ...]] = asyncio.Queue(self._settings.queue_batches)
-        unsubscribe = subscribe(lambda batch: self._offer(queue, batch))
+        queue: Handover[tuple[T, ...]] = Handover(self._settings.queue_batches)
+        unsubscribe = subscribe(lambda batch: self._hand_over(queue, batch))
         try:
             # The first message, without content, says that the subscription stands.
             yield message_of(())
             while True:
-                batch = list(await queue.get())
-                while len(batch) < self._settings.batch_records and not queue.empty():
-                    batch += queue.get_nowait()
-                yield message_of(batch)
+                batches = await queue.take(self._settings.batch_records)
+                yield message_of([one for batch in batches for one in batch])
         finally:
             unsubscribe()
 
@@ -172,9 +176,17 @@ class FeedServer:
     async def _get_status(self, _: feed_pb2.GetStatusRequest) -> feed_pb2.CollectorStatus:
         return status_message(self._collector.status())
 
+    def _hand_over(self, queue: Handover[tuple[T, ...]], batch: tuple[T, ...]) -> None:
+        if not queue.offer(batch):
+            self._count_dropped()
+
+    def _count_dropped(self) -> None:
+        with self._guard:  # the receiving thread and the loop's both count these
+            self._collector.counters[Count.FEED_BATCHES_DROPPED] += 1
+
     def _offer(self, queue: asyncio.Queue[tuple[T, ...]], batch: tuple[T, ...]) -> None:
         if queue.full():
-            self._collector.counters[Count.FEED_BATCHES_DROPPED] += 1
+            self._count_dropped()
         else:
             queue.put_nowait(batch)
 

@@ -69,16 +69,16 @@ class HistoryRecorder:
         return f"history in {self._settings.folder}"
 
     def add_events(self, events: Iterable[Event]) -> None:
-        """Take events, for the next rows."""
+        """Take events, for the next rows; in the event loop."""
         self._events += events
 
     def add_drops(self, drops: Iterable[DropRecord]) -> None:
-        """Take drops, for the next rows."""
+        """Take drops, for the next rows; from any thread."""
         self._drops.add(drops)
 
     def record(self) -> None:
         """Write rows of everything now, and wait for the disk; for who does not `run`. Raises HistoryError."""
-        if self._write(self._observe()):
+        if self._record(self._take_events()):
             self._writer.complete(self._on_problem)
 
     async def run(self) -> None:
@@ -90,7 +90,7 @@ class HistoryRecorder:
         tidying = asyncio.ensure_future(self._tidy())
         try:
             while True:
-                writing = asyncio.ensure_future(asyncio.to_thread(self._write, self._observe()))
+                writing = asyncio.ensure_future(asyncio.to_thread(self._record, self._take_events()))
                 if await self._has_finished(asyncio.shield(writing)) and tidying.done():
                     tidying = asyncio.ensure_future(self._tidy())
                 # Intervals that passed while the disk was slow are left out, not made up for.
@@ -104,25 +104,27 @@ class HistoryRecorder:
                 # Between two statements of a merge an interruption is lost.
                 self._halt.ask()
                 await asyncio.wait((tidying,), timeout=_ASK_AGAIN_S)
-            await self._has_finished(asyncio.to_thread(self._write_last, self._observe()))
+            await self._has_finished(asyncio.to_thread(self._record_last, self._take_events()))
 
     def close(self) -> None:
         """Complete the files; for a recorder that never ran."""
         self._writer.close(self._on_problem)
 
-    def _observe(self) -> Observation:
+    def _take_events(self) -> tuple[Event, ...]:
         events, self._events = tuple(self._events), []
+        return events
+
+    def _record(self, events: tuple[Event, ...]) -> bool:
+        """Write rows of everything now; return whether journals wait to be completed."""
         wall_ns, snapshot = self._wall_ns(), self._collector.snapshot()
         delays = self._collector.delays() if self._settings.sketches else {}
-        return Observation(wall_ns, snapshot, self._collector.status().counters, events, self._drops.take(), delays)
-
-    def _write(self, seen: Observation) -> bool:
-        """Write rows; return whether journals wait to be completed."""
+        counters = self._collector.status().counters
+        seen = Observation(wall_ns, snapshot, counters, events, self._drops.take(), delays)
         return self._writer.write(self._rows.batches(seen), seen.wall_ns)
 
-    def _write_last(self, seen: Observation) -> bool:
+    def _record_last(self, events: tuple[Event, ...]) -> bool:
         try:
-            return self._write(seen)
+            return self._record(events)
         finally:
             self._writer.close(self._on_problem)
 

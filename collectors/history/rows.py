@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -44,23 +45,26 @@ DropKind = tuple[int, int | None, int | None, int | None, int, FlowKey | None]
 
 
 class DropTally:
-    """Counts drops by kind, a bounded number of kinds with their flow and ports."""
+    """Counts drops by kind, a bounded number of kinds with their flow and ports; from any thread."""
 
     def __init__(self, max_kinds: int) -> None:
         self._max_kinds = max_kinds
+        self._guard = threading.Lock()
         self._kinds: Counter[DropKind] = Counter()
 
     def add(self, drops: Iterable[DropRecord]) -> None:
         """Count drops; those of a new kind, when there are too many, only by node and reason."""
-        for drop in drops:
-            kind = (drop.node_id, drop.ingress_port, drop.egress_port, drop.queue_id, drop.reason, drop.flow)
-            if kind not in self._kinds and len(self._kinds) >= self._max_kinds:
-                kind = (drop.node_id, None, None, None, drop.reason, None)
-            self._kinds[kind] += 1
+        with self._guard:
+            for drop in drops:
+                kind = (drop.node_id, drop.ingress_port, drop.egress_port, drop.queue_id, drop.reason, drop.flow)
+                if kind not in self._kinds and len(self._kinds) >= self._max_kinds:
+                    kind = (drop.node_id, None, None, None, drop.reason, None)
+                self._kinds[kind] += 1
 
     def take(self) -> Mapping[DropKind, int]:
         """Return the counts, and begin at nothing."""
-        kinds, self._kinds = self._kinds, Counter()
+        with self._guard:
+            kinds, self._kinds = self._kinds, Counter()
         return kinds
 
 

@@ -7,28 +7,20 @@ import fcntl
 import socket
 import struct
 from dataclasses import replace
-from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from collectors.decode.payloads import Payloads
+from collectors.native.receive_state import CONTROL_BYTES, MESSAGE_BYTES, MESSAGES, NAME_BYTES, STRIDE_BYTES
+from collectors.native.reception import sender
 from dataplane.nic.layouts import InputOutputVector, MessageHeader
 
-MESSAGES: Final = 256
-MESSAGE_BYTES: Final = 1 << 16
-"""Of each: a datagram, or all those that the kernel puts together."""
-STRIDE_BYTES: Final = MESSAGE_BYTES + 5 * 64
-"""From one to the next: an odd number of lines of the cache, few sets of which hold the beginnings of all otherwise."""
-NAME_BYTES: Final = 28
-"""struct sockaddr_in6, the longer one."""
-CONTROL_BYTES: Final = 64
 _ENTRY_BYTES: Final = 24
 """A struct cmsghdr of 16 bytes and 4 of data, aligned."""
-_OVERFLOW: Final = socket.SOL_SOCKET, 40
 _SEGMENT: Final = 17, 104
-"""SO_RXQ_OVFL and UDP_GRO, by level and kind."""
+"""UDP_GRO, by level and kind."""
 _CONTROL = np.dtype([("nbytes", "u8"), ("level", "i4"), ("kind", "i4"), ("number", "u4"), ("gap", "u4")])
 _NAME4 = np.dtype({"names": ["address"], "formats": [">u4"], "offsets": [4], "itemsize": NAME_BYTES})
 _NAME6 = np.dtype(
@@ -63,7 +55,6 @@ class DatagramVector:
         self._headers["vector_count"] = 1
         self._headers["control"] = np.uint64(self._controls.ctypes.data) + numbers * np.uint64(CONTROL_BYTES)
         self._senders4 = self._names.view(_NAME4)[:, 0]["address"]
-        self.overflow: int | None = None
         self.cut = 0
 
     def stamp_ns(self) -> int | None:
@@ -79,7 +70,7 @@ class DatagramVector:
         return int(seconds * _NS + more_ns)
 
     def receive(self, most: int = MESSAGES) -> Payloads | None:
-        """Return the datagrams that are there, None if there are none; `overflow` is what the kernel says it lost.
+        """Return the datagrams that are there, None if there are none.
 
         They are at most so many messages, of which the kernel may have put each together of several datagrams.
         """
@@ -130,26 +121,16 @@ class DatagramVector:
         )
 
     def _read_controls(self, nbytes: np.ndarray) -> np.ndarray:
-        """Return the size of each message's segments, 0 for one datagram; note the newest count of what was lost."""
+        """Return the size of each message's segments, 0 for one datagram."""
         segments = np.zeros(len(nbytes), np.int64)
-        self.overflow = None
-        if not nbytes.any():  # as with most: the kernel says something only of what it joined or lost
+        if not nbytes.any():  # as with most: the kernel says something only of what it joined
             return segments
-        entries = self._controls[: len(nbytes), : 2 * _ENTRY_BYTES].reshape(-1).view(_CONTROL).reshape(-1, 2)
-        for place in range(2):
-            entry = entries[:, place]
-            there = nbytes >= (place + 1) * _ENTRY_BYTES - 4
-            is_segment = there & (entry["level"] == _SEGMENT[0]) & (entry["kind"] == _SEGMENT[1])
-            segments[is_segment] = entry["number"][is_segment]
-            is_overflow = there & (entry["level"] == _OVERFLOW[0]) & (entry["kind"] == _OVERFLOW[1])
-            if is_overflow.any():
-                self.overflow = int(entry["number"][is_overflow][-1])
+        entry = self._controls[: len(nbytes), :_ENTRY_BYTES].reshape(-1).view(_CONTROL)
+        is_segment = nbytes >= _ENTRY_BYTES - 4
+        is_segment &= (entry["level"] == _SEGMENT[0]) & (entry["kind"] == _SEGMENT[1])
+        segments[is_segment] = entry["number"][is_segment]
         return segments
 
     def _source(self, message: int) -> object:
         """Return address and port of a message's sender."""
-        name = self._names[message].tobytes()
-        port = int.from_bytes(name[2:4], "big")
-        if int.from_bytes(name[:2], "little") == socket.AF_INET6:
-            return str(IPv6Address(name[8:24])), port
-        return str(IPv4Address(name[4:8])), port
+        return sender(self._names[message].tobytes())

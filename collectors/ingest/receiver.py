@@ -1,20 +1,30 @@
-"""Reports to a collector, in real time: what its source has is taken in bursts, other work has its turn in between."""
+"""Reports to a collector, in real time: a thread takes what the source has, in turns that end after a bounded time."""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable
-from typing import Annotated
+from dataclasses import dataclass, replace
+from typing import Annotated, Final
 
 from msgspec import Meta
 
 from collectors.collector import Collector
 from collectors.counters import Count
 from collectors.ingest.report_sources import NicSource, ReportSource, SocketSource
+from collectors.ingest.turns import NativeTurns, SourceTurns, Turns
 from collectors.settings import Positive
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict
+from dataplane.linux import SocketBacklog
 from dataplane.nic import NicStatistics
+
+BACKLOG_NS: Final = 1_000_000_000
+"""The span of which the longest backlog counts."""
+THREAD: Final = "reports"
+"""The name of the thread that receives."""
 
 
 class ReceiverSettings(Strict, frozen=True):
@@ -30,22 +40,54 @@ class ReceiverSettings(Strict, frozen=True):
     """The network device whose queues are polled for reports (root); null for a UDP socket."""
 
     burst_reports: Positive = 16_384
-    """About how many reports are taken before anything else has its turn."""
+    """About how many reports are taken at a time from what Python reads: a device's queues, or any source with the
+    reference core; time bounds it as well."""
 
     socket_buffer_bytes: Positive = 33_554_432
     """The kernel's buffer that is asked for, where reports wait; without root it grants net.core.rmem_max at most."""
 
 
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits in a receiver's socket: kernel memory of so many bytes at most, and the longest wait of a report.
+
+    All zeros for a device: its statistics have what waits there.
+    """
+
+    nbytes: int = 0
+    room_bytes: int = 0
+    oldest_ns: int = 0
+
+
 class ReportReceiver:
-    """A source of reports and a collector; `run` until cancelled."""
+    """A source of reports and a collector; `run` until cancelled, or `drain` it by hand.
+
+    `wall_ns` is the time by which the kernel stamps datagrams.
+    """
 
     def __init__(
-        self, collector: Collector, settings: ReceiverSettings | None = None, clock: Clock | None = None
+        self,
+        collector: Collector,
+        settings: ReceiverSettings | None = None,
+        clock: Clock | None = None,
+        wall_ns: Callable[[], int] = time.time_ns,
     ) -> None:
         self._collector = collector
         self._settings = settings or ReceiverSettings()
         self._lost = self._malformed = 0
-        self._source = _open(self._settings, collector.report_udp_port, clock or MonotonicClock())
+        clock = clock or MonotonicClock()
+        self._source = _open(self._settings, collector.report_udp_port, clock, wall_ns)
+        self._turns = self._open_turns(clock, wall_ns)
+        self._meter = _BacklogMeter()
+        self._is_stopping = False
+        self._failure: BaseException | None = None
+
+    def _open_turns(self, clock: Clock, wall_ns: Callable[[], int]) -> Turns:
+        if isinstance(self._source, SocketSource):
+            reception = self._collector.open_reception(self._source.fileno(), clock, wall_ns)
+            if reception is not None:
+                return NativeTurns(self._collector, reception, self._source.udp_port)
+        return SourceTurns(self._collector, self._source, self._settings.burst_reports)
 
     @property
     def udp_port(self) -> int:
@@ -57,40 +99,87 @@ class ReportReceiver:
         """What reads the statistics of the device that is polled, None where none is; from any thread."""
         return self._source.read_statistics if isinstance(self._source, NicSource) else None
 
+    @property
+    def backlog(self) -> Backlog:
+        """The most that waited in the newest second that has passed; from any thread."""
+        return self._meter.backlog
+
     def fileno(self) -> int:
         """Return a descriptor that is readable when reports have come."""
         return self._source.fileno()
 
     async def run(self) -> None:
-        """Receive until cancelled; the source is closed at the end."""
-        loop = asyncio.get_running_loop()
-        loop.add_reader(self._source.fileno(), self.drain)
+        """Receive until cancelled; the source is closed at the end. What fails in the thread is raised here."""
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+        def work() -> None:
+            try:
+                self._work()
+            except BaseException as error:  # noqa: BLE001 - raised where the process waits for it
+                self._failure = error
+            loop.call_soon_threadsafe(ended.set)
+
+        thread = threading.Thread(target=work, name=THREAD, daemon=True)
+        thread.start()
         try:
-            await asyncio.Event().wait()
+            await ended.wait()
         finally:
-            loop.remove_reader(self._source.fileno())
+            self._is_stopping = True
+            self._turns.wake()
+            thread.join()
             self.close()
+            if self._failure is not None:
+                raise self._failure
+
+    def _work(self) -> None:
+        while not self._is_stopping:
+            self._turns.take(waits=True)
+            self._count_losses()
 
     def close(self) -> None:
         """Close the source."""
+        self._turns.close()
         self._source.close()
         self._count_losses()
 
     def drain(self) -> None:
-        """Give the collector a burst of what the source has."""
-        for payloads in self._source.read(self._settings.burst_reports):
-            self._collector.receive_many(payloads)
+        """Give the collector what the source has, for one turn at most."""
+        self._turns.take(waits=False)
         self._count_losses()
 
     def _count_losses(self) -> None:
+        if isinstance(self._source, SocketSource):
+            self._meter.note(self._source.read_backlog(), self._turns.take_oldest_ns())
         lost, malformed = self._source.lost, self._source.malformed
+        if isinstance(self._turns, NativeTurns):
+            malformed += self._turns.cut
         self._collector.counters[Count.KERNEL_QUEUE_FULL] += lost - self._lost
         self._collector.counters[Count.RECEIVE_MALFORMED] += malformed - self._malformed
         self._lost, self._malformed = lost, malformed
 
 
-def _open(settings: ReceiverSettings, own_port: int, clock: Clock) -> ReportSource:
+class _BacklogMeter:
+    """Keeps the most that waited, by spans of `BACKLOG_NS`."""
+
+    def __init__(self) -> None:
+        self._clock = MonotonicClock()
+        self._most = Backlog()
+        self._due_ns = self._clock.now_ns() + BACKLOG_NS
+        self.backlog = Backlog()
+
+    def note(self, waiting: SocketBacklog | None, oldest_ns: int) -> None:
+        """Take what waits now; called after each turn."""
+        most = self._most
+        if waiting is not None:
+            most = replace(most, nbytes=max(most.nbytes, waiting.waiting_bytes), room_bytes=waiting.room_bytes)
+        self._most = replace(most, oldest_ns=max(most.oldest_ns, oldest_ns))
+        if self._clock.now_ns() >= self._due_ns:
+            self.backlog, self._most = self._most, Backlog()
+            self._due_ns = self._clock.now_ns() + BACKLOG_NS
+
+
+def _open(settings: ReceiverSettings, own_port: int, clock: Clock, wall_ns: Callable[[], int]) -> ReportSource:
     udp_port = own_port if settings.udp_port is None else settings.udp_port
     if settings.interface is not None:
         return NicSource(settings.interface, settings.address, udp_port, clock)
-    return SocketSource(settings.address, udp_port, settings.socket_buffer_bytes, clock)
+    return SocketSource(settings.address, udp_port, settings.socket_buffer_bytes, clock, wall_ns)

@@ -6,7 +6,7 @@ import contextlib
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from typing import Final, Protocol
 
@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from collectors.decode.payloads import Payloads
 from collectors.errors import CollectorError
-from collectors.ingest.datagrams import MESSAGES, DatagramVector
+from collectors.ingest.datagrams import DatagramVector
 from collectors.ingest.frames import FrameReader
+from collectors.native.receive_state import LATE_NS, MESSAGES
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.errors import PortError
-from dataplane.linux import DROP_ALL, SO_RXQ_OVFL, ask_receive_buffer, attach_filter
+from dataplane.linux import DROP_ALL, SocketBacklog, ask_receive_buffer, attach_filter, read_backlog
 from dataplane.nic import FlowRule, NicSettings, NicStatistics, ToConsumers, open_nic
 
 SOL_UDP: Final = 17
@@ -29,8 +30,6 @@ FRAME_BYTES: Final = 9_238
 """The longest frame that is taken from a device; a report group never needs so much."""
 FRAMES: Final = 1024
 RESERVE_BUFFERS: Final = 32_768
-LATE_NS: Final = 20_000_000
-"""What has waited for less counts as come now."""
 LOOK_NS: Final = 1_000_000_000
 """How often the device's own losses are looked up."""
 _CONSUMER = "reports"
@@ -67,6 +66,17 @@ class ReportSource(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class WrappingCount:
+    """A total of which the kernel gives the low 32 bits."""
+
+    total: int = 0
+
+    def note(self, low_bits: int) -> None:
+        """Take the newest low bits: less than 2**32 was counted since those before."""
+        self.total += (low_bits - self.total) & 0xFFFF_FFFF
+
+
 class SocketSource:
     """A UDP socket, many datagrams a system call; raises CollectorError if it cannot be bound.
 
@@ -83,22 +93,32 @@ class SocketSource:
     ) -> None:
         self._socket = _bind(address, udp_port, buffer_bytes)
         self._clock, self._wall_ns = clock or MonotonicClock(), wall_ns
-        # A kernel without these only lacks the counter, and the datagrams that come as one.
-        for level, option in ((socket.SOL_SOCKET, SO_RXQ_OVFL), (SOL_UDP, UDP_GRO)):
-            with contextlib.suppress(OSError):
-                self._socket.setsockopt(level, option, 1)
+        # A kernel without it only lacks the datagrams that come as one.
+        with contextlib.suppress(OSError):
+            self._socket.setsockopt(SOL_UDP, UDP_GRO, 1)
         self._vector = DatagramVector(self._socket)
         self._vector.stamp_ns()  # from now on the kernel takes them
         self._read_up_to_ns = self._clock.now_ns()  # what came before has been read
         self._late_messages = 1
-        self._overflow = 0
-        self.lost = 0
+        self._lost = WrappingCount()
 
     @property
     def udp_port(self) -> int:
         """The UDP port that the socket is bound to."""
         port: int = self._socket.getsockname()[1]
         return port
+
+    @property
+    def lost(self) -> int:
+        """How many datagrams had found the socket full when `read_backlog` was called last."""
+        return self._lost.total
+
+    def read_backlog(self) -> SocketBacklog | None:
+        """Return what waits in the socket; None where the kernel does not say."""
+        backlog = read_backlog(self._socket) if self._socket.fileno() >= 0 else None
+        if backlog is not None:
+            self._lost.note(backlog.dropped)
+        return backlog
 
     @property
     def malformed(self) -> int:
@@ -121,8 +141,6 @@ class SocketSource:
                 return
             if is_late:
                 payloads = replace(payloads, age_ns=self._age_ns())
-            if self._vector.overflow is not None:
-                self.count_overflow(self._vector.overflow)
             left -= len(payloads)
             yield payloads
 
@@ -139,13 +157,9 @@ class SocketSource:
         self._read_up_to_ns = came_ns
         return now_ns - came_ns if now_ns - came_ns > LATE_NS else 0
 
-    def count_overflow(self, total: int) -> None:
-        """Take the kernel's count, in 32 bits, of what the socket's full buffer has cost since it was opened."""
-        self.lost += (total - self._overflow) & 0xFFFF_FFFF
-        self._overflow = total
-
     def close(self) -> None:
-        """Close the socket."""
+        """Close the socket; what it lost is counted for the last time."""
+        self.read_backlog()
         self._socket.close()
 
 

@@ -1,10 +1,9 @@
-"""Metrics of a collector that runs: scraped by threads, read where the collector works."""
+"""Metrics of a collector that runs, read in the threads of those who scrape them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 
@@ -18,12 +17,9 @@ from dataplane.nic import NicStatistics
 from dataplane.nic.metrics import NicCollector
 from dataplane.topology.values import Topology
 
-_PATIENCE_S: Final = 10.0
-"""How long a scrape waits for its turn; Prometheus gives up after as long."""
-
 
 class MetricsService:
-    """Serves a collector's metrics; construct it inside a running event loop, `run` until cancelled.
+    """Serves a collector's metrics; `run` until cancelled.
 
     `nic_statistics` reads those of the device that reports are polled from. Raises CollectorError if the address cannot
     be had.
@@ -39,7 +35,6 @@ class MetricsService:
         nic_statistics: Callable[[], NicStatistics] | None = None,
     ) -> None:
         self._collector, self._events = collector, events
-        self._loop = asyncio.get_running_loop()
         registry = CollectorRegistry(auto_describe=False)
         registry.register(StateCollector(topology, self._scrape))
         if nic_statistics is not None:
@@ -64,7 +59,7 @@ class MetricsService:
         try:
             await asyncio.Event().wait()
         finally:
-            # A scrape may be waiting for the loop, so the loop must not wait for it.
+            # A scrape may take a while, so the loop must not wait for it.
             await asyncio.to_thread(self.close)
 
     def close(self) -> None:
@@ -72,9 +67,6 @@ class MetricsService:
         self._server.close()
 
     def _scrape(self) -> Reading:
-        """Have the collector read in the loop's thread, which alone may touch it."""
-        return asyncio.run_coroutine_threadsafe(self._read(), self._loop).result(_PATIENCE_S)
-
-    async def _read(self) -> Reading:
+        """Read in the scraper's thread, which does not keep the event loop from other work."""
         rules = tuple(rule.name for rule in self._events.rules)
         return Reading(self._collector.snapshot(), self._collector.status(), self._events.open_events(), rules)

@@ -73,6 +73,7 @@ class NativeStore:
         self._tables.clocks.links = self._clocks.pointer
         self._tables.clocks.switches = self._cells(SwitchClockCell, len(self._topology.switches)).pointer
         self._figures: NDArray[np.void] | None = None
+        self._figures_of = 0
 
     @property
     def native(self) -> TelemetryTables:
@@ -133,7 +134,6 @@ class NativeStore:
     def begin_batch(self, now_ns: int) -> None:
         """Note the time that what follows comes at."""
         self._calls.begin_batch(self._address, now_ns)
-        self._figures = None
 
     def count(self) -> None:
         """Add what the kernels have counted to the counters."""
@@ -236,7 +236,9 @@ class NativeStore:
 
     def _all_figures(self) -> NDArray[np.void]:
         """Return the figures of links and routes as they are now; what has been returned never changes."""
-        if self._figures is None:
+        begun = self._tables.batch.begun
+        if self._figures is None or self._figures_of != begun:
+            self._figures_of = begun
             count = self._tables.topology.link_count + self._tables.routes.count
             self._figures = np.zeros(count, np.dtype(FiguresCell))
             self._calls.read_figures(self._tables, 0, count, self._figures)

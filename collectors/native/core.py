@@ -13,7 +13,9 @@ from collectors.native.accumulator import NativeStore
 from collectors.native.fallback import NativeHopIndices, NativeStitcher
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.memory import CellMemory, address_in
+from collectors.native.reception import Reception, Stop
 from collectors.native.sequence import NativeAccounting
+from collectors.native.state_lock import StateLock
 from collectors.native.structures import NONE32, Decoder, Hop, ItemCell, Layout, Packet, Pattern
 from collectors.report_reader import CoreParts
 from collectors.settings import CollectorSettings
@@ -100,8 +102,9 @@ class NativeCore:
         *,
         skip_others: bool = False,
         leave_drops: bool = False,
+        most: int = 1 << 31,
     ) -> int:
-        """Take payloads from `first` on; return the one that Python has to read, or how many there are.
+        """Take up to `most` payloads from `first` on; return the one after them, or the one that Python has to read.
 
         It does not have to take any if others are to be skipped: of those only the numbers are accounted. Drops can be
         left to it, which makes records of them.
@@ -113,21 +116,50 @@ class NativeCore:
         batch.sources = 0 if addresses is None else address_in(addresses)
         wrong = self._counters[Count.WRONG_SOURCE]
         memory = address_in(payloads.data), address_in(payloads.places), address_in(payloads.lengths)
-        done, count, goes_on = first, len(payloads), True
+        done, count, goes_on = first, min(len(payloads), first + most), True
         while goes_on:
             done = self._calls.take_reports(*self._taking, *memory, done, count)
             items = decoder.item_count
             goes_on = items > MOST_ITEMS
             if items:
                 self._note_items()
-        self.store.count()
-        self.stitcher.count()
-        self.accounting.count()
+        self._count()
         if self._counters[Count.WRONG_SOURCE] != wrong:
             row = self.store.native.counts.refused_row
             address = payloads.address(row) or ELSEWHERE
             self.last_refusal = self._sources.explain(payloads.payload(row), address, payloads.source(row))
         return done
+
+    def share(self, reception: Reception, lock: StateLock) -> None:
+        """Prepare a socket's receive loop to take what it reads to this core's state, which has a lock."""
+        reception.share(lock, checks_sources=self._checks_sources)
+
+    def receive(
+        self, reception: Reception, until_ns: int, *, waits: bool, skip_others: bool, leave_drops: bool
+    ) -> Stop:
+        """Take what a socket receives until a time of the monotonic clock; without the state's lock, which it takes.
+
+        Skipped and left is what `take` skips and leaves. Call `settle` afterwards.
+        """
+        self._decoder.leaves_drops, reception.state.skips_others = leave_drops, skip_others
+        reception.set_clocks()
+        state = reception.state
+        store, accounts, decoder = self._taking
+        return Stop(self._calls.receive_reports(state.address, store, accounts, decoder, until_ns, waits))
+
+    def settle(self, reception: Reception) -> None:
+        """Count what was received, and note its items and the last refusal; under the state's lock."""
+        if self._decoder.item_count:
+            self._note_items()
+        self._count()
+        refused = reception.take_refused()
+        if refused is not None:
+            self.last_refusal = self._sources.explain(refused.head, refused.address or ELSEWHERE, refused.source)
+
+    def _count(self) -> None:
+        self.store.count()
+        self.stitcher.count()
+        self.accounting.count()
 
     def take_items(self) -> list[NoticedItem]:
         """Return the items that were reported since the last call, in their order."""

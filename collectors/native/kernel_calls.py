@@ -9,6 +9,7 @@ from typing import Any
 
 from collectors.native.kernels.batch import take_reports
 from collectors.native.kernels.decode.frames import find_payloads
+from collectors.native.kernels.receive import receive_reports
 from collectors.native.kernels.sequence import observe
 from collectors.native.kernels.state.flows import take_packet
 from collectors.native.kernels.state.routes import take_path
@@ -25,6 +26,7 @@ class KernelCalls:
 
     begin_batch: Callable[..., None]
     take_reports: Callable[..., int]
+    receive_reports: Callable[..., int]
     take_sample: Callable[..., None]
     take_path: Callable[..., None]
     take_packet: Callable[..., None]
@@ -44,6 +46,7 @@ def kernel_calls() -> KernelCalls:
     kernels: tuple[Kernel[..., Any], ...] = (
         begin_batch,
         take_reports,
+        receive_reports,
         take_sample,
         take_path,
         take_packet,

@@ -192,6 +192,7 @@ class Batch(Struct):
     calm_ns: u64  # a sample as far behind is of the slot and of the window of TX readings that now is in
     sources: u64  # address of the payloads' IPv4 addresses, 0: who gives them answers for them
     skips_others: u64  # not 0: of what is not of the common form only the number is accounted
+    begun: u64  # batches so far: figures that were read before the last one are not the newest
 
 
 class Counts(Struct):

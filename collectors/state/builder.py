@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 from collectors.clocks.estimator import ClockEstimator
 from collectors.counters import Counters
@@ -22,6 +23,9 @@ from collectors.statistics.sketch import Sketch
 from collectors.values import DropRecord, FlowKey, HopRecord, LinkState, ReporterState, Snapshot
 from dataplane.clock import Clock
 from dataplane.topology.values import LinkKey, Topology
+
+_SKETCHES: Final = 16
+"""Sketches of links that are made before others have the state."""
 
 
 class StateBuilder(ABC):
@@ -109,15 +113,27 @@ class StateBuilder(ABC):
         jobs = self._jobs.states(now_ns)
         return Snapshot(now_ns, links, paths, dict(reporters or {}), self._clocks.states(), jobs)
 
-    def delays(self) -> dict[LinkKey, Sketch]:
-        """Return sketches of the delays behind the figures of links that were heard of lately."""
-        now_ns = self._clock.now_ns()
+    def delays(self, step_aside: Callable[[], object] = lambda: None) -> dict[LinkKey, Sketch]:
+        """Return sketches of the delays behind the figures of links that were heard of lately.
+
+        Between some of them it calls `step_aside`, in which the state may change.
+        """
         found: dict[LinkKey, Sketch] = {}
-        for key in self._topology.directed_links:
-            figures = self._store.link(key)
-            if figures is not None and figures.samples and now_ns - figures.newest_ns <= self._settings.stale_after_ns:
-                found[key] = self._store.delays(key)
+        for number, key in enumerate(self._measured_links(), 1):
+            found[key] = self._store.delays(key)
+            if number % _SKETCHES == 0:
+                step_aside()
         return found
+
+    def _measured_links(self) -> list[LinkKey]:
+        now_ns, stale_ns = self._clock.now_ns(), self._settings.stale_after_ns
+        return [
+            key
+            for key in self._topology.directed_links
+            if (figures := self._store.link(key)) is not None
+            and figures.samples
+            and now_ns - figures.newest_ns <= stale_ns
+        ]
 
     @abstractmethod
     def _links(self, now_ns: int) -> Mapping[LinkKey, LinkState]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import socket
 import struct
+from dataclasses import dataclass
 from typing import Final
 
 SOL_SOCKET, SO_ERROR = 1, 4
@@ -12,15 +13,18 @@ SO_NO_CHECK = 11
 SO_ATTACH_FILTER, SO_DETACH_FILTER = 26, 27
 SO_SNDBUFFORCE, SO_RCVBUFFORCE = 32, 33
 """As SO_SNDBUF and SO_RCVBUF, beyond net.core.wmem_max and rmem_max, for who may administer the network."""
-SO_DOMAIN, SO_RXQ_OVFL = 39, 40
+SO_DOMAIN, SO_MEMINFO = 39, 55
 SOL_PACKET = 263
 PACKET_ADD_MEMBERSHIP, PACKET_MEMBERSHIP_PROMISCUOUS, PACKET_STATISTICS = 1, 1, 6
 MSG_TRUNC, MSG_DONTWAIT, MSG_NOSIGNAL = 0x20, 0x40, 0x4000
 SIOCGIFFLAGS, IFF_UP = 0x8913, 1
 SIOCGIFMTU = 0x8921
 POLLIN, POLLERR, POLLHUP, POLLNVAL = 1, 8, 16, 32
-EINTR, ENXIO, EAGAIN, EBUSY, ENODEV = 4, 6, 11, 16, 19
-EMSGSIZE, ENETDOWN, ENOBUFS = 90, 100, 105
+EINTR, ENXIO, EBADF, EAGAIN, EFAULT, EBUSY, ENODEV, EINVAL = 4, 6, 9, 11, 14, 16, 19, 22
+ENOTSOCK, EMSGSIZE, ENETDOWN, ENOBUFS = 88, 90, 100, 105
+
+_MEMINFO: Final = struct.Struct("9I")
+"""SK_MEMINFO_VARS of linux/sock_diag.h."""
 
 DROP_ALL: Final = struct.pack("=HBBI", 6, 0, 0, 0)
 """A classic BPF program (struct sock_filter): drop everything."""
@@ -41,3 +45,24 @@ def ask_receive_buffer(opened: socket.socket, nbytes: int) -> None:
         opened.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, wanted)
     except PermissionError:
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
+
+
+@dataclass(frozen=True, slots=True)
+class SocketBacklog:
+    """What waits in a socket: bytes of the kernel's memory, of how many there may be, and how often it was full.
+
+    `dropped` counts in 32 bits, from the socket's beginning.
+    """
+
+    waiting_bytes: int
+    room_bytes: int
+    dropped: int
+
+
+def read_backlog(opened: socket.socket) -> SocketBacklog | None:
+    """Return what waits in a socket (SO_MEMINFO), None where the kernel cannot say: before Linux 4.12."""
+    try:
+        numbers = _MEMINFO.unpack(opened.getsockopt(socket.SOL_SOCKET, SO_MEMINFO, _MEMINFO.size))
+    except OSError:
+        return None
+    return SocketBacklog(waiting_bytes=numbers[0], room_bytes=numbers[1], dropped=numbers[8])

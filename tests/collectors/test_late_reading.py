@@ -11,7 +11,8 @@ import pytest
 
 from collectors.collector import Collector
 from collectors.decode.payloads import payloads_of
-from collectors.ingest.report_sources import LATE_NS, SocketSource
+from collectors.ingest.report_sources import SocketSource
+from collectors.native.receive_state import LATE_NS
 from collectors.receive_clock import ReceiveClock
 from collectors.settings import CollectorSettings, Core
 from dataplane.clock import VirtualClock

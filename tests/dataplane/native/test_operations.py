@@ -28,7 +28,7 @@ from dataplane.native import (
     u8,
     u64,
 )
-from dataplane.native.spinlock import lock, try_lock, unlock
+from dataplane.native.locks import lock, try_lock, unlock
 
 
 @kernel

@@ -40,6 +40,7 @@ the cache."""
 @kernel
 def begin_batch(tables: TelemetryTables, now_ns: u64) -> None:
     """Note the time that samples come at, and what it is in slots."""
+    tables.batch.begun += 1
     tables.batch.now_ns = now_ns
     tables.batch.slot_number = now_ns // tables.windows.slot_ns
     tables.batch.slot_begins_ns = tables.batch.slot_number * tables.windows.slot_ns

@@ -15,7 +15,7 @@ from dataplane.native import (
     u64,
     view,
 )
-from dataplane.native.spinlock import try_lock, unlock
+from dataplane.native.locks import try_lock, unlock
 from dataplane.nic.ports.kernels import receive
 from dataplane.nic.ports.kernels import release as give_back
 from dataplane.nic.ports.kernels.system import monotonic_ns

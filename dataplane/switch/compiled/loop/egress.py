@@ -21,7 +21,7 @@ from dataplane.native import (
     view,
 )
 from dataplane.native.doorbell import ring
-from dataplane.native.spinlock import try_lock, unlock
+from dataplane.native.locks import try_lock, unlock
 from dataplane.nic.ports.kernels import commit, flush, reserve
 from dataplane.nic.ports.queue import PortQueue
 from dataplane.switch.abi import Packet, Reason

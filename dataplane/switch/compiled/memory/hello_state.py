@@ -30,7 +30,7 @@ from dataplane.native import (
     u32,
     u64,
 )
-from dataplane.native.spinlock import lock, unlock
+from dataplane.native.locks import lock, unlock
 from dataplane.switch.hellos.frames import DESTINATION, ETHER_TYPE, HELLO_BYTES, PACKET_OFFSET
 from dataplane.switch.hellos.port_hello import EARLIEST_THOUSANDTHS, LATEST_THOUSANDTHS
 

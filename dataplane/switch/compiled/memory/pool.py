@@ -10,7 +10,7 @@ import mmap
 import sys
 
 from dataplane.native import Struct, address, array_at, kernel, reference, u8, u64, view
-from dataplane.native.spinlock import lock, unlock
+from dataplane.native.locks import lock, unlock
 from dataplane.switch.abi import Packet
 
 BUFFER_BYTES = 11_264

@@ -14,7 +14,7 @@ from dataplane.native import (
     u64,
 )
 from dataplane.native.doorbell import Bell, ring
-from dataplane.native.spinlock import lock, unlock
+from dataplane.native.locks import lock, unlock
 from dataplane.switch.abi import Packet
 
 

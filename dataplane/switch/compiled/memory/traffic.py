@@ -23,7 +23,7 @@ from dataplane.native import (
     u64,
     view,
 )
-from dataplane.native.spinlock import lock, unlock
+from dataplane.native.locks import lock, unlock
 from dataplane.switch.abi import Packet
 from dataplane.switch.compiled.memory.core import Core
 from dataplane.switch.compiled.memory.hello_state import Hello

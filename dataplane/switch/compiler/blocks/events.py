@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from llvmlite import ir
 
 from dataplane.native import Array, atomic_add, kernel, load_acquire, reference, store_release, u64
-from dataplane.native.spinlock import lock, unlock
+from dataplane.native.locks import lock, unlock
 from dataplane.program.model import Digest
 from dataplane.program.operations import LogMessage, SizedConstant
 from dataplane.switch.abi import EventRing, Machine, Reason

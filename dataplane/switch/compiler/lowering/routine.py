@@ -11,7 +11,7 @@ from llvmlite import ir
 from dataplane.errors import ProgramError
 from dataplane.native import Module, Struct
 from dataplane.native.kernels import Kernel
-from dataplane.native.spinlock import lock, unlock
+from dataplane.native.locks import lock, unlock
 from dataplane.native.translation.values import untyped_alloca
 from dataplane.program.model import Program
 from dataplane.switch.abi import Machine, Packet, Reason

@@ -31,7 +31,7 @@ from dataplane.native import (
     view,
 )
 from dataplane.native.doorbell import Bell, arm_bell, disarm_bell, sleep_on
-from dataplane.native.spinlock import sched_yield
+from dataplane.native.locks import sched_yield
 from dataplane.nic import memory_pair
 from dataplane.nic.buffers.kernels.software_queues import acquire, await_packets, give_back
 from dataplane.nic.buffers.kernels.transmitting import has_to_transmit, transmit

@@ -1,0 +1,77 @@
+"""What the native receive loop works on: a UDP socket's buffers, and how far what was read has been taken."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dataplane.native import Array, Inline, Struct, i32, u8, u32, u64
+from dataplane.native.locks import TicketLock
+
+MESSAGES = 256
+"""At most so many messages a system call."""
+MESSAGE_BYTES = 1 << 16
+"""Of each: a datagram, or all those that the kernel puts together."""
+STRIDE_BYTES = MESSAGE_BYTES + 5 * 64
+"""From one to the next: an odd number of lines of the cache, few sets of which hold the beginnings of all otherwise."""
+NAME_BYTES = 28
+"""struct sockaddr_in6, the longer one."""
+CONTROL_BYTES = 64
+ROWS = 4096
+"""Payloads that messages are taken apart into before the first of them is taken."""
+LATE_NS = 20_000_000
+"""What has waited for less counts as come now."""
+HEAD_BYTES = 8
+"""Of a refused payload, which name the switch that it claims to be of."""
+
+EMPTY = 0
+"""Why the loop returns: the socket is empty, and the caller wants no waiting."""
+OUT_OF_TIME = 1
+"""Its time is over, or the caller has rung."""
+FOR_PYTHON = 2
+"""The payload at `row` is Python's to read."""
+FAILED = 3
+"""A system call said that the socket is unusable: `error`."""
+
+
+class ReceiveState(Struct):
+    """A socket, its buffers and the clocks that say when payloads came; payload `row` is the next to be taken."""
+
+    fd: i32
+    wake_fd: i32  # an eventfd that ends a wait
+    lock: TicketLock  # of the state
+    headers: Array[u8]  # struct mmsghdr, MESSAGES of them
+    data: Array[u8]
+    names: Array[u8]
+    controls: Array[u8]
+    message_count: u32  # read last
+    message: u32  # to be taken apart next
+    message_at: u32  # its bytes that were taken apart
+    segment: u32  # size of its datagrams
+    places: Array[u64]
+    lengths: Array[u32]
+    sources: Array[u32]  # IPv4 addresses, 0: none
+    message_of: Array[u32]
+    row_count: u32
+    row: u32
+    checks_sources: u32  # not 0: it matters where reports come from
+    skips_others: u32  # not 0: of payloads that only Python reads the number is accounted
+    python_next: u32  # not 0: the next payload is Python's to read, whatever its form
+    is_idle: u32  # the last wait ended without a payload
+    now_ns: u64  # when the payloads came
+    returned_ns: u64  # when the loop returned
+    read_up_to_ns: u64  # what came before has been read
+    came_ns: u64  # the newest time that late payloads were given
+    late_messages: u32
+    error: i32
+    virtual_ns: u64  # the time, where the clock is not the machine's; 0: it is
+    wall_ahead_ns: u64  # how far the wall clock is ahead of the machine's; wraps
+    taken: u64  # payloads that were taken natively since Python looked
+    cut: u64  # datagrams that did not fit
+    oldest_ns: u64  # the longest that a payload had waited when it was read, since Python looked
+    turns: u64  # times that messages were read
+    waits: u64  # times that the socket was empty
+    refused: u32  # not 0: a payload was refused since Python looked, and this is the last of them
+    refused_bytes: u32  # of `refused_head`
+    refused_source: u32
+    refused_head: Inline[u8, Literal[8]]
+    refused_name: Inline[u8, Literal[28]]

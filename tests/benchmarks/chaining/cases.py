@@ -17,6 +17,7 @@ from rich.table import Table
 from tests.benchmarks.chaining.chain import TOPOLOGIES, Chain, Load, running
 from tests.benchmarks.chaining.events import Event, percentile
 from tests.benchmarks.chaining.flows import Mix
+from tests.benchmarks.chaining.sinks import Arrival
 
 WARM_UP_S = 6.0
 """Three times the span that flows' rates are measured over."""
@@ -57,6 +58,8 @@ class Outcome:
     counters: Mapping[str, int]
     path_counters: Mapping[str, int]
     route_sets: int
+    writes_ms: tuple[float, ...] = ()
+    """From each event's route set to the write to the switch at which its first flow is moved; none without sinks."""
 
     @property
     def reactions_ms(self) -> list[float]:
@@ -114,7 +117,18 @@ async def _run(load: Load, folder: Path, seconds: float, *, controller: bool) ->
             counters,
             dict(paths),
             chain.route_sets,
+            writes_ms(chain.events, [] if chain.switches is None else chain.switches.arrivals()),
         )
+
+
+def writes_ms(events: Iterable[Event], arrivals: Sequence[Arrival]) -> tuple[float, ...]:
+    """Return how long after each event's route set the switch was written to at which its first flow is moved."""
+    found = []
+    for event in events:
+        if event.seen_ns is not None and arrivals:
+            after = (a.time_ns for a in arrivals if a.switch == event.source and a.time_ns >= event.seen_ns)
+            found.append((next(after, math.inf) - event.seen_ns) / 1e6)
+    return tuple(found)
 
 
 async def _settle(chain: Chain) -> None:
@@ -171,6 +185,9 @@ def tell(console: Console, case: Case, outcome: Outcome) -> None:
     """Print what a table has no room for."""
     reactions = ", ".join(_milliseconds(took_ms) for took_ms in outcome.reactions_ms)
     console.print(f"{case}: reactions in ms: {reactions}; {outcome.route_sets} route sets", soft_wrap=True)
+    if outcome.writes_ms:
+        writes = ", ".join(map(_milliseconds, outcome.writes_ms))
+        console.print(f"  from the route set to the write at the flow's first switch, ms: {writes}", soft_wrap=True)
     for name, counters in (("collector", outcome.counters), ("paths", outcome.path_counters)):
         console.print(f"  {name}: {', '.join(_nonzero(counters))}", soft_wrap=True)
 

@@ -24,9 +24,10 @@ from dataplane.topology.values import LinkKey
 from tests.benchmarks.chaining import processes, sender
 from tests.benchmarks.chaining.events import PATIENCE_S, QUIET_S, Event, Steering, next_event
 from tests.benchmarks.chaining.flows import Flows, Mix, make_flows
+from tests.benchmarks.chaining.flows import Path as FlowPath
 from tests.benchmarks.chaining.processes import Daemon, Usage
 from tests.benchmarks.chaining.sender import SenderSettings
-from tests.benchmarks.chaining.sinks import sinks
+from tests.benchmarks.chaining.sinks import SinkProcess, sinks
 from tests.benchmarks.chaining.watching import Clients, clients
 from tests.free_ports import free_ports
 
@@ -117,6 +118,7 @@ class Chain:
     clients: Clients
     steering: Steering
     events: list[Event] = field(default_factory=list)
+    switches: SinkProcess | None = None
     routes: RouteSet | None = None
     """The newest set."""
     route_sets: int = 0
@@ -164,16 +166,27 @@ class Chain:
 
 
 @asynccontextmanager
-async def running(load: Load, folder: Path, *, controller: bool = True) -> AsyncIterator[Chain]:
-    """Run a chain in a folder while the block lasts; ProcessError for a daemon that does not start."""
+async def running(
+    load: Load,
+    folder: Path,
+    *,
+    controller: bool = True,
+    lasting: bool = False,
+    paths: Sequence[FlowPath] | None = None,
+) -> AsyncIterator[Chain]:
+    """Run a chain in a folder while the block lasts; ProcessError for a daemon that does not start.
+
+    The routes of a lasting one outlive its path server. `paths` are those that flows take at first, by their numbers.
+    """
     topology = load_topology(load.topology)
     flows = make_flows(topology, load.flows, load.mix, load.seed)
     (port,) = free_ports(1)
     async with AsyncExitStack() as stack:
         daemons = [
             processes.collector(load.topology, folder, port),
-            processes.path_server(load.topology, folder),
+            processes.path_server(load.topology, folder, lasting=lasting),
         ]
+        switches = None
         if controller:
             switches = stack.enter_context(sinks(load.topology, folder / "s"))
             daemons.append(processes.controller(load.topology, folder, switches.switches))
@@ -183,8 +196,12 @@ async def running(load: Load, folder: Path, *, controller: bool = True) -> Async
         settings = SenderSettings(load.topology, load.flows, load.mix, load.seed, port, load.rate)
         process = await stack.enter_async_context(_sender(settings))
         asked = await stack.enter_async_context(clients(folder, controller=controller))
+        if paths is not None:
+            for number, path in enumerate(paths):
+                flows.reroute(number, path)
+            process.order(routes=list(enumerate(paths)))
         named = {daemon.name: daemon for daemon in daemons}
-        chain = Chain(load, flows, named, process, asked, Steering(flows))
+        chain = Chain(load, flows, named, process, asked, Steering(flows), switches=switches)
         tasks = [asyncio.create_task(chain.follow()), asyncio.create_task(process.read())]
         try:
             yield chain

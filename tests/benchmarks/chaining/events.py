@@ -34,6 +34,8 @@ class Event:
     """Those of `flows` that are heavy; all where none is."""
     begun_ns: int | None = None
     seen_ns: int | None = None
+    source: str = ""
+    """The first switch of the flow that was taken off it first: the one whose entry moves that flow."""
     moved: set[int] = field(default_factory=set)
 
     @property
@@ -56,31 +58,37 @@ class Event:
         for flow, path in moved:
             if flow in self.flows and (self.link.src, self.link.dst) not in pairwise(path):
                 self.moved.add(flow)
-                self.seen_ns = at_ns if self.seen_ns is None else self.seen_ns
+                if self.seen_ns is None:
+                    self.seen_ns, self.source = at_ns, path[0]
 
 
 class Steering:
-    """The paths that flows take: what route sets say, and the fabric does at once."""
+    """The paths that flows take: those of the newest route set, and the first ones for all that it does not name."""
 
     def __init__(self, flows: Flows) -> None:
         self.flows = flows
+        self._base = {number: flow.path for number, flow in enumerate(flows.flows)}
+        self._explicit: set[int] = set()
         self.unroutable = 0
         """Routes of other lengths than reports have: they count as moves, but their flows' reports stay as they are."""
 
     def take(self, routes: RouteSet) -> tuple[list[tuple[int, Path]], list[int]]:
-        """Return the flows whose path a route set changes, each with its new one; and those that reports follow."""
-        moved: list[tuple[int, Path]] = []
+        """Return the flows that a route set takes to another path, each with that; and those whose reports change."""
+        wanted = {
+            self.flows.number[pair]: route.switches
+            for route in routes.routes
+            if (pair := (route.flow.src_host, route.flow.dst_host)) in self.flows.number
+        }
+        moved = [(flow, path) for flow, path in wanted.items() if self.flows.flows[flow].path != path]
+        back = [(flow, self._base[flow]) for flow in self._explicit - wanted.keys()]
+        self._explicit = set(wanted)
         followed: list[int] = []
-        for route in routes.routes:
-            flow = self.flows.number.get((route.flow.src_host, route.flow.dst_host))
-            if flow is None or self.flows.flows[flow].path == route.switches:
-                continue
-            moved.append((flow, route.switches))
-            if len(route.switches) == self.flows.hops:
-                self.flows.reroute(flow, route.switches)
-                followed.append(flow)
-            else:
+        for flow, path in moved + back:
+            if len(path) != self.flows.hops:
                 self.unroutable += 1
+            elif self.flows.flows[flow].path != path:
+                self.flows.reroute(flow, path)
+                followed.append(flow)
         return moved, followed
 
 

@@ -48,8 +48,8 @@ class Flow:
 class Flows:
     """Flows of a topology with their present paths; the first `heavy` of them are heavy.
 
-    `weights` add up to 1. `links` has a row for each flow: the numbers of the links that leave its switches, the last
-    one the link to its host.
+    `weights` add up to 1. `numbers` are the places of links among `keys`. `links` has a row for each flow: the numbers
+    of the links that leave its switches, the last one the link to its host.
     """
 
     topology: Topology
@@ -57,6 +57,7 @@ class Flows:
     weights: NDArray[np.float64]
     heavy: int
     keys: list[LinkKey]
+    numbers: dict[LinkKey, int]
     links: NDArray[np.int32]
     number: dict[tuple[str, str], int]
 
@@ -70,7 +71,7 @@ class Flows:
 
     def crossing(self, link: LinkKey) -> NDArray[np.int64]:
         """Return the flows whose path has a link, by number."""
-        return np.flatnonzero((self.links == self.keys.index(link)).any(axis=1))
+        return np.flatnonzero((self.links == self.numbers[link]).any(axis=1))
 
     def heavy_of(self, flows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return those of some flows that are heavy; all of them where the mix is uniform."""
@@ -82,7 +83,7 @@ class Flows:
             raise ValueError(f"{'-'.join(path)} has {len(path)} switches, paths here have {self.hops}")
         old = self.flows[flow]
         self.flows[flow] = Flow(old.src, old.dst, path)
-        self.links[flow] = _links_of(self.flows[flow], {key: number for number, key in enumerate(self.keys)})
+        self.links[flow] = _links_of(self.flows[flow], self.numbers)
 
     def schedule(self, rng: np.random.Generator, least: int = 1 << 16) -> NDArray[np.int32]:
         """Return the order in which flows are reported, at least so many, to be repeated; each flow is in it.
@@ -120,7 +121,9 @@ def make_flows(topology: Topology, count: int, mix: Mix, seed: int) -> Flows:
     keys = list(topology.directed_links)
     numbers = {key: number for number, key in enumerate(keys)}
     links = np.array([_links_of(flow, numbers) for flow in flows], np.int32)
-    return Flows(topology, flows, weights, heavy, keys, links, {(f.src, f.dst): n for n, f in enumerate(flows)})
+    return Flows(
+        topology, flows, weights, heavy, keys, numbers, links, {(f.src, f.dst): n for n, f in enumerate(flows)}
+    )
 
 
 def fabric_links(topology: Topology) -> list[LinkKey]:

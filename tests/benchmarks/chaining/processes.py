@@ -140,13 +140,15 @@ def collector(topology: str, folder: Path, udp_port: int) -> Daemon:
     return Daemon("collector", ("collector",), settings, folder)
 
 
-def path_server(topology: str, folder: Path) -> Daemon:
-    """Return a path server at that collector."""
-    settings = {
+def path_server(topology: str, folder: Path, *, lasting: bool = False) -> Daemon:
+    """Return a path server at that collector; a lasting one keeps its routes in a file over its deaths."""
+    settings: dict[str, Any] = {
         "topology": topology,
         "feed": f"unix:{folder}/collector.sock",
         "listen": f"unix:{folder}/paths.sock",
     }
+    if lasting:
+        settings["records"] = {"database": f"{folder}/paths.sqlite"}
     return Daemon("paths", ("paths", "serve"), settings, folder)
 
 

@@ -110,7 +110,7 @@ class Congestion:
     @classmethod
     def of(cls, flows: Flows, links: tuple[LinkKey, ...] = ()) -> Congestion:
         """Return the congestion of these links."""
-        return cls(np.array([flows.keys.index(link) for link in links], np.int32))
+        return cls(np.array([flows.numbers[link] for link in links], np.int32))
 
 
 class Reports:

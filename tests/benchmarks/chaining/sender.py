@@ -1,10 +1,10 @@
 """A fabric's reports at a steady rate over UDP, in a process of its own: one report a datagram.
 
 Settings come as one line of JSON on standard input, orders after them, a line each: `{"rate": 2000}`,
-`{"congested": [["leaf1", "spine2"]]}`, `{"routes": [[17, ["leaf1", "spine2", "leaf5"]]]}`, `{"bad": "unknown"}`,
-`{"ask": 3}`. It answers in lines: `{"ready": true}`; `{"congested_ns": ...}`, the monotonic time when the first report
-of a packet over a congested link went out after an order; `{"asked": 3, "sent": ..., "sent_bad": ..., "cpu_s": ...}`.
-It ends with its input.
+`{"congested": [["leaf1", "spine2"]]}`, `{"routes": [[17, ["leaf1", "spine2", "leaf5"]]]}`,
+`{"bad": "unknown", "times": 2}`, `{"ask": 3}`. It answers in lines: `{"ready": true}`; `{"congested_ns": ...}`, the
+monotonic time when the first report of a packet over a congested link went out after an order; and
+`{"asked": 3, "sent": ..., "sent_bad": ..., "cpu_s": ...}`. It ends with its input.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Bad(StrEnum):
 
     NONE = "none"
     UNKNOWN = "unknown"
-    """Half of the reports besides are in the name of a switch that nobody configured."""
+    """As many more, or several `times` as many, in the name of a switch that nobody configured."""
     WRONG_SOURCE = "wrong source"
     """... from an address that no switch and no relay has, in the names of real switches."""
     SINGLE = "single"
@@ -134,7 +134,7 @@ class Sender:
         self._outlet = Outlet(self._reports.rows, settings.udp_port)
         self._foreign = Outlet(self._reports.rows, settings.udp_port, "127.0.0.99")
         self._congestion = Congestion.of(flows)
-        self._rate, self._bad = settings.rate, Bad.NONE
+        self._rate, self._bad, self._times = settings.rate, Bad.NONE, 1
         self._sent = self._sent_bad = self._single = 0
         self._first_hit_told = True
 
@@ -166,7 +166,7 @@ class Sender:
                 self._first_hit_told = True
                 self.answer(congested_ns=time.monotonic_ns())
             self._sent += self._outlet.send(begin, end)
-        if self._bad is not Bad.NONE:
+        for _ in range(self._times if self._bad is not Bad.NONE else 0):
             self._send_bad(count)
 
     def _send_bad(self, count: int) -> None:
@@ -194,7 +194,7 @@ class Sender:
 
     def _follow(self, order: dict[str, Any]) -> None:
         self._rate = float(order.get("rate", self._rate))
-        self._bad = Bad(order.get("bad", self._bad))
+        self._bad, self._times = Bad(order.get("bad", self._bad)), order.get("times", self._times)
         if "congested" in order:
             links = tuple(LinkKey(*link) for link in order["congested"])
             self._congestion, self._first_hit_told = Congestion.of(self._flows, links), not links

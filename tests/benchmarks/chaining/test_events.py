@@ -39,14 +39,16 @@ def test_event_is_seen_once_a_flow_leaves_its_link(flows: Flows) -> None:
     first, second = sorted(event.heavy)[:2]
     stranger = next(flow for flow in range(60) if flow not in event.flows)
     event.begun_ns = 10 * SECOND
-    event.take(steering.take(routes_of(flows, {stranger: around(flows.flows[stranger].path)}))[0], 11 * SECOND)
+    moves = {stranger: around(flows.flows[stranger].path)}
+    event.take(steering.take(routes_of(flows, moves))[0], 11 * SECOND)
     assert math.isinf(event.reaction_ms)
-    moves = {first: around(flows.flows[first].path), second: flows.flows[second].path}
+    moves |= {first: around(flows.flows[first].path), second: flows.flows[second].path}
     moved, followed = steering.take(routes_of(flows, moves))
     assert [flow for flow, _ in moved] == followed == [first]
     event.take(moved, 12 * SECOND)
-    event.take(steering.take(routes_of(flows, {second: around(flows.flows[second].path)}))[0], 13 * SECOND)
-    assert (event.reaction_ms, event.decided) == (2000.0, 2)
+    moves[second] = around(moves[second])
+    event.take(steering.take(routes_of(flows, moves))[0], 13 * SECOND)
+    assert (event.reaction_ms, event.decided, event.source) == (2000.0, 2, flows.flows[first].path[0])
 
 
 def test_event_seen_too_late_never_was(flows: Flows) -> None:
@@ -64,6 +66,13 @@ def test_next_event_shares_no_flow_with_the_last(flows: Flows) -> None:
         assert before is None or not before.flows & event.flows
         assert event.heavy < event.flows
         before = event
+
+
+def test_steering_lets_flows_back_to_their_first_path(flows: Flows) -> None:
+    steering, first = Steering(flows), flows.flows[5].path
+    assert steering.take(routes_of(flows, {5: around(first)})) == ([(5, around(first))], [5])
+    assert steering.take(routes_of(flows, {})) == ([], [5])
+    assert flows.flows[5].path == first
 
 
 def test_steering_counts_routes_of_another_length(flows: Flows) -> None:

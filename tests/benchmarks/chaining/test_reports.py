@@ -31,8 +31,8 @@ def flows_of(topology: str, count: int = 40, mix: Mix = Mix.UNIFORM) -> Flows:
     return make_flows(load_topology(topology), count, mix, 1)
 
 
-def collected(flows: Flows, reports: Reports, congestion: Congestion, blocks: int = 20) -> Collector:
-    """Return a collector that has taken so many blocks of 100 reports, 10 ms each."""
+def feeding(flows: Flows, reports: Reports, congestion: Congestion, blocks: int) -> Iterator[Collector]:
+    """Yield a collector after each of so many blocks of 100 reports, 10 ms each."""
     clock = VirtualClock()
     collector = Collector(flows.topology, clock, CollectorSettings())
     size = reports.rows.shape[1]
@@ -41,6 +41,12 @@ def collected(flows: Flows, reports: Reports, congestion: Congestion, blocks: in
         places = np.arange(100, dtype=np.uint64) * np.uint64(size)
         collector.receive_many(Payloads(reports.rows.reshape(-1), places, np.full(100, size, np.uint32)))
         clock.advance_to((block + 1) * 10 * MS)
+        yield collector
+
+
+def collected(flows: Flows, reports: Reports, congestion: Congestion) -> Collector:
+    """Return a collector that has taken 2,000 reports."""
+    *_, collector = feeding(flows, reports, congestion, 20)
     return collector
 
 

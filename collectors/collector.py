@@ -28,6 +28,7 @@ from collectors.values import (
     HopRecord,
     JobNote,
     LinkStatus,
+    NetworkSignals,
     ReporterState,
     Snapshot,
 )
@@ -257,6 +258,16 @@ class Collector:
         """Return every account of reports, by node id and hardware id."""
         with self._lock:
             return self._accounting.states()
+
+    def take_signals(self) -> NetworkSignals:
+        """Return what tells, since the last call, that the network has changed."""
+        with self._lock:
+            return self._state.take_signals()
+
+    def begin_round(self) -> None:
+        """Say that a snapshot of now is what a round of decisions will know: what flows send now is no news."""
+        with self._lock:
+            self._state.begin_round()
 
     def delays(self) -> dict[LinkKey, Sketch]:
         """Return sketches of the delays behind a snapshot's links, where there are any."""

@@ -108,6 +108,7 @@ class ReportReader:
             if self._records.counts(packet):
                 self._state.count(packet.flow, packet.ip_bytes, _source_ns(packet))
             records = self._records.records(decoded.group, packet, now_ns)
+            self._state.note_stamp(records)
             # Packet by packet: two of a group may look the same.
             self._state.add(records)
             found += records

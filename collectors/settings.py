@@ -153,7 +153,7 @@ class CollectorSettings(Strict, frozen=True):
     core: Core = Core.NATIVE
     """What processes reports: native, or reference, which gives the same results slowly."""
 
-    records_reports_per_s: Positive = 5000
+    records_reports_per_s: Positive = 200
     """Subscribers get the hop records of at most this many reports a second; the others are counted."""
 
     other_reports_per_s: Positive | None = 2500

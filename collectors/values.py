@@ -180,7 +180,8 @@ class PathState:
     telemetry; None while too few have. `delay_ns` is the mean of whole packets' delays where `samples` is not 0, else
     the sum of the links' means; `loss` a share of packets, None when unknown. `measured_bytes` are those of the packets
     behind the rate: of few, it is uncertain. That of a young flow is over the time since its first packet, and counts
-    that packet, too.
+    that packet, too. `gap_mean_ns` is the mean gap between measured packets, by the first switch's stamps, None before
+    there were any; `gap_variation` the gaps' variance as a share of that's square, at most 1: as of packets by chance.
     """
 
     flow: FlowKey
@@ -195,6 +196,8 @@ class PathState:
     samples: int = 0
     measured_bytes: int = 0
     is_young: bool = False
+    gap_mean_ns: int | None = None
+    gap_variation: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +327,23 @@ class Snapshot:
     clocks: Mapping[int, ClockState] = field(default_factory=dict)
     jobs: Mapping[JobKey, JobState] = field(default_factory=dict)
     statuses: Mapping[LinkKey, LinkStatus] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSignals:
+    """What tells, since it was asked for last, that the network has changed; queues are those between switches.
+
+    `queue_frames` is the most frames that a packet met in one, None where no packet reported any; `queue_reported` says
+    that a switch reported a congested queue, `queue_full` that one refused a packet. `grown` are flows that send a good
+    part more than the last round of decisions knew, with how many measured packets a second more; `unlisted` so many
+    grew beside them.
+    """
+
+    queue_frames: int | None = None
+    queue_reported: bool = False
+    queue_full: bool = False
+    grown: Mapping[FlowKey, float] = field(default_factory=dict)
+    unlisted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

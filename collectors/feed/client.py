@@ -15,10 +15,19 @@ from collectors.events.rules import Rule
 from collectors.feed import events_pb2, feed_pb2, records_pb2
 from collectors.feed.events import events_of, rules_message, rules_of
 from collectors.feed.records import drops_of, records_of
-from collectors.feed.service import FEED
+from collectors.feed.signals import signals_of
 from collectors.feed.statuses import statuses_message
 from collectors.settings import FeedClientSettings
-from collectors.values import CollectorStatus, DropRecord, Event, HopRecord, JobNote, LinkStatus, Snapshot
+from collectors.values import (
+    CollectorStatus,
+    DropRecord,
+    Event,
+    HopRecord,
+    JobNote,
+    LinkStatus,
+    NetworkSignals,
+    Snapshot,
+)
 from dataplane.rpc.client import Peer, ServiceClient
 from dataplane.topology.values import LinkKey
 
@@ -26,7 +35,7 @@ __all__ = ["FeedClient", "FeedClientSettings"]
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
-_PEER: Final = Peer(FEED.full_name, "collector", FeedError)
+_PEER: Final = Peer(feed_pb2.DESCRIPTOR.services_by_name["Feed"].full_name, "collector", FeedError)
 
 
 class FeedClient(ServiceClient):
@@ -65,6 +74,14 @@ class FeedClient(ServiceClient):
     def drops(self) -> AsyncGenerator[tuple[DropRecord, ...], None]:
         """Yield batches of what switches say they dropped, endlessly; an empty one says that a subscription begins."""
         return self._watch("WatchDrops", feed_pb2.WatchDropsRequest(), records_pb2.DropRecords, drops_of)
+
+    def signals(self, queue_frames: float, shortest_gap_ns: int) -> AsyncGenerator[NetworkSignals, None]:
+        """Yield signs that the network has changed, endlessly; one without any says that a subscription begins.
+
+        A queue between two switches of so many frames is a sign; two messages are at least `shortest_gap_ns` apart.
+        """
+        request = feed_pb2.WatchSignalsRequest(queue_frames=queue_frames, shortest_gap_ns=shortest_gap_ns)
+        return self._watch("WatchSignals", request, feed_pb2.Signals, signals_of)
 
     def events(self, since_ns: int | None = None) -> AsyncGenerator[tuple[Event, ...], None]:
         """Yield events as rules raise and clear them, endlessly; first those kept since a time, if one is given.

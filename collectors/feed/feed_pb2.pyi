@@ -25,6 +25,30 @@ class WatchDropsRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
+class WatchSignalsRequest(_message.Message):
+    __slots__ = ("queue_frames", "shortest_gap_ns")
+    QUEUE_FRAMES_FIELD_NUMBER: _ClassVar[int]
+    SHORTEST_GAP_NS_FIELD_NUMBER: _ClassVar[int]
+    queue_frames: float
+    shortest_gap_ns: int
+    def __init__(self, queue_frames: _Optional[float] = ..., shortest_gap_ns: _Optional[int] = ...) -> None: ...
+
+class Signals(_message.Message):
+    __slots__ = ("queue_frames", "queue_reported", "queue_full", "grown", "more_hz", "unlisted")
+    QUEUE_FRAMES_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_REPORTED_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_FULL_FIELD_NUMBER: _ClassVar[int]
+    GROWN_FIELD_NUMBER: _ClassVar[int]
+    MORE_HZ_FIELD_NUMBER: _ClassVar[int]
+    UNLISTED_FIELD_NUMBER: _ClassVar[int]
+    queue_frames: int
+    queue_reported: bool
+    queue_full: bool
+    grown: _keys_pb2.FlowKeys
+    more_hz: _containers.RepeatedScalarFieldContainer[float]
+    unlisted: int
+    def __init__(self, queue_frames: _Optional[int] = ..., queue_reported: _Optional[bool] = ..., queue_full: _Optional[bool] = ..., grown: _Optional[_Union[_keys_pb2.FlowKeys, _Mapping]] = ..., more_hz: _Optional[_Iterable[float]] = ..., unlisted: _Optional[int] = ...) -> None: ...
+
 class WatchEventsRequest(_message.Message):
     __slots__ = ("since_ns",)
     SINCE_NS_FIELD_NUMBER: _ClassVar[int]
@@ -48,7 +72,7 @@ class GetStatusRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class Paths(_message.Message):
-    __slots__ = ("flows", "routes", "route", "delay_ns", "bottleneck_bps", "age_ns", "rate_bps", "delay_p50_ns", "delay_p99_ns", "loss", "samples", "measured_bytes", "is_young")
+    __slots__ = ("flows", "routes", "route", "delay_ns", "bottleneck_bps", "age_ns", "rate_bps", "delay_p50_ns", "delay_p99_ns", "loss", "samples", "measured_bytes", "is_young", "gap_mean_ns", "gap_variation")
     FLOWS_FIELD_NUMBER: _ClassVar[int]
     ROUTES_FIELD_NUMBER: _ClassVar[int]
     ROUTE_FIELD_NUMBER: _ClassVar[int]
@@ -62,6 +86,8 @@ class Paths(_message.Message):
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
     MEASURED_BYTES_FIELD_NUMBER: _ClassVar[int]
     IS_YOUNG_FIELD_NUMBER: _ClassVar[int]
+    GAP_MEAN_NS_FIELD_NUMBER: _ClassVar[int]
+    GAP_VARIATION_FIELD_NUMBER: _ClassVar[int]
     flows: _keys_pb2.FlowKeys
     routes: _keys_pb2.Routes
     route: _containers.RepeatedScalarFieldContainer[int]
@@ -75,7 +101,9 @@ class Paths(_message.Message):
     samples: _containers.RepeatedScalarFieldContainer[int]
     measured_bytes: _containers.RepeatedScalarFieldContainer[int]
     is_young: _containers.RepeatedScalarFieldContainer[bool]
-    def __init__(self, flows: _Optional[_Union[_keys_pb2.FlowKeys, _Mapping]] = ..., routes: _Optional[_Union[_keys_pb2.Routes, _Mapping]] = ..., route: _Optional[_Iterable[int]] = ..., delay_ns: _Optional[_Iterable[int]] = ..., bottleneck_bps: _Optional[_Iterable[int]] = ..., age_ns: _Optional[_Iterable[int]] = ..., rate_bps: _Optional[_Iterable[int]] = ..., delay_p50_ns: _Optional[_Iterable[int]] = ..., delay_p99_ns: _Optional[_Iterable[int]] = ..., loss: _Optional[_Iterable[float]] = ..., samples: _Optional[_Iterable[int]] = ..., measured_bytes: _Optional[_Iterable[int]] = ..., is_young: _Optional[_Iterable[bool]] = ...) -> None: ...
+    gap_mean_ns: _containers.RepeatedScalarFieldContainer[int]
+    gap_variation: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, flows: _Optional[_Union[_keys_pb2.FlowKeys, _Mapping]] = ..., routes: _Optional[_Union[_keys_pb2.Routes, _Mapping]] = ..., route: _Optional[_Iterable[int]] = ..., delay_ns: _Optional[_Iterable[int]] = ..., bottleneck_bps: _Optional[_Iterable[int]] = ..., age_ns: _Optional[_Iterable[int]] = ..., rate_bps: _Optional[_Iterable[int]] = ..., delay_p50_ns: _Optional[_Iterable[int]] = ..., delay_p99_ns: _Optional[_Iterable[int]] = ..., loss: _Optional[_Iterable[float]] = ..., samples: _Optional[_Iterable[int]] = ..., measured_bytes: _Optional[_Iterable[int]] = ..., is_young: _Optional[_Iterable[bool]] = ..., gap_mean_ns: _Optional[_Iterable[int]] = ..., gap_variation: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Reporters(_message.Message):
     __slots__ = ("node_id", "hw_id", "received", "lost", "late", "duplicate", "restarts", "contested")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, Final, TypeVar
@@ -16,12 +17,12 @@ from collectors.events.service import EventService
 from collectors.feed import events_pb2, feed_pb2, links_pb2
 from collectors.feed.events import events_message, rules_message, rules_of
 from collectors.feed.records import drops_message, records_message
-from collectors.feed.service import FEED
+from collectors.feed.signals import SignalBoard, signals_message, tells
 from collectors.feed.snapshots import notes_of, snapshot_message, status_message
 from collectors.feed.statuses import statuses_of
 from collectors.settings import FEED_ADDRESS, Positive
 from collectors.subscribers import Handover, SharedSnapshots, next_due
-from collectors.values import Event, Snapshot
+from collectors.values import Event, NetworkSignals, Snapshot
 from dataplane.config import Strict
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.access.settings import TlsSettings
@@ -36,6 +37,7 @@ _NEEDS: Final = {
     "WatchSnapshots": Permission.READ,
     "WatchRecords": Permission.READ,
     "WatchDrops": Permission.READ,
+    "WatchSignals": Permission.READ,
     "WatchEvents": Permission.READ,
     "GetRules": Permission.READ,
     "SetRules": Permission.OPERATE,
@@ -66,6 +68,9 @@ class FeedSettings(Strict, frozen=True):
     shortest_interval_ns: Positive = 10_000_000
     """Snapshots are sent no more often than this, whatever a subscriber asks for."""
 
+    signal_interval_ns: Positive = 5_000_000
+    """How often signs of a change are looked for while somebody watches for them; messages come no more often."""
+
     limits: Limits = Limits()
     """What all subscribers may take together."""
 
@@ -78,12 +83,13 @@ class FeedServer:
     ) -> None:
         self._collector = collector
         self._events = events or EventService(collector)
+        self._signals = SignalBoard(collector.take_signals)
         self._settings = settings or FeedSettings()
-        self._snapshots = SharedSnapshots(lambda: snapshot_bytes(collector.snapshot()))
+        self._snapshots = SharedSnapshots(self._new_snapshot)
         self._guard = threading.Lock()
         self._server = RpcServer(
             self._settings.address,
-            [Service(FEED, self._methods(), _NEEDS)],
+            [Service(feed_pb2.DESCRIPTOR.services_by_name["Feed"], self._methods(), _NEEDS)],
             purpose="cannot serve the feed",
             error=CollectorError,
             limits=self._settings.limits,
@@ -96,6 +102,7 @@ class FeedServer:
             "WatchSnapshots": self._watch_snapshots,
             "WatchRecords": self._watch_records,
             "WatchDrops": self._watch_drops,
+            "WatchSignals": self._watch_signals,
             "WatchEvents": self._watch_events,
             "GetRules": self._get_rules,
             "SetRules": self._set_rules,
@@ -113,15 +120,17 @@ class FeedServer:
         await self._server.stop()
 
     async def _watch_snapshots(self, request: feed_pb2.WatchSnapshotsRequest) -> AsyncIterator[bytes]:
-        interval_ns = request.interval_ns
-        if not 0 < interval_ns <= MAX_INTERVAL_NS:
-            raise MessageError(f"interval of {interval_ns} ns is not between 1 ns and one hour")
+        interval_ns = _interval("interval", request.interval_ns)
         loop, interval_s = asyncio.get_running_loop(), max(interval_ns, self._settings.shortest_interval_ns) / 1e9
         due_s = loop.time()
         while True:
             yield await self._snapshots.since(due_s)
             due_s = next_due(loop.time(), interval_s)
             await asyncio.sleep(due_s - loop.time())
+
+    def _new_snapshot(self) -> bytes:
+        self._collector.begin_round()
+        return snapshot_bytes(self._collector.snapshot())
 
     async def _watch_records(self, _: feed_pb2.WatchRecordsRequest) -> AsyncIterator[Message]:
         async for message in self._batches(self._collector.subscribe, records_message):
@@ -145,6 +154,24 @@ class FeedServer:
                 yield message_of([one for batch in batches for one in batch])
         finally:
             unsubscribe()
+
+    async def _watch_signals(self, request: feed_pb2.WatchSignalsRequest) -> AsyncIterator[Message]:
+        gap_ns, queue_frames = _interval("shortest gap", request.shortest_gap_ns), request.queue_frames
+        if not 0 <= queue_frames < math.inf:
+            raise MessageError(f"a queue of {queue_frames} frames is none")
+        interval_ns = self._settings.signal_interval_ns
+        watch = self._signals.watch()
+        try:
+            # The first message, without content, says that the subscription stands.
+            yield signals_message(NetworkSignals())
+            while True:
+                await asyncio.sleep(interval_ns / 1e9)
+                signals = watch.take()
+                if tells(signals, queue_frames):
+                    yield signals_message(signals)
+                    await asyncio.sleep(max(gap_ns - interval_ns, 0) / 1e9)
+        finally:
+            watch.close()
 
     async def _watch_events(self, request: feed_pb2.WatchEventsRequest) -> AsyncIterator[events_pb2.Events]:
         queue: asyncio.Queue[tuple[Event, ...]] = asyncio.Queue(self._settings.queue_batches)
@@ -189,6 +216,12 @@ class FeedServer:
             self._count_dropped()
         else:
             queue.put_nowait(batch)
+
+
+def _interval(name: str, interval_ns: int) -> int:
+    if not 0 < interval_ns <= MAX_INTERVAL_NS:
+        raise MessageError(f"{name} of {interval_ns} ns is not between 1 ns and one hour")
+    return interval_ns
 
 
 def snapshot_bytes(snapshot: Snapshot) -> bytes:

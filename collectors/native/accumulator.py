@@ -15,7 +15,7 @@ from collectors.clocks.values import Corrections, FlightColumns, StampDifference
 from collectors.counters import Count, Counters
 from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
-from collectors.native.figures import NativeFlows, NativePaths, columns_of, figures_of
+from collectors.native.figures import NativeFlows, NativePaths, columns_of, figures_of, signals_of
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.kernels.state.windows import NOTED_ROOM, ROW
 from collectors.native.memory import CellMemory
@@ -27,6 +27,7 @@ from collectors.native.structures import (
     ClockCell,
     FiguresCell,
     FlowCell,
+    GrownCell,
     Hop,
     RouteCell,
     RouteHop,
@@ -37,11 +38,12 @@ from collectors.native.tables import Counts, TelemetryTables
 from collectors.native.topology import NativeTopology, address_words
 from collectors.settings import StateSettings
 from collectors.state.accumulator import SeenFlows
+from collectors.state.signals import MOST_GROWN, RoundClock
 from collectors.statistics.columns import UNKNOWN, WindowColumns
 from collectors.statistics.rate import RateWindow
 from collectors.statistics.sketch import BUCKETS, Sketch, bucket_of
 from collectors.statistics.window import RANK, WindowFigures
-from collectors.values import DelaySource, FlowKey
+from collectors.values import DelaySource, FlowKey, NetworkSignals
 from dataplane.native import u32, u64
 from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
@@ -72,6 +74,8 @@ class NativeStore:
         self._clocks = self._cells(ClockCell, len(self._topology.link_keys))
         self._tables.clocks.links = self._clocks.pointer
         self._tables.clocks.switches = self._cells(SwitchClockCell, len(self._topology.switches)).pointer
+        self._grown, self._rounds = self._cells(GrownCell, MOST_GROWN), RoundClock()
+        self._tables.signals.grown, self._tables.signals.most_grown = self._grown.pointer, MOST_GROWN
         self._figures: NDArray[np.void] | None = None
         self._figures_of = 0
 
@@ -196,6 +200,34 @@ class NativeStore:
         self.begin_batch(now_ns)
         self._calls.take_packet(self._tables, key_words(flow), ip_bytes, word(source_ns))
         self.count()
+
+    def take_stamp(self, flow: FlowKey, stamp_ns: int) -> None:
+        """Take when a measured packet came to its first switch, by that switch's clock; of a flow that was counted."""
+        self._calls.take_stamp(self._tables, key_words(flow), stamp_ns)
+
+    def take_queue_report(self, link: LinkKey) -> None:
+        """Take note that a switch has reported a congested queue of a link."""
+        self._tables.signals.queue_reported |= self._is_inner(link)
+
+    def take_full_queue(self, link: LinkKey) -> None:
+        """Take note that a full queue of a link has refused a packet."""
+        self._tables.signals.queue_full |= self._is_inner(link)
+
+    def _is_inner(self, link: LinkKey) -> bool:
+        ends = self._tables.topology.links[self._topology.link_number[link]]
+        return NONE32 not in {ends.head_switch, ends.tail_switch}
+
+    def take_signals(self) -> NetworkSignals:
+        """Return what tells, since the last call, that the network has changed."""
+        signals = self._tables.signals
+        taken = signals_of(signals, self._grown.rows(np.dtype(GrownCell))[: signals.grown_count])
+        signals.queue = signals.queue_reported = signals.queue_full = 0
+        signals.grown_count = signals.unlisted = 0
+        return taken
+
+    def begin_round(self, now_ns: int) -> None:
+        """Begin a round of decisions, unless one has just begun."""
+        self._tables.signals.round = self._rounds.begin(now_ns)
 
     def link(self, link: LinkKey) -> WindowFigures | None:
         """Return a link's figures, None when it was never heard of."""

@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.native.structures import MOST_SWITCHES, NONE32, NONE64, RATE_SLOTS
+from collectors.native.tables import SignalTable
 from collectors.state.accumulator import FlowColumns, SeenFlow, SwitchPath
+from collectors.state.gaps import CHANCE, MEAN_BITS, more_hz
 from collectors.statistics.columns import UNKNOWN, Integers, WindowColumns
 from collectors.statistics.rate import RateWindow
 from collectors.statistics.window import NO_FIGURES, SOURCES, WindowFigures
-from collectors.values import FlowKey
+from collectors.values import FlowKey, NetworkSignals
 from dataplane.topology.values import LinkKey
 
 
@@ -116,13 +118,25 @@ class NativeFlows:
         paths: dict[tuple[int, int, int], SwitchPath] = {}
         addresses: dict[tuple[int, int, int], IPv4Address | IPv6Address] = {}
         names = ("route", "source_host", "target_host", "path_ns", "key")
-        columns = (self._cells[name].tolist() for name in names)
-        for route, source, target, path_ns, words, rate in zip(*columns, self._rates(), strict=True):
+        columns = [self._cells[name].tolist() for name in names]
+        gaps = self._gap_means().tolist(), self._gap_shares().tolist()
+        for route, source, target, path_ns, words, (rate_bps, nbytes, is_young), gap_ns, variation in zip(
+            *columns, self._rates(), *gaps, strict=True
+        ):
             ends = route, source, target
             path = paths.get(ends)
             if path is None:
                 path = paths[ends] = self._paths.path(*ends)
-            yield SeenFlow(_flow(words, addresses), path, path_ns, *rate)
+            yield SeenFlow(
+                _flow(words, addresses),
+                path,
+                path_ns,
+                rate_bps,
+                nbytes,
+                is_young,
+                None if gap_ns == UNKNOWN else gap_ns,
+                variation,
+            )
 
     def columns(self) -> FlowColumns:
         """Return the flows side by side, in the same order."""
@@ -146,7 +160,19 @@ class NativeFlows:
             rate_bps=[UNKNOWN if rate is None else rate for rate in rates[0]],
             measured_bytes=rates[1],
             is_young=rates[2],
+            gap_mean_ns=self._gap_means(),
+            gap_variation=self._gap_shares(),
         )
+
+    def _gap_means(self) -> Integers:
+        """Return the mean gap between each flow's packets, UNKNOWN before there were any."""
+        means = (self._cells["gap_mean"] >> MEAN_BITS).astype(np.int64)
+        return np.where(self._cells["gap_count"] != 0, means, UNKNOWN)
+
+    def _gap_shares(self) -> NDArray[np.float64]:
+        """Return the variance of each flow's gaps as a share of the mean's square, 1 at most."""
+        shares: NDArray[np.float64] = np.minimum(self._cells["gap_variation"], CHANCE) / CHANCE
+        return shares
 
     def _rates(self) -> list[tuple[int | None, int, bool]]:
         """Return each flow's rate in bit/s as `collectors.statistics.rate` has it, None where no packet was counted.
@@ -168,6 +194,19 @@ class NativeFlows:
             return None, nbytes, False
         rate_bps = self._rate.rate_bps(nbytes * self._sample_every, first_ns, now_ns)
         return rate_bps, nbytes, first_ns > self._rate.begins_ns(now_ns)
+
+
+def signals_of(table: SignalTable, cells: NDArray[np.void]) -> NetworkSignals:
+    """Return what tells that the network has changed; `cells` are those of flows that have grown."""
+    addresses: dict[tuple[int, int, int], IPv4Address | IPv6Address] = {}
+    columns = (cells[name].tolist() for name in ("key", "mean", "known"))
+    return NetworkSignals(
+        queue_frames=table.queue - 1 if table.queue else None,
+        queue_reported=bool(table.queue_reported),
+        queue_full=bool(table.queue_full),
+        grown={_flow(words, addresses): more_hz(mean, known) for words, mean, known in zip(*columns, strict=True)},
+        unlisted=table.unlisted,
+    )
 
 
 def _flow(words: Sequence[int], known: dict[tuple[int, int, int], IPv4Address | IPv6Address]) -> FlowKey:

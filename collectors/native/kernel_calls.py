@@ -12,6 +12,7 @@ from collectors.native.kernels.decode.frames import find_payloads
 from collectors.native.kernels.receive import receive_reports
 from collectors.native.kernels.sequence import observe
 from collectors.native.kernels.state.flows import take_packet
+from collectors.native.kernels.state.gaps import take_stamp
 from collectors.native.kernels.state.routes import take_path
 from collectors.native.kernels.state.samples import take_sample
 from collectors.native.kernels.state.windows import begin_batch, read_figures
@@ -30,6 +31,7 @@ class KernelCalls:
     take_sample: Callable[..., None]
     take_path: Callable[..., None]
     take_packet: Callable[..., None]
+    take_stamp: Callable[..., None]
     read_figures: Callable[..., None]
     observe: Callable[..., int]
     find_payloads: Callable[..., int]
@@ -50,6 +52,7 @@ def kernel_calls() -> KernelCalls:
         take_sample,
         take_path,
         take_packet,
+        take_stamp,
         read_figures,
         observe,
         find_payloads,

@@ -102,7 +102,7 @@ class FiguresCell(Struct):
 
 
 class FlowCell(Struct):
-    """A flow, 192 bytes: addresses (IPv4 in the low words), protocol, ports and version, its path, rate and weight."""
+    """A flow, 192 bytes: addresses (IPv4 in the low words), protocol, ports, version, path, rate, weight and gaps."""
 
     key: Inline[u64, Literal[5]]
     heard_ns: u64
@@ -117,7 +117,21 @@ class FlowCell(Struct):
     rate_bytes: Inline[u32, Literal[8]]
     weight: u32  # `collectors.state.admission`, as of its epoch
     weight_epoch: u32
-    _gap: Inline[u64, Literal[7]]
+    stamp_ns: u64  # of the newest packet at its first switch, NONE64: none yet; gaps are as `collectors.state.gaps`
+    gap_mean: u64
+    gap_variation: u64
+    known_mean: u64
+    gap_count: u32
+    round: u32
+    _gap: Inline[u64, Literal[2]]
+
+
+class GrownCell(Struct):
+    """A flow that sends more than the last round knew: its mean gap now, and the one that was known, 0 for none."""
+
+    key: Inline[u64, Literal[5]]
+    mean: u64
+    known: u64
 
 
 class RouteCell(Struct):
@@ -239,7 +253,8 @@ class Packet(Struct):
     tracked: u32  # not 0: telemetry was asked for the flow of a packet that was dropped
     drop_ingress: u32
     drop_egress: u32
-    _gap: Inline[u32, Literal[10]]
+    drop_reason: u32  # NONE32: the report does not say
+    _gap: Inline[u32, Literal[9]]
 
 
 class Layout(Struct):

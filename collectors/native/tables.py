@@ -11,6 +11,7 @@ from collectors.native.structures import (
     ClockCell,
     FateCell,
     FlowCell,
+    GrownCell,
     LinkCell,
     LinkEnd,
     PendingCell,
@@ -180,6 +181,19 @@ class LossTable(Struct):
     reporting: Array[u32]  # by switch: not 0: it has reported a drop
 
 
+class SignalTable(Struct):
+    """What tells that the network has changed (`collectors.state.signals`)."""
+
+    queue: u32  # frames in the longest queue between switches, and 1; 0: none was reported
+    queue_reported: u32  # not 0: a switch has reported a congested one
+    queue_full: u32  # not 0: one has refused a packet
+    round: u32  # of decisions
+    grown: Array[GrownCell]
+    grown_count: u32
+    most_grown: u32
+    unlisted: u64
+
+
 class Batch(Struct):
     """The time of the payloads that are being taken, and what it is in slots."""
 
@@ -231,3 +245,4 @@ class TelemetryTables(Struct):
     routes: InPlace[RouteTable]
     pending: InPlace[PendingTables]
     losses: InPlace[LossTable]
+    signals: InPlace[SignalTable]

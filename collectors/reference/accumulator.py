@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from collectors.clocks.flights import Flights
 from collectors.clocks.stamps import SwitchClock
@@ -15,11 +15,13 @@ from collectors.decode.stitch import SeenPath
 from collectors.settings import StateSettings
 from collectors.state import admission
 from collectors.state.accumulator import MOST_SWITCHES, SWEEP_NS, SeenFlow, SeenFlows, SwitchPath
+from collectors.state.gaps import FlowGaps
+from collectors.state.signals import RoundClock, SignalNotes
 from collectors.statistics.rate import FRAMING_BYTES, RateMeter
 from collectors.statistics.sketch import Sketch
 from collectors.statistics.window import Window, WindowFigures
-from collectors.values import DelaySource, FlowKey
-from dataplane.topology.values import LinkKey
+from collectors.values import DelaySource, FlowKey, NetworkSignals
+from dataplane.topology.values import LinkKey, Topology
 
 
 @dataclass(slots=True)
@@ -29,12 +31,13 @@ class _Flow:
     path: SeenPath | None = None
     weight: int = 0
     weight_epoch: int = 0
+    gaps: FlowGaps = field(default_factory=FlowGaps)
 
 
 class PlainStore:
     """Plain Python; when flows are too many, the lightest makes room, of equal ones the one unheard for longest."""
 
-    def __init__(self, settings: StateSettings, counters: Counters) -> None:
+    def __init__(self, topology: Topology, settings: StateSettings, counters: Counters) -> None:
         self._settings = settings
         self._counters = counters
         self._links: dict[LinkKey, Window] = {}
@@ -44,10 +47,12 @@ class PlainStore:
         self._routes: dict[tuple[str, ...], Window] = {}
         self._next_sweep_ns = 0
         self._flights = Flights()
+        self._signals, self._rounds = SignalNotes(topology), RoundClock()
 
     def take_sample(self, sample: LinkSample) -> None:
         """Take what one packet says of one link; what is older than the window is counted and left out."""
         self._flights.add(sample.difference)
+        self._signals.note_queue(sample.link, sample.queue_occupancy_frames)
         behind_ns = self._behind_newest(sample)
         if behind_ns > self._settings.window_ns:
             self._counters[Count.LATE_SAMPLES] += 1
@@ -114,6 +119,31 @@ class PlainStore:
         at_ns = now_ns if source_ns is None else _sent_ns(found, now_ns, source_ns)
         found.meter.add(at_ns, (ip_bytes + FRAMING_BYTES) * self._settings.sample_every)
 
+    def take_stamp(self, flow: FlowKey, stamp_ns: int) -> None:
+        """Take when a measured packet came to its first switch, by that switch's clock; of a flow that was counted."""
+        found = self._flows.get(flow)
+        if found is None or not found.meter.has_counted:
+            return
+        known_mean = found.gaps.note(stamp_ns, self._rounds.round)
+        if known_mean >= 0:
+            self._signals.note_growth(flow, found.gaps.mean, known_mean)
+
+    def take_queue_report(self, link: LinkKey) -> None:
+        """Take note that a switch has reported a congested queue of a link."""
+        self._signals.note_queue_report(link)
+
+    def take_full_queue(self, link: LinkKey) -> None:
+        """Take note that a full queue of a link has refused a packet."""
+        self._signals.note_full_queue(link)
+
+    def take_signals(self) -> NetworkSignals:
+        """Return what tells, since the last call, that the network has changed."""
+        return self._signals.take()
+
+    def begin_round(self, now_ns: int) -> None:
+        """Begin a round of decisions, unless one has just begun."""
+        self._rounds.begin(now_ns)
+
     def link(self, link: LinkKey) -> WindowFigures | None:
         """Return a link's figures, None when it was never heard of."""
         window = self._links.get(link)
@@ -140,6 +170,8 @@ class PlainStore:
                         flow.meter.rate_bps(sending_ns),
                         flow.meter.nbytes(sending_ns) // self._settings.sample_every,
                         flow.meter.is_young(sending_ns),
+                        flow.gaps.mean_ns,
+                        flow.gaps.share,
                     )
                 )
         return found

@@ -31,7 +31,7 @@ class PlainStateBuilder(StateBuilder):
     ) -> None:
         settings = settings or StateSettings()
         counters = Counters() if counters is None else counters
-        store = PlainStore(settings, counters) if store is None else store
+        store = PlainStore(topology, settings, counters) if store is None else store
         super().__init__(topology, clock, settings, counters, store, PlainStitcher(topology, settings, counters))
 
     def _links(self, now_ns: int) -> Mapping[LinkKey, LinkState]:

@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
 from typing import Final, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from collectors.clocks.values import Corrections, FlightColumns
 from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
 from collectors.statistics.columns import Integers, WindowColumns
 from collectors.statistics.sketch import Sketch
 from collectors.statistics.window import WindowFigures
-from collectors.values import FlowKey
+from collectors.values import FlowKey, NetworkSignals
 from dataplane.topology.values import LinkKey
 
 MOST_SWITCHES: Final = 64
@@ -46,13 +49,15 @@ class SeenFlow:
     rate_bps: int | None
     measured_bytes: int = 0
     is_young: bool = False
+    gap_mean_ns: int | None = None
+    gap_variation: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class FlowColumns:
     """Flows that were heard of lately, side by side; `src` and `dst` index `addresses`, `path` indexes `paths`.
 
-    Rates are in bit/s, UNKNOWN where no packet was counted.
+    Rates are in bit/s, UNKNOWN where no packet was counted, as is a mean gap before there were any.
     """
 
     addresses: Sequence[IPv4Address | IPv6Address]
@@ -67,6 +72,8 @@ class FlowColumns:
     rate_bps: Sequence[int]
     measured_bytes: Sequence[int]
     is_young: Sequence[bool]
+    gap_mean_ns: Integers
+    gap_variation: NDArray[np.float64]
 
 
 class SeenFlows(Protocol):
@@ -102,6 +109,26 @@ class Store(Protocol):
 
         `source_ns` is when it came to its first switch, by that switch's clock.
         """
+        ...
+
+    def take_stamp(self, flow: FlowKey, stamp_ns: int) -> None:
+        """Take when a measured packet came to its first switch, by that switch's clock; of a flow that was counted."""
+        ...
+
+    def take_queue_report(self, link: LinkKey) -> None:
+        """Take note that a switch has reported a congested queue of a link."""
+        ...
+
+    def take_full_queue(self, link: LinkKey) -> None:
+        """Take note that a full queue of a link has refused a packet."""
+        ...
+
+    def take_signals(self) -> NetworkSignals:
+        """Return what tells, since the last call, that the network has changed."""
+        ...
+
+    def begin_round(self, now_ns: int) -> None:
+        """Begin a round of decisions, unless one has just begun: what flows send now is known from now on."""
         ...
 
     def link(self, link: LinkKey) -> WindowFigures | None:

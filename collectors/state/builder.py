@@ -20,9 +20,22 @@ from collectors.state.link_states import LinkColumns
 from collectors.state.loss import LossMeter
 from collectors.state.path_states import PathMaker, PathStates
 from collectors.statistics.sketch import Sketch
-from collectors.values import DropRecord, FlowKey, HopRecord, LinkState, ReporterState, Snapshot
+from collectors.values import (
+    DropRecord,
+    FlowKey,
+    HopRecord,
+    LinkState,
+    NetworkSignals,
+    RecordKind,
+    ReporterState,
+    Snapshot,
+)
 from dataplane.clock import Clock
-from dataplane.topology.values import LinkKey, Topology
+from dataplane.topology.values import Endpoint, LinkKey, Topology
+from dataplane.wire.drop_reasons import DropReason
+
+_WITH_PLACE = frozenset({RecordKind.STACK, RecordKind.HOP_BY_HOP})
+"""Kinds of records whose index says where on the path their hop is."""
 
 _SKETCHES: Final = 16
 """Sketches of links that are made before others have the state."""
@@ -67,6 +80,10 @@ class StateBuilder(ABC):
 
     def add(self, records: Sequence[HopRecord]) -> None:
         """Take records, those of one report together; late and unordered ones find their place or are counted."""
+        for record in records:
+            link = self._link_of(record.node_id, record.egress_port) if record.kind is RecordKind.QUEUE else None
+            if link is not None:
+                self._store.take_queue_report(link)
         stitched = self._stitcher.stitch(records)
         for sample in stitched.samples:
             self._store.take_sample(sample)
@@ -82,6 +99,32 @@ class StateBuilder(ABC):
         """Take packets that switches say they dropped."""
         for drop in drops:
             self._losses.dropped(drop)
+            link = self._link_of(drop.node_id, drop.egress_port) if drop.reason == DropReason.QUEUE_FULL else None
+            if link is not None:
+                self._store.take_full_queue(link)
+
+    def _link_of(self, node_id: int, port: int | None) -> LinkKey | None:
+        """Return the link that leaves a node by a port, None where the topology has none."""
+        switch = self._topology.switch_by_id.get(node_id)
+        link = None if switch is None or port is None else self._topology.link_at.get(Endpoint(switch.name, port))
+        return None if link is None else link.key
+
+    def note_stamp(self, records: Sequence[HopRecord]) -> None:
+        """Take when a packet came to its first switch, where its records show that."""
+        if not records:
+            return
+        first = records[0]
+        is_first = first.hop_index == 0 and first.kind in _WITH_PLACE and first.node_id in self._topology.switch_by_id
+        if is_first and first.ingress_timestamp_ns is not None:
+            self._store.take_stamp(first.flow, first.ingress_timestamp_ns)
+
+    def take_signals(self) -> NetworkSignals:
+        """Return what tells, since the last call, that the network has changed."""
+        return self._store.take_signals()
+
+    def begin_round(self) -> None:
+        """Begin a round of decisions: a snapshot of now is what it decides by."""
+        self._store.begin_round(self._clock.now_ns())
 
     def tick(self, now_ns: int, reporters: Callable[[], Mapping[tuple[int, int], ReporterState]]) -> None:
         """Update clocks and accounts of reports, at their interval; call it often."""

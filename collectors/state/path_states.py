@@ -95,6 +95,8 @@ class PathMaker:
             samples,
             seen.measured_bytes,
             seen.is_young,
+            seen.gap_mean_ns,
+            seen.gap_variation,
         )
 
     def columns(self, flows: FlowColumns) -> PathColumns:
@@ -118,6 +120,8 @@ class PathMaker:
                 "samples": samples,
                 "measured_bytes": flows.measured_bytes,
                 "is_young": flows.is_young,
+                "gap_mean_ns": flows.gap_mean_ns.tolist(),
+                "gap_variation": flows.gap_variation.tolist(),
             },
         )
 

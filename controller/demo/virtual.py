@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import IPv4Address
 
 from collectors.collector import Collector
-from collectors.values import DropRecord, HopRecord, Snapshot
+from collectors.values import HopRecord, Snapshot
 from controller.demo.live import LiveView, Status
 from controller.demo.moves import describe, describe_weights, first_moves, new_links, phase_name
 from controller.demo.outcome import Move, Outcome
@@ -48,9 +48,7 @@ class VirtualRun:
         self.collector = Collector(topology, self.fabric.clock, self.settings.collector())
         decide = self.settings.decider()
         self.paths = PathServerCore(topology, decide)
-        self._signals = Signals(
-            topology, queue_frames=decide.idle_frames, interval_ns=self.settings.decision_interval_ns
-        )
+        self._signals = Signals(queue_frames=decide.idle_frames, interval_ns=self.settings.decision_interval_ns)
         self.receivers = {host.name: Receiver() for host in topology.hosts}
         self.snapshots: list[tuple[str, Snapshot]] = []
         self.moves: list[Move] = []
@@ -104,18 +102,24 @@ class VirtualRun:
             self.fabric.host(name).on_frame(_measuring(receiver))
         self.fabric.host(self._collector_host).on_frame(self._report_arrives)
         self.collector.subscribe(self._note)
-        self.collector.subscribe_drops(self._note_drops)
 
     def _report_arrives(self, frame: bytes, _now_ns: int) -> None:
         datagram = decode_udp_frame(frame)
         if datagram is not None and datagram.dst_port == self.collector.report_udp_port:
             payload, source = datagram.payload, datagram.ip.src
             if isinstance(source, IPv4Address):  # as all reports are
-                delay_ns = self.settings.delays.report_ns
-                self.fabric.call_after(delay_ns, lambda: self.collector.receive(payload, address=source))
+                self.fabric.call_after(self.settings.delays.report_ns, lambda: self._receive(payload, source))
+
+    def _receive(self, payload: bytes, source: IPv4Address) -> None:
+        self.collector.receive(payload, address=source)
+        if self.deciding:
+            signals = self.collector.take_signals()
+            if self._signals.observe(signals, self.fabric.now_ns, self.paths.outgrows):
+                self.fabric.call_after(0, lambda: self._decide(woken=True))
 
     def _decide(self, *, woken: bool = False) -> None:
         self._write_records()
+        self.collector.begin_round()
         snapshot = self.collector.snapshot()
         result = self.paths.step(snapshot, self.fabric.now_ns, woken=woken)
         self._signals.decided(moved=result is not None)
@@ -137,16 +141,6 @@ class VirtualRun:
 
     def _note(self, records: tuple[HopRecord, ...]) -> None:
         self._records += records
-        outgrown, now_ns = self.paths.observe(records), self.fabric.now_ns
-        if self.deciding and (self._signals.observe(records, now_ns) or self._signals.observe_growth(outgrown, now_ns)):
-            self._decide_at_once()
-
-    def _note_drops(self, drops: tuple[DropRecord, ...]) -> None:
-        if self.deciding and self._signals.observe_drops(drops, self.fabric.now_ns):
-            self._decide_at_once()
-
-    def _decide_at_once(self) -> None:
-        self.fabric.call_after(0, lambda: self._decide(woken=True))
 
     def _write_records(self) -> None:
         records, self._records = self._records, []

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from collectors.values import FlowKey, HopRecord, LinkStatus, Snapshot
+from collectors.values import FlowKey, LinkStatus, Snapshot
 from controller.errors import PathError
 from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from controller.links.loss_failures import LossFailureDetector
@@ -24,7 +24,6 @@ from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.pins import Pins
 from controller.paths.records.store import PathStore
 from controller.paths.records.values import Assigned, Explanation, History, HistoryQuery
-from controller.paths.regularity import Regularity
 from controller.paths.round_result import RoundResult
 from controller.paths.seen_flows import SeenFlows, is_probe
 from controller.paths.settings import DecideSettings, ManagedFlow
@@ -64,8 +63,7 @@ class PathServerCore:
         self._store = store
         self._max_flows, self._forget_after_ns = max_flows, forget_after_ns
         self._rates = {flow.spec: flow.rate_bps for flow in flows}
-        self._regularity = Regularity(max_flows)
-        self._seen = SeenFlows(topology, self._regularity, self._rates)
+        self._seen = SeenFlows(topology, self._rates)
         self._pins = Pins(topology)
         self._seen_ns: dict[FlowSpec, int] = {}
         self._assigned: dict[FlowSpec, Assigned] = {}
@@ -85,12 +83,11 @@ class PathServerCore:
         """How many flows are looked after."""
         return len(self._rates) if self._rates else len(self._seen_ns)
 
-    def observe(self, records: Iterable[HopRecord]) -> bool:
-        """Take records as they come: between snapshots they show how far rates can be trusted.
+    def outgrows(self, grown: Mapping[FlowKey, float]) -> bool:
+        """Return whether flows send so much more than the last round knew that a link cannot carry it.
 
-        Return whether flows send so much more than the last round knew that a link cannot carry it.
+        `grown` has so many measured packets a second more for each of them.
         """
-        grown = self._regularity.observe(records)
         return any(self._outgrows_a_link(flow, more_hz) for flow, more_hz in grown.items())
 
     def _outgrows_a_link(self, key: FlowKey, more_hz: float) -> bool:
@@ -109,7 +106,6 @@ class PathServerCore:
 
         A round out of turn (`woken`) confirms no wish: its snapshot is hardly newer than the last.
         """
-        self._regularity.decided()
         self._snapshot = snapshot = self._loss_failures.confirmed(snapshot)
         self._discover(snapshot, now_ns)
         forgotten = self._forget(now_ns)
@@ -313,7 +309,7 @@ class PathServerCore:
     def current(self, snapshot: Snapshot, now_ns: int) -> dict[FlowSpec, Assignment]:
         """Return every flow looked after with the path that it is on, as far as anybody can know."""
         measured, rates = self._seen.paths(snapshot), self._seen.rates(snapshot)
-        parts = parts_of(snapshot, self.network, self._regularity.gaps)
+        parts = parts_of(snapshot, self.network)
         found: dict[FlowSpec, Assignment] = {}
         for flow in self._rates or self._seen_ns:
             path = self._path(flow, measured)

@@ -9,7 +9,6 @@ from typing import Final
 from collectors.values import PathState
 from controller.paths.deciding.decide import Assignment
 from controller.paths.deciding.flow_table import rate_variance
-from controller.paths.regularity import UNKNOWN_GAPS, Gaps
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
 
 _SILENT_GAPS: Final = 8
@@ -28,15 +27,16 @@ class MeasuredRate:
     variance: float
 
     @classmethod
-    def of(cls, state: PathState, gaps: Gaps = UNKNOWN_GAPS) -> MeasuredRate | None:
+    def of(cls, state: PathState) -> MeasuredRate | None:
         """Return what a 5-tuple sends, None where nobody knows yet."""
         if state.rate_bps is None:
             return None
-        if gaps.mean_ns is not None and state.age_ns > max(_SILENT_GAPS * gaps.mean_ns, _LEAST_SILENCE_NS):
+        gap_ns = state.gap_mean_ns
+        if gap_ns is not None and state.age_ns > max(_SILENT_GAPS * gap_ns, _LEAST_SILENCE_NS):
             return cls(state.rate_bps, state.measured_bytes, float(state.rate_bps), 0.0)
         packets = max(state.measured_bytes / DEFAULT_PACKET_BYTES, 1.0)
         past_bps = state.rate_bps / packets if state.is_young else 0.0
-        variance = gaps.variation * rate_variance(state.rate_bps, state.measured_bytes)
+        variance = state.gap_variation * rate_variance(state.rate_bps, state.measured_bytes)
         return cls(state.rate_bps, state.measured_bytes, past_bps, variance)
 
     def __add__(self, other: MeasuredRate) -> MeasuredRate:

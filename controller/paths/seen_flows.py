@@ -12,7 +12,6 @@ from collectors.values import FlowKey, Snapshot
 from controller.intents import PROBE_UDP_PORT, FlowSpec
 from controller.paths.deciding.graph import Path
 from controller.paths.measured_rate import MeasuredRate
-from controller.paths.regularity import Regularity
 from controller.tables.flow_paths import specificity
 from dataplane.topology.values import Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
@@ -21,8 +20,8 @@ from dataplane.wire.ipv4 import PROTOCOL_UDP
 class SeenFlows:
     """Names measured 5-tuples by the flows that they belong to."""
 
-    def __init__(self, topology: Topology, regularity: Regularity, flows: Iterable[FlowSpec]) -> None:
-        self._topology, self._regularity = topology, regularity
+    def __init__(self, topology: Topology, flows: Iterable[FlowSpec]) -> None:
+        self._topology = topology
         self._named: dict[FlowSpec, list[FlowSpec]] = {}
         for flow in flows:
             self.name(flow)
@@ -69,7 +68,7 @@ class SeenFlows:
         rates: dict[FlowSpec, MeasuredRate] = {}
         unknown: set[FlowSpec] = set()
         for key, state in snapshot.paths.items():
-            one, flow = MeasuredRate.of(state, self._regularity.gaps(key)), self.flow_of(key)
+            one, flow = MeasuredRate.of(state), self.flow_of(key)
             if flow is None:
                 continue
             if one is None:

@@ -148,6 +148,8 @@ class RecordSettings(Strict, frozen=True):
     """Decisions kept; the oldest go first."""
     batch_records: Positive = 2_000
     """Hop records that are written in one transaction."""
+    reports_per_s: Annotated[int, msgspec.Meta(ge=0)] = 200
+    """Reports whose hops are recorded, at most, an even sample of all; 0: none are."""
 
 
 class MetricsSettings(Strict, frozen=True):

@@ -231,7 +231,6 @@ class World:
             )
 
     def _note(self, records: tuple[HopRecord, ...]) -> None:
-        self.paths.observe(records)
         for record in records:
             if record.flow.src in self._hosts:
                 self.outcome.records[record.flow, record.node_id, record.reporter_id] += 1

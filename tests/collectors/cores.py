@@ -21,8 +21,8 @@ StoreFactory = Callable[[Topology, StateSettings, Counters], Store]
 AccountingFactory = Callable[[SequenceSettings, Counters], Accounting]
 
 
-def plain_store(_: Topology, settings: StateSettings, counters: Counters) -> Store:
-    return PlainStore(settings, counters)
+def plain_store(topology: Topology, settings: StateSettings, counters: Counters) -> Store:
+    return PlainStore(topology, settings, counters)
 
 
 every_accounting = pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collectors.native.kernels.decode.decoding import DECODED, REPORT_VERSION, decode_report
 from collectors.native.kernels.decode.flow_key import same_key
 from collectors.native.kernels.decode.hops import egress_of
-from collectors.native.kernels.drops import take_drop, take_hops_before
+from collectors.native.kernels.drops import note_gap_before, take_drop, take_hops_before
 from collectors.native.kernels.sequence import (
     CONTESTED,
     ELSEWHERE,
@@ -26,6 +26,7 @@ from collectors.native.kernels.state.flows import (
     touch_flow,
     units_of,
 )
+from collectors.native.kernels.state.gaps import note_gap
 from collectors.native.kernels.state.routes import (
     hops_of,
     same_hops,
@@ -228,7 +229,11 @@ def count_stack(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> No
     source_ns: u64 = NONE64
     if packet.missing == 0 and packet.hop_count != 0:
         source_ns = decoder.hops[packet.first_hop].arrived_ns
-    count_packet(tables, cell_of(tables, packet), as_u64(packet.ip_bytes), source_ns)
+    cell = cell_of(tables, packet)
+    count_packet(tables, cell, as_u64(packet.ip_bytes), source_ns)
+    known: bool = packet.route != NONE32 or decoder.hops[packet.first_hop].switch != NONE32
+    if packet.hop_count != 0 and known and not is_passing(tables, cell):
+        note_gap(tables, cell, decoder.hops[packet.first_hop].arrived_ns)
 
 
 @kernel(inline=False)
@@ -236,6 +241,7 @@ def take_unusual_packet(tables: TelemetryTables, decoder: Decoder, packet: Packe
     """Take a packet that is no whole stack; False if it is one after all."""
     if packet.dropped != 0:
         take_drop(tables, packet)
+        note_gap_before(tables, decoder, packet)
     if packet.kind == INTERMEDIATE or comes_in_parts(tables, decoder, packet):
         take_stack_part(tables, decoder, packet)
     elif packet.dropped != 0:

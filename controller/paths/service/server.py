@@ -22,13 +22,13 @@ import grpc
 from collectors.feed import links_pb2, records_pb2
 from collectors.feed.records import records_message
 from collectors.feed.statuses import statuses_of
-from collectors.values import DropRecord, HopRecord, LinkStatus, Snapshot
+from collectors.values import HopRecord, LinkStatus, NetworkSignals, Snapshot
 from controller.errors import DeadPathError, NoSuchPathError, PathError
 from controller.intents import FlowSpec, RouteSet
 from controller.paths.balancing.values import Rebalance
 from controller.paths.core import RECENT_DECISIONS, PathServerCore
 from controller.paths.deciding.decide import Decision
-from controller.paths.deciding.signals import Signals
+from controller.paths.deciding.signals import LEAST_GAP_NS, Signals
 from controller.paths.records.queries import answer, rows_between
 from controller.paths.records.recorder import Recorder
 from controller.paths.records.values import Explanation, LinkChange, PathServerStatus
@@ -106,8 +106,8 @@ class Feed(Protocol):
         """Yield batches of hop records."""
         ...
 
-    def drops(self) -> AsyncIterator[tuple[DropRecord, ...]]:
-        """Yield batches of what switches say they dropped."""
+    def signals(self, queue_frames: float, shortest_gap_ns: int) -> AsyncIterator[NetworkSignals]:
+        """Yield signs that the network has changed."""
         ...
 
 
@@ -134,9 +134,7 @@ class PathServer:
         self._recent_changes = deque(core.rebalances, maxlen=RECENT_DECISIONS)
         self._routes_changed = asyncio.Condition()
         self._newest: tuple[Snapshot, int, bool] | None = None
-        self._signals = Signals(
-            core.network.topology, queue_frames=core.settings.idle_frames, interval_ns=settings.interval_ns
-        )
+        self._signals = Signals(queue_frames=core.settings.idle_frames, interval_ns=settings.interval_ns)
         self._woken = asyncio.Event()
         self._arrived = asyncio.Event()
         self._feed_time = FeedTime()
@@ -178,9 +176,10 @@ class PathServer:
                 group.create_task(self._listen_for_silence(), name="listen for silence")
                 group.create_task(self._look_at_once(feed), name="look at once")
                 group.create_task(self._decide(), name="decide")
-                group.create_task(self._receive(feed), name="receive records")
-                group.create_task(self._receive_drops(feed), name="receive drops")
-                group.create_task(self._record(), name="record")
+                group.create_task(self._follow_signals(feed), name="follow signals")
+                if self._settings.records.reports_per_s:
+                    group.create_task(self._receive(feed), name="receive records")
+                    group.create_task(self._record(), name="record")
                 group.create_task(self._monitor.run(), name="measure load")
         finally:
             await self._server.stop()
@@ -221,7 +220,7 @@ class PathServer:
             self._take(snapshot, woken=False)
 
     async def _look_at_once(self, feed: Feed) -> None:
-        """Ask for a snapshot out of turn whenever records say that the network has changed."""
+        """Ask for a snapshot out of turn whenever there are signs that the network has changed."""
         while True:
             await self._woken.wait()
             self._woken.clear()
@@ -262,21 +261,16 @@ class PathServer:
 
     async def _receive(self, feed: Feed) -> None:
         async for records in feed.records():
-            outgrown, now_ns = self._core.observe(records), self._clock.now_ns()
-            self._wake(self._signals.observe(records, now_ns) or self._signals.observe_growth(outgrown, now_ns))
             if self._pending.full():
                 self.counters["record_batches_dropped"] += 1
             elif records:
                 self._pending.put_nowait(records)
 
-    async def _receive_drops(self, feed: Feed) -> None:
-        async for drops in feed.drops():
-            self._wake(self._signals.observe_drops(drops, self._clock.now_ns()))
-
-    def _wake(self, wanted: bool) -> None:
-        if wanted:
-            self.counters["rounds_woken"] += 1
-            self._woken.set()
+    async def _follow_signals(self, feed: Feed) -> None:
+        async for signals in feed.signals(self._core.settings.idle_frames, LEAST_GAP_NS):
+            if self._signals.observe(signals, self._clock.now_ns(), self._core.outgrows):
+                self.counters["rounds_woken"] += 1
+                self._woken.set()
 
     async def _record(self) -> None:
         await self._feed_time_known.wait()

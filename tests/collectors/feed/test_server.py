@@ -21,7 +21,6 @@ from collectors.feed import feed_pb2, links_pb2
 from collectors.feed import server as feed_server
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.server import FeedServer, FeedSettings
-from collectors.feed.service import FEED
 from collectors.values import DropRecord, HopRecord, JobNote, Snapshot
 from dataplane.clock import VirtualClock
 from dataplane.wire.completion import Completion
@@ -30,6 +29,7 @@ from tests.collectors.reports import Reporter, build_topology, long_way
 
 T = TypeVar("T")
 MS = 1_000_000
+FEED = feed_pb2.DESCRIPTOR.services_by_name["Feed"]
 
 
 @pytest.fixture

@@ -57,6 +57,7 @@ class Pair:
         assert mine.jobs == theirs.jobs
         assert self.native.status() == self.reference.status()
         assert self.native.delays() == self.reference.delays()
+        assert self.native.take_signals() == self.reference.take_signals()
 
 
 def stacks(count: int, reporter: Reporter | None = None) -> list[bytes]:

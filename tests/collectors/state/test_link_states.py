@@ -61,7 +61,7 @@ class FiguresStore(PlainStore):
     """Any figures of links, one by one or as columns."""
 
     def __init__(self, figures: list[WindowFigures | None]) -> None:
-        super().__init__(StateSettings(), Counters())
+        super().__init__(TOPOLOGY, StateSettings(), Counters())
         self._figures = figures
 
     def link(self, link: LinkKey) -> WindowFigures | None:

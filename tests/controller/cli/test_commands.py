@@ -18,7 +18,16 @@ from tempfile import TemporaryDirectory
 import pytest
 from typer.testing import CliRunner
 
-from collectors.values import DelaySource, DropRecord, FlowKey, HopRecord, LinkState, PathState, RecordKind, Snapshot
+from collectors.values import (
+    DelaySource,
+    FlowKey,
+    HopRecord,
+    LinkState,
+    NetworkSignals,
+    PathState,
+    RecordKind,
+    Snapshot,
+)
 from controller import cli
 from controller.cli.app import app
 from controller.paths.service.process import serve
@@ -74,8 +83,9 @@ class Feed:
         yield (stacked, replace(stacked, kind=RecordKind.XD, tx_bytes_per_window=998))
         await asyncio.Event().wait()
 
-    async def drops(self) -> AsyncIterator[tuple[DropRecord, ...]]:
-        yield ()
+    async def signals(self, queue_frames: float, shortest_gap_ns: int) -> AsyncIterator[NetworkSignals]:
+        assert queue_frames > 0 < shortest_gap_ns
+        yield NetworkSignals()
         await asyncio.Event().wait()
 
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from collectors.state.gaps import FlowGaps
 from collectors.statistics.rate import FRAMING_BYTES, RateMeter
-from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, PathState
+from collectors.values import DelaySource, FlowKey, LinkState, PathState
 from controller.algorithms.link_table import LinkTable
 from controller.paths.deciding.beliefs import Beliefs
 from controller.paths.measured_rate import MeasuredRate
-from controller.paths.regularity import Regularity
 from controller.paths.settings import DecideSettings
 from dataplane.topology.families import ring
 from dataplane.topology.values import LinkKey
@@ -46,7 +46,7 @@ class Link:
     meters: dict[int, RateMeter] = field(default_factory=dict)
     heard_ns: dict[int, int] = field(default_factory=dict)
     busy_ns: list[int] = field(default_factory=list)
-    regularity: Regularity = field(default_factory=lambda: Regularity(1000))
+    gaps: dict[int, FlowGaps] = field(default_factory=dict)
 
     def frame(self, at_ns: int, flow: int) -> None:
         self.free_ns = max(self.free_ns, at_ns) + SERVICE_NS
@@ -57,9 +57,7 @@ class Link:
             nbytes = (FRAME_BYTES + FRAMING_BYTES) * self.sample_every
             self.meters.setdefault(flow, RateMeter(2 * NS)).add(at_ns, nbytes)
             self.heard_ns[flow] = self.free_ns
-            key = flow_key(flow)
-            stamps = (at_ns, None, None)
-            self.regularity.observe([HopRecord(0, key, 1, 1, 0, 2, 1, None, None, None, None, None, *stamps)])
+            self.gaps.setdefault(flow, FlowGaps()).note(at_ns, 0)
 
     def state(self, now_ns: int) -> LinkState:
         self.waits = [(at_ns, wait_ns) for at_ns, wait_ns in self.waits if at_ns > now_ns - WINDOW_NS]
@@ -97,8 +95,20 @@ class Link:
             nbytes, rate_bps = meter.nbytes(sending_ns) // self.sample_every, meter.rate_bps(sending_ns)
             young = meter.is_young(sending_ns)
             key, age_ns = flow_key(flow), max(now_ns - self.heard_ns[flow], 0)
-            path = PathState(key, ("s1", "s2"), 0, 0, age_ns, rate_bps, measured_bytes=nbytes, is_young=young)
-            rate = MeasuredRate.of(path, self.regularity.gaps(key))
+            gaps = self.gaps[flow]
+            path = PathState(
+                key,
+                ("s1", "s2"),
+                0,
+                0,
+                age_ns,
+                rate_bps,
+                measured_bytes=nbytes,
+                is_young=young,
+                gap_mean_ns=gaps.mean_ns,
+                gap_variation=gaps.share,
+            )
+            rate = MeasuredRate.of(path)
             total = total if rate is None else total + rate
         return total
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from collectors.collector import Collector
-from collectors.values import HopRecord
 from controller.intents import FlowSpec
 from controller.paths.core import PathServerCore
 from controller.paths.settings import DecideSettings
@@ -75,9 +74,6 @@ def run(topology: Topology, watch: TelemetryLoad | None) -> Run:
         assert datagram is not None
         collector.receive(datagram.payload)
 
-    def hear(records: tuple[HopRecord, ...]) -> None:
-        paths.observe(records)
-
     def decide() -> None:
         result = paths.step(collector.snapshot(), fabric.now_ns)
         if result is not None:
@@ -86,7 +82,6 @@ def run(topology: Topology, watch: TelemetryLoad | None) -> Run:
 
     fabric.host("c1").on_frame(report)
     fabric.host("h3").on_frame(receiver.receive)
-    collector.subscribe(hear)
     fabric.call_after(ROUND_NS, decide)
     fabric.start_flow("h1", flow_between(topology, 1, "h1", "h3", rate_bps=RATE_BPS, frame_bytes=1000))
     fabric.start_flow(

@@ -304,8 +304,11 @@ def read_drop(  # noqa: PLR0917 - kernels have no keywords
 ) -> u32:
     """Read a drop's ports, and of a packet that is tracked the hops before it; drops on purpose are Python's."""
     own = layout_of(decoder, own_bits)
-    # The last word of those that the bitmap asks for: queue, reason.
-    if own_bits & 1 != 0 and data[own_at + as_u64(own.nbytes) - 3] == INT_DISCARD:
+    packet.drop_reason = NONE32
+    if own_bits & 1 != 0:
+        # The last word of those that the bitmap asks for: queue, reason.
+        packet.drop_reason = as_u32(data[own_at + as_u64(own.nbytes) - 3])
+    if packet.drop_reason == INT_DISCARD:
         return OTHER
     if decoder.leaves_drops != 0 or (int_at != NO_INT and not has_whole_int(decoder, data, int_at, end)):
         return OTHER

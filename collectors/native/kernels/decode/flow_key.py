@@ -25,5 +25,11 @@ def hash_key(key: Array[u64]) -> u64:
 @kernel(inline=True)
 def same_key(cell: FlowCell, key: Array[u64]) -> bool:
     """Return whether a cell is of a key."""
-    apart: u64 = (cell.key[0] ^ key[0]) | (cell.key[1] ^ key[1]) | (cell.key[2] ^ key[2]) | (cell.key[3] ^ key[3])
-    return (apart | (cell.key[4] ^ key[4])) == 0
+    return same_words(cell.key, key)
+
+
+@kernel(inline=True)
+def same_words(one: Array[u64], other: Array[u64]) -> bool:
+    """Return whether two keys are the same."""
+    apart: u64 = (one[0] ^ other[0]) | (one[1] ^ other[1]) | (one[2] ^ other[2]) | (one[3] ^ other[3])
+    return (apart | (one[4] ^ other[4])) == 0

@@ -10,6 +10,7 @@ from collectors.native.kernels.decode.flow_key import hash_key, same_key
 from collectors.native.structures import KEY_WORDS, NONE32, NONE64, RATE_SLOTS, FlowCell
 from collectors.native.tables import TelemetryTables
 from collectors.state.admission import LARGEST_WEIGHT, UNIT_BYTES
+from collectors.state.gaps import CHANCE
 from dataplane.native import (
     Array,
     address,
@@ -46,6 +47,7 @@ def prefetch_flow(tables: TelemetryTables, mixed: u64) -> None:
         cell = tables.flows.cells[found - 1]
         prefetch(reference(cell.heard_ns))
         prefetch(reference(cell.first_ns))
+        prefetch(reference(cell.stamp_ns))
 
 
 @kernel(inline=True)
@@ -103,6 +105,11 @@ def forget(cell: FlowCell) -> None:
     while i < RATE_SLOTS:
         cell.rate_bytes[i] = 0
         i += 1
+    cell.stamp_ns = NONE64
+    cell.gap_mean = 0
+    cell.gap_variation = CHANCE
+    cell.known_mean = 0
+    cell.gap_count = 0
 
 
 @kernel(inline=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collectors.native.kernels.state.signals import note_queue
 from collectors.native.kernels.state.stamps import stamp_behind
 from collectors.native.kernels.state.windows import add_to_window, settle_counts
 from collectors.native.structures import NONE64, Hop
@@ -28,6 +29,7 @@ def add_sample(  # noqa: PLR0917 - kernels have no keywords
     buffer: u32,
 ) -> None:
     """Take what one packet says of one link; what is older than the window is counted and left out."""
+    note_queue(tables, as_u64(link), queue)
     behind_ns: u64 = 0
     if time_ns != NONE64:
         behind_ns = stamp_behind(tables, switch, time_ns, received_ns)

@@ -14,6 +14,7 @@ from collectors.native.kernels.state.routes import (
     take_route,
 )
 from collectors.native.kernels.state.samples import CORRECTED_STAMPS, HOP_LATENCY, PROBES, add_sample
+from collectors.native.kernels.state.signals import note_queue
 from collectors.native.kernels.state.stamps import runs_ahead
 from collectors.native.kernels.state.windows import add_queue, add_tx_reading, beyond, count_delay
 from collectors.native.structures import (
@@ -98,6 +99,7 @@ def take_stamped(tables: TelemetryTables, route: u32, hops: Array[Hop], count: u
             slot.newest_ns = max(slot.newest_ns, at_ns)
             count_delay(tables, place, slot, column, delay_ns)
             add_queue(slot, hop.queue)
+            note_queue(tables, place, hop.queue)
             if hop.tx_bytes != NONE32:
                 reading = window.tx[tx_column]
                 if reading.number != tx_number:

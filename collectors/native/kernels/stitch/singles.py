@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collectors.native.kernels.decode.flow_key import hash_key
 from collectors.native.kernels.state.flows import count_packet, touch_flow, units_of
+from collectors.native.kernels.state.gaps import note_gap_of
 from collectors.native.kernels.state.routes import find_host
 from collectors.native.kernels.state.samples import HOP_LATENCY, add_sample
+from collectors.native.kernels.state.signals import is_inner
 from collectors.native.kernels.state.switches import find_switch
 from collectors.native.kernels.state.windows import settle_counts
 from collectors.native.kernels.stitch.hop_samples import (
@@ -103,6 +105,8 @@ def take_single(tables: TelemetryTables, decoder: Decoder, packet: Packet) -> No
         if packet.last != 0 and packet.missing == 0:
             said.count = said.position + 1
             said.ends = 1
+        if said.position == 0 and hop.switch != NONE32:
+            note_gap_of(tables, reference(packet.key[0]), packet.hash, hop.arrived_ns)
         join_single(tables, reference(packet.key[0]), packet.hash, packet.cell)
     else:
         join_part(tables, reference(packet.key[0]), packet.hash, packet.cell, 1)
@@ -116,6 +120,8 @@ def take_queue(tables: TelemetryTables, hop: Hop) -> None:
     elif hop.link == NONE32:
         tables.counts.unknown_port += 1
     else:
+        if is_inner(tables, as_u64(hop.link)):
+            tables.signals.queue_reported = 1
         time_ns: u64 = hop.arrived_ns if hop.left_ns == NONE64 else hop.left_ns
         add_sample(
             tables,

@@ -17,11 +17,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from collectors.values import DelaySource, DropRecord, FlowKey, HopRecord, LinkState, Snapshot
+from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, NetworkSignals, Snapshot
 from controller.errors import PathError
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.paths.core import PathServerCore
 from controller.paths.deciding.decide import Decision
+from controller.paths.deciding.signals import LEAST_GAP_NS
 from controller.paths.records.codec import thaw
 from controller.paths.records.database import open_path_database
 from controller.paths.records.recorder import Recorder
@@ -55,7 +56,7 @@ class FakeFeed:
 
     waiting: asyncio.Queue[Snapshot] = field(default_factory=asyncio.Queue)
     batches: asyncio.Queue[tuple[HopRecord, ...]] = field(default_factory=asyncio.Queue)
-    dropped: asyncio.Queue[tuple[DropRecord, ...]] = field(default_factory=asyncio.Queue)
+    signs: asyncio.Queue[NetworkSignals] = field(default_factory=asyncio.Queue)
 
     async def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
         assert interval_ns == 100 * MS
@@ -67,10 +68,11 @@ class FakeFeed:
         while True:
             yield await self.batches.get()
 
-    async def drops(self) -> AsyncIterator[tuple[DropRecord, ...]]:
-        yield ()
+    async def signals(self, queue_frames: float, shortest_gap_ns: int) -> AsyncIterator[NetworkSignals]:
+        assert (queue_frames, shortest_gap_ns) == (DecideSettings().idle_frames, LEAST_GAP_NS)
+        yield NetworkSignals()
         while True:
-            yield await self.dropped.get()
+            yield await self.signs.get()
 
 
 def congested(topology: Topology) -> Snapshot:
@@ -211,6 +213,23 @@ def test_routes_decisions_and_reasons_reach_a_client(topology: Topology, tmp_pat
                 await bench.client.why(FlowSpec("hd", "ha"))
             await routes.aclose()  # type: ignore[attr-defined]
             await decisions.aclose()  # type: ignore[attr-defined]
+
+    play(scene())
+
+
+def test_a_sign_of_a_queue_has_a_snapshot_asked_for_at_once(topology: Topology, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with running(topology, tmp_path) as bench:
+            bench.feed.signs.put_nowait(NetworkSignals(queue_frames=1))
+            bench.feed.signs.put_nowait(NetworkSignals(queue_frames=99))
+            while (await bench.client.status()).counters["rounds_woken"] < 1:
+                await asyncio.sleep(0)
+            # Two read: the one at intervals, and the one out of turn.
+            for _ in range(2):
+                bench.feed.waiting.put_nowait(congested(topology))
+            while not bench.feed.waiting.empty():
+                await asyncio.sleep(0)
+            assert (await bench.client.status()).counters["rounds_woken"] == 1
 
     play(scene())
 

@@ -1,0 +1,109 @@
+"""The gaps between a flow's measured packets, by the stamps of its first switch: how regularly the flow sends.
+
+Of packets that come by chance, n give a rate with a standard deviation of one in the square root of n; of a stream with
+a clock behind it, or of every k-th packet, they say more. That is learned slowly: the first gap counts as one of a flow
+by chance. The gaps also show, between two rounds of decisions, which flows send more than the last round knew.
+
+All arithmetic is in integers, so that `collectors.native.kernels.state.gaps` gives the same figures to the last bit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+REMEMBERED: Final = 16
+"""Gaps that count: older ones weigh less."""
+PAUSE: Final = 16
+"""A gap so many times as long as the mean is a pause, after which learning restarts."""
+LONGEST_GAP_NS: Final = 1 << 35
+"""A gap of 34 s is a pause after any mean; fixed-point numbers of longer ones would not fit 64 bits."""
+TELLING: Final = 4
+"""So many gaps give a rate that is worth reporting."""
+MEAN_BITS: Final = 8
+"""Bits of a mean behind the point, in ns."""
+RATIO_BITS: Final = 16
+VARIATION_BITS: Final = 2 * RATIO_BITS
+CHANCE: Final = 1 << VARIATION_BITS
+"""The variation of packets that come by chance: 1."""
+GROWN: Final = 5, 4
+"""A flow is news that sends more than 5/4 of what was known."""
+
+
+@dataclass(slots=True)
+class FlowGaps:
+    """What is known of a flow's gaps: how many, their mean, and their variance as a share of the mean's square.
+
+    `mean` is in ns with `MEAN_BITS` bits behind the point, 0 before the first gap; `known_mean` is the one that was
+    reported last, 0 for none; `variation` has `VARIATION_BITS` bits behind the point.
+    """
+
+    last_ns: int | None = None
+    count: int = 0
+    mean: int = 0
+    variation: int = CHANCE
+    known_mean: int = 0
+    round: int = 0
+
+    def note(self, stamp_ns: int, round_: int) -> int:
+        """Note when a packet came to its first switch; return the mean known before, if the flow has outgrown it.
+
+        -1 says that it has not: 0 is what was known of a flow whose packets were too few.
+        """
+        if self.last_ns is None:
+            self.last_ns, self.round = stamp_ns, round_
+            return -1
+        if self.round != round_:
+            self.round, self.known_mean = round_, self._telling_mean
+        if stamp_ns > self.last_ns:
+            self._add(stamp_ns - self.last_ns)
+        elif (self.last_ns - stamp_ns) << MEAN_BITS > PAUSE * self.mean:
+            # Not a packet that was overtaken: the clock was set back, or restarted.
+            self._restart()
+        else:
+            return -1
+        self.last_ns = stamp_ns
+        return self._outgrown()
+
+    @property
+    def mean_ns(self) -> int | None:
+        """The mean gap, None before there were any."""
+        return self.mean >> MEAN_BITS if self.count else None
+
+    @property
+    def share(self) -> float:
+        """The variance as a share of the mean's square, 1 at most."""
+        return min(self.variation, CHANCE) / CHANCE
+
+    @property
+    def _telling_mean(self) -> int:
+        return self.mean if self.count >= TELLING else 0
+
+    def _restart(self) -> None:
+        self.count, self.mean, self.variation = 0, 0, CHANCE
+
+    def _add(self, gap_ns: int) -> None:
+        gap = gap_ns << MEAN_BITS
+        if gap_ns >= LONGEST_GAP_NS or (self.count and gap > PAUSE * self.mean):
+            self._restart()
+            return
+        self.count = min(self.count + 1, REMEMBERED)
+        if self.count == 1:
+            self.mean = gap
+            return
+        ratio = (abs(gap - self.mean) << RATIO_BITS) // self.mean
+        self.variation += (ratio * ratio - self.variation) // self.count
+        self.mean += (gap - self.mean) // self.count
+
+    def _outgrown(self) -> int:
+        mean, known = self._telling_mean, self.known_mean
+        if not mean or (known and GROWN[0] * mean >= GROWN[1] * known):
+            return -1
+        self.known_mean = mean
+        return known
+
+
+def more_hz(mean: int, known_mean: int) -> float:
+    """Return how many packets a second more a mean gap stands for than another one, of which 0 stands for none."""
+    per_s = 1e9 * (1 << MEAN_BITS)
+    return per_s / mean - (per_s / known_mean if known_mean else 0.0)

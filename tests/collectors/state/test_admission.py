@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from ipaddress import IPv4Address
 from random import Random
 
@@ -13,23 +13,16 @@ from hypothesis import strategies as st
 from collectors.counters import Count, Counters
 from collectors.decode.stitch import SeenPath
 from collectors.native.accumulator import NativeStore
-from collectors.reference.accumulator import PlainStore
 from collectors.settings import StateSettings
-from collectors.state.accumulator import Store
 from collectors.state.admission import Credit, decayed, units_of
 from collectors.values import FlowKey
+from tests.collectors.cores import StoreFactory, plain_store
 from tests.collectors.reports import build_topology
 
 MS = 1_000_000
 S = 1_000 * MS
-Make = Callable[[StateSettings, Counters], Store]
 
-
-def native(state: StateSettings, counters: Counters) -> Store:
-    return NativeStore(build_topology(), state, counters)
-
-
-both = pytest.mark.parametrize("make", [PlainStore, native], ids=["reference", "native"])
+both = pytest.mark.parametrize("make", [plain_store, NativeStore], ids=["reference", "native"])
 
 
 def flow(number: int) -> FlowKey:
@@ -39,9 +32,9 @@ def flow(number: int) -> FlowKey:
 class Traffic:
     """Packets to a store, with the path that lists their flow."""
 
-    def __init__(self, make: Make, max_flows: int) -> None:
+    def __init__(self, make: StoreFactory, max_flows: int) -> None:
         self.counters = Counters()
-        self.store = make(StateSettings(max_flows=max_flows), self.counters)
+        self.store = make(build_topology(), StateSettings(max_flows=max_flows), self.counters)
         self.now_ns = 0
         self.sent = 0
 
@@ -58,7 +51,7 @@ class Traffic:
 
 
 @both
-def test_cycle_longer_than_the_table_keeps_flows(make: Make) -> None:
+def test_cycle_longer_than_the_table_keeps_flows(make: StoreFactory) -> None:
     traffic = Traffic(make, max_flows=16)
     for _ in range(40):
         traffic.send(range(40))
@@ -69,7 +62,7 @@ def test_cycle_longer_than_the_table_keeps_flows(make: Make) -> None:
 
 
 @both
-def test_heavy_newcomer_is_admitted_and_stays(make: Make) -> None:
+def test_heavy_newcomer_is_admitted_and_stays(make: StoreFactory) -> None:
     traffic, random = Traffic(make, max_flows=16), Random(3)
     for _ in range(30):
         traffic.send(random.sample(range(100, 140), 40))
@@ -79,7 +72,7 @@ def test_heavy_newcomer_is_admitted_and_stays(make: Make) -> None:
 
 
 @both
-def test_flood_of_single_packets_spares_heavy_flows(make: Make) -> None:
+def test_flood_of_single_packets_spares_heavy_flows(make: StoreFactory) -> None:
     traffic = Traffic(make, max_flows=16)
     heavy = range(8)
     for _ in range(30):
@@ -92,7 +85,7 @@ def test_flood_of_single_packets_spares_heavy_flows(make: Make) -> None:
 
 
 @both
-def test_silent_flows_make_room_at_once(make: Make) -> None:
+def test_silent_flows_make_room_at_once(make: StoreFactory) -> None:
     traffic = Traffic(make, max_flows=16)
     for _ in range(50):
         traffic.send(range(16))
@@ -108,7 +101,7 @@ def test_silent_flows_make_room_at_once(make: Make) -> None:
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 1500), st.sampled_from([MS, S, 6 * S, 21 * S])), max_size=80)
 )
 def test_both_cores_admit_the_same_flows(packets: list[tuple[int, int, int]]) -> None:
-    sides = [Traffic(make, max_flows=5) for make in (PlainStore, native)]
+    sides = [Traffic(make, max_flows=5) for make in (plain_store, NativeStore)]
     for number, nbytes, gap_ns in packets:
         for side in sides:
             side.send([number], nbytes, gap_ns)
@@ -117,7 +110,7 @@ def test_both_cores_admit_the_same_flows(packets: list[tuple[int, int, int]]) ->
 
 
 def test_large_table_keeps_most_of_its_flows() -> None:
-    traffic = Traffic(native, max_flows=512)
+    traffic = Traffic(NativeStore, max_flows=512)
     for _ in range(8):
         traffic.send(range(1250), gap_ns=200_000)
     before = traffic.kept()

@@ -45,6 +45,7 @@ from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Receiver
 from dataplane.fabric.kernel.agents import HostAgents
 from dataplane.fabric.kernel.fabric import KernelFabric, KernelSettings
+from dataplane.local.deadline import LocalDeadline
 from dataplane.topology.file import dumps
 
 _VIEW_INTERVAL_NS = 200_000_000
@@ -253,20 +254,23 @@ class KernelRun:
 
     async def _until(self, condition: Callable[[], bool], fabric: KernelFabric, who: Callable[[], str]) -> None:
         """Wait for a condition; raise FabricError, with `who` keeps us waiting, when it takes too long."""
-        deadline_ns = self._clock.now_ns() + round(self._ready_s * NS_PER_S)
+        deadline = LocalDeadline(self._ready_s, "the start of switches, daemons and hosts")
         while not condition():
             self._check(fabric)
-            if self._clock.now_ns() > deadline_ns:
+            if deadline.has_passed():
                 raise FabricError(f"not ready after {self._ready_s:.0f} s: {who()}")
             await asyncio.sleep(_POLL_S)
 
     async def _until_end(self, fabric: KernelFabric, agents: HostAgents) -> None:
         """Wait for every agent's end; raise FabricError, with its last words, for one that failed or a dead switch."""
-        deadline_ns = self._origin_ns + self.scenario.end_ns + round((1 + _AFTER_END_S) * NS_PER_S)
+        last_ns = self._origin_ns + self.scenario.end_ns + NS_PER_S
+        deadline: LocalDeadline | None = None
         while late := agents.running():
             self._check(fabric)
             now_ns = self._clock.now_ns()
-            if now_ns > deadline_ns:
+            if now_ns > last_ns and deadline is None:
+                deadline = LocalDeadline(_AFTER_END_S, "the end of the hosts")
+            if deadline is not None and deadline.has_passed():
                 raise FabricError(f"hosts {', '.join(late)} have not ended {_AFTER_END_S:.0f} s after their flows")
             if now_ns - self._origin_ns >= self.scenario.after_ns:
                 self._keep("during")

@@ -13,12 +13,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import select
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 LOGGER: Final = logging.getLogger("millrace.deadline")
 
@@ -112,6 +113,14 @@ def wait_for_exit(process: subprocess.Popen[Any], limit_s: float, doing: str) ->
                 return False
         else:
             return True
+
+
+def wait_readable(file: IO[Any], deadline: LocalDeadline) -> bool:
+    """Wait until a pipe of a process has something to read, or its end; return whether it has before the deadline."""
+    while not select.select([file], [], [], deadline.step_s)[0]:
+        if deadline.has_passed():
+            return False
+    return True
 
 
 def wait_until(condition: Callable[[], bool], limit_s: float, doing: str, *, poll_s: float) -> bool:

@@ -34,7 +34,7 @@ from controller.balance.levers.values import Lever
 from controller.balance.values import LeverKind
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict
-from dataplane.local.deadline import wait_for_exit
+from dataplane.local.deadline import LocalDeadline, wait_for_exit, wait_readable
 
 _NS_PER_S: Final = 1_000_000_000
 _WORD: Final = struct.Struct("<q")
@@ -69,8 +69,8 @@ class Guard:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, bufsize=0
         )
         assert self._process.stdout is not None
-        ready, _, _ = select.select([self._process.stdout], [], [], _START_S)
-        if not ready or self._process.stdout.readline() != b"ready\n":
+        deadline = LocalDeadline(_START_S, "the start of the process that releases levers")
+        if not wait_readable(self._process.stdout, deadline) or self._process.stdout.readline() != b"ready\n":
             self._stop()
             raise LeverError("guard", "the process that releases levers did not start")
         return self

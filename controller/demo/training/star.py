@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import select
 import subprocess
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 from dataplane.errors import FabricError
+from dataplane.local.deadline import LocalDeadline, wait_readable
 from dataplane.topology.file import loads
 from dataplane.topology.values import Topology
 
@@ -54,13 +53,11 @@ class Agent:
     def answer(self, timeout_s: float = WAIT_S) -> dict[str, Any]:
         """Return what it says next; raise FabricError, with the last line of its log, if it does not."""
         assert self.process.stdout is not None
-        deadline = time.monotonic() + timeout_s
-        descriptor = self.process.stdout.fileno()
+        deadline = LocalDeadline(timeout_s, f"an answer of host {self.host}")
         while b"\n" not in self._buffer:
-            ready, _, _ = select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
+            if not wait_readable(self.process.stdout, deadline):
                 raise self._failure(f"has said nothing for {timeout_s:g} s")
-            more = os.read(descriptor, 1 << 16)
+            more = os.read(self.process.stdout.fileno(), 1 << 16)
             if not more:
                 raise self._failure("has ended")
             self._buffer += more

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import subprocess
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from dataplane.local.deadline import (
     local_timeout,
     runnable_threads,
     wait_for_exit,
+    wait_readable,
     wait_until,
 )
 
@@ -125,3 +127,14 @@ def test_wait_for_exit_and_condition() -> None:
     assert not wait_until(lambda: False, 0.02, "a test", poll_s=0.001)
     answers = iter((False, False, True))
     assert wait_until(lambda: next(answers), 60.0, "a test", poll_s=0.001)
+
+
+def test_wait_readable_ends_with_data_end_or_deadline() -> None:
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "wb", buffering=0) as writer:
+        assert not wait_readable(reader, LocalDeadline(0.02, "a test"))
+        writer.write(b"x")
+        assert wait_readable(reader, LocalDeadline(60.0, "a test"))
+        assert reader.read(1) == b"x"
+        writer.close()
+        assert wait_readable(reader, LocalDeadline(60.0, "a test"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import select
 import subprocess
 import sys
 import tempfile
@@ -18,6 +17,7 @@ from typing import Final, Self
 from controller.schedulers.acceleration.running.channels import SECRET_BYTES
 from controller.schedulers.acceleration.running.errors import LostWorkerError
 from dataplane.fabric.kernel import namespaces
+from dataplane.local.deadline import LocalDeadline, wait_readable
 
 _START_S: Final = 60.0
 _END_S: Final = 3.0
@@ -55,8 +55,8 @@ class LocalWorkers:
             log = stack.enter_context((folder / "log").open("w+b"))
             for number in range(self._count):
                 self.processes.append(self._started(number, folder, log.fileno()))
-            ends_s = time.monotonic() + _START_S
-            self.addresses = tuple(_address(process, ends_s, folder / "log") for process in self.processes)
+            deadline = LocalDeadline(_START_S, "the start of the workers")
+            self.addresses = tuple(_address(process, deadline, folder / "log") for process in self.processes)
             self._stack = stack.pop_all()
         return self
 
@@ -99,11 +99,11 @@ class LocalWorkers:
                 process.stdout.close()
 
 
-def _address(process: subprocess.Popen[bytes], ends_s: float, log: Path) -> str:
+def _address(process: subprocess.Popen[bytes], deadline: LocalDeadline, log: Path) -> str:
     """Return where a worker says that it listens; LostWorkerError, with its last words, where it says nothing."""
     assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], max(0.0, ends_s - time.monotonic()))
-    line = process.stdout.readline().decode("utf-8", "replace").strip() if ready else ""
+    is_ready = wait_readable(process.stdout, deadline)
+    line = process.stdout.readline().decode("utf-8", "replace").strip() if is_ready else ""
     if not line:
         words = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         raise LostWorkerError(f"a worker has not started: {words[-1] if words else 'it said nothing'}")

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+from typing import Final
+
+IS_DEEP: Final = "MILLRACE_EXAMPLES" in os.environ
+"""Whether more is tried than in CI."""
 
 
 def examples(count: int) -> int:

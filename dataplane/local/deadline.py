@@ -62,8 +62,11 @@ class LocalDeadline:
         self._left_s, self._has_said = limit_s, False
 
     def has_passed(self) -> bool:
-        """Count the time since the last question, and return whether the limit has passed."""
-        now_s, wanted = self._monotonic(), self._runnable()
+        """Count the time since the last question, once it is worth it, and return whether the limit has passed."""
+        now_s = self._monotonic()
+        if now_s - self._seen_s < self.step_s:
+            return False
+        wanted = self._runnable()
         # Twice the step: a timer fires a little late on any machine.
         elapsed_s = min(now_s - self._seen_s, 2 * self.step_s)
         self._left_s -= elapsed_s * min(1.0, self._cpus / wanted)

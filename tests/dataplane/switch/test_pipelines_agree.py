@@ -27,11 +27,13 @@ from dataplane.switch.tracing.pipeline import TracedPipeline
 from tests.dataplane.switch.registers import used_cells
 from tests.dataplane.switch.scenario_events import Arrival, Event, Pause, PortChange, refused
 from tests.dataplane.switch.scenarios import CPU_PORT, PORTS, PROGRAMS, load, scenarios
-from tests.examples import examples
+from tests.examples import IS_DEEP, examples
 
 EXAMPLES = examples(6)
 REFERENCE = PipelineName.INTERPRETER
 LAST_NS = 60_000_000_000
+QUICKLY_REACHED = ("fabric", "forwarding")
+"""Programs whose scenarios are checked every time; those of the others with MILLRACE_EXAMPLES, in `make deep`."""
 REACHED_ELSEWHERE = {"fabric_aggregation"}
 """Scenarios are fabric's; tests/p4 draws packets that hit what it has besides, jobs and names."""
 
@@ -124,7 +126,7 @@ def test_a_pipeline_that_explains_does_the_same_and_tells_all_of_it(name: str, d
     assert told == Counter({reason: count for reason, count in made[0].drops.items() if count})
 
 
-@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - REACHED_ELSEWHERE))
+@pytest.mark.parametrize("name", sorted(PROGRAMS.keys() - REACHED_ELSEWHERE) if IS_DEEP else QUICKLY_REACHED)
 def test_scenarios_reach_the_program(name: str) -> None:
     """Without frames that go through and entries that are hit, agreement would say little.
 

@@ -19,9 +19,12 @@ Usage: python tests/benchmarks/chain.py [--only PART] [--switches N ...] [--flow
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
+import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
@@ -32,13 +35,39 @@ from tests.benchmarks.chaining import cases
 from tests.benchmarks.chaining.cases import CASES, GOAL_10K, GOAL_50K, MANY_FLOWS, Case
 from tests.benchmarks.chaining.chain import TOPOLOGIES
 from tests.benchmarks.chaining.flows import Mix
-from tests.benchmarks.parts import Part, figures_of
+from tests.benchmarks.chaining.processes import ROOT
 
 SECONDS, QUICK_SECONDS = 60.0, 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Other:
+    """A benchmark of its own, which prints its figures as JSON in its last line, and the one that is asked for."""
+
+    module: str
+    name: str
+    arguments: tuple[str, ...]
+    quick: tuple[str, ...]
+
+    def run(self, *, quick: bool) -> dict[str, float | None]:
+        """Run it, and show what it prints; without a figure where it is not here, has failed, or did not measure it."""
+        module = f"tests.benchmarks.{self.module}"
+        if importlib.util.find_spec(module) is None:
+            sys.stderr.write(f"{module} is not here\n")
+            return {self.name: None}
+        command = [sys.executable, "-m", module, *(self.quick if quick else self.arguments)]
+        ended = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+        sys.stdout.write(ended.stdout)
+        if ended.returncode:
+            sys.stderr.write(f"{module} ended with status {ended.returncode}\n")
+            return {self.name: None}
+        return {self.name: json.loads(ended.stdout.splitlines()[-1]).get(self.name)}
+
+
 OTHERS = {
-    "controller": Part("chaining.convergence", ("controller_180_s",)),
-    "pods": Part("chaining.pods", ("pods_bound_per_s",)),
-    "engineering": Part("engineering", ("te_gap_wan100",)),
+    "controller": Other("chaining.convergence", "controller_180_s", (), ("fat-tree:k=4",)),
+    "pods": Other("chaining.pods", "pods_bound_per_s", (), ("--nodes", "100", "--pods", "100")),
+    "engineering": Other("engineering", "te_gap_wan100", (), ("--matrices", "2")),
 }
 PARTS = ("reaction", *OTHERS)
 
@@ -87,13 +116,13 @@ def main() -> None:
     options = parsed()
     console = Console(file=sys.stdout, width=200)
     result: dict[str, float | None] = dict.fromkeys(cases.NAMES)
-    result |= {name: None for part in OTHERS.values() for name in part.names}
+    result |= {other.name: None for other in OTHERS.values()}
     begun_s = time.monotonic()
     for name in options.only or PARTS:
         if name == "reaction":
             result |= reaction(console, options)
         else:
-            result |= figures_of(name, OTHERS[name], quick=options.quick)
+            result |= OTHERS[name].run(quick=options.quick)
     sys.stdout.write(f"took {time.monotonic() - begun_s:.0f} s\n{json.dumps(result)}\n")
 
 

@@ -23,6 +23,7 @@ WARM_UP_S = 6.0
 """Three times the span that flows' rates are measured over."""
 SETTLE_S = 300.0
 """The longest that a controller may take to fill the switches before the events begin."""
+CLIENT = "client"
 COUNTED = ("reports", "kernel queue full", "receive malformed", "reports shed")
 """Counters of the collector that say what became of a datagram: of everything that was sent, one of these counts it."""
 
@@ -54,12 +55,20 @@ class Outcome:
     sent_per_s: float
     cores: Mapping[str, float]
     rss_mib: Mapping[str, float]
-    longest_status_s: float
+    longest_s: Mapping[str, float]
+    """Of each daemon the longest that it took to answer for its status, and how late the client itself was."""
+    overloads: Mapping[str, Sequence[str]]
+    """The causes of overload that each daemon named."""
     counters: Mapping[str, int]
     path_counters: Mapping[str, int]
     route_sets: int
     writes_ms: tuple[float, ...] = ()
     """From each event's route set to the write to the switch at which its first flow is moved; none without sinks."""
+
+    @property
+    def longest_status_s(self) -> float:
+        """The longest that any daemon took."""
+        return max(took_s for name, took_s in self.longest_s.items() if name != CLIENT)
 
     @property
     def reactions_ms(self) -> list[float]:
@@ -104,16 +113,16 @@ async def _run(load: Load, folder: Path, seconds: float, *, controller: bool) ->
             await chain.event(rng)
         took_s, after = time.monotonic() - begun_s, chain.usage()
         sent_after = await chain.sender.sent()
-        longest_s = chain.clients.longest_s
         all_sent, counters = await chain.settled_counters()
-        paths = (await chain.clients.paths.fresh()).counters
+        paths, polls = (await chain.clients.paths.fresh()).counters, chain.clients.polls
         return Outcome(
             tuple(chain.events),
             all_sent.reports,
             (sent_after.reports - sent.reports) / took_s,
             {name: after[name].cores_since(before) for name, before in usage.items()},
             {name: found.rss_mib for name, found in after.items()},
-            max(longest_s, chain.clients.longest_s),
+            {name: poll.longest_s for name, poll in polls.items()} | {CLIENT: chain.clients.lateness.longest_s},
+            {name: sorted(poll.causes.values()) for name, poll in polls.items()},
             counters,
             dict(paths),
             chain.route_sets,
@@ -188,6 +197,10 @@ def tell(console: Console, case: Case, outcome: Outcome) -> None:
     if outcome.writes_ms:
         writes = ", ".join(map(_milliseconds, outcome.writes_ms))
         console.print(f"  from the route set to the write at the flow's first switch, ms: {writes}", soft_wrap=True)
+    console.print(f"  longest status, s: {', '.join(f'{k} {v:.2f}' for k, v in outcome.longest_s.items())}")
+    for name, causes in outcome.overloads.items():
+        for cause in causes:
+            console.print(f"  {name} overloaded: {cause}", soft_wrap=True)
     for name, counters in (("collector", outcome.counters), ("paths", outcome.path_counters)):
         console.print(f"  {name}: {', '.join(_nonzero(counters))}", soft_wrap=True)
 

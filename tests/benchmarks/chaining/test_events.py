@@ -10,7 +10,7 @@ import pytest
 
 from controller.intents import FlowSpec, Route, RouteSet
 from dataplane.topology.file import load_topology
-from tests.benchmarks.chaining.cases import COUNTED, GOAL_10K, MANY_FLOWS, NAMES, Outcome, figures
+from tests.benchmarks.chaining.cases import CLIENT, COUNTED, GOAL_10K, MANY_FLOWS, NAMES, Outcome, figures
 from tests.benchmarks.chaining.events import Event, Steering, next_event, percentile
 from tests.benchmarks.chaining.flows import Flows, Mix, Path, make_flows
 from tests.benchmarks.chaining.watching import StatusPoll
@@ -90,7 +90,7 @@ def test_percentile_is_one_of_the_values(values: list[float], share: float, expe
 
 
 def outcome(events: tuple[Event, ...], counters: dict[str, int], sent: int) -> Outcome:
-    return Outcome(events, sent, 1.0, {}, {}, 0.5, counters, {}, 1)
+    return Outcome(events, sent, 1.0, {}, {}, {"paths": 0.5, CLIENT: 0.7}, {}, counters, {}, 1)
 
 
 def test_figures_count_what_nothing_tells_of(flows: Flows) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -17,9 +18,11 @@ from controller.paths.service.client import RouteClient, RouteClientSettings
 from controller.status.service import ControllerClient, ControllerClientSettings
 from controller.status.values import ControllerStatus
 from dataplane.errors import MillraceError
+from dataplane.load.values import DaemonLoad
 
 POLL_S = 0.2
 _LONGEST_S = 30.0
+_FIGURE = re.compile(r"[\d.,]+")
 
 T = TypeVar("T")
 
@@ -31,6 +34,8 @@ class StatusPoll(Generic[T]):
         self._ask, self._clock_s = ask, clock_s
         self.newest: T | None = None
         self.answers = 0
+        self.causes: dict[str, str] = {}
+        """Causes of overload that the daemon has named, the last text of each by that text without its figures."""
         self._longest_s = 0.0
         self._asked_s: float | None = None
         self._excused = 0
@@ -62,6 +67,7 @@ class StatusPoll(Generic[T]):
                 await asyncio.sleep(POLL_S)
                 continue
             self.answers += 1
+            self.causes |= {_FIGURE.sub("", cause): cause for cause in _causes(self.newest)}
             if self._asked_s is not None and not self._excused:
                 self._longest_s = max(self._longest_s, self._clock_s() - self._asked_s)
             self._asked_s = None
@@ -77,6 +83,26 @@ class StatusPoll(Generic[T]):
         return self.newest
 
 
+def _causes(status: object) -> set[str]:
+    """Return the causes of overload that a status names; those of some daemons have none."""
+    load = getattr(status, "load", None)
+    return {overload.cause for overload in load.overloads} if isinstance(load, DaemonLoad) else set()
+
+
+class Lateness:
+    """How late this process itself is: an answer that came meanwhile seems so much later than it was."""
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+
+    async def run(self) -> None:
+        """Sleep and look at the clock until cancelled."""
+        while True:
+            due_s = time.monotonic() + POLL_S / 4
+            await asyncio.sleep(POLL_S / 4)
+            self.longest_s = max(self.longest_s, time.monotonic() - due_s)
+
+
 Poll: TypeAlias = StatusPoll[CollectorStatus] | StatusPoll[PathServerStatus] | StatusPoll[ControllerStatus]
 
 
@@ -88,6 +114,7 @@ class Clients:
     collector: StatusPoll[CollectorStatus]
     paths: StatusPoll[PathServerStatus]
     controller: StatusPoll[ControllerStatus] | None
+    lateness: Lateness
 
     @property
     def polls(self) -> dict[str, Poll]:
@@ -113,8 +140,9 @@ async def clients(folder: Path, *, controller: bool) -> AsyncIterator[Clients]:
         if controller:
             place = ControllerClientSettings(address=f"unix:{folder}/controller.sock")
             third = StatusPoll((await enter(ControllerClient(place))).status)
-        found = Clients(routes, StatusPoll(feed.status), StatusPoll(paths.status), third)
+        found = Clients(routes, StatusPoll(feed.status), StatusPoll(paths.status), third, Lateness())
         tasks = [asyncio.create_task(poll.run()) for poll in found.polls.values()]
+        tasks.append(asyncio.create_task(found.lateness.run()))
         try:
             yield found
         finally:

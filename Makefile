@@ -174,6 +174,7 @@ deep: $(VENV)/.dev $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_VENV)/.ready
 	$(BIN)/python -m tests.soak.etcd_away
 	$(BIN)/python -m tests.soak.up
 	$(BIN)/python -m tests.soak.placement
+	$(BIN)/python -m tests.soak.chain --minutes 30
 	$(BIN)/python tests/soak/switch.py --minutes 10
 
 shell: $(SHELL_VENV)/.ready

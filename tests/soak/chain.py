@@ -16,6 +16,7 @@ import argparse
 import asyncio
 import json
 import math
+import os
 import sys
 import tempfile
 import time
@@ -30,6 +31,7 @@ import numpy as np
 
 from collectors.feed import feed_pb2
 from dataplane.errors import MillraceError
+from dataplane.local.deadline import LocalDeadline
 from tests.benchmarks.chaining.cases import COUNTED
 from tests.benchmarks.chaining.chain import TOPOLOGIES, Chain, Load, running
 from tests.benchmarks.chaining.processes import Daemon, Usage
@@ -39,9 +41,9 @@ from tests.benchmarks.chaining.states import State, differences, state_of
 RATE, FLOWS = 20_000.0, 4096
 SINGLE_FLOWS = 100_000
 FLOOD_TIMES = 4
-RECOVERY_S = 60.0
-LONGEST_STATUS_S = 5.0
-"""The goal is a second; a busy machine may take longer, but no daemon may be away."""
+RECOVERY_S, ANSWER_S, STATUS_S = 60.0, 10.0, 5.0
+"""Longest times until all is well, until a congestion is answered, and for a status, on a machine that is not busy; the
+benchmark measures them, here they only tell what is slow from what hangs."""
 MEASURED_S = 4.0
 """Twice the span that flows' rates are measured over."""
 LAST_S = 20.0
@@ -71,6 +73,8 @@ class Report:
     counted: dict[str, dict[str, int]] = field(default_factory=dict)
     """What the collector counted in each kind of disturbance that it lived through, the last time."""
     status_max_s: float = 0.0
+    busy: float = 1.0
+    """How many threads wanted a CPU on the average of the busiest minute, for each CPU; 1 at least."""
     rss_mib: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Of each daemon, after the first disturbance and at the end."""
     deaf_calls: int = 0
@@ -120,6 +124,7 @@ class Soak:
                 first = first or self.chain.usage()
 
     async def _disturb(self, name: str) -> None:
+        self.report.busy = max(self.report.busy, os.getloadavg()[0] / (os.cpu_count() or 1))
         before = await self._quiet()
         await self.disturbances[name]()
         try:
@@ -132,7 +137,7 @@ class Soak:
             self._account(name, before, await self._quiet())
         self.chain.sender.order(rate=self._rate)
         await asyncio.sleep(MEASURED_S)
-        event = await self.chain.event(self._rng)
+        event = await self.chain.event(self._rng, ANSWER_S)
         self.report.reactions_ms.append(event.reaction_ms if math.isfinite(event.reaction_ms) else None)
         if not math.isfinite(event.reaction_ms):
             self.report.problems.append(f"{name}: the congestion of {event.link} after it was not answered")
@@ -192,13 +197,13 @@ class Soak:
 
     async def _recovered(self) -> float:
         """Return how long it took until all is well; raise TimeoutError naming what is not."""
-        begun_s = time.monotonic()
+        begun_s, deadline = time.monotonic(), LocalDeadline(RECOVERY_S, "the recovery of the chain")
         while True:
             problem = await wrong_with(self.chain)
             took_s = time.monotonic() - begun_s
             if not problem:
                 return took_s
-            if took_s > RECOVERY_S:
+            if deadline.has_passed():
                 raise TimeoutError(f"not recovered after {took_s:.0f} s: {problem}")
             await asyncio.sleep(_POLL_S)
 
@@ -220,7 +225,7 @@ async def wrong_with(chain: Chain) -> str:
     """Return what is not well in a chain; "" if everything is."""
     clients = chain.clients
     try:
-        async with asyncio.timeout(LONGEST_STATUS_S):
+        async with asyncio.timeout(RECOVERY_S):
             paths = await clients.routes.status()
     except (MillraceError, TimeoutError) as error:
         return f"the path server does not answer: {error}"
@@ -271,7 +276,7 @@ async def ended(chain: Chain, folder: Path, rng: np.random.Generator) -> Ending:
     problems += [problem] if problem else []
     state = await state_of(folder, chain.flows.topology)
     moves = (await chain.clients.paths.fresh()).counters.get("moves", 0) - moves
-    event = await chain.event(rng)
+    event = await chain.event(rng, ANSWER_S)
     if not math.isfinite(event.reaction_ms):
         problems.append(f"the last congestion, of {event.link}, was not answered")
     sent_after, after = await chain.settled_counters()
@@ -303,7 +308,7 @@ async def soak(minutes: float, load: Load, folder: Path) -> Report:
         if ending.silently:
             report.problems.append(f"{name}: {ending.silently} reports are in no counter")
     report.problems += differences(first.state, second.state, truth)
-    if report.status_max_s > LONGEST_STATUS_S:
+    if report.status_max_s > STATUS_S * report.busy:
         report.problems.append(f"a status took {report.status_max_s} s")
     return report
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
@@ -19,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from controller.intents import RouteSet
+from dataplane.local.deadline import LocalDeadline
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import LinkKey
 from tests.benchmarks.chaining import processes, sender
@@ -134,12 +136,20 @@ class Chain:
             if followed:
                 self.sender.order(routes=[(flow, self.flows.flows[flow].path) for flow in followed])
 
-    async def event(self, rng: np.random.Generator) -> Event:
-        """Have one congestion, and the quiet after it."""
+    async def event(self, rng: np.random.Generator, deadline_s: float | None = None) -> Event:
+        """Have one congestion, and the quiet after it; with a deadline it lasts until it is seen, or so long.
+
+        Such a deadline is stretched on a busy machine, and the time of an event without one is not.
+        """
         event = next_event(self.flows, rng, self.events[-1] if self.events else None)
         self.events.append(event)
         event.begun_ns = await self.sender.congest(event.link)
-        await asyncio.sleep(PATIENCE_S)
+        if deadline_s is None:
+            await asyncio.sleep(PATIENCE_S)
+        else:
+            event.patience_s, deadline = math.inf, LocalDeadline(deadline_s, "an event")
+            while event.seen_ns is None and not deadline.has_passed():
+                await asyncio.sleep(deadline.step_s)
         self.sender.relieve()
         await asyncio.sleep(QUIET_S)
         return event

@@ -1,7 +1,7 @@
 """Events: a link whose queue is full, and what the routes of a path server do about it.
 
 An event begins when the first report of a packet over the congested link is sent. It is seen when a route set takes a
-flow off that link, and is over after `PATIENCE_S`. All here is bookkeeping: times are arguments, in monotonic ns.
+flow off that link; after `PATIENCE_S` it never is. All here is bookkeeping: times are arguments, in monotonic ns.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ class Event:
     source: str = ""
     """The first switch of the flow that was taken off it first: the one whose entry moves that flow."""
     moved: set[int] = field(default_factory=set)
+    patience_s: float = PATIENCE_S
 
     @property
     def reaction_ms(self) -> float:
@@ -44,7 +45,7 @@ class Event:
         if self.begun_ns is None or self.seen_ns is None:
             return math.inf
         took_s = (self.seen_ns - self.begun_ns) / 1e9
-        return 1000 * took_s if took_s <= PATIENCE_S else math.inf
+        return 1000 * took_s if took_s <= self.patience_s else math.inf
 
     @property
     def decided(self) -> int:

@@ -33,6 +33,7 @@ from collectors.values import (
     Snapshot,
 )
 from dataplane.clock import Clock
+from dataplane.load.values import NO_LOAD, DaemonLoad
 from dataplane.topology.schema import REPORT_UDP_PORT
 from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.marking import Marking
@@ -79,6 +80,7 @@ class Collector:
         self._links = LinkNotes(topology)
         self._budget = ReadingBudget(settings, clock, is_limited=self._native is not None)
         # Replaced, never changed: the receiving thread may be going through them.
+        self._read_load: Callable[[], DaemonLoad] = lambda: NO_LOAD
         self._sinks: tuple[RecordSink, ...] = ()
         self._drop_sinks: tuple[DropSink, ...] = ()
 
@@ -278,7 +280,11 @@ class Collector:
         """Return every counter that has counted, and why the last bad report was refused; it waits for nobody."""
         # A copy, which takes one step: another thread may be counting.
         counted = {str(name): count for name, count in dict(self._counters).items() if count}
-        return CollectorStatus(self._clock.now_ns(), counted, self._reader.last_problem)
+        return CollectorStatus(self._clock.now_ns(), counted, self._reader.last_problem, self._read_load())
+
+    def report_load(self, read: Callable[[], DaemonLoad]) -> None:
+        """Have `status` include the load that `read` returns, of the process that this collector runs in."""
+        self._read_load = read
 
 
 T = TypeVar("T")

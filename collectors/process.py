@@ -19,6 +19,7 @@ from collectors.feed.server import FeedServer, FeedSettings
 from collectors.history.settings import HistorySettings
 from collectors.ingest.receiver import ReceiverSettings, ReportReceiver
 from collectors.metrics.settings import MetricsSettings
+from collectors.overload import monitor_of
 from collectors.settings import CollectorSettings
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import Strict, load
@@ -151,7 +152,8 @@ async def serve(
             where = [f"reports on UDP port {receiver.udp_port}", *map(str, extras), f"feed at {feed.address}"]
             on_ready(", ".join(where))
         contests = ContestWatch(collector, topology, LOGGER.warning)
-        works = [receiver.run(), events.run(), contests.run(), *(extra.run() for extra in extras)]
+        monitor = monitor_of(collector, receiver, LOGGER)
+        works = [receiver.run(), events.run(), contests.run(), monitor.run(), *(extra.run() for extra in extras)]
         if reloading is not None:
             works.append(reloading.run(events))
         await _work_until(stop, works)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from ipaddress import IPv4Address, IPv6Address
 
+from dataplane.load.values import NO_LOAD, DaemonLoad
 from dataplane.topology.values import LinkKey
 
 
@@ -348,11 +349,12 @@ class NetworkSignals:
 
 @dataclass(frozen=True, slots=True)
 class CollectorStatus:
-    """What the collector has counted, by name (see `collectors.counters`), and why the last bad report was refused."""
+    """Counters by name (see `collectors.counters`), why the last bad report was refused, and the collector's load."""
 
     taken_ns: int
     counters: Mapping[str, int]
     last_problem: str | None
+    load: DaemonLoad = NO_LOAD
 
 
 @dataclass(frozen=True, slots=True)

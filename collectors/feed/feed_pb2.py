@@ -26,9 +26,10 @@ from collectors.feed import events_pb2 as collectors_dot_feed_dot_events__pb2
 from collectors.feed import keys_pb2 as collectors_dot_feed_dot_keys__pb2
 from collectors.feed import links_pb2 as collectors_dot_feed_dot_links__pb2
 from collectors.feed import records_pb2 as collectors_dot_feed_dot_records__pb2
+from dataplane.load import load_pb2 as dataplane_dot_load_dot_load__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63ollectors/feed/feed.proto\x12\x16millrace.collectors.v1\x1a\x1c\x63ollectors/feed/events.proto\x1a\x1a\x63ollectors/feed/keys.proto\x1a\x1b\x63ollectors/feed/links.proto\x1a\x1d\x63ollectors/feed/records.proto\",\n\x15WatchSnapshotsRequest\x12\x13\n\x0binterval_ns\x18\x01 \x01(\x03\"\x15\n\x13WatchRecordsRequest\"\x13\n\x11WatchDropsRequest\"D\n\x13WatchSignalsRequest\x12\x14\n\x0cqueue_frames\x18\x01 \x01(\x01\x12\x17\n\x0fshortest_gap_ns\x18\x02 \x01(\x03\"\xb5\x01\n\x07Signals\x12\x19\n\x0cqueue_frames\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\x16\n\x0equeue_reported\x18\x02 \x01(\x08\x12\x12\n\nqueue_full\x18\x03 \x01(\x08\x12/\n\x05grown\x18\x04 \x01(\x0b\x32 .millrace.collectors.v1.FlowKeys\x12\x0f\n\x07more_hz\x18\x05 \x03(\x01\x12\x10\n\x08unlisted\x18\x06 \x01(\x04\x42\x0f\n\r_queue_frames\"8\n\x12WatchEventsRequest\x12\x15\n\x08since_ns\x18\x01 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_since_ns\"\x11\n\x0fGetRulesRequest\"\x12\n\x10NameJobsResponse\"\x13\n\x11NoteLinksResponse\"\x12\n\x10GetStatusRequest\"\xe4\x02\n\x05Paths\x12/\n\x05\x66lows\x18\x01 \x01(\x0b\x32 .millrace.collectors.v1.FlowKeys\x12.\n\x06routes\x18\x02 \x01(\x0b\x32\x1e.millrace.collectors.v1.Routes\x12\r\n\x05route\x18\x03 \x03(\r\x12\x10\n\x08\x64\x65lay_ns\x18\x04 \x03(\x04\x12\x16\n\x0e\x62ottleneck_bps\x18\x05 \x03(\x04\x12\x0e\n\x06\x61ge_ns\x18\x06 \x03(\x04\x12\x10\n\x08rate_bps\x18\x07 \x03(\x12\x12\x14\n\x0c\x64\x65lay_p50_ns\x18\x08 \x03(\x12\x12\x14\n\x0c\x64\x65lay_p99_ns\x18\t \x03(\x12\x12\x0c\n\x04loss\x18\n \x03(\x01\x12\x0f\n\x07samples\x18\x0b \x03(\x04\x12\x16\n\x0emeasured_bytes\x18\x0c \x03(\x04\x12\x10\n\x08is_young\x18\r \x03(\x08\x12\x13\n\x0bgap_mean_ns\x18\x0e \x03(\x12\x12\x15\n\rgap_variation\x18\x0f \x03(\x01\"\x91\x01\n\tReporters\x12\x0f\n\x07node_id\x18\x01 \x03(\x04\x12\r\n\x05hw_id\x18\x02 \x03(\x04\x12\x10\n\x08received\x18\x03 \x03(\x04\x12\x0c\n\x04lost\x18\x04 \x03(\x04\x12\x0c\n\x04late\x18\x05 \x03(\x04\x12\x11\n\tduplicate\x18\x06 \x03(\x04\x12\x10\n\x08restarts\x18\x07 \x03(\x04\x12\x11\n\tcontested\x18\x08 \x03(\x04\"f\n\x06\x43locks\x12\x0f\n\x07node_id\x18\x01 \x03(\x04\x12\r\n\x05group\x18\x02 \x03(\x04\x12\x11\n\toffset_ns\x18\x03 \x03(\x12\x12\x11\n\tdrift_ppb\x18\x04 \x03(\x12\x12\x16\n\x0euncertainty_ns\x18\x05 \x03(\x04\"\xc6\x01\n\x05\x43hild\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04last\x18\x03 \x01(\x04\x12\x12\n\nlast_share\x18\x04 \x01(\x01\x12\x19\n\x0cwait_mean_ns\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\x18\n\x0bwait_max_ns\x18\x06 \x01(\x04H\x01\x88\x01\x01\x12\x16\n\x0ewait_caused_ns\x18\x07 \x01(\x04\x12\x0f\n\x07samples\x18\x08 \x01(\x04\x42\x0f\n\r_wait_mean_nsB\x0e\n\x0c_wait_max_ns\"\xbe\x03\n\x03Job\x12\x0b\n\x03job\x18\x01 \x01(\x04\x12\x0e\n\x06switch\x18\x02 \x01(\t\x12\x11\n\x04name\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x12\n\x05\x65poch\x18\x04 \x01(\x04H\x01\x88\x01\x01\x12\x12\n\x05\x63\x65lls\x18\x05 \x01(\x04H\x02\x88\x01\x01\x12\x0f\n\x07is_leaf\x18\x06 \x01(\x08\x12\r\n\x05items\x18\x07 \x01(\x04\x12\x18\n\x0bitems_per_s\x18\x08 \x01(\x01H\x03\x88\x01\x01\x12\x10\n\x08reported\x18\t \x01(\x04\x12\x10\n\x08repeated\x18\n \x01(\x04\x12\x19\n\x11repeated_per_item\x18\x0b \x01(\x01\x12\x12\n\ncells_used\x18\x0c \x01(\x04\x12\x14\n\x0cwait_mean_ns\x18\r \x01(\x04\x12\x13\n\x0bwait_p50_ns\x18\x0e \x01(\x04\x12\x13\n\x0bwait_p99_ns\x18\x0f \x01(\x04\x12\x13\n\x0bwait_max_ns\x18\x10 \x01(\x04\x12\x0f\n\x07samples\x18\x11 \x01(\x04\x12\x0e\n\x06\x61ge_ns\x18\x12 \x01(\x04\x12/\n\x08\x63hildren\x18\x13 \x03(\x0b\x32\x1d.millrace.collectors.v1.ChildB\x07\n\x05_nameB\x08\n\x06_epochB\x08\n\x06_cellsB\x0e\n\x0c_items_per_s\"\xc1\x02\n\x08Snapshot\x12\x10\n\x08taken_ns\x18\x01 \x01(\x03\x12,\n\x05links\x18\x02 \x01(\x0b\x32\x1d.millrace.collectors.v1.Links\x12,\n\x05paths\x18\x03 \x01(\x0b\x32\x1d.millrace.collectors.v1.Paths\x12\x34\n\treporters\x18\x04 \x01(\x0b\x32!.millrace.collectors.v1.Reporters\x12.\n\x06\x63locks\x18\x05 \x01(\x0b\x32\x1e.millrace.collectors.v1.Clocks\x12)\n\x04jobs\x18\x06 \x03(\x0b\x32\x1b.millrace.collectors.v1.Job\x12\x36\n\x08statuses\x18\x07 \x01(\x0b\x32$.millrace.collectors.v1.LinkStatuses\"`\n\x07JobNote\x12\x0b\n\x03job\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\x05\x65poch\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x12\n\x05\x63\x65lls\x18\x04 \x01(\x04H\x01\x88\x01\x01\x42\x08\n\x06_epochB\x08\n\x06_cells\":\n\x08JobNotes\x12.\n\x05notes\x18\x01 \x03(\x0b\x32\x1f.millrace.collectors.v1.JobNote\"\xc9\x01\n\x0f\x43ollectorStatus\x12\x10\n\x08taken_ns\x18\x01 \x01(\x03\x12G\n\x08\x63ounters\x18\x02 \x03(\x0b\x32\x35.millrace.collectors.v1.CollectorStatus.CountersEntry\x12\x19\n\x0clast_problem\x18\x03 \x01(\tH\x00\x88\x01\x01\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x42\x0f\n\r_last_problem2\xa5\x07\n\x04\x46\x65\x65\x64\x12\x63\n\x0eWatchSnapshots\x12-.millrace.collectors.v1.WatchSnapshotsRequest\x1a .millrace.collectors.v1.Snapshot0\x01\x12\x61\n\x0cWatchRecords\x12+.millrace.collectors.v1.WatchRecordsRequest\x1a\".millrace.collectors.v1.HopRecords0\x01\x12^\n\nWatchDrops\x12).millrace.collectors.v1.WatchDropsRequest\x1a#.millrace.collectors.v1.DropRecords0\x01\x12^\n\x0cWatchSignals\x12+.millrace.collectors.v1.WatchSignalsRequest\x1a\x1f.millrace.collectors.v1.Signals0\x01\x12[\n\x0bWatchEvents\x12*.millrace.collectors.v1.WatchEventsRequest\x1a\x1e.millrace.collectors.v1.Events0\x01\x12T\n\x08GetRules\x12\'.millrace.collectors.v1.GetRulesRequest\x1a\x1f.millrace.collectors.v1.RuleSet\x12L\n\x08SetRules\x12\x1f.millrace.collectors.v1.RuleSet\x1a\x1f.millrace.collectors.v1.RuleSet\x12V\n\x08NameJobs\x12 .millrace.collectors.v1.JobNotes\x1a(.millrace.collectors.v1.NameJobsResponse\x12\\\n\tNoteLinks\x12$.millrace.collectors.v1.LinkStatuses\x1a).millrace.collectors.v1.NoteLinksResponse\x12^\n\tGetStatus\x12(.millrace.collectors.v1.GetStatusRequest\x1a\'.millrace.collectors.v1.CollectorStatusb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1a\x63ollectors/feed/feed.proto\x12\x16millrace.collectors.v1\x1a\x1c\x63ollectors/feed/events.proto\x1a\x1a\x63ollectors/feed/keys.proto\x1a\x1b\x63ollectors/feed/links.proto\x1a\x1d\x63ollectors/feed/records.proto\x1a\x19\x64\x61taplane/load/load.proto\",\n\x15WatchSnapshotsRequest\x12\x13\n\x0binterval_ns\x18\x01 \x01(\x03\"\x15\n\x13WatchRecordsRequest\"\x13\n\x11WatchDropsRequest\"D\n\x13WatchSignalsRequest\x12\x14\n\x0cqueue_frames\x18\x01 \x01(\x01\x12\x17\n\x0fshortest_gap_ns\x18\x02 \x01(\x03\"\xb5\x01\n\x07Signals\x12\x19\n\x0cqueue_frames\x18\x01 \x01(\x04H\x00\x88\x01\x01\x12\x16\n\x0equeue_reported\x18\x02 \x01(\x08\x12\x12\n\nqueue_full\x18\x03 \x01(\x08\x12/\n\x05grown\x18\x04 \x01(\x0b\x32 .millrace.collectors.v1.FlowKeys\x12\x0f\n\x07more_hz\x18\x05 \x03(\x01\x12\x10\n\x08unlisted\x18\x06 \x01(\x04\x42\x0f\n\r_queue_frames\"8\n\x12WatchEventsRequest\x12\x15\n\x08since_ns\x18\x01 \x01(\x03H\x00\x88\x01\x01\x42\x0b\n\t_since_ns\"\x11\n\x0fGetRulesRequest\"\x12\n\x10NameJobsResponse\"\x13\n\x11NoteLinksResponse\"\x12\n\x10GetStatusRequest\"\xe4\x02\n\x05Paths\x12/\n\x05\x66lows\x18\x01 \x01(\x0b\x32 .millrace.collectors.v1.FlowKeys\x12.\n\x06routes\x18\x02 \x01(\x0b\x32\x1e.millrace.collectors.v1.Routes\x12\r\n\x05route\x18\x03 \x03(\r\x12\x10\n\x08\x64\x65lay_ns\x18\x04 \x03(\x04\x12\x16\n\x0e\x62ottleneck_bps\x18\x05 \x03(\x04\x12\x0e\n\x06\x61ge_ns\x18\x06 \x03(\x04\x12\x10\n\x08rate_bps\x18\x07 \x03(\x12\x12\x14\n\x0c\x64\x65lay_p50_ns\x18\x08 \x03(\x12\x12\x14\n\x0c\x64\x65lay_p99_ns\x18\t \x03(\x12\x12\x0c\n\x04loss\x18\n \x03(\x01\x12\x0f\n\x07samples\x18\x0b \x03(\x04\x12\x16\n\x0emeasured_bytes\x18\x0c \x03(\x04\x12\x10\n\x08is_young\x18\r \x03(\x08\x12\x13\n\x0bgap_mean_ns\x18\x0e \x03(\x12\x12\x15\n\rgap_variation\x18\x0f \x03(\x01\"\x91\x01\n\tReporters\x12\x0f\n\x07node_id\x18\x01 \x03(\x04\x12\r\n\x05hw_id\x18\x02 \x03(\x04\x12\x10\n\x08received\x18\x03 \x03(\x04\x12\x0c\n\x04lost\x18\x04 \x03(\x04\x12\x0c\n\x04late\x18\x05 \x03(\x04\x12\x11\n\tduplicate\x18\x06 \x03(\x04\x12\x10\n\x08restarts\x18\x07 \x03(\x04\x12\x11\n\tcontested\x18\x08 \x03(\x04\"f\n\x06\x43locks\x12\x0f\n\x07node_id\x18\x01 \x03(\x04\x12\r\n\x05group\x18\x02 \x03(\x04\x12\x11\n\toffset_ns\x18\x03 \x03(\x12\x12\x11\n\tdrift_ppb\x18\x04 \x03(\x12\x12\x16\n\x0euncertainty_ns\x18\x05 \x03(\x04\"\xc6\x01\n\x05\x43hild\x12\x0e\n\x06number\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0c\n\x04last\x18\x03 \x01(\x04\x12\x12\n\nlast_share\x18\x04 \x01(\x01\x12\x19\n\x0cwait_mean_ns\x18\x05 \x01(\x04H\x00\x88\x01\x01\x12\x18\n\x0bwait_max_ns\x18\x06 \x01(\x04H\x01\x88\x01\x01\x12\x16\n\x0ewait_caused_ns\x18\x07 \x01(\x04\x12\x0f\n\x07samples\x18\x08 \x01(\x04\x42\x0f\n\r_wait_mean_nsB\x0e\n\x0c_wait_max_ns\"\xbe\x03\n\x03Job\x12\x0b\n\x03job\x18\x01 \x01(\x04\x12\x0e\n\x06switch\x18\x02 \x01(\t\x12\x11\n\x04name\x18\x03 \x01(\tH\x00\x88\x01\x01\x12\x12\n\x05\x65poch\x18\x04 \x01(\x04H\x01\x88\x01\x01\x12\x12\n\x05\x63\x65lls\x18\x05 \x01(\x04H\x02\x88\x01\x01\x12\x0f\n\x07is_leaf\x18\x06 \x01(\x08\x12\r\n\x05items\x18\x07 \x01(\x04\x12\x18\n\x0bitems_per_s\x18\x08 \x01(\x01H\x03\x88\x01\x01\x12\x10\n\x08reported\x18\t \x01(\x04\x12\x10\n\x08repeated\x18\n \x01(\x04\x12\x19\n\x11repeated_per_item\x18\x0b \x01(\x01\x12\x12\n\ncells_used\x18\x0c \x01(\x04\x12\x14\n\x0cwait_mean_ns\x18\r \x01(\x04\x12\x13\n\x0bwait_p50_ns\x18\x0e \x01(\x04\x12\x13\n\x0bwait_p99_ns\x18\x0f \x01(\x04\x12\x13\n\x0bwait_max_ns\x18\x10 \x01(\x04\x12\x0f\n\x07samples\x18\x11 \x01(\x04\x12\x0e\n\x06\x61ge_ns\x18\x12 \x01(\x04\x12/\n\x08\x63hildren\x18\x13 \x03(\x0b\x32\x1d.millrace.collectors.v1.ChildB\x07\n\x05_nameB\x08\n\x06_epochB\x08\n\x06_cellsB\x0e\n\x0c_items_per_s\"\xc1\x02\n\x08Snapshot\x12\x10\n\x08taken_ns\x18\x01 \x01(\x03\x12,\n\x05links\x18\x02 \x01(\x0b\x32\x1d.millrace.collectors.v1.Links\x12,\n\x05paths\x18\x03 \x01(\x0b\x32\x1d.millrace.collectors.v1.Paths\x12\x34\n\treporters\x18\x04 \x01(\x0b\x32!.millrace.collectors.v1.Reporters\x12.\n\x06\x63locks\x18\x05 \x01(\x0b\x32\x1e.millrace.collectors.v1.Clocks\x12)\n\x04jobs\x18\x06 \x03(\x0b\x32\x1b.millrace.collectors.v1.Job\x12\x36\n\x08statuses\x18\x07 \x01(\x0b\x32$.millrace.collectors.v1.LinkStatuses\"`\n\x07JobNote\x12\x0b\n\x03job\x18\x01 \x01(\x04\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x12\n\x05\x65poch\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x12\n\x05\x63\x65lls\x18\x04 \x01(\x04H\x01\x88\x01\x01\x42\x08\n\x06_epochB\x08\n\x06_cells\":\n\x08JobNotes\x12.\n\x05notes\x18\x01 \x03(\x0b\x32\x1f.millrace.collectors.v1.JobNote\"\x83\x02\n\x0f\x43ollectorStatus\x12\x10\n\x08taken_ns\x18\x01 \x01(\x03\x12G\n\x08\x63ounters\x18\x02 \x03(\x0b\x32\x35.millrace.collectors.v1.CollectorStatus.CountersEntry\x12\x19\n\x0clast_problem\x18\x03 \x01(\tH\x00\x88\x01\x01\x12/\n\x04load\x18\x04 \x01(\x0b\x32\x1c.millrace.load.v1.DaemonLoadH\x01\x88\x01\x01\x1a/\n\rCountersEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x04:\x02\x38\x01\x42\x0f\n\r_last_problemB\x07\n\x05_load2\xa5\x07\n\x04\x46\x65\x65\x64\x12\x63\n\x0eWatchSnapshots\x12-.millrace.collectors.v1.WatchSnapshotsRequest\x1a .millrace.collectors.v1.Snapshot0\x01\x12\x61\n\x0cWatchRecords\x12+.millrace.collectors.v1.WatchRecordsRequest\x1a\".millrace.collectors.v1.HopRecords0\x01\x12^\n\nWatchDrops\x12).millrace.collectors.v1.WatchDropsRequest\x1a#.millrace.collectors.v1.DropRecords0\x01\x12^\n\x0cWatchSignals\x12+.millrace.collectors.v1.WatchSignalsRequest\x1a\x1f.millrace.collectors.v1.Signals0\x01\x12[\n\x0bWatchEvents\x12*.millrace.collectors.v1.WatchEventsRequest\x1a\x1e.millrace.collectors.v1.Events0\x01\x12T\n\x08GetRules\x12\'.millrace.collectors.v1.GetRulesRequest\x1a\x1f.millrace.collectors.v1.RuleSet\x12L\n\x08SetRules\x12\x1f.millrace.collectors.v1.RuleSet\x1a\x1f.millrace.collectors.v1.RuleSet\x12V\n\x08NameJobs\x12 .millrace.collectors.v1.JobNotes\x1a(.millrace.collectors.v1.NameJobsResponse\x12\\\n\tNoteLinks\x12$.millrace.collectors.v1.LinkStatuses\x1a).millrace.collectors.v1.NoteLinksResponse\x12^\n\tGetStatus\x12(.millrace.collectors.v1.GetStatusRequest\x1a\'.millrace.collectors.v1.CollectorStatusb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,46 +38,46 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_COLLECTORSTATUS_COUNTERSENTRY']._loaded_options = None
   _globals['_COLLECTORSTATUS_COUNTERSENTRY']._serialized_options = b'8\001'
-  _globals['_WATCHSNAPSHOTSREQUEST']._serialized_start=172
-  _globals['_WATCHSNAPSHOTSREQUEST']._serialized_end=216
-  _globals['_WATCHRECORDSREQUEST']._serialized_start=218
-  _globals['_WATCHRECORDSREQUEST']._serialized_end=239
-  _globals['_WATCHDROPSREQUEST']._serialized_start=241
-  _globals['_WATCHDROPSREQUEST']._serialized_end=260
-  _globals['_WATCHSIGNALSREQUEST']._serialized_start=262
-  _globals['_WATCHSIGNALSREQUEST']._serialized_end=330
-  _globals['_SIGNALS']._serialized_start=333
-  _globals['_SIGNALS']._serialized_end=514
-  _globals['_WATCHEVENTSREQUEST']._serialized_start=516
-  _globals['_WATCHEVENTSREQUEST']._serialized_end=572
-  _globals['_GETRULESREQUEST']._serialized_start=574
-  _globals['_GETRULESREQUEST']._serialized_end=591
-  _globals['_NAMEJOBSRESPONSE']._serialized_start=593
-  _globals['_NAMEJOBSRESPONSE']._serialized_end=611
-  _globals['_NOTELINKSRESPONSE']._serialized_start=613
-  _globals['_NOTELINKSRESPONSE']._serialized_end=632
-  _globals['_GETSTATUSREQUEST']._serialized_start=634
-  _globals['_GETSTATUSREQUEST']._serialized_end=652
-  _globals['_PATHS']._serialized_start=655
-  _globals['_PATHS']._serialized_end=1011
-  _globals['_REPORTERS']._serialized_start=1014
-  _globals['_REPORTERS']._serialized_end=1159
-  _globals['_CLOCKS']._serialized_start=1161
-  _globals['_CLOCKS']._serialized_end=1263
-  _globals['_CHILD']._serialized_start=1266
-  _globals['_CHILD']._serialized_end=1464
-  _globals['_JOB']._serialized_start=1467
-  _globals['_JOB']._serialized_end=1913
-  _globals['_SNAPSHOT']._serialized_start=1916
-  _globals['_SNAPSHOT']._serialized_end=2237
-  _globals['_JOBNOTE']._serialized_start=2239
-  _globals['_JOBNOTE']._serialized_end=2335
-  _globals['_JOBNOTES']._serialized_start=2337
-  _globals['_JOBNOTES']._serialized_end=2395
-  _globals['_COLLECTORSTATUS']._serialized_start=2398
-  _globals['_COLLECTORSTATUS']._serialized_end=2599
-  _globals['_COLLECTORSTATUS_COUNTERSENTRY']._serialized_start=2535
-  _globals['_COLLECTORSTATUS_COUNTERSENTRY']._serialized_end=2582
-  _globals['_FEED']._serialized_start=2602
-  _globals['_FEED']._serialized_end=3535
+  _globals['_WATCHSNAPSHOTSREQUEST']._serialized_start=199
+  _globals['_WATCHSNAPSHOTSREQUEST']._serialized_end=243
+  _globals['_WATCHRECORDSREQUEST']._serialized_start=245
+  _globals['_WATCHRECORDSREQUEST']._serialized_end=266
+  _globals['_WATCHDROPSREQUEST']._serialized_start=268
+  _globals['_WATCHDROPSREQUEST']._serialized_end=287
+  _globals['_WATCHSIGNALSREQUEST']._serialized_start=289
+  _globals['_WATCHSIGNALSREQUEST']._serialized_end=357
+  _globals['_SIGNALS']._serialized_start=360
+  _globals['_SIGNALS']._serialized_end=541
+  _globals['_WATCHEVENTSREQUEST']._serialized_start=543
+  _globals['_WATCHEVENTSREQUEST']._serialized_end=599
+  _globals['_GETRULESREQUEST']._serialized_start=601
+  _globals['_GETRULESREQUEST']._serialized_end=618
+  _globals['_NAMEJOBSRESPONSE']._serialized_start=620
+  _globals['_NAMEJOBSRESPONSE']._serialized_end=638
+  _globals['_NOTELINKSRESPONSE']._serialized_start=640
+  _globals['_NOTELINKSRESPONSE']._serialized_end=659
+  _globals['_GETSTATUSREQUEST']._serialized_start=661
+  _globals['_GETSTATUSREQUEST']._serialized_end=679
+  _globals['_PATHS']._serialized_start=682
+  _globals['_PATHS']._serialized_end=1038
+  _globals['_REPORTERS']._serialized_start=1041
+  _globals['_REPORTERS']._serialized_end=1186
+  _globals['_CLOCKS']._serialized_start=1188
+  _globals['_CLOCKS']._serialized_end=1290
+  _globals['_CHILD']._serialized_start=1293
+  _globals['_CHILD']._serialized_end=1491
+  _globals['_JOB']._serialized_start=1494
+  _globals['_JOB']._serialized_end=1940
+  _globals['_SNAPSHOT']._serialized_start=1943
+  _globals['_SNAPSHOT']._serialized_end=2264
+  _globals['_JOBNOTE']._serialized_start=2266
+  _globals['_JOBNOTE']._serialized_end=2362
+  _globals['_JOBNOTES']._serialized_start=2364
+  _globals['_JOBNOTES']._serialized_end=2422
+  _globals['_COLLECTORSTATUS']._serialized_start=2425
+  _globals['_COLLECTORSTATUS']._serialized_end=2684
+  _globals['_COLLECTORSTATUS_COUNTERSENTRY']._serialized_start=2611
+  _globals['_COLLECTORSTATUS_COUNTERSENTRY']._serialized_end=2658
+  _globals['_FEED']._serialized_start=2687
+  _globals['_FEED']._serialized_end=3620
 # @@protoc_insertion_point(module_scope)

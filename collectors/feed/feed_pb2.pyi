@@ -3,6 +3,7 @@ from collectors.feed import events_pb2 as _events_pb2
 from collectors.feed import keys_pb2 as _keys_pb2
 from collectors.feed import links_pb2 as _links_pb2
 from collectors.feed import records_pb2 as _records_pb2
+from dataplane.load import load_pb2 as _load_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -238,7 +239,7 @@ class JobNotes(_message.Message):
     def __init__(self, notes: _Optional[_Iterable[_Union[JobNote, _Mapping]]] = ...) -> None: ...
 
 class CollectorStatus(_message.Message):
-    __slots__ = ("taken_ns", "counters", "last_problem")
+    __slots__ = ("taken_ns", "counters", "last_problem", "load")
     class CountersEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -249,7 +250,9 @@ class CollectorStatus(_message.Message):
     TAKEN_NS_FIELD_NUMBER: _ClassVar[int]
     COUNTERS_FIELD_NUMBER: _ClassVar[int]
     LAST_PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    LOAD_FIELD_NUMBER: _ClassVar[int]
     taken_ns: int
     counters: _containers.ScalarMap[str, int]
     last_problem: str
-    def __init__(self, taken_ns: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ..., last_problem: _Optional[str] = ...) -> None: ...
+    load: _load_pb2.DaemonLoad
+    def __init__(self, taken_ns: _Optional[int] = ..., counters: _Optional[_Mapping[str, int]] = ..., last_problem: _Optional[str] = ..., load: _Optional[_Union[_load_pb2.DaemonLoad, _Mapping]] = ...) -> None: ...

@@ -25,7 +25,10 @@ from collectors.values import (
     ReporterState,
     Snapshot,
 )
+from dataplane.load import load_pb2
+from dataplane.load.values import NO_LOAD, DaemonLoad
 from dataplane.rpc.errors import MessageError
+from dataplane.rpc.values import Mirror
 
 _PATHS: Final = Columns(PathState, messages.Paths, others=("flow", "switches"))
 _REPORTERS: Final = Columns(ReporterState, messages.Reporters)
@@ -34,6 +37,7 @@ _JOB: Final = tuple(field.name for field in fields(JobState) if field.name not i
 _CHILD: Final = tuple(field.name for field in fields(ChildState) if field.name != "key")
 _NOTE: Final = tuple(field.name for field in fields(JobNote))
 _STATUS: Final = ("taken_ns", "last_problem")
+_LOAD: Final = Mirror(DaemonLoad, load_pb2.DaemonLoad)
 
 
 def snapshot_message(snapshot: Snapshot) -> messages.Snapshot:
@@ -115,7 +119,7 @@ def notes_of(message: messages.JobNotes) -> dict[int, JobNote]:
 
 def status_message(status: CollectorStatus) -> messages.CollectorStatus:
     """Return a collector's status as a message."""
-    message = messages.CollectorStatus(counters=status.counters)
+    message = messages.CollectorStatus(counters=status.counters, load=_LOAD.message(status.load))
     put(message, status, _STATUS)
     return message
 
@@ -123,4 +127,5 @@ def status_message(status: CollectorStatus) -> messages.CollectorStatus:
 def status_of(message: messages.CollectorStatus) -> CollectorStatus:
     """Return the status of a message."""
     taken_ns, last_problem = take(message, _STATUS)
-    return CollectorStatus(taken_ns, dict(message.counters), last_problem)
+    load = _LOAD.value(message.load) if message.HasField("load") else NO_LOAD
+    return CollectorStatus(taken_ns, dict(message.counters), last_problem, load)

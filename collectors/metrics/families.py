@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from collectors.metrics.jobs import job_metrics
 from collectors.values import CollectorStatus, Event, LinkState, PathState, ReporterState, Snapshot
+from dataplane.load.metrics import load_families
 from dataplane.topology.values import Topology
 
 _NS: Final = 1e-9
@@ -99,6 +100,7 @@ class StateCollector(Collector):
         yield from job_metrics(snapshot.jobs.values())
         yield from _events(reading)
         yield _counters(reading.status)
+        yield from load_families("collector", reading.status.load)
 
     def _reports(self, reporters: Sequence[ReporterState]) -> Iterator[Metric]:
         for name, text, attribute in _REPORTS:

@@ -123,10 +123,12 @@ async def check_collector(address: str, tls: TlsSettings | None = None) -> Healt
             snapshot = await anext(snapshots)
         finally:
             await snapshots.aclose()
+        status = await client.status()
     ages = [link.age_ns for link in snapshot.links.values() if link.age_ns is not None]
     received = sum(state.received for state in snapshot.reporters.values())
     newest = f", the newest {min(ages) / 1e9:.1f} s ago" if ages else ""
-    return Health(ok=True, text=f"{received} reports, {len(ages)} of {len(snapshot.links)} links measured{newest}")
+    text = f"{received} reports, {len(ages)} of {len(snapshot.links)} links measured{newest}"
+    return Health(ok=True, text="; ".join([text, *map(str, status.load.overloads)]))
 
 
 async def check_paths(address: str, tls: TlsSettings | None = None) -> Health:

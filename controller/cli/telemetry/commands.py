@@ -9,6 +9,7 @@ import typer
 
 from collectors.values import PathState, ReporterState
 from controller.cli.feed import FEED, Feed, ask, snapshot_of
+from controller.cli.load import load_rows, warn_overloads
 from controller.cli.output import Format, FormatOption, show, show_values
 from controller.cli.telemetry.events import events, rules
 from controller.cli.telemetry.jobs import jobs
@@ -66,11 +67,14 @@ def reporters(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
 
 @telemetry.command()
 def status(feed: Feed = FEED, form: FormatOption = Format.TABLE) -> None:
-    """List the collector's counters, and why it rejected the last bad report."""
+    """List the collector's load and counters, and why it rejected the last bad report."""
     found = ask(feed, lambda client: client.status())
-    show(("counter", "count"), sorted(found.counters.items()), form)
+    # Programs read the counters as numbers; they find the load in the metrics.
+    load = list(load_rows(found.load)) if form is Format.TABLE else []
+    show(("counter", "count"), [*load, *sorted(found.counters.items())], form)
     if found.last_problem is not None:
         typer.echo(f"last problem: {found.last_problem}", err=True)
+    warn_overloads(found.load)
 
 
 def _rows(answer: Answer) -> Iterator[tuple[object, ...]]:

@@ -35,7 +35,7 @@ from tests.benchmarks.chaining import cases
 from tests.benchmarks.chaining.cases import CASES, GOAL_10K, GOAL_50K, MANY_FLOWS, Case
 from tests.benchmarks.chaining.chain import TOPOLOGIES
 from tests.benchmarks.chaining.flows import Mix
-from tests.benchmarks.chaining.processes import ROOT
+from tests.benchmarks.chaining.processes import ROOT, precede_others
 
 SECONDS, QUICK_SECONDS = 60.0, 10.0
 
@@ -106,7 +106,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--mix", choices=list(Mix))
     parser.add_argument("--seconds", type=float, help=f"of events in each case, default {SECONDS:g}")
     parser.add_argument("--no-controller", dest="controller", action="store_false", help="without sinks and controller")
-    parser.add_argument("--precedence", action="store_true", help="daemons before other sessions of the machine (root)")
+    parser.add_argument("--precedence", action="store_true", help="before other sessions of the machine (root)")
     parser.add_argument("--quick", action="store_true", help="three cases, two events each; smaller other parts")
     return parser.parse_args()
 
@@ -114,6 +114,8 @@ def parsed() -> argparse.Namespace:
 def main() -> None:
     """Measure, print tables, and a JSON object as the last line."""
     options = parsed()
+    if options.precedence:
+        precede_others()
     console = Console(file=sys.stdout, width=200)
     result: dict[str, float | None] = dict.fromkeys(cases.NAMES)
     result |= {other.name: None for other in OTHERS.values()}

@@ -34,7 +34,7 @@ from dataplane.errors import MillraceError
 from dataplane.local.deadline import LocalDeadline
 from tests.benchmarks.chaining.cases import COUNTED
 from tests.benchmarks.chaining.chain import TOPOLOGIES, Chain, Load, running
-from tests.benchmarks.chaining.processes import Daemon, Usage
+from tests.benchmarks.chaining.processes import Daemon, Usage, precede_others
 from tests.benchmarks.chaining.sender import Bad
 from tests.benchmarks.chaining.states import State, differences, state_of
 
@@ -320,8 +320,10 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--rate", type=float, default=RATE, help="reports a second")
     parser.add_argument("--flows", type=int, default=FLOWS)
-    parser.add_argument("--precedence", action="store_true", help="daemons before other sessions of the machine (root)")
+    parser.add_argument("--precedence", action="store_true", help="before other sessions of the machine (root)")
     options = parser.parse_args()
+    if options.precedence:
+        precede_others()
     load = Load(TOPOLOGIES[20], options.flows, options.rate, seed=options.seed, precedes=options.precedence)
     with tempfile.TemporaryDirectory(prefix="mr-chain-") as folder:
         report = asyncio.run(soak(options.minutes, load, Path(folder)))

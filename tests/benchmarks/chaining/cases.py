@@ -111,14 +111,13 @@ async def _run(load: Load, folder: Path, seconds: float, *, controller: bool) ->
         begun_s = time.monotonic()
         while len(chain.events) < 2 or time.monotonic() - begun_s < seconds:
             await chain.event(rng)
-        took_s, after = time.monotonic() - begun_s, chain.usage()
-        sent_after = await chain.sender.sent()
+        after, sent_after = chain.usage(), await chain.sender.sent()
         all_sent, counters = await chain.settled_counters()
         paths, polls = (await chain.clients.paths.fresh()).counters, chain.clients.polls
         return Outcome(
             tuple(chain.events),
             all_sent.reports,
-            (sent_after.reports - sent.reports) / took_s,
+            (sent_after.reports - sent.reports) / (sent_after.at_s - sent.at_s),
             {name: after[name].cores_since(before) for name, before in usage.items()},
             {name: found.rss_mib for name, found in after.items()},
             {name: poll.longest_s for name, poll in polls.items()} | {CLIENT: chain.clients.lateness.longest_s},

@@ -56,11 +56,11 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Datagrams that the kernel took from the sender, those that should not be apart; and its processor time."""
+    """Datagrams that the kernel took from the sender until a time, monotonic; those that should not be apart."""
 
+    at_s: float
     reports: int
     bad: int
-    cpu_s: float
 
 
 class SenderProcess:
@@ -86,7 +86,7 @@ class SenderProcess:
             if "congested_ns" in answer:
                 self._congested_ns.put_nowait(answer["congested_ns"])
             elif "asked" in answer:
-                self._sent.put_nowait(Sent(answer["sent"], answer["sent_bad"], answer["cpu_s"]))
+                self._sent.put_nowait(Sent(answer["at_s"], answer["sent"], answer["sent_bad"]))
 
     def order(self, **values: object) -> None:
         """Send an order."""

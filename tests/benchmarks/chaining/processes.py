@@ -54,6 +54,13 @@ def precede(pid: int) -> None:
     Path(f"/proc/{pid}/autogroup").write_text("-10", encoding="utf-8")
 
 
+def precede_others() -> None:
+    """Let this process go before other sessions, in a session of its own, where Ctrl-C of a terminal is not heard."""
+    if os.getpgrp() != os.getpid():
+        os.setsid()
+        precede(os.getpid())
+
+
 class Daemon:
     """A daemon of `millrace` that can be killed, paused and started again; it is stopped at the end of its `with`."""
 

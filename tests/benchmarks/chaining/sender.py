@@ -4,7 +4,7 @@ Settings come as one line of JSON on standard input, orders after them, a line e
 `{"congested": [["leaf1", "spine2"]]}`, `{"routes": [[17, ["leaf1", "spine2", "leaf5"]]]}`,
 `{"bad": "unknown", "times": 2}`, `{"ask": 3}`. It answers in lines: `{"ready": true}`; `{"congested_ns": ...}`, the
 monotonic time when the first report of a packet over a congested link went out after an order; and
-`{"asked": 3, "sent": ..., "sent_bad": ..., "cpu_s": ...}`. It ends with its input.
+`{"asked": 3, "at_s": ..., "sent": ..., "sent_bad": ...}`. It ends with its input.
 """
 
 from __future__ import annotations
@@ -202,8 +202,7 @@ class Sender:
             self._flows.reroute(flow, tuple(path))
             self._reports.reroute(flow)
         if "ask" in order:
-            cpu_s = sum(os.times()[:2])
-            self.answer(asked=order["ask"], sent=self._sent, sent_bad=self._sent_bad, cpu_s=cpu_s)
+            self.answer(asked=order["ask"], at_s=time.monotonic(), sent=self._sent, sent_bad=self._sent_bad)
 
 
 def line_of(settings: SenderSettings) -> str:

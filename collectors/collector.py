@@ -79,6 +79,7 @@ class Collector:
         )
         self._links = LinkNotes(topology)
         self._budget = ReadingBudget(settings, clock, is_limited=self._native is not None)
+        self._reception: Reception | None = None
         # Replaced, never changed: the receiving thread may be going through them.
         self._read_load: Callable[[], DaemonLoad] = lambda: NO_LOAD
         self._sinks: tuple[RecordSink, ...] = ()
@@ -179,40 +180,48 @@ class Collector:
             return None
         reception = Reception(fd, clock, wall_ns)
         self._native.share(reception, self._lock)
+        self._reception = reception
         return reception
 
     def receive_from(self, reception: Reception, until_ns: int, *, waits: bool) -> Stop:
         """Receive until a time of the monotonic clock, and return why it ended; native code does most of it.
 
-        It ends early when `reception` is woken and, unless it `waits`, once the socket is empty.
+        It ends early when `reception` is woken and, unless it `waits`, once the socket is empty. Meanwhile another
+        thread calls `settle` now and then: this one may have to wait long for the interpreter.
         """
-        native = self._native
-        if native is None:
+        if self._native is None:
             raise CollectorError("the reference core reads no socket by itself")
         while True:
+            self.settle(reception)
+            stop = self._native.receive(reception, until_ns, waits=waits)
+            self.settle(reception)
+            if stop is not Stop.FOR_PYTHON:
+                return stop
             with self._lock:
-                self._tick()
-            skip, for_records = not self._budget.allows_other, bool(self._sinks) and self._budget.allows_record
-            reception.state.python_next = for_records
-            leave = bool(self._drop_sinks) and not skip
-            stop = native.receive(reception, until_ns, waits=waits, skip_others=skip, leave_drops=leave)
-            with self._lock:
-                self._settle(native, reception)
-                if stop is not Stop.FOR_PYTHON:
-                    return stop
-                if for_records:
-                    self._budget.take_record()
-                self._read_next(reception, for_records=for_records)
+                self._read_next(reception)
 
-    def _settle(self, native: NativeCore, reception: Reception) -> None:
-        drops, state = self._counters[Count.PACKET_DROPPED], reception.state
-        native.settle(reception)
-        self._take_notes(native, state.now_ns, drops)
-        self._count_withheld(state.taken)
-        state.taken = 0
+    def settle(self, reception: Reception) -> None:
+        """Count what was received so far and take what is noted for Python; say what Python has time to read."""
+        native, state = self._native, reception.state
+        if native is None:
+            return
+        with self._lock:
+            self._tick()
+            drops = self._counters[Count.PACKET_DROPPED]
+            native.settle(reception)
+            self._take_notes(native, state.now_ns or self._clock.now_ns(), drops)
+            self._count_withheld(state.taken)
+            state.taken = 0
+            skip = not self._budget.allows_other
+            reads_next = bool(self._sinks) and self._budget.allows_record
+            native.plan(
+                reception, skip_others=skip, leave_drops=bool(self._drop_sinks) and not skip, leave_next=reads_next
+            )
 
-    def _read_next(self, reception: Reception, *, for_records: bool) -> None:
+    def _read_next(self, reception: Reception) -> None:
+        """Read the payload that the native loop has stopped at, for subscribers if they are why."""
         state = reception.state
+        for_records = bool(state.left_next) and self._budget.take_record()
         with self._clock.set_to(state.now_ns):
             self._read_row(reception.payloads, state.row, for_records=for_records, began_ns=state.returned_ns)
         reception.pass_row()
@@ -223,7 +232,13 @@ class Collector:
         It is called in the thread that gives payloads, while nobody else has the state: it must not wait.
         """
         self._sinks = (*self._sinks, sink)
+        self._plan_again()
         return lambda: self._unsubscribe(sink)
+
+    def _plan_again(self) -> None:
+        # What comes from now on is for the new subscriber, too, while native code is receiving.
+        if self._reception is not None:
+            self.settle(self._reception)
 
     def _unsubscribe(self, sink: RecordSink) -> None:
         self._sinks = without(self._sinks, sink)
@@ -231,6 +246,7 @@ class Collector:
     def subscribe_drops(self, sink: DropSink) -> Callable[[], None]:
         """Call `sink` with the drops of each report that has any, as of `subscribe`; return what ends that."""
         self._drop_sinks = (*self._drop_sinks, sink)
+        self._plan_again()
         return lambda: self._unsubscribe_drops(sink)
 
     def _unsubscribe_drops(self, sink: DropSink) -> None:

@@ -21,6 +21,8 @@ from dataplane.config import Strict
 from dataplane.linux import SocketBacklog
 from dataplane.nic import NicStatistics
 
+SETTLE_S: Final = 0.02
+"""How often the event loop has counted what was received."""
 BACKLOG_NS: Final = 1_000_000_000
 """The span of which the longest backlog counts."""
 THREAD: Final = "reports"
@@ -121,9 +123,14 @@ class ReportReceiver:
 
         thread = threading.Thread(target=work, name=THREAD, daemon=True)
         thread.start()
+        waiting = asyncio.ensure_future(ended.wait())
         try:
-            await ended.wait()
+            while not ended.is_set():
+                await asyncio.wait((waiting,), timeout=SETTLE_S)
+                self._turns.settle()
+                self._count_losses()
         finally:
+            waiting.cancel()
             self._is_stopping = True
             self._turns.wake()
             thread.join()
@@ -134,7 +141,6 @@ class ReportReceiver:
     def _work(self) -> None:
         while not self._is_stopping:
             self._turns.take(waits=True)
-            self._count_losses()
 
     def close(self) -> None:
         """Close the source."""

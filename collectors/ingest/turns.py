@@ -14,6 +14,8 @@ from dataplane.clock import MonotonicClock
 
 TURN_NS: Final = 20_000_000
 """What has come by then is counted, and budgets that are used up are looked at again."""
+NATIVE_TURN_NS: Final = 60_000_000_000
+"""Each return waits for the interpreter's lock, which others may keep for a tenth of a second."""
 _NS_PER_MS: Final = 1_000_000
 
 
@@ -21,7 +23,11 @@ class Turns(Protocol):
     """What a thread does again and again."""
 
     def take(self, *, waits: bool) -> None:
-        """Take what has come, for `TURN_NS` at most; with `waits`, wait as long for it."""
+        """Take what has come, for a bounded time; with `waits`, wait as long for it."""
+        ...
+
+    def settle(self) -> None:
+        """Have counted what was taken so far; from another thread, while a turn lasts."""
         ...
 
     def wake(self) -> None:
@@ -45,11 +51,15 @@ class NativeTurns:
         self._clock = MonotonicClock()
 
     def take(self, *, waits: bool) -> None:
-        """Take what has come, without the interpreter as far as that goes."""
-        until_ns = self._clock.now_ns() + TURN_NS
+        """Take what has come, without the interpreter as far as that goes; with `waits`, until it is woken."""
+        until_ns = self._clock.now_ns() + (NATIVE_TURN_NS if waits else TURN_NS)
         if self._collector.receive_from(self._reception, until_ns, waits=waits) is Stop.FAILED:
             cause = os.strerror(self._reception.state.error)
             raise CollectorError(f"cannot receive reports on UDP port {self._udp_port}: {cause}")
+
+    def settle(self) -> None:
+        """Have counted what was taken so far."""
+        self._collector.settle(self._reception)
 
     def wake(self) -> None:
         """End a wait."""
@@ -93,6 +103,9 @@ class SourceTurns:
             self._collector.receive_many(payloads)
             if self._clock.now_ns() >= until_ns:
                 return
+
+    def settle(self) -> None:
+        """Do nothing: each burst is counted when it has been taken."""
 
     def wake(self) -> None:
         """End a wait."""

@@ -134,18 +134,23 @@ class NativeCore:
         """Prepare a socket's receive loop to take what it reads to this core's state, which has a lock."""
         reception.share(lock, checks_sources=self._checks_sources)
 
-    def receive(
-        self, reception: Reception, until_ns: int, *, waits: bool, skip_others: bool, leave_drops: bool
-    ) -> Stop:
+    def plan(self, reception: Reception, *, skip_others: bool, leave_drops: bool, leave_next: bool) -> None:
+        """Say what `receive` skips and leaves to Python, as `take` does, or whether it leaves the next payload.
+
+        Under the state's lock; it may be receiving.
+        """
+        self._decoder.leaves_drops = leave_drops
+        reception.state.skips_others, reception.state.leaves_next = skip_others, leave_next
+        reception.set_clocks()
+
+    def receive(self, reception: Reception, until_ns: int, *, waits: bool) -> Stop:
         """Take what a socket receives until a time of the monotonic clock; without the state's lock, which it takes.
 
-        Skipped and left is what `take` skips and leaves. Call `settle` afterwards.
+        Call `settle` afterwards, and as often as counters should be up to date.
         """
-        self._decoder.leaves_drops, reception.state.skips_others = leave_drops, skip_others
-        reception.set_clocks()
-        state = reception.state
         store, accounts, decoder = self._taking
-        return Stop(self._calls.receive_reports(state.address, store, accounts, decoder, until_ns, waits))
+        address = reception.state.address
+        return Stop(self._calls.receive_reports(address, store, accounts, decoder, until_ns, waits))
 
     def settle(self, reception: Reception) -> None:
         """Count what was received, and note its items and the last refusal; under the state's lock."""

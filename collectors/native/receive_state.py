@@ -55,7 +55,8 @@ class ReceiveState(Struct):
     row: u32
     checks_sources: u32  # not 0: it matters where reports come from
     skips_others: u32  # not 0: of payloads that only Python reads the number is accounted
-    python_next: u32  # not 0: the next payload is Python's to read, whatever its form
+    leaves_next: u32  # not 0: the next payload is Python's to read, whatever its form
+    left_next: u32  # not 0: that is why the loop stopped at `row`
     is_idle: u32  # the last wait ended without a payload
     now_ns: u64  # when the payloads came
     returned_ns: u64  # when the loop returned
@@ -68,8 +69,6 @@ class ReceiveState(Struct):
     taken: u64  # payloads that were taken natively since Python looked
     cut: u64  # datagrams that did not fit
     oldest_ns: u64  # the longest that a payload had waited when it was read, since Python looked
-    turns: u64  # times that messages were read
-    waits: u64  # times that the socket was empty
     refused: u32  # not 0: a payload was refused since Python looked, and this is the last of them
     refused_bytes: u32  # of `refused_head`
     refused_source: u32

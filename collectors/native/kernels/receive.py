@@ -120,7 +120,8 @@ def take_rows(state: ReceiveState, tables: TelemetryTables, sequences: SequenceT
     take_lock(state.lock)
     is_python: bool = False
     while state.row < state.row_count and not is_python and decoder.item_count <= decoder.most_items:
-        is_python = state.python_next != 0 or take_slice(state, tables, sequences, decoder)
+        state.left_next = state.leaves_next
+        is_python = state.leaves_next != 0 or take_slice(state, tables, sequences, decoder)
         if has_waiters(state.lock):
             release_lock(state.lock)
             take_lock(state.lock)
@@ -248,7 +249,6 @@ def read_messages(state: ReceiveState) -> bool:
             state.error = last_error()
         return False
     state.message_count = as_u32(got)
-    state.turns += 1
     age_ns: u64 = age_of_newest(state)
     state.oldest_ns = max(state.oldest_ns, age_ns)
     state.now_ns = come_late(state, age_ns) if is_late else clock_ns(state)
@@ -307,7 +307,6 @@ def wait_for_messages(state: ReceiveState, until_ns: u64) -> bool:
         sockets = 2
     else:
         left_ns = min(left_ns, PAUSE_NS)
-    state.waits += 1
     state.is_idle = 1
     polled = stack_array(u64, 2)
     polled[0] = as_u64(as_u32(state.wake_fd)) | (POLLIN << 32)

@@ -163,3 +163,45 @@ def test_a_name_that_is_no_name_is_refused() -> None:
 async def made(settings: ReceiverSettings) -> None:
     """Make a receiver and close it."""
     ReportReceiver(collector(), settings).close()
+
+
+def test_failure_in_the_receiving_thread_is_raised_where_it_runs() -> None:
+    taking = collector()
+    receiver = ReportReceiver(taking, LOOPBACK)
+
+    def sink(_: tuple[HopRecord, ...]) -> None:
+        raise OSError("no room for records")
+
+    taking.subscribe(sink)
+
+    async def scenario() -> None:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            sender.sendto(Reporter().stacked(long_way()), ("127.0.0.1", receiver.udp_port))
+        await receiver.run()
+
+    with pytest.raises(OSError, match="no room for records"):
+        asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+@every_core
+def test_receiver_counts_while_it_runs_and_ends_when_cancelled(core: Core) -> None:
+    taking = collector(core)
+    receiver = ReportReceiver(taking, LOOPBACK)
+    port, reporter = receiver.udp_port, Reporter()
+
+    async def scenario() -> None:
+        running = asyncio.create_task(receiver.run())
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+            for count in range(1, 4):
+                sender.sendto(reporter.stacked(long_way()), ("127.0.0.1", port))
+                await asyncio.to_thread(
+                    wait_until,
+                    lambda expected=count: taking.counters[Count.REPORTS] == expected,  # type: ignore[misc]
+                )
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
+        free.bind(("127.0.0.1", port))

@@ -22,11 +22,12 @@ from controller.api.server.application import application
 from controller.api.server.audit import AuditLog
 from controller.api.server.gate import Gate
 from controller.api.server.metrics import Metrics
-from controller.api.service import Service, WatchLimits
+from controller.api.service import Service
 from controller.api.sessions.board import SessionBoard
 from controller.api.sessions.service import SessionService
 from controller.api.settings import ApiSettings, EtcdPlace, StoragePlace
 from controller.api.tokens import Tokens
+from controller.api.watching import WatchLimits
 from controller.errors import ApiError
 from controller.http_server import HttpServer, address_of, listening_at
 from controller.storage import Storage

@@ -6,17 +6,16 @@ While the storage is away, reads are answered from what is in memory and say how
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import aclosing
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from controller.api import access
 from controller.api.access import Verb
-from controller.api.registry import actions, probe_kernels, task_actions, task_reports
-from controller.api.registry.cache import ResourceCache, happening_of
+from controller.api.registry import actions, batch_actions, probe_kernels, task_actions, task_reports
+from controller.api.registry.batches import BindingBatch, DispatchBatch
+from controller.api.registry.cache import ResourceCache
 from controller.api.registry.changes import fixed_changes
 from controller.api.registry.dispatches import (
     CompletionRequest,
@@ -25,13 +24,11 @@ from controller.api.registry.dispatches import (
     Pick,
     TaskState,
 )
-from controller.api.registry.encoding import prefix_of
-from controller.api.registry.events import EventType, Happening, WatchEvent, line_of
 from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest, State
 from controller.api.registry.pools.reports import PoolReports
 from controller.api.registry.pools.shares import UnitShares, check_spec
-from controller.api.registry.registry import Listing, Registry, away
+from controller.api.registry.registry import Listing, Registry
 from controller.api.registry.selection import Selection
 from controller.api.resources import Centre, Kind, Node, Pod, PodGroup, ProbeKernel, Resource, Task, UnitPool
 from controller.api.resources.base import R
@@ -39,16 +36,14 @@ from controller.api.resources.node import NODE
 from controller.api.resources.pod import POD, Phase, PodStatus
 from controller.api.resources.task import TASK
 from controller.api.resources.unit_pool import HolderStatus
+from controller.api.watching import WatchCounters, Watching, WatchLimits
 from controller.errors import (
     ApiError,
-    CompactedError,
-    GoneError,
     InvalidError,
     StaleError,
     StorageError,
     UnavailableError,
 )
-from controller.storage import Event
 from dataplane.rpc.access import Principal, Role
 
 _AWAY_TIMEOUT_S = 6.0
@@ -56,8 +51,6 @@ _NS_PER_S = 1_000_000_000
 _ENDED = frozenset({"succeeded", "failed", "finished"})
 """Phases of pods and groups in which nothing of them runs any more."""
 _ALIVE = (Phase.PENDING, Phase.BOUND, Phase.STARTING, Phase.RUNNING)
-_AT_ONCE = 256
-"""Events that a watch is told in one piece."""
 
 
 class Health:
@@ -77,32 +70,13 @@ class Health:
             raise UnavailableError(f"the storage does not answer, nothing is written: {self.problem}")
 
 
-@dataclass(slots=True)
-class WatchCounters:
-    """What became of watches."""
-
-    open: int = 0
-    too_slow: int = 0
-    refused: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class WatchLimits:
-    """`heartbeat_s` after nothing happened a watch says so; at most so many are open."""
-
-    heartbeat_s: float = 10.0
-    most: int = 512
-
-
 class Service:
     """See the module; of one event loop."""
 
     def __init__(self, registry: Registry, cache: ResourceCache, limits: WatchLimits | None = None) -> None:
         self.registry, self.cache, self.health = registry, cache, Health()
-        self.watches = WatchCounters()
         self._reports = PoolReports(registry)
-        self._limits = limits or WatchLimits()
-        self.stopping = asyncio.Event()
+        self._watching = Watching(registry.storage, cache, limits or WatchLimits())
 
     async def run(self) -> None:
         """Keep the cache and look after the storage until cancelled."""
@@ -190,6 +164,18 @@ class Service:
         self.health.check()
         return await actions.bind(self.registry, request)
 
+    async def bind_each(self, principal: Principal, batch: BindingBatch) -> Sequence[PlacementAnswer | ApiError]:
+        """Place the pods of each request of a batch, all or none; a refusal of one concerns no other."""
+        access.check_bind(principal)
+        self.health.check()
+        return await batch_actions.bind_each(self.registry, batch)
+
+    async def dispatch_each(self, principal: Principal, batch: DispatchBatch) -> Sequence[DispatchAnswer | ApiError]:
+        """Have the tasks of each request of a batch go to centres, all or none; a refusal of one concerns no other."""
+        access.check_dispatch(principal)
+        self.health.check()
+        return await batch_actions.dispatch_each(self.registry, batch)
+
     async def evict(self, principal: Principal, request: EvictionRequest) -> PlacementAnswer:
         """Have pods stop and give back what they hold, all or none."""
         access.check_evict(principal)
@@ -250,86 +236,26 @@ class Service:
     ) -> AsyncIterator[bytes]:
         """Return lines of what happens after a revision, None: from now on; raise GoneError for one forgotten."""
         access.check_list(principal, kind, selection)
-        if self.watches.open >= self._limits.most:
-            self.watches.refused += 1
-            raise UnavailableError(f"{self._limits.most} watches are open, there can be no more")
+        self._watching.check_room()
         self._check_loaded()
-        position = None if after is None else self.cache.ring.position_after(after)
-        if after is None:
-            after = self.cache.ring.revision
-        elif position is None or after > self.cache.ring.revision:
-            await self._check_known(kind, after)
-        return self._lines(kind, selection, after)
+        if after is not None and not self._watching.has(after):
+            self.health.check()
+            await self._watching.check_known(kind, after)
+        return self._watching.lines(kind, selection, self.cache.ring.revision if after is None else after)
 
-    async def _lines(self, kind: Kind[Any], selection: Selection, after: int) -> AsyncIterator[bytes]:
-        self.watches.open += 1
-        try:
-            yield line_of(WatchEvent(EventType.BOOKMARK, after))
-            async with aclosing(self._catch_up(kind, selection, after)) as missed:
-                async for line, revision in missed:
-                    after = revision
-                    if line is not None:
-                        yield line
-            async with aclosing(self._follow(kind, selection, after)) as parts:
-                async for part in parts:
-                    yield part
-        except ApiError as error:
-            yield line_of(WatchEvent(EventType.ERROR, after, status=error.status, detail=str(error)))
-        finally:
-            self.watches.open -= 1
+    @property
+    def watches(self) -> WatchCounters:
+        """What became of watches."""
+        return self._watching.counters
 
-    async def _catch_up(
-        self, kind: Kind[Any], selection: Selection, after: int
-    ) -> AsyncGenerator[tuple[bytes | None, int], None]:
-        """Yield what happened before what the ring still has, from the storage, with its revisions."""
-        if self.cache.ring.position_after(after) is not None:
-            return
-        try:
-            async with aclosing(self.registry.storage.watch(prefix_of(kind), after=after)) as watch:
-                async for events in _with_pauses(watch, self._limits.heartbeat_s):
-                    if events is None:
-                        yield line_of(WatchEvent(EventType.BOOKMARK, after)), after
-                        continue
-                    for event in events:
-                        happening, after = happening_of(event), event.revision
-                        yield None if happening is None else happening.line(selection), after
-                    if self.cache.ring.position_after(after) is not None:
-                        return
-        except CompactedError as error:
-            raise GoneError(f"{error}: list again") from None
-        except StorageError as error:
-            raise UnavailableError(f"the storage does not answer: {error}") from None
-
-    async def _follow(self, kind: Kind[Any], selection: Selection, after: int) -> AsyncGenerator[bytes, None]:
-        """Yield what the ring gets; a watcher whose position it has left is too slow."""
-        ring, begin = self.cache.ring, after
-        position = ring.position_after(after)
-        loop, heartbeat_s = asyncio.get_running_loop(), self._limits.heartbeat_s
-        silent_since_s = loop.time()
-        while not self.stopping.is_set():
-            found = None if position is None else ring.since(position, _AT_ONCE)
-            if position is None or found is None:
-                self.watches.too_slow += 1
-                raise GoneError(f"this watch is too slow: it ends after revision {after}; watch again from there")
-            lines = [line for event in found if (line := _line(event, kind, selection, begin)) is not None]
-            position += len(found)
-            # The rest of the last one's revision may still be to come.
-            seen = ring.revision if position == ring.end else found[-1].revision - 1
-            after = max(after, seen)
-            if lines:
-                yield b"".join(lines)
-                silent_since_s = loop.time()
-            # What happens to others wakes it, too, and is no reason for it to be silent.
-            due_s = silent_since_s + heartbeat_s
-            if not await ring.wait_beyond(position, max(0.0, due_s - loop.time())) or loop.time() >= due_s:
-                yield line_of(WatchEvent(EventType.BOOKMARK, after))
-                silent_since_s = loop.time()
-        raise UnavailableError("the server stops")
+    @property
+    def stopping(self) -> asyncio.Event:
+        """Set once all watches end."""
+        return self._watching.stopping
 
     def stop(self) -> None:
         """End all watches."""
-        self.stopping.set()
-        self.cache.ring.wake()
+        self._watching.stop()
 
     async def _get(self, kind: Kind[R], name: str) -> tuple[R, int | None]:
         if not self.health.is_away:
@@ -339,15 +265,6 @@ class Service:
                 self._lost(error)
         self._check_loaded()
         return self.cache.get(kind, name), self.cache.age_ns
-
-    async def _check_known(self, kind: Kind[Any], after: int) -> None:
-        """Raise GoneError for a revision that the storage has forgotten, or does not have yet."""
-        self.health.check()
-        with away():
-            newest = await self.registry.storage.revision()
-            if after > newest:
-                raise GoneError(f"revision {after} is yet to come, the newest is {newest}: list again")
-            await self.registry.storage.scan(prefix_of(kind), revision=after, limit=1)
 
     def _check_loaded(self) -> None:
         if not self.cache.loaded.is_set():
@@ -391,30 +308,6 @@ class Service:
             return resource
         stamped: Any = replace(resource.status, heartbeat_ns=self.registry.now_ns())
         return replace(resource, status=stamped)
-
-
-async def _with_pauses(
-    watch: AsyncGenerator[tuple[Event, ...], None], seconds: float
-) -> AsyncGenerator[tuple[Event, ...] | None, None]:
-    """Yield what a watch yields, and None whenever nothing came for a time."""
-    waiting: asyncio.Future[tuple[Event, ...]] | None = None
-    try:
-        while True:
-            waiting = waiting or asyncio.ensure_future(anext(watch))
-            done, _ = await asyncio.wait((waiting,), timeout=seconds)
-            if not done:
-                yield None
-                continue
-            found, waiting = waiting.result(), None
-            yield found
-    finally:
-        if waiting is not None:
-            waiting.cancel()
-            await asyncio.gather(waiting, return_exceptions=True)
-
-
-def _line(event: Happening, kind: Kind[Any], selection: Selection, after: int) -> bytes | None:
-    return event.line(selection) if event.kind is kind and event.revision > after else None
 
 
 def _expected(name: str, resource: Resource, expected: int | None) -> int | None:

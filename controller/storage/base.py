@@ -5,8 +5,9 @@ The revision is one number for the whole storage; each transaction that changes 
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from types import TracebackType
 from typing import Self
 
@@ -29,6 +30,11 @@ class Storage(ABC):
 
         Raise CompactedError for a revision that is forgotten.
         """
+
+    async def get_all(self, keys: Sequence[str]) -> dict[str, Stored]:
+        """Return those of several keys that are there, each as it is; they need not be of one revision."""
+        found = await asyncio.gather(*(self.get(key) for key in keys))
+        return {stored.key: stored for stored in found if stored is not None}
 
     @abstractmethod
     async def scan(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
@@ -15,6 +15,7 @@ from controller.api.client import calls, sessions
 from controller.api.client.calls import Call
 from controller.api.client.place import Place, find_place
 from controller.api.client.values import Event, Listing
+from controller.api.registry.batches import BindingBatch, BindingOutcomes, DispatchBatch, DispatchOutcomes
 from controller.api.registry.dispatches import CompletionRequest, DispatchAnswer, DispatchRequest, Pick
 from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, NewDecision, PlacementAnswer, ReleaseRequest
@@ -61,6 +62,19 @@ class ApiClient:
     async def bind(self, request: BindingRequest) -> PlacementAnswer:
         """Place pods, all or none; raise StaleError where something has moved or does not fit."""
         return await self.ask(calls.writing("POST", "/v1/bindings", request), PlacementAnswer)
+
+    async def bind_each(self, requests: Sequence[BindingRequest]) -> list[PlacementAnswer | ApiError]:
+        """Place the pods of each request, all or none; return an answer or the refusal for each, in their order.
+
+        At most `batches.MOST_REQUESTS`. Where all have decisions, it is tried again until it is answered.
+        """
+        call = calls.batch("/v1/batches/bindings", BindingBatch(requests=tuple(requests)), requests)
+        return [calls.answer_of(one) for one in (await self.ask(call, BindingOutcomes)).outcomes]
+
+    async def dispatch_each(self, requests: Sequence[DispatchRequest]) -> list[DispatchAnswer | ApiError]:
+        """Have the tasks of each request go to centres, all or none; likewise."""
+        call = calls.batch("/v1/batches/dispatches", DispatchBatch(requests=tuple(requests)), requests)
+        return [calls.answer_of(one) for one in (await self.ask(call, DispatchOutcomes)).outcomes]
 
     async def release(self, request: ReleaseRequest) -> PlacementAnswer:
         """Have pods give back what they hold, all or none."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -15,7 +15,10 @@ import msgspec
 
 from controller.api.client.place import Place
 from controller.api.client.values import Event
+from controller.api.registry.batches import BindingOutcome, DispatchOutcome
+from controller.api.registry.dispatches import DispatchRequest
 from controller.api.registry.events import EventType, WatchEvent
+from controller.api.registry.placements import BindingRequest
 from controller.api.resources import KINDS, Kind
 from controller.api.resources.base import R
 from controller.api.server.answers import Problem
@@ -71,11 +74,13 @@ class Call:
     parameters: dict[str, str | int] = field(default_factory=dict)
     body: bytes | None = None
     expected: int | None = None
+    is_repeatable: bool = False
+    """Whether it does nothing the second time, though it changes something the first time."""
 
     @property
     def is_safe(self) -> bool:
-        """Whether nothing changes by it."""
-        return self.method == "GET"
+        """Whether it may be made again without knowing what became of it."""
+        return self.method == "GET" or self.is_repeatable
 
     @property
     def headers(self) -> dict[str, str]:
@@ -123,6 +128,19 @@ def watching(kind: Kind[Any], labels: str, fields: str, after: int | None) -> Ca
 def writing(method: str, path: str, body: object, expected: int | None = None) -> Call:
     """Return a request with a body."""
     return Call(method, path, body=msgspec.json.encode(body), expected=expected)
+
+
+def batch(path: str, body: object, requests: Sequence[BindingRequest | DispatchRequest]) -> Call:
+    """Return the request for a batch, repeatable where the server knows by their decisions what it has carried out."""
+    is_repeatable = all(one.decision is not None for one in requests)
+    return Call("POST", path, body=msgspec.json.encode(body), is_repeatable=is_repeatable)
+
+
+def answer_of(outcome: BindingOutcome | DispatchOutcome) -> Any:  # noqa: ANN401 - the answer of either
+    """Return the answer that an outcome is, or the ApiError."""
+    if outcome.answer is not None:
+        return outcome.answer
+    return _ERRORS.get(outcome.status, ApiError)(outcome.detail)
 
 
 def answered(place: Place, answer: httpx.Response, schema: type[T]) -> T:

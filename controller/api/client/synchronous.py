@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -14,6 +14,7 @@ from controller.api.client import calls, sessions
 from controller.api.client.calls import Call
 from controller.api.client.place import Place, find_place
 from controller.api.client.values import Event, Listing
+from controller.api.registry.batches import BindingBatch, BindingOutcomes, DispatchBatch, DispatchOutcomes
 from controller.api.registry.dispatches import CompletionRequest, DispatchAnswer, DispatchRequest, Pick
 from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, NewDecision, PlacementAnswer, ReleaseRequest
@@ -54,6 +55,19 @@ class SyncApiClient:
     def bind(self, request: BindingRequest) -> PlacementAnswer:
         """Place pods, all or none; raise StaleError where something has moved or does not fit."""
         return self.ask(calls.writing("POST", "/v1/bindings", request), PlacementAnswer)
+
+    def bind_each(self, requests: Sequence[BindingRequest]) -> list[PlacementAnswer | ApiError]:
+        """Place the pods of each request, all or none; return an answer or the refusal for each, in their order.
+
+        At most `batches.MOST_REQUESTS`. Where all have decisions, it is tried again until it is answered.
+        """
+        call = calls.batch("/v1/batches/bindings", BindingBatch(requests=tuple(requests)), requests)
+        return [calls.answer_of(one) for one in (self.ask(call, BindingOutcomes)).outcomes]
+
+    def dispatch_each(self, requests: Sequence[DispatchRequest]) -> list[DispatchAnswer | ApiError]:
+        """Have the tasks of each request go to centres, all or none; likewise."""
+        call = calls.batch("/v1/batches/dispatches", DispatchBatch(requests=tuple(requests)), requests)
+        return [calls.answer_of(one) for one in (self.ask(call, DispatchOutcomes)).outcomes]
 
     def release(self, request: ReleaseRequest) -> PlacementAnswer:
         """Have pods give back what they hold, all or none."""

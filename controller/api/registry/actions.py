@@ -120,31 +120,49 @@ async def find(registry: Registry, kind: Kind[R], name: str) -> R | None:
 
 async def write_together(registry: Registry, written: Sequence[Written], decision: NewDecision | None) -> int:
     """Write what has changed, if nothing of it was written meanwhile, and the decision, which must be new."""
-    wanted: dict[str, Resource | None] = {}
-    expected: list[Expected] = []
-    for one in written:
-        key = key_of(one.kind, one.name)
-        expected.append(Expected(key, ABSENT if one.before is None else one.before.metadata.revision))
-        wanted[key] = one.now
-    if decision is not None:
-        metadata = Metadata(name=decision.name, uid=secrets.token_hex(8), created_ns=registry.now_ns())
-        key = key_of(DECISION, decision.name)
-        wanted[key] = placements.decision_of(decision, metadata)
-        expected.append(Expected(key, ABSENT))
     try:
-        return await registry.write(wanted, tuple(expected))
+        return await write_each(registry, [(written, decision)])
     except ConflictError as error:
         if decision is not None and error.key == key_of(DECISION, decision.name):
             raise StaleError(f"Decision {decision.name} is there already") from None
         raise
 
 
-async def _write(registry: Registry, state: State, made: State, decision: NewDecision | None) -> PlacementAnswer:
+async def write_each(registry: Registry, parts: Sequence[tuple[Sequence[Written], NewDecision | None]]) -> int:
+    """Write what several requests have made one after the other, and their decisions, in one transaction.
+
+    Raise ConflictError, with nothing done, where any of it was written meanwhile.
+    """
+    wanted: dict[str, Resource | None] = {}
+    expected: dict[str, Expected] = {}
+    for written, decision in parts:
+        for one in written:
+            key = key_of(one.kind, one.name)
+            # Of a resource that several requests change, the storage has what it was before the first of them.
+            expected.setdefault(key, Expected(key, ABSENT if one.before is None else one.before.metadata.revision))
+            wanted[key] = one.now
+        if decision is not None:
+            metadata = Metadata(name=decision.name, uid=secrets.token_hex(8), created_ns=registry.now_ns())
+            key = key_of(DECISION, decision.name)
+            wanted[key] = placements.decision_of(decision, metadata)
+            expected[key] = Expected(key, ABSENT)
+    return await registry.write(wanted, tuple(expected.values()))
+
+
+def placement_written(state: State, made: State) -> list[Written]:
+    """Return what a request that has made this of pods, nodes and groups is to write."""
     before: tuple[tuple[Kind[Any], dict[str, Any], dict[str, Any]], ...] = (
         (POD, state.pods, made.pods),
         (NODE, state.nodes, made.nodes),
         (POD_GROUP, state.groups, made.groups),
     )
-    written = [Written(kind, name, now, old[name]) for kind, old, new in before for name, now in new.items()]
-    revision = await write_together(registry, written, decision)
+    return [Written(kind, name, now, old[name]) for kind, old, new in before for name, now in new.items()]
+
+
+def placement_answer(made: State, revision: int) -> PlacementAnswer:
+    """Return the answer to a request whose writes stand since a revision."""
     return PlacementAnswer(revision=revision, pods=tuple(made.pods), nodes=tuple(made.nodes))
+
+
+async def _write(registry: Registry, state: State, made: State, decision: NewDecision | None) -> PlacementAnswer:
+    return placement_answer(made, await write_together(registry, placement_written(state, made), decision))

@@ -104,7 +104,7 @@ class State:
 def bind(state: State, request: BindingRequest, now_ns: int) -> State:
     """Return what a request makes of pods, nodes and groups; raise StaleError for what does not fit any more."""
     _check_names([binding.pod for binding in request.bindings])
-    made = State(groups=dict(state.groups))
+    made = State()
     for binding in request.bindings:
         pod, node = _pod(state, binding.pod), made.nodes.get(binding.node) or _node(state, binding.node)
         _check_expectations(binding, pod, state.nodes[binding.node])
@@ -126,7 +126,7 @@ def bind(state: State, request: BindingRequest, now_ns: int) -> State:
             nominated=None,
         )
         made.pods[binding.pod] = replace(pod, status=status)
-    _bind_groups(made, request)
+    _bind_groups(state, made, request)
     made.nodes = {name: _next_version(node) for name, node in made.nodes.items()}
     return made
 
@@ -252,11 +252,11 @@ def _check_free(pod: Pod) -> None:
         raise StaleError(f"Pod {name} has {status.phase.value}")
 
 
-def _bind_groups(made: State, request: BindingRequest) -> None:
+def _bind_groups(state: State, made: State, request: BindingRequest) -> None:
     """Have each group count what is bound of it; raise StaleError for less than the whole."""
     counts = Counter(pod.spec.group for pod in made.pods.values() if pod is not None and pod.spec.group is not None)
     for name, count in counts.items():
-        group = made.groups.get(name)
+        group = state.groups.get(name)
         if group is None:
             raise NotFoundError(f"there is no PodGroup {name}")
         if not group.needed:

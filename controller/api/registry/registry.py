@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
@@ -11,7 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec.structs import replace
 
 from controller.api.registry.acknowledged import AcknowledgedWrites
-from controller.api.registry.encoding import decode, encode, key_of, prefix_of
+from controller.api.registry.encoding import decode, encode, key_of, kind_of, prefix_of
 from controller.api.registry.selection import ALL, Selection
 from controller.api.resources import Centre, Kind, Metadata, Node, Pod, Resource, Task, UnitPool
 from controller.api.resources.base import R
@@ -64,6 +64,12 @@ class Registry:
             if stored is None:
                 raise absent(kind, name)
             return decode(kind, stored)
+
+    async def find_all(self, keys: Sequence[str]) -> dict[str, Any]:
+        """Return by key those of several resources that are there."""
+        with away():
+            found = await self.storage.get_all(keys)
+        return {key: decode(kind, stored) for key, stored in found.items() if (kind := kind_of(key)) is not None}
 
     async def list(
         self, kind: Kind[R], selection: Selection = ALL, *, revision: int | None = None, after: str = "", limit: int

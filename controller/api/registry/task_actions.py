@@ -72,13 +72,22 @@ async def _state(registry: Registry, tasks: set[str], centres: set[str] | None =
     return state
 
 
-async def _write(registry: Registry, state: TaskState, made: TaskState, decision: NewDecision | None) -> DispatchAnswer:
+def dispatch_written(registry: Registry, state: TaskState, made: TaskState) -> list[Written]:
+    """Return what a request that has made this of tasks, centres and results is to write."""
     written = [Written(TASK, name, task, state.tasks[name]) for name, task in made.tasks.items()]
     written += [Written(CENTRE, name, centre, state.centres[name]) for name, centre in made.centres.items()]
     for name, result in made.results.items():
         metadata = replace(result.metadata, uid=secrets.token_hex(8), created_ns=registry.now_ns())
         written.append(Written(PROBE_RESULT, name, replace(result, metadata=metadata), None))
-    revision = await write_together(registry, written, decision)
+    return written
+
+
+def dispatch_answer(made: TaskState, revision: int) -> DispatchAnswer:
+    """Return the answer to a request whose writes stand since a revision."""
     return DispatchAnswer(
         revision=revision, tasks=tuple(made.tasks), centres=tuple(made.centres), results=tuple(made.results)
     )
+
+
+async def _write(registry: Registry, state: TaskState, made: TaskState, decision: NewDecision | None) -> DispatchAnswer:
+    return dispatch_answer(made, await write_together(registry, dispatch_written(registry, state, made), decision))

@@ -20,6 +20,7 @@ from controller.api.registry.pools.shares import UnitShares
 from controller.api.resources import KINDS, UnitPool
 from controller.api.resources.unit_pool import HolderStatus
 from controller.api.server.answers import HealthAnswer, TokenList
+from controller.api.server.batches import batch_routes
 from controller.api.server.gate import WHAT
 from controller.api.server.handlers import IfMatch, expected_of, handlers_of
 from controller.api.server.metrics import Metrics
@@ -84,7 +85,7 @@ def _actions(service: Service) -> list[Any]:
         request.scope["state"][WHAT] = ", ".join(one.pod for one in data.evictions)
         return await service.evict(request.user, data)
 
-    return [bind, release, evict, *_pool_actions(service), *_task_actions(service)]
+    return [bind, release, evict, *batch_routes(service), *_pool_actions(service), *_task_actions(service)]
 
 
 def _pool_actions(service: Service) -> list[Any]:

@@ -7,7 +7,7 @@ import contextlib
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,6 +34,8 @@ _MOST_BUCKETS: Final = 4096
 _REFUSED: Final = (401, 403, 429)
 WHAT: Final = "millrace.what"
 """Where a route leaves what it is about, for the audit log."""
+PARTS: Final = "millrace.parts"
+"""Where a route leaves what each request of a batch is about, and its status: each is a line of the audit log."""
 AUDITED: Final = "millrace.audited"
 """Where a route says that the audit log is to have it even though it only reads."""
 PATIENCE_S: Final = "millrace.patience_s"
@@ -68,6 +70,7 @@ class _Asked:
     principal: Principal | None = None
     status: int = 0
     what: str = ""
+    parts: Sequence[tuple[str, int]] = ()
 
 
 class _StreamedBody:
@@ -150,7 +153,8 @@ class Gate:
         except ApiError as error:
             await _refuse(error, answer, closes=True)
         finally:
-            asked.what = str(scope.get("state", {}).get(WHAT, ""))
+            state = scope.get("state", {})
+            asked.what, asked.parts = str(state.get(WHAT, "")), state.get(PARTS, ())
             self._note(scope, asked, time.perf_counter() - started)
 
     def _identified(self, scope: Scope, asked: _Asked, without_token: Principal | None) -> Principal:
@@ -210,19 +214,20 @@ class Gate:
         if is_read and asked.status not in _REFUSED and not self._audit_reads:
             return
         principal = asked.principal or Principal("unknown", LOCAL.role)
-        self._audit.write(
-            AuditRecord(
-                time_ns=self._audit.now_ns(),
-                who=principal.name,
-                role="" if asked.principal is None else principal.role.value,
-                subject=principal.subject,
-                client=asked.client,
-                method=method,
-                path=path[:512],
-                what=asked.what[:1024],
-                status=asked.status,
+        for what, status in asked.parts or ((asked.what, asked.status),):
+            self._audit.write(
+                AuditRecord(
+                    time_ns=self._audit.now_ns(),
+                    who=principal.name,
+                    role="" if asked.principal is None else principal.role.value,
+                    subject=principal.subject,
+                    client=asked.client,
+                    method=method,
+                    path=path[:512],
+                    what=what[:1024],
+                    status=status,
+                )
             )
-        )
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -16,7 +16,7 @@ from controller.api.service import Service
 from controller.api.sessions.board import SessionBoard
 
 _METHODS: Final = ("GET", "POST", "PUT", "DELETE")
-_OTHERS: Final = ("bindings", "releases", "dispatches", "picks", "completions", "tokens", "execs")
+_OTHERS: Final = ("bindings", "releases", "dispatches", "picks", "completions", "tokens", "execs", "batches")
 
 
 class Metrics:

@@ -56,6 +56,11 @@ class Snapshot:
         known = {} if self.costs is None else self.costs.model.host_number
         return np.array([known.get(name, -1) for name in self.host_names or self.columns.names], np.int64)
 
+    def keep_hosts(self, before: Snapshot) -> None:
+        """Take over the hosts' numbers that an earlier snapshot of the same nodes and costs has worked out."""
+        if "host" in before.__dict__:
+            self.__dict__["host"] = before.host
+
     def host_name(self, node: int) -> str:
         """Return the name that a node's host has in the topology."""
         return (self.host_names or self.columns.names)[node]

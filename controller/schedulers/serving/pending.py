@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 from controller.schedulers.settings import QueueSettings
 
@@ -11,25 +11,33 @@ from controller.schedulers.settings import QueueSettings
 @dataclass(slots=True)
 class _Waiting:
     priority: int
-    since_ns: int
     order: int
     due_ns: int
     tried_ns: int | None = None
     refusals: int = 0
-
-    @property
-    def key(self) -> tuple[int, int]:
-        return (-self.priority, self.order)
+    is_out: bool = False
+    """It is being bound, and not to be decided about meanwhile."""
+    entry: int = 0
+    """Which of its entries in a heap counts: the others are of before."""
 
 
 class PendingQueue:
-    """Pods and groups by name. `refused_full` counts those that there was no room for."""
+    """Pods and groups by name. `refused_full` counts those that there was no room for.
+
+    Those that are due are in a heap by priority and age, the others in one by time; an entry that no longer holds stays
+    in its heap until it comes to the top.
+    """
 
     def __init__(self, settings: QueueSettings) -> None:
         self.settings = settings
         self.refused_full = 0
         self._waiting: dict[str, _Waiting] = {}
+        self._due: list[tuple[int, int, str, int]] = []
+        self._later: list[tuple[int, str, int]] = []
+        self._refused: set[str] = set()
+        """Those that were decided about and wait for a time to come: who is woken."""
         self._orders = 0
+        self._entries = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -45,52 +53,84 @@ class PendingQueue:
     def put(self, name: str, priority: int, now_ns: int) -> bool:
         """Let one wait that is due at once, or note its priority; return False, and count it, if there is no room."""
         if (known := self._waiting.get(name)) is not None:
-            known.priority = priority
+            if known.priority != priority:
+                known.priority = priority
+                self._enter(name, known)
             return True
         if not self.has_room:
             self.refused_full += 1
             return False
         self._orders += 1
-        self._waiting[name] = _Waiting(priority, now_ns, self._orders, now_ns)
+        self._waiting[name] = one = _Waiting(priority, self._orders, now_ns)
+        self._enter(name, one)
         return True
 
     def first_due(self, now_ns: int) -> str | None:
         """Return who is to be decided about now: of those that are due the one with the highest priority."""
-        due = ((one.key, name) for name, one in self._waiting.items() if one.due_ns <= now_ns)
-        return min(due, default=(None, None))[1]
+        while self._later and self._later[0][0] <= now_ns:
+            _, name, entry = heappop(self._later)
+            if (one := self._waiting.get(name)) is not None and one.entry == entry:
+                self._refused.discard(name)
+                heappush(self._due, (-one.priority, one.order, name, entry))
+        while self._due:
+            name, entry = self._due[0][2:]
+            if (one := self._waiting.get(name)) is not None and one.entry == entry:
+                return name
+            heappop(self._due)
+        return None
 
     def next_due_ns(self) -> int | None:
         """Return when the next one is due, None if nobody waits."""
-        return min((one.due_ns for one in self._waiting.values()), default=None)
+        while self._later:
+            name, entry = self._later[0][1:]
+            if (one := self._waiting.get(name)) is not None and one.entry == entry:
+                break
+            heappop(self._later)
+        due = [one.due_ns for *_, name, entry in self._due if (one := self._waiting.get(name)) and one.entry == entry]
+        return min((*due, *(later[0] for later in self._later[:1])), default=None)
+
+    def take_out(self, name: str) -> None:
+        """Have one not be due until `refused`, `again` or `forget` says what came of it."""
+        if (one := self._waiting.get(name)) is not None:
+            one.is_out = True
+            self._enter(name, one)
 
     def refused(self, name: str, now_ns: int) -> None:
         """Note that one was refused: it waits longer each time, unless `wake` comes."""
         if (one := self._waiting.get(name)) is not None:
-            one.tried_ns = now_ns
-            one.due_ns = now_ns + self.settings.longest_wait_ns
             one.refusals += 1
+            self._try_again(name, one, now_ns, self.settings.longest_wait_ns)
 
     def again(self, name: str, now_ns: int) -> None:
         """Note that what one was to get had gone to another: it is looked at again after the shortest wait."""
         if (one := self._waiting.get(name)) is not None:
-            one.tried_ns = now_ns
-            one.due_ns = now_ns + self.settings.first_wait_ns
+            self._try_again(name, one, now_ns, self.settings.first_wait_ns)
 
     def wake(self, now_ns: int) -> None:
         """Have all looked at again, each once its wait is over: something has changed."""
-        for one in self._waiting.values():
-            wait_ns = 0
-            if one.tried_ns is not None:
-                doubled = self.settings.first_wait_ns << min(max(one.refusals - 1, 0), 40)
-                wait_ns = one.tried_ns + min(doubled, self.settings.longest_wait_ns)
-            one.due_ns = min(one.due_ns, max(wait_ns, now_ns))
+        for name in tuple(self._refused):
+            one = self._waiting[name]
+            doubled = self.settings.first_wait_ns << min(max(one.refusals - 1, 0), 40)
+            wait_ns = (one.tried_ns or 0) + min(doubled, self.settings.longest_wait_ns)
+            if (due_ns := max(wait_ns, now_ns)) < one.due_ns:
+                one.due_ns = due_ns
+                self._enter(name, one)
 
     def forget(self, name: str) -> None:
         """Take one out."""
         self._waiting.pop(name, None)
+        self._refused.discard(name)
 
-    def keep(self, names: Iterable[str]) -> None:
-        """Take out all but these."""
-        kept = set(names)
-        for name in [name for name in self._waiting if name not in kept]:
-            del self._waiting[name]
+    def _try_again(self, name: str, one: _Waiting, now_ns: int, wait_ns: int) -> None:
+        one.tried_ns, one.due_ns, one.is_out = now_ns, now_ns + wait_ns, False
+        self._refused.add(name)
+        self._enter(name, one)
+
+    def _enter(self, name: str, one: _Waiting) -> None:
+        """Have an entry for one in the heap by time; entries of before no longer hold."""
+        self._entries += 1
+        one.entry = self._entries
+        if one.is_out:
+            self._refused.discard(name)
+        else:
+            heappush(self._later, (one.due_ns, name, one.entry))

@@ -47,3 +47,22 @@ def images_of(nodes: Sequence[Node]) -> Mapping[str, Mapping[int, int]]:
             for name in (image.digest, *image.names):
                 found[name][row] = image.nbytes
     return dict(found)
+
+
+def with_images(
+    images: Mapping[str, Mapping[int, int]], changes: Sequence[tuple[int, Node, Node]]
+) -> Mapping[str, Mapping[int, int]]:
+    """Return what `images_of` returns once these nodes, by number, have changed from one report to another."""
+    changes = [one for one in changes if one[1].status.images != one[2].status.images]
+    if not changes:
+        return images
+    found = {name: dict(rows) for name, rows in images.items()}
+    for row, before, now in changes:
+        for image in before.status.images:
+            for name in (image.digest, *image.names):
+                if name in found:
+                    found[name].pop(row, None)
+        for image in now.status.images:
+            for name in (image.digest, *image.names):
+                found.setdefault(name, {})[row] = image.nbytes
+    return {name: rows for name, rows in found.items() if rows}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -42,7 +42,7 @@ def priority_of(view: ClusterView, pod: Pod) -> int:
     return pod.spec.priority if group is None else group.spec.priority
 
 
-def promised(view: ClusterView, profiles: dict[str, Profile], pods: Sequence[Pod], snapshot: Snapshot) -> Snapshot:
+def promised(view: ClusterView, profiles: Mapping[str, Profile], pods: Sequence[Pod], snapshot: Snapshot) -> Snapshot:
     """Return the snapshot without the room that is promised to others of no lower priority than these pods.
 
     A promise counts while its pod waits and would fit there once those that leave have left.

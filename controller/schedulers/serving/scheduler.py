@@ -9,54 +9,37 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import replace as replace_outcome
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from controller.api.client import ApiClient
 from controller.api.registry.evictions import evict
-from controller.api.registry.placements import Binding, BindingRequest, NewDecision, PlacementAnswer, State, bind
+from controller.api.registry.placements import NewDecision, State
 from controller.api.resources import Decision, Metadata, Node, Pod, PodGroup
 from controller.api.resources.decision import DecisionSpec
 from controller.api.resources.decision import Outcome as DecisionOutcome
-from controller.api.resources.hardware import device_shares
-from controller.cluster.hardware import Shares
 from controller.errors import ApiError, ControllerError, NotFoundError, StaleError
-from controller.schedulers.containers.preemption import Room, make_room
 from controller.schedulers.costs import Costs
-from controller.schedulers.framework import Choice, Explanation, Profile, Snapshot, explain, place_group
-from controller.schedulers.framework.deciding import Examined, examine
-from controller.schedulers.framework.explaining import explained
+from controller.schedulers.framework import Profile
 from controller.schedulers.serving import pod_lessons
-from controller.schedulers.serving.decisions import decision_name, decision_of, is_measured
+from controller.schedulers.serving.binding import Answers, Binder, Decided
+from controller.schedulers.serving.decisions import decision_name
 from controller.schedulers.serving.lessons import Lessons
 from controller.schedulers.serving.metrics import Metrics
+from controller.schedulers.serving.outcomes import Knowledge, Outcome, outcome_of, spec_of
 from controller.schedulers.serving.pending import PendingQueue
 from controller.schedulers.serving.reports import lower_loads
-from controller.schedulers.serving.room import cluster_of, eviction_of, priority_of, promised
+from controller.schedulers.serving.room import eviction_of
 from controller.schedulers.serving.view import ClusterView, is_ready, is_waiting
 from controller.schedulers.settings import SchedulerSettings
 from dataplane.clock import Clock
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 _NS_PER_S: Final = 1_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class _Outcome:
-    """What was decided about a pod or a group; without shares it was refused, and `room` may be made for it."""
-
-    pods: tuple[Pod, ...]
-    choices: tuple[Choice, ...]
-    shares: tuple[Shares, ...]
-    explanations: tuple[Explanation, ...]
-    reason: str
-    room: Room | None = None
-    examined: tuple[Examined, ...] = ()
-    """What was said of each pod that gets shares."""
+_BREATH_NS: Final = 5_000_000
+"""After so long of deciding others of the event loop get their turn."""
 
 
 class Scheduler:
@@ -85,6 +68,7 @@ class Scheduler:
         self._said: dict[str, str] = {}
         self._strangers: set[str] = set()
         self._is_away = False
+        self._binder = Binder(client, self._answered)
         self.lessons = Lessons(clock, pod_lessons.learners_of(profiles), lambda: pod_lessons.utilisation_of(self.view))
         metrics.learning.ask("pods", lambda: self.lessons.learners)
 
@@ -93,7 +77,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as group:
             for kind in (Node, Pod, PodGroup):
                 group.create_task(self._follow(kind))
-            group.create_task(self._decide_for_ever())
+            group.create_task(self._decide_for_ever(group))
             group.create_task(self.lessons.run())
 
     def take_profiles(self, profiles: Mapping[str, Profile]) -> None:
@@ -199,19 +183,30 @@ class Scheduler:
             self._strangers.add(profile)
             LOGGER.warning("pods of profile %s are left to another scheduler: there is none of that name here", profile)
 
-    async def _decide_for_ever(self) -> None:
+    async def _decide_for_ever(self, group: asyncio.TaskGroup) -> None:
+        """Decide about who is due, and send bindings as soon as nobody is, or there are enough of them."""
+        breath_ns = self._clock.now_ns()
         while True:
             self._changed.clear()
-            now_ns = self._clock.now_ns()
-            name = self.queue.first_due(now_ns) if len(self._listed) == 3 else None
-            if name is None:
-                due_ns = self.queue.next_due_ns() if len(self._listed) == 3 else None
-                await self._wait(None if due_ns is None else max(due_ns - now_ns, 0))
-                continue
-            await self._decide(name)
             if self.queue.refused_full and self.queue.has_room:
                 self.queue.refused_full = 0
                 self._refill()
+            now_ns, is_ready = self._clock.now_ns(), len(self._listed) == 3
+            name = self.queue.first_due(now_ns) if is_ready else None
+            is_paused = name is None or self._binder.is_full
+            if is_paused and not self._binder.is_empty and not self._binder.is_sending:
+                self._binder.send(group)
+                continue
+            if name is None or is_paused:
+                due_ns = self.queue.next_due_ns() if is_ready and name is None else None
+                await self._wait(None if due_ns is None else max(due_ns - now_ns, 0))
+                breath_ns = self._clock.now_ns()
+                continue
+            await self._decide(name)
+            if self._clock.now_ns() - breath_ns > _BREATH_NS:
+                # Watches and answers get their turn between decisions.
+                await asyncio.sleep(0)
+                breath_ns = self._clock.now_ns()
 
     async def _wait(self, wait_ns: int | None) -> None:
         try:
@@ -221,36 +216,81 @@ class Scheduler:
             pass
 
     async def _decide(self, name: str) -> None:
-        """Decide about a pod or a group, and write what came of it."""
+        """Decide about a pod or a group; a binding is sent with others, what else comes of it is written at once."""
         kind, _, subject = name.partition("/")
         pods = self._pods_of(kind, subject)
         if not pods:
             self.queue.forget(name)
             return
-        begun_ns = self._clock.now_ns()
+        begun_ns, nodes = self._clock.now_ns(), tuple[str, ...]()
         try:
-            outcome = self._outcome(subject, pods)
-            spec = self._spec(kind, subject, outcome, begun_ns)
+            known = Knowledge(self.view, self.profiles, self._costs())
+            outcome = outcome_of(subject, pods, known, self._settings.explained_nodes)
+            wall_ns = self._metrics.now_ns()
+            begun_wall_ns = wall_ns - (self._clock.now_ns() - begun_ns)
+            scheduler = self._settings.name
+            spec = spec_of(kind, subject, outcome, known, scheduler=scheduler, begun_ns=begun_wall_ns, now_ns=wall_ns)
             if outcome.shares:
-                await self._bind(name, subject, outcome, spec)
-            elif outcome.room is not None and outcome.room.victims:
+                nodes = tuple(placement.node for placement in spec.placements)
+                decision = NewDecision(name=decision_name(subject, secrets.token_hex(5)), spec=spec)
+                decided = Decided.of(name, outcome, decision, known, begun_ns=begun_ns, now_ns=wall_ns)
+                self.queue.take_out(name)
+                self._binder.add(decided)
+                return
+            if outcome.room is not None and outcome.room.victims:
                 await self._evict(name, subject, outcome, spec)
             else:
                 await self._refuse(name, subject, outcome, spec)
-        except StaleError as error:
-            self._metrics.conflicts.inc()
-            LOGGER.info("%s %s: decided again: %s", kind, subject, error)
-            self.queue.again(name, self._clock.now_ns())
-            await self._read_again(pods)
         except ControllerError as error:
-            self._metrics.failures.inc()
-            LOGGER.warning("%s %s: %s", kind, subject, error)
-            self.queue.refused(name, self._clock.now_ns())
-            self.queue.wake(self._clock.now_ns())
             if isinstance(error, ApiError):
                 # Whether it was done is not known: what is there says so.
-                await self._read_again(pods)
+                await self._read_again(pods, nodes)
+            self._note_failed(name, error)
         self._metrics.seconds.observe((self._clock.now_ns() - begun_ns) / _NS_PER_S)
+
+    async def _answered(self, answers: Answers) -> None:
+        """Take what came of bindings; those that were refused are decided again."""
+        refused = [(decided, answer) for decided, answer in answers if isinstance(answer, ApiError)]
+        if refused:
+            pods = [pod for decided, _ in refused for pod in decided.outcome.pods]
+            await self._read_again(pods, dict.fromkeys(node for decided, _ in refused for node in decided.nodes))
+        for decided, answer in answers:
+            if isinstance(answer, ApiError):
+                self.view.withdraw(decided.assumption)
+                self._note_failed(decided.name, answer)
+                for pod in decided.outcome.pods:
+                    if (now := self.view.pods.get(pod.metadata.name)) is not None:
+                        self._put(now)
+            else:
+                self.view.confirm(decided.assumption, answer.revision)
+                self._note_bound(decided)
+            self._metrics.seconds.observe((self._clock.now_ns() - decided.begun_ns) / _NS_PER_S)
+        if refused:
+            self._wake()
+        self._changed.set()
+
+    def _note_bound(self, decided: Decided) -> None:
+        outcome, nodes = decided.outcome, decided.nodes
+        pod_lessons.bound(self.lessons, self.view, decided.profile, outcome.choices, outcome.examined)
+        self.queue.forget(decided.name)
+        self._metrics.waiting.set(len(self.queue))
+        self._metrics.decisions.labels("bound").inc(len(nodes))
+        for pod, node in zip(outcome.pods, nodes, strict=True):
+            self._said.pop(pod.metadata.name, None)
+            reason = outcome.reason if len(nodes) == 1 else f"{node}, in {decided.subject}"
+            LOGGER.info("pod %s: %s", pod.metadata.name, reason)
+
+    def _note_failed(self, name: str, error: ControllerError) -> None:
+        said, now_ns = name.replace("/", " ", 1), self._clock.now_ns()
+        if isinstance(error, StaleError):
+            self._metrics.conflicts.inc()
+            LOGGER.info("%s: decided again: %s", said, error)
+            self.queue.again(name, now_ns)
+        else:
+            self._metrics.failures.inc()
+            LOGGER.warning("%s: %s", said, error)
+            self.queue.refused(name, now_ns)
+            self.queue.wake(now_ns)
 
     def _pods_of(self, kind: str, subject: str) -> tuple[Pod, ...]:
         if kind == "group":
@@ -258,123 +298,7 @@ class Scheduler:
         pod = self.view.pods.get(subject)
         return (pod,) if pod is not None and is_waiting(pod) and pod.spec.profile in self.profiles else ()
 
-    def _outcome(self, subject: str, pods: tuple[Pod, ...]) -> _Outcome:
-        outcome = self._decided(subject, pods)
-        if outcome.shares or not outcome.explanations:
-            return outcome
-        room = self._room(pods)
-        if room is None:
-            return outcome
-        if not room.victims:
-            return replace_outcome(outcome, room=room, reason=f"{outcome.reason}; it waits for pods that are stopping")
-        lower = f"asked to go, being of lower priority: {', '.join(room.victims)}"
-        return replace_outcome(outcome, room=room, reason=f"{outcome.reason}; {lower}")
-
-    def _room(self, pods: tuple[Pod, ...]) -> Room | None:
-        """Return who would have to go for pods that were refused, None where that helps nobody."""
-        priority = priority_of(self.view, pods[0])
-        held = (pod for pod in self.view.pods.values() if pod.status.node is not None)
-        if not any(priority_of(self.view, pod) < priority or pod.status.then is not None for pod in held):
-            return None
-        costs = self._costs()
-        snapshot = promised(self.view, self.profiles, pods, self.view.snapshot(costs))
-        pending = [self.view.pending(pod) for pod in pods]
-        cluster = cluster_of(self.view, snapshot, costs)
-        return make_room(self.profiles[pods[0].spec.profile], pending, cluster, priority)
-
-    def _decided(self, subject: str, pods: tuple[Pod, ...]) -> _Outcome:
-        snapshot = promised(self.view, self.profiles, pods, self.view.snapshot(self._costs()))
-        if reason := self._cannot(pods):
-            return _Outcome(pods, (), (), (), reason)
-        profile = self.profiles[pods[0].spec.profile]
-        pending = [self.view.pending(pod) for pod in pods]
-        most = self._settings.explained_nodes
-        if len(pods) == 1:
-            choice, examined = examine(profile, pending[0], snapshot)
-            why = explained(profile, choice, examined, most=most)
-            shares = (profile.shares(pending[0], snapshot, choice.node),) if choice.is_placed else ()
-            return _Outcome(pods, (choice,), shares, (why,), why.summary, examined=(examined,))
-        found = place_group(profile, pending, snapshot)
-        if not found.is_placed:
-            blocked = next((choice.pod for choice in found.choices if not choice.is_placed), pending[0])
-            why = explain(profile, blocked, snapshot, most=most)
-            return _Outcome(pods, (), (), (why,), f"group {subject} is not placed whole: {blocked.name}: {why.summary}")
-        explained_all = list(_explained(profile, snapshot, found.choices, found.shares, most))
-        explanations, examined_all = tuple(why for why, _ in explained_all), tuple(one for _, one in explained_all)
-        reason = f"all {len(pods)} pods of group {subject}"
-        return _Outcome(pods, found.choices, found.shares, explanations, reason, examined=examined_all)
-
-    @staticmethod
-    def _cannot(pods: Sequence[Pod]) -> str:
-        """Return what of a request this scheduler does not know how to serve; empty if nothing."""
-        profiles = {pod.spec.profile for pod in pods}
-        if len(profiles) > 1:
-            return f"its pods are of profiles {' and '.join(sorted(profiles))}: a group has one"
-        return ""
-
-    def _spec(self, kind: str, subject: str, outcome: _Outcome, begun_ns: int) -> DecisionSpec:
-        spec = decision_of(
-            outcome.explanations,
-            outcome.shares,
-            subject_kind="pod" if kind == "pod" else "podgroup",
-            subjects=[subject] if kind == "pod" else [pod.metadata.name for pod in outcome.pods],
-            scheduler=self._settings.name,
-            reason=outcome.reason,
-            begun_ns=self._metrics.now_ns() - (self._clock.now_ns() - begun_ns),
-            decided_ns=self._metrics.now_ns(),
-        )
-        measured = None
-        if outcome.shares:
-            choice, snapshot = outcome.choices[-1], self.view.snapshot(self._costs())
-            measured = is_measured(snapshot, choice.pod, snapshot.columns.names[choice.node])
-        group = subject if kind == "group" else None
-        if outcome.room is not None and outcome.room.victims:
-            spec = replace(spec, outcome=DecisionOutcome.PREEMPTING, preempted=outcome.room.victims)
-        return replace(spec, profile=outcome.pods[0].spec.profile, measured=measured, group=group)
-
-    async def _bind(self, name: str, subject: str, outcome: _Outcome, spec: DecisionSpec) -> None:
-        decision = NewDecision(name=decision_name(subject, secrets.token_hex(5)), spec=spec)
-        names = [placement.node for placement in spec.placements]
-        profile, snapshot = self.profiles[outcome.pods[0].spec.profile], self.view.snapshot(self._costs())
-        bindings = tuple(
-            Binding(
-                pod=pod.metadata.name,
-                node=node,
-                devices=device_shares(shares),
-                operator_devices=profile.operator_devices(choice.pod, snapshot, choice.node),
-                pod_revision=pod.metadata.revision,
-                shares_version=self.view.nodes[node].shares_version,
-            )
-            for pod, choice, node, shares in zip(outcome.pods, outcome.choices, names, outcome.shares, strict=True)
-        )
-        request = BindingRequest(bindings=bindings, decision=decision)
-        expected = bind(self._state(outcome.pods, names), request, self._metrics.now_ns())
-        answer = await self._client.bind(request)
-        self._assume(expected, answer)
-        pod_lessons.bound(self.lessons, self.view, profile, outcome.choices, outcome.examined)
-        self.queue.forget(name)
-        for pod, node in zip(outcome.pods, names, strict=True):
-            self._said.pop(pod.metadata.name, None)
-            self._metrics.decisions.labels("bound").inc()
-            LOGGER.info("pod %s: %s", pod.metadata.name, outcome.reason if len(names) == 1 else f"{node}, in {subject}")
-
-    def _state(self, pods: Sequence[Pod], nodes: Sequence[str]) -> State:
-        """Return what is known of what a binding is about, to be looked through as the server will."""
-        groups = {pod.spec.group for pod in pods if pod.spec.group is not None}
-        return State(
-            {pod.metadata.name: pod for pod in pods},
-            {name: self.view.nodes[name] for name in nodes},
-            {name: self.view.groups[name] for name in groups if name in self.view.groups},
-        )
-
-    def _assume(self, made: State, answer: PlacementAnswer) -> None:
-        """Know what was bound before the watch says so: the next decision is about what is left."""
-        for resource in (*made.pods.values(), *made.nodes.values(), *made.groups.values()):
-            if resource is not None:
-                metadata = replace(resource.metadata, revision=answer.revision)
-                self.view.take(replace(resource, metadata=metadata))
-
-    async def _evict(self, name: str, subject: str, outcome: _Outcome, spec: DecisionSpec) -> None:
+    async def _evict(self, name: str, subject: str, outcome: Outcome, spec: DecisionSpec) -> None:
         """Ask pods of a lower priority to go, and promise the room; who gets it is decided once it is there."""
         assert outcome.room is not None
         columns = self.view.snapshot(self._costs()).columns
@@ -389,13 +313,14 @@ class Scheduler:
         groups = {pod.spec.group for pod in found.values() if pod.spec.group is not None}
         known = {one: self.view.groups[one] for one in groups if one in self.view.groups}
         expected = evict(State(dict(found), {one: self.view.nodes[one] for one in nodes}, known), request)
-        self._assume(expected, await self._client.evict(request))
+        answer = await self._client.evict(request)
+        self.view.confirm(self.view.assume(expected), answer.revision)
         self.queue.refused(name, self._clock.now_ns())
         self._said.pop(subject, None)
         self._metrics.decisions.labels("preempting").inc()
         LOGGER.info("%s: %s", name.replace("/", " ", 1), outcome.reason)
 
-    async def _refuse(self, name: str, subject: str, outcome: _Outcome, spec: DecisionSpec) -> None:
+    async def _refuse(self, name: str, subject: str, outcome: Outcome, spec: DecisionSpec) -> None:
         self.queue.refused(name, self._clock.now_ns())
         self._metrics.decisions.labels("refused").inc()
         if self._said.get(subject) != outcome.reason:
@@ -417,28 +342,18 @@ class Scheduler:
             except NotFoundError:
                 LOGGER.info("pod %s has gone", pod.metadata.name)
 
-    async def _read_again(self, pods: Sequence[Pod]) -> None:
+    async def _read_again(self, pods: Sequence[Pod], nodes: Iterable[str]) -> None:
         """Read what a decision was about as it is now, without waiting for the watch; what fails is left to it."""
+        wanted: list[tuple[type[Node | Pod], str]] = [(Pod, pod.metadata.name) for pod in pods]
+        wanted += [(Node, name) for name in nodes]
         try:
-            for pod in pods:
+            for kind, name in wanted:
                 try:
-                    self._take(Pod, pod.metadata.name, await self._client.of(Pod).get(pod.metadata.name))
+                    self._take(kind, name, await self._client.of(kind).get(name))
                 except NotFoundError:
-                    self._take(Pod, pod.metadata.name, None)
-            for node in (await self._client.of(Node).list()).items:
-                self._take(Node, node.metadata.name, node)
+                    self._take(kind, name, None)
         except ApiError as error:
             LOGGER.warning("%s", error)
-
-
-def _explained(
-    profile: Profile, snapshot: Snapshot, choices: Sequence[Choice], shares: Sequence[Shares], most: int
-) -> Iterator[tuple[Explanation, Examined]]:
-    """Yield why each pod of a group was placed where it is, each with what those before it took."""
-    for choice, some in zip(choices, shares, strict=True):
-        examined = examine(profile, choice.pod, snapshot)[1]
-        yield explained(profile, choice, examined, most=most), examined
-        snapshot = snapshot.taking(choice.node, some, choice.pod.group, choice.pod.peers)
 
 
 def _may_help(before: Node, now: Node) -> bool:

@@ -3,44 +3,32 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-import numpy as np
-
+from controller.api.registry.placements import State
 from controller.api.resources import Node, Pod, PodGroup
 from controller.api.resources.base import Resource
 from controller.api.resources.pod import PeerNeed, Phase
 from controller.cluster.cost_map import CostMap
-from controller.cluster.hardware import Cluster, values
-from controller.cluster.hardware.errors import HardwareError
-from controller.cluster.hardware.values import NOTHING
 from controller.schedulers.containers.reservations import Reservation, with_reservations
 from controller.schedulers.framework import Peer, PendingPod, Snapshot
-from controller.schedulers.framework.columns import FreeColumns, Ids, NodeColumns
 from controller.schedulers.framework.values import Mate
 from controller.schedulers.framework.workload import Workload
-from controller.schedulers.serving.reports import images_of, measured_devices
+from controller.schedulers.serving.assumptions import Assumption, Assumptions
+from controller.schedulers.serving.node_table import KnownNode, NodeTable, is_ready
+from controller.schedulers.serving.pod_counts import PodCounts
+
+__all__ = ["ClusterView", "is_ready", "is_waiting"]
 
 R = TypeVar("R", bound=Resource)
-_STARTING = (Phase.BOUND, Phase.STARTING)
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """A node's resource, and what schedulers see of it; without a value it is left out, for the `problem`."""
-
-    node: Node
-    value: values.Node | None
-    held: values.Shares
-    problem: str = ""
 
 
 class ClusterView:
     """Resources by name; older versions of what is known are not taken.
 
-    `problems` are nodes that are left out, and why.
+    What was bound counts at once, by `assume`, before any watch shows it. `problems` are nodes that are left out, and
+    why. Between two snapshots only the rows of what has changed are written.
     """
 
     def __init__(self) -> None:
@@ -48,12 +36,17 @@ class ClusterView:
         self.pods: dict[str, Pod] = {}
         self.groups: dict[str, PodGroup] = {}
         self.problems: dict[str, str] = {}
+        self._assumptions = Assumptions()
         self._snapshot: Snapshot | None = None
-        self._known: dict[str, _Known] = {}
-        self._columns: NodeColumns | None = None
+        self._known: dict[str, KnownNode] = {}
+        self._changed: set[str] = set()
+        """Nodes whose rows are to be written; the table is made anew where nodes come or go."""
+        self._table: NodeTable | None = None
+        self._counts = PodCounts()
         self._made_of: Workload | None = None
         self._unreserved: CostMap | None = None
         self._reserved: tuple[CostMap, tuple[Reservation, ...], CostMap] | None = None
+        self._costs: tuple[CostMap | None, CostMap | None] | None = None
         self._named_by: dict[str, list[tuple[Pod, PeerNeed]]] = {}
         self._reckoned = 0
         self._others = 0
@@ -61,45 +54,97 @@ class ClusterView:
         self._promised: dict[str, Pod] = {}
 
     def take_all(self, kind: type[R], resources: Iterable[R]) -> None:
-        """Take all resources of a kind, in place of those known."""
-        known = self._of(kind)
-        known.clear()
-        known.update((one.metadata.name, one) for one in resources)
-        if kind is Pod:
-            self._talking.clear()
-            self._promised.clear()
-            for pod in self.pods.values():
-                self._note(pod)
-        self._snapshot = None
+        """Take all resources of a kind, in place of those known; what is assumed and not yet seen stays assumed."""
+        table, found = self._of(kind), {one.metadata.name: one for one in resources}
+        for name in [name for name in table if name not in found]:
+            self._drop(kind, name)
+        # In the order of the list, so that rows do not depend on what was known before.
+        before = dict(table)
+        table.clear()
+        for name, one in found.items():
+            shown = self._assumptions.shown(one, before.get(name))
+            table[name] = shown
+            self._note(shown, before.get(name))
+        if kind is Node:
+            self._table = None
 
     def take(self, resource: Resource) -> bool:
         """Take a resource as it is now; return whether it is newer than what was known."""
-        known = self._of(type(resource))
-        before = known.get(resource.metadata.name)
-        if before is not None and before.metadata.revision >= resource.metadata.revision:
+        table, name = self._of(type(resource)), resource.metadata.name
+        before = table.get(name)
+        seen = self._assumptions.seen(type(resource), name) or before
+        if seen is not None and seen.metadata.revision >= resource.metadata.revision:
             return False
-        known[resource.metadata.name] = resource
-        if isinstance(resource, Pod):
-            self._note(resource)
-            self._others += before is None
-        if not isinstance(resource, PodGroup):
-            self._snapshot = None
+        shown = self._assumptions.shown(resource, before)
+        if shown is before:
+            return False
+        self._put(shown)
+        self._others += before is None and isinstance(resource, Pod)
         return True
 
     def remove(self, kind: type[Resource], name: str) -> None:
         """Take a resource out."""
-        self._of(kind).pop(name, None)
-        if kind is Pod:
-            self._talking.pop(name, None)
-            self._promised.pop(name, None)
-            self._others += 1
-        self._snapshot = None
+        self._drop(kind, name)
+        self._others += kind is Pod
 
-    def _note(self, pod: Pod) -> None:
+    def assume(self, made: State) -> Assumption:
+        """Have bindings count that were sent, or are about to be; end it by `confirm` or `withdraw`."""
+        assumption = Assumption.of(made, self.nodes)
+        for resource in assumption.resources(made):
+            before = self._of(type(resource))[resource.metadata.name]
+            self._put(self._assumptions.add(assumption, resource, before))
+        return assumption
+
+    def confirm(self, assumption: Assumption, revision: int) -> None:
+        """Have an assumption hold until the watch has brought what was written at a revision."""
+        assumption.revision = revision
+        self._look_at(assumption)
+
+    def withdraw(self, assumption: Assumption) -> None:
+        """Have resources be as the watch says again."""
+        assumption.is_withdrawn = True
+        self._look_at(assumption)
+
+    def _look_at(self, assumption: Assumption) -> None:
+        for kind, name in assumption.keys:
+            before = self._of(kind).get(name)
+            if before is not None and (shown := self._assumptions.looked_at(kind, name, before)) is not before:
+                self._put(shown)
+
+    def _put(self, resource: Resource) -> None:
+        table, name = self._of(type(resource)), resource.metadata.name
+        before = table.get(name)
+        table[name] = resource
+        self._note(resource, before)
+
+    def _drop(self, kind: type[Resource], name: str) -> None:
+        self._assumptions.forget(kind, name)
+        before = self._of(kind).pop(name, None)
+        if kind is Node:
+            self._table = None
+            self._known.pop(name, None)
+        if isinstance(before, Pod):
+            self._note_pod(name, None, before)
+
+    def _note(self, resource: Resource, before: Resource | None) -> None:
+        name = resource.metadata.name
+        if isinstance(resource, Pod):
+            self._note_pod(name, resource, before if isinstance(before, Pod) else None)
+        elif isinstance(resource, Node):
+            if before is None:
+                self._table = None
+            self._changed.add(name)
+
+    def _note_pod(self, name: str, pod: Pod | None, before: Pod | None) -> None:
         """Keep those pods at hand of which only few are looked at each time: with peers, and with a promise."""
-        name = pod.metadata.name
-        for kept, holds in ((self._talking, bool(pod.spec.peers)), (self._promised, pod.status.nominated is not None)):
-            if holds:
+        self._counts.replace(before, pod)
+        if name in self._named_by or any(one is not None and one.spec.peers for one in (before, pod)):
+            self._costs = None  # what is reserved may be another
+        for kept, holds in (
+            (self._talking, pod is not None and bool(pod.spec.peers)),
+            (self._promised, pod is not None and pod.status.nominated is not None),
+        ):
+            if holds and pod is not None:
                 kept[name] = pod
             else:
                 kept.pop(name, None)
@@ -110,19 +155,67 @@ class ClusterView:
 
     def members(self, group: str) -> tuple[Pod, ...]:
         """Return pods of a group that are to be placed, in order of name."""
-        found = (pod for pod in self.waiting() if pod.spec.group == group)
-        return tuple(sorted(found, key=lambda pod: pod.metadata.name))
+        found = (self.pods[name] for name in self._counts.members(group))
+        return tuple(pod for pod in found if is_waiting(pod))
 
     def nominated(self) -> Iterable[Pod]:
         """Return pods that room on a node is promised to."""
         return tuple(self._promised.values())
 
     def snapshot(self, costs: CostMap | None) -> Snapshot:
-        """Return the present state as policies see it."""
-        if self._snapshot is None or self._unreserved is not costs:
-            self._unreserved = costs
-            self._snapshot = self._made(costs)
-        return self._snapshot
+        """Return the present state as policies see it; the same value until something of it changes."""
+        table, before = self._current_table(), self._snapshot
+        numbers, known_costs = table.columns.number, self._with_reservations(costs)
+        groups, starting = self._counts.groups_on(numbers), self._counts.starting_on(numbers)
+        workload = self._workload()
+        if (
+            before is None
+            or before.free is not table.free
+            or before.costs is not known_costs
+            or before.groups is not groups
+            or before.starting is not starting
+            or before.workload is not workload
+        ):
+            made = Snapshot(
+                table.columns,
+                table.free,
+                table.ready,
+                known_costs,
+                groups,
+                device_busy=table.busy,
+                images=table.images,
+                workload=workload,
+                pods=table.pods,
+                starting=starting,
+            )
+            if before is not None and before.columns is made.columns and before.costs is made.costs:
+                made.keep_hosts(before)
+            self._snapshot = made
+            return made
+        return before
+
+    def _current_table(self) -> NodeTable:
+        """Return nodes as columns; only rows of nodes that have changed are written, where that says all."""
+        changed = []
+        for name in [name for name in self._changed if name in self.nodes]:
+            before = self._known.get(name)
+            known = self._known[name] = KnownNode.of(self.nodes[name], before)
+            if known.value is None and before is not None and before.value is None:
+                self.problems[name] = known.problem  # it had no row, and has none
+            else:
+                changed.append(known)
+        self._changed.clear()
+        if self._table is not None and changed:
+            self._table = self._table.changed(changed)
+        if self._table is None:
+            self._table = self._rebuilt_table()
+        return self._table
+
+    def _rebuilt_table(self) -> NodeTable:
+        self._known = {name: KnownNode.of(node, self._known.get(name)) for name, node in self.nodes.items()}
+        self.problems = {name: one.problem for name, one in self._known.items() if one.problem}
+        columns = None if self._snapshot is None else self._snapshot.columns
+        return NodeTable.of(tuple(self._known.values()), columns)
 
     def reservations(self) -> Iterator[tuple[Pod, Reservation]]:
         """Yield what bound pods need of the network, with the pods."""
@@ -138,12 +231,16 @@ class ClusterView:
 
     def _with_reservations(self, costs: CostMap | None) -> CostMap | None:
         """Return what lies between nodes less what is reserved; it is not worked out again for the same."""
+        if self._costs is not None and self._costs[0] is costs:
+            return self._costs[1]
         self._named_by = self._names()
         held = () if costs is None else tuple(one for _, one in self.reservations())
         if costs is None or not held:
+            self._costs = costs, costs
             return costs
         if self._reserved is None or self._reserved[0] is not costs or self._reserved[1] != held:
             self._reserved = costs, held, with_reservations(costs, held)
+        self._costs = costs, self._reserved[2]
         return self._reserved[2]
 
     def _names(self) -> dict[str, list[tuple[Pod, PeerNeed]]]:
@@ -189,39 +286,6 @@ class ClusterView:
         found = None if group is None else self.groups.get(group)
         return found is not None and found.spec.allreduce is not None
 
-    def _made(self, costs: CostMap | None) -> Snapshot:
-        self._known = {name: self._known_of(node) for name, node in self.nodes.items()}
-        self.problems = {name: one.problem for name, one in self._known.items() if one.problem}
-        good = {name: one for name, one in self._known.items() if one.value is not None}
-        found = tuple(one.value for one in good.values() if one.value is not None)
-        if self._columns is None or not _are_same(found, self._columns.nodes):
-            self._columns = NodeColumns.of(found)
-        columns = self._columns
-        cluster = Cluster({value.name: value for value in found}, {name: one.held for name, one in good.items()})
-        ready = np.array([is_ready(self.nodes[name]) for name in columns.names], np.bool_)
-        free = FreeColumns.of(columns, cluster)
-        busy = measured_devices(columns, [self.nodes[name] for name in columns.names], free)
-        return Snapshot(
-            columns,
-            free,
-            ready,
-            self._with_reservations(costs),
-            self._groups_of(columns.number),
-            device_busy=busy,
-            images=images_of([self.nodes[name] for name in columns.names]),
-            workload=self._workload(),
-            pods=np.array([len(self.nodes[name].shares) for name in columns.names], np.int64),
-            starting=self._starting(columns.number),
-        )
-
-    def _starting(self, numbers: Mapping[str, int]) -> Ids:
-        """Return how many pods of each node have not started yet."""
-        found = np.zeros(len(numbers), np.int64)
-        for pod in self.pods.values():
-            if pod.status.phase in _STARTING and pod.status.node in numbers:
-                found[numbers[str(pod.status.node)]] += 1
-        return found
-
     def _workload(self) -> Workload:
         """Return what pods ask for: made anew once a tenth of them are others than when it was made.
 
@@ -232,29 +296,6 @@ class ClusterView:
             self._reckoned, self._others = len(self.pods), 0
         return self._made_of
 
-    def _known_of(self, node: Node) -> _Known:
-        """Return a node as schedulers see it; what has not changed is not made again."""
-        before = self._known.get(node.metadata.name)
-        if before is not None and before.node is node:
-            return before
-        try:
-            if before is not None and before.value is not None and _has_same(before.node, node):
-                return _Known(node, before.value, node.held)
-            value = node.value
-            if value is None:
-                return _Known(node, None, NOTHING, "it has not said what it has")
-            value.check(node.held)
-            return _Known(node, value, node.held)
-        except HardwareError as error:
-            return _Known(node, None, NOTHING, str(error))
-
-    def _groups_of(self, numbers: Mapping[str, int]) -> dict[str, dict[int, int]]:
-        counts: defaultdict[str, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
-        for pod in self.pods.values():
-            if pod.spec.group is not None and pod.status.node in numbers:
-                counts[pod.spec.group][numbers[str(pod.status.node)]] += 1
-        return {group: dict(nodes) for group, nodes in counts.items()}
-
     def _of(self, kind: type[Resource]) -> dict[str, Resource]:
         tables: dict[type[Resource], dict[str, Resource]] = {
             Node: self.nodes,  # type: ignore[dict-item]
@@ -264,20 +305,7 @@ class ClusterView:
         return tables[kind]
 
 
-def _are_same(some: Sequence[object], others: Sequence[object]) -> bool:
-    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
-
-
-def _has_same(before: Node, now: Node) -> bool:
-    return before.hardware == now.hardware and before.metadata.labels == now.metadata.labels
-
-
 def is_waiting(pod: Pod) -> bool:
     """Return whether a pod is to be placed."""
     status = pod.status
     return status.node is None and status.phase is Phase.PENDING and pod.metadata.deleting_ns is None
-
-
-def is_ready(node: Node) -> bool:
-    """Return whether a node takes pods."""
-    return node.status.ready and not node.spec.unschedulable and node.metadata.deleting_ns is None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Final, Self
 
@@ -60,6 +60,17 @@ class SqliteStorage(Storage):
         """Return a key as it is, or as it was at a revision."""
         check_key(key)
         found: Stored | None = await self._worker.read(lambda tables: tables.get(key, revision))
+        return found
+
+    async def get_all(self, keys: Sequence[str]) -> dict[str, Stored]:
+        """Return those of several keys that are there, all of one revision."""
+        for key in keys:
+            check_key(key)
+
+        def work(tables: Tables) -> dict[str, Stored]:
+            return {key: stored for key in keys if (stored := tables.get(key, None)) is not None}
+
+        found: dict[str, Stored] = await self._worker.read(work)
         return found
 
     async def scan(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,3 +87,82 @@ def test_whoever_waits_is_due_some_day(steps: list[tuple[str, int, int]]) -> Non
         assert (queue.next_due_ns() is None) == (not wanted)
         if wanted:
             assert queue.first_due(now_ns + SETTINGS.longest_wait_ns) in wanted
+
+
+def test_who_is_being_bound_is_not_due_and_keeps_its_place() -> None:
+    queue = PendingQueue(SETTINGS)
+    for name in ("first", "second"):
+        queue.put(name, 0, 0)
+    queue.take_out("first")
+    assert queue.first_due(0) == "second"
+    queue.put("first", 0, 5)
+    queue.wake(5)
+    assert queue.first_due(5) == "second"
+    queue.again("first", 5)
+    assert (queue.first_due(14), queue.first_due(15)) == ("second", "first")
+
+
+@dataclass
+class PlainQueue:
+    """The queue's plain twin: it looks at everybody each time."""
+
+    known: dict[str, list[int]] = field(default_factory=dict)
+    """By name: priority, order, due, tried (-1: never), refusals, whether it is out."""
+
+    def put(self, name: str, priority: int, now_ns: int) -> None:
+        if name in self.known:
+            self.known[name][0] = priority
+        elif len(self.known) < SETTINGS.most:
+            self.known[name] = [priority, max((one[1] for one in self.known.values()), default=0) + 1, now_ns, -1, 0, 0]
+
+    def first_due(self, now_ns: int) -> str | None:
+        due = [(-one[0], one[1], name) for name, one in self.known.items() if one[2] <= now_ns and not one[5]]
+        return min(due)[2] if due else None
+
+    def next_due_ns(self) -> int | None:
+        return min((one[2] for one in self.known.values() if not one[5]), default=None)
+
+    def take_out(self, name: str) -> None:
+        if name in self.known:
+            self.known[name][5] = 1
+
+    def refused(self, name: str, now_ns: int) -> None:
+        if name in self.known:
+            self.known[name][2:] = [now_ns + SETTINGS.longest_wait_ns, now_ns, self.known[name][4] + 1, 0]
+
+    def again(self, name: str, now_ns: int) -> None:
+        if name in self.known:
+            self.known[name][2:] = [now_ns + SETTINGS.first_wait_ns, now_ns, self.known[name][4], 0]
+
+    def wake(self, now_ns: int) -> None:
+        for one in self.known.values():
+            if one[3] >= 0 and not one[5]:
+                doubled = SETTINGS.first_wait_ns << max(one[4] - 1, 0)
+                one[2] = min(one[2], max(one[3] + min(doubled, SETTINGS.longest_wait_ns), now_ns))
+
+    def forget(self, name: str) -> None:
+        self.known.pop(name, None)
+
+
+ACTS = ["put", "put", "refused", "again", "wake", "forget", "take_out"]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 4), st.integers(0, 50), st.integers(-1, 1)), max_size=60)
+)
+def test_queue_equals_its_plain_twin(steps: list[tuple[str, int, int, int]]) -> None:
+    queue, plain, now_ns = PendingQueue(SETTINGS), PlainQueue(), 0
+    for act, number, later_ns, priority in steps:
+        now_ns += later_ns
+        name = f"p{number}"
+        for one in (queue, plain):
+            if act == "put":
+                one.put(name, priority, now_ns)
+            elif act == "wake":
+                one.wake(now_ns)
+            elif act in {"forget", "take_out"}:
+                getattr(one, act)(name)
+            else:
+                getattr(one, act)(name, now_ns)
+        assert queue.next_due_ns() == plain.next_due_ns()
+        assert queue.first_due(now_ns) == plain.first_due(now_ns)

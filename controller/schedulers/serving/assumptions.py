@@ -1,0 +1,123 @@
+"""Bindings that were sent and that no watch has shown yet, laid over what the watches have shown.
+
+A scheduler decides about the next pod before the server has answered about this one. Pods and groups are as they will
+be; a node keeps following its watch, so that a heartbeat in between is not lost, and has the shares on top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from controller.api.registry.placements import State
+from controller.api.resources import Node, Pod, PodGroup
+from controller.api.resources.base import Resource
+from controller.api.resources.node import Share
+
+Key = tuple[type[Resource], str]
+
+
+@dataclass(slots=True, eq=False)
+class Assumption:
+    """What one request makes of pods and groups, and the shares that it adds to nodes.
+
+    `revision` is that of its transaction once the server has answered: what the watch shows from there on counts.
+    """
+
+    shares: Mapping[str, tuple[Share, ...]]
+    keys: tuple[Key, ...]
+    revision: int | None = None
+    is_withdrawn: bool = False
+
+    @classmethod
+    def of(cls, made: State, nodes: Mapping[str, Node]) -> Assumption:
+        """Return what is assumed where a request makes this of its pods, nodes and groups."""
+        shares = {
+            name: tuple(share for share in node.shares if share not in nodes[name].shares)
+            for name, node in made.nodes.items()
+        }
+        return cls(shares, tuple((type(one), one.metadata.name) for one in _resources(made)))
+
+    @staticmethod
+    def resources(made: State) -> Iterator[Resource]:
+        """Yield what a request makes of resources."""
+        return _resources(made)
+
+    def is_over(self, revision: int) -> bool:
+        """Return whether what the watch shows at a revision is enough."""
+        return self.is_withdrawn or (self.revision is not None and self.revision <= revision)
+
+
+@dataclass(slots=True, eq=False)
+class _Layer:
+    """A resource as the watch has shown it last, and what is assumed of it, the oldest first."""
+
+    seen: Resource
+    assumptions: list[Assumption] = field(default_factory=list)
+
+
+class Assumptions:
+    """What is assumed of which resources."""
+
+    def __init__(self) -> None:
+        self._layers: dict[Key, _Layer] = {}
+
+    def __len__(self) -> int:
+        return len(self._layers)
+
+    def seen(self, kind: type[Resource], name: str) -> Resource | None:
+        """Return a resource as the watch has shown it, None where nothing is assumed of it."""
+        layer = self._layers.get((kind, name))
+        return None if layer is None else layer.seen
+
+    def add(self, assumption: Assumption, made: Resource, before: Resource) -> Resource:
+        """Assume that a resource becomes another; return it as it is to be shown."""
+        layer = self._layers.setdefault((type(made), made.metadata.name), _Layer(before))
+        layer.assumptions.append(assumption)
+        return made
+
+    def shown(self, resource: Resource, before: Resource | None) -> Resource:
+        """Return what a watch shows with what is assumed of it; `before` is what was shown until now."""
+        layer = self._layers.get((type(resource), resource.metadata.name))
+        if layer is None:
+            return resource
+        layer.seen = resource
+        return self.looked_at(type(resource), resource.metadata.name, before or resource)
+
+    def looked_at(self, kind: type[Resource], name: str, before: Resource) -> Resource:
+        """Return a resource as it is to be shown, once assumptions that are over no longer count."""
+        layer = self._layers.get((kind, name))
+        if layer is None:
+            return before
+        revision = layer.seen.metadata.revision
+        layer.assumptions = [one for one in layer.assumptions if not one.is_over(revision)]
+        if not layer.assumptions:
+            del self._layers[kind, name]
+            return layer.seen
+        if isinstance(layer.seen, Node):
+            return with_shares(layer.seen, layer.assumptions)
+        return before
+
+    def forget(self, kind: type[Resource], name: str) -> None:
+        """Assume nothing of a resource any more: it is gone."""
+        self._layers.pop((kind, name), None)
+
+
+def with_shares(node: Node, assumptions: list[Assumption]) -> Node:
+    """Return a node with the shares that it does not show yet; each request that adds some moves their version."""
+    held = {(share.uid, share.epoch) for share in node.shares}
+    shares, versions = list(node.shares), 0
+    for assumption in assumptions:
+        more = [one for one in assumption.shares.get(node.metadata.name, ()) if (one.uid, one.epoch) not in held]
+        replaced = {one.uid for one in more}
+        shares = [one for one in shares if one.uid not in replaced] + more
+        versions += bool(more)
+    return replace(node, shares=tuple(shares), shares_version=node.shares_version + versions) if versions else node
+
+
+def _resources(made: State) -> Iterator[Pod | Node | PodGroup]:
+    yield from (pod for pod in made.pods.values() if pod is not None)
+    yield from made.nodes.values()
+    yield from made.groups.values()

@@ -19,6 +19,9 @@ from controller.storage import Event, Storage
 
 _AT_ONCE: Final = 256
 """Events that a watch is told in one piece."""
+_BURST: Final = 8.0
+_LOOKS_PER_S: Final = 100.0
+"""Of one watch under load: each look costs about as much as ten events that it tells."""
 
 
 @dataclass(slots=True)
@@ -36,6 +39,22 @@ class WatchLimits:
 
     heartbeat_s: float = 10.0
     most: int = 512
+
+
+class Pace:
+    """When a watch looks for events: at once a few times, then so many times a second.
+
+    Under load what happens meanwhile is told in one piece; alone, an event is told at once.
+    """
+
+    def __init__(self, now_s: float) -> None:
+        self._credit, self._since_s = _BURST, now_s
+
+    def wait_s(self, now_s: float) -> float:
+        """Return how long to wait before the next look, and count it."""
+        self._credit = min(_BURST, self._credit + (now_s - self._since_s) * _LOOKS_PER_S) - 1.0
+        self._since_s = now_s
+        return max(0.0, -self._credit / _LOOKS_PER_S)
 
 
 class Watching:
@@ -116,7 +135,10 @@ class Watching:
         position = ring.position_after(after)
         loop, heartbeat_s = asyncio.get_running_loop(), self._limits.heartbeat_s
         silent_since_s = loop.time()
+        pace = Pace(silent_since_s)
         while not self.stopping.is_set():
+            if wait_s := pace.wait_s(loop.time()):
+                await asyncio.sleep(wait_s)
             found = None if position is None else ring.since(position, _AT_ONCE)
             if position is None or found is None:
                 self.counters.too_slow += 1

@@ -3,7 +3,8 @@
 `packing`: the pods of the cluster trace openb on its nodes with GPUs until 130 % of these are asked for; what stays
 unallocated by our policy and by four others. `speed`: decisions a second on all of its nodes. `network`: delays between
 peers on a loaded fat tree against scoring without the network, and bounds of bandwidth that are kept against an exact
-solution. `starting`: what all between a script and its container adds to a start, beside podman alone (root). A part
+solution. `serving`: pods bound, and tasks dispatched, a second by API server and scheduler as processes (modules of
+tests/benchmarks/chaining). `starting`: what all between a script and its container adds to a start, beside podman alone (root). A part
 is a function from `quick` and the folder of data to figures; what it needs and lacks it says, and its figures stay
 null.
 
@@ -22,6 +23,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from tests.benchmarks.chaining import pods, tasks
 from tests.benchmarks.placing import network, packing, speed, starting
 
 DATA: Final = Path(__file__).parents[2].parent / "shared" / "data"
@@ -31,9 +33,11 @@ PARTS: Final[dict[str, Part]] = {
     "packing": packing.figures,
     "speed": speed.figures,
     "network": network.figures,
+    "serving": lambda quick, _: {**pods.measure(quick=quick), **tasks.measure(quick=quick)},
     "starting": starting.figures,
 }
-NAMES: Final = (*packing.NAMES, *speed.NAMES, *network.NAMES, *starting.NAMES)
+SERVING: Final = (*pods.NAMES, "tasks_bound_per_s")
+NAMES: Final = (*packing.NAMES, *speed.NAMES, *network.NAMES, *SERVING, *starting.NAMES)
 
 
 def main(argv: list[str]) -> None:

@@ -34,14 +34,14 @@ def site(tasks: int, centres: int, types: int, seed: int = 1) -> TasksView:
     """Return a view of so many tasks that wait and centres that are measured."""
     view, rng = TasksView(), random.Random(seed)
     for number in range(types):
-        view.take(_probe(f"type-{number}"), 0)
+        view.take(probe(f"type-{number}"), 0)
     for number in range(centres):
         units = tuple(UnitType(name=name, count=8, operators=("dgemm",)) for name in UNITS)
         status = CentreStatus(ready=True, units=units, heartbeat_ns=NOW_NS)
         view.take(Centre(metadata=_metadata(f"c{number}"), status=status), 0)
         for kind in range(types):
             for unit in UNITS:
-                view.take(_result(f"type-{kind}", f"c{number}", unit, rng), 0)
+                view.take(result(f"type-{kind}", f"c{number}", unit, rng), 0)
     for number in range(tasks):
         spec = TaskSpec(program=Program(kind=ProgramKind.SCRIPT, text="x"), task_type=f"type-{number % types}")
         view.take(Task(metadata=_metadata(f"task-{number}"), spec=spec), 0)
@@ -52,7 +52,8 @@ def _metadata(name: str) -> Metadata:
     return Metadata(name=name, uid=name, revision=1, created_ns=NOW_NS)
 
 
-def _probe(task_type: str) -> ProbeTask:
+def probe(task_type: str) -> ProbeTask:
+    """Return a probe task of a type: one kernel."""
     code = ImplementationSpec(device=DeviceKind.CPU, library="numpy", entry="m:f")
     use = KernelUseSpec(
         name="dgemm", kernel="dgemm", version=1, implementation=code, executions=3000, repetitions=3, tolerance=1e-9
@@ -61,7 +62,8 @@ def _probe(task_type: str) -> ProbeTask:
     return ProbeTask(metadata=_metadata(f"of-{task_type}"), spec=spec)
 
 
-def _result(task_type: str, centre: str, unit: str, rng: random.Random) -> ProbeResult:
+def result(task_type: str, centre: str, unit: str, rng: random.Random) -> ProbeResult:
+    """Return what the probe of a type has measured on units of a centre."""
     runs = []
     for units in COUNTS:
         one_s = rng.uniform(0.001, 0.01) / units
@@ -73,10 +75,10 @@ def _result(task_type: str, centre: str, unit: str, rng: random.Random) -> Probe
             kernel_accuracies={"dgemm": 0.0},
         )
         runs.append(run)
-    probe = f"of-{task_type}"
+    name = f"of-{task_type}"
     return ProbeResult(
-        metadata=_metadata(f"{probe}.{centre}.{unit}"),
-        spec=ProbeResultSpec(probe=probe, centre=centre, unit=unit, task_type=task_type),
+        metadata=_metadata(f"{name}.{centre}.{unit}"),
+        spec=ProbeResultSpec(probe=name, centre=centre, unit=unit, task_type=task_type),
         status=ProbeResultStatus(runs=tuple(runs), policy="default"),
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Any, Final, TypeVar
 
@@ -32,12 +33,15 @@ _OTHER_KEYS: Final = 2
 
 async def bind_each(registry: Registry, batch: BindingBatch) -> list[PlacementAnswer | ApiError]:
     """Place the pods of each request, all or none; return an answer, or the refusal, for each."""
+    moved: Counter[str] = Counter()
 
     async def once(requests: Sequence[BindingRequest]) -> list[PlacementAnswer | ApiError]:
         state, decisions = await _pods_state(registry, requests)
-        found = batches.bind_each(state, requests, decisions, registry.now_ns())
+        so_far = moved.copy()
+        found = batches.bind_each(state, requests, decisions, registry.now_ns(), so_far)
         written = [placement_written(state, made) if isinstance(made, State) else [] for made in found]
         revision = await _write(registry, written, requests)
+        moved.update(so_far - moved)
         return [placement_answer(made, revision) if isinstance(made, State) else made for made in found]
 
     return await _in_packs(batch.requests, lambda one: 2 * len(one.bindings), once)
@@ -45,12 +49,15 @@ async def bind_each(registry: Registry, batch: BindingBatch) -> list[PlacementAn
 
 async def dispatch_each(registry: Registry, batch: DispatchBatch) -> list[DispatchAnswer | ApiError]:
     """Have the tasks of each request go to centres, all or none; return an answer, or the refusal, for each."""
+    moved: Counter[str] = Counter()
 
     async def once(requests: Sequence[DispatchRequest]) -> list[DispatchAnswer | ApiError]:
         state, decisions = await _tasks_state(registry, requests)
-        found = batches.dispatch_each(state, requests, decisions, registry.now_ns())
+        so_far = moved.copy()
+        found = batches.dispatch_each(state, requests, decisions, registry.now_ns(), so_far)
         written = [dispatch_written(registry, state, made) if isinstance(made, TaskState) else [] for made in found]
         revision = await _write(registry, written, requests)
+        moved.update(so_far - moved)
         return [dispatch_answer(made, revision) if isinstance(made, TaskState) else made for made in found]
 
     return await _in_packs(batch.requests, lambda one: 2 * len(one.dispatches), once)

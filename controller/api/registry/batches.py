@@ -1,11 +1,13 @@
 """Bindings and dispatches in batches: each request is carried out or refused by itself, as if sent alone; no storage.
 
-A later request of a batch sees what the earlier ones have made. One whose decision has placed its pods already is
+A later request of a batch sees what the earlier ones have made, and names the version that shares had before the batch:
+so the refusal of one is no reason to refuse another. One whose decision has placed its pods already is
 answered as it was the first time, so that a batch whose answer was lost may be sent again.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Annotated, Final
 
@@ -62,11 +64,12 @@ class DispatchOutcomes(Strict, frozen=True):
 
 
 def bind_each(
-    state: State, requests: Sequence[BindingRequest], decisions: set[str], now_ns: int
+    state: State, requests: Sequence[BindingRequest], decisions: set[str], now_ns: int, moved: Counter[str]
 ) -> list[State | PlacementAnswer | ApiError]:
     """Return what each request makes of pods, nodes and groups; the answer of one done before, or why one is refused.
 
-    `decisions` are those of the requests that are there already.
+    `decisions` are those of the requests that are there already; `moved` says how often nodes' shares were written for
+    the batch before, and is brought up to date.
     """
     known = State(dict(state.pods), dict(state.nodes), dict(state.groups))
     written, taken = set[str](), set(decisions)
@@ -80,7 +83,7 @@ def bind_each(
             for binding in request.bindings:
                 if binding.node_revision is not None and binding.node in written:
                     raise StaleError(f"Node {binding.node} is written by an earlier request of the batch")
-            made = placements.bind(known, request, now_ns)
+            made = placements.bind(known, request, now_ns, moved)
         except ApiError as error:
             found.append(error)
             continue
@@ -88,6 +91,7 @@ def bind_each(
         known.nodes.update(made.nodes)
         known.groups.update(made.groups)
         written.update(made.nodes)
+        moved.update(made.nodes.keys())
         found.append(made)
     return found
 
@@ -107,9 +111,12 @@ def bound_before(state: State, request: BindingRequest) -> PlacementAnswer | Non
 
 
 def dispatch_each(
-    state: TaskState, requests: Sequence[DispatchRequest], decisions: set[str], now_ns: int
+    state: TaskState, requests: Sequence[DispatchRequest], decisions: set[str], now_ns: int, moved: Counter[str]
 ) -> list[TaskState | DispatchAnswer | ApiError]:
-    """Return what each request makes of tasks and centres; the answer of one done before, or why one is refused."""
+    """Return what each request makes of tasks and centres; the answer of one done before, or why one is refused.
+
+    `moved` says how often centres' shares were written for the batch before, and is brought up to date.
+    """
     known, taken = TaskState(dict(state.tasks), dict(state.centres)), set(decisions)
     found: list[TaskState | DispatchAnswer | ApiError] = []
     for request in requests:
@@ -118,12 +125,13 @@ def dispatch_each(
             continue
         try:
             _check_decision(request.decision, taken)
-            made = dispatches.dispatch(known, request, now_ns)
+            made = dispatches.dispatch(known, request, now_ns, moved)
         except ApiError as error:
             found.append(error)
             continue
         known.tasks.update(made.tasks)
         known.centres.update(made.centres)
+        moved.update(made.centres.keys())
         found.append(made)
     return found
 

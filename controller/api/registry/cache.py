@@ -15,7 +15,7 @@ from controller.api.registry.selection import Selection
 from controller.api.resources import Kind, Resource
 from controller.api.resources.base import R
 from controller.errors import CompactedError, GoneError, StorageError
-from controller.storage import Event
+from controller.storage import Event, Stored
 
 LOGGER = logging.getLogger("millrace.api")
 
@@ -31,7 +31,8 @@ class ResourceCache:
     """
 
     def __init__(self, registry: Registry, now_ns: Callable[[], int], *, capacity: int = RING_EVENTS) -> None:
-        self._storage, self._acknowledged, self._now_ns = registry.storage, registry.acknowledged, now_ns
+        self._registry, self._storage, self._acknowledged = registry, registry.storage, registry.acknowledged
+        self._now_ns = now_ns
         self._resources: dict[str, Resource] = {}
         self.ring = EventRing(0, capacity)
         self.loaded = asyncio.Event()
@@ -114,6 +115,7 @@ class ResourceCache:
                 break
             after = page.items[-1].key
         self._resources = resources
+        self._registry.forget_encoded()
         self._acknowledged.reach(revision)
         self.ring.restart(revision)
         self.seen()
@@ -122,7 +124,7 @@ class ResourceCache:
     def _apply(self, events: tuple[Event, ...]) -> None:
         happenings = []
         for event in events:
-            happening = happening_of(event)
+            happening = happening_of(event, self._registry.decoded)
             if happening is None:
                 continue
             happening.before = self._resources.pop(event.key, None)
@@ -135,11 +137,11 @@ class ResourceCache:
         self.ring.add(happenings, events[-1].revision)
 
 
-def happening_of(event: Event) -> Happening | None:
+def happening_of(event: Event, decoded: Callable[[Kind[Any], Stored], Any] = decode) -> Happening | None:
     """Return what an event of the storage means, None for one of no resource; before is unknown."""
     kind = kind_of(event.key)
     if kind is None:
         return None
-    now = None if event.stored is None else decode(kind, event.stored)
+    now = None if event.stored is None else decoded(kind, event.stored)
     name = event.key.removeprefix(prefix_of(kind))
     return Happening(event.revision, kind, name, None, now, is_before_known=False)

@@ -7,7 +7,7 @@ kept with its completion, so that a centre says it once, of a probe that it was 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Final
 
@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
 
-from controller.api.registry.placements import NewDecision
+from controller.api.registry.placements import NOT_MOVED, NewDecision
 from controller.api.resources import Centre, ProbeResult, Task
 from controller.api.resources.base import MAX_NAME, Count, Lines, Metadata, Name, Names, Seconds, TimeNs
 from controller.api.resources.centre import UnitShare
@@ -122,16 +122,22 @@ class TaskState:
     """New ones."""
 
 
-def dispatch(state: TaskState, request: DispatchRequest, now_ns: int) -> TaskState:
-    """Return what a request makes of tasks and centres; raise StaleError for what does not fit any more."""
+def dispatch(
+    state: TaskState, request: DispatchRequest, now_ns: int, moved: Mapping[str, int] = NOT_MOVED
+) -> TaskState:
+    """Return what a request makes of tasks and centres; raise StaleError for what does not fit any more.
+
+    `moved` says how often the same batch has moved the version of a centre's shares: that is no reason to refuse.
+    """
     _check_names([item.task for item in request.dispatches])
     made = TaskState()
     for item in request.dispatches:
         task = _task(state, item.task)
         _check_task(task, item)
         before = _centre(state, item.centre)
-        if item.shares_version is not None and item.shares_version != before.shares_version:
-            said = f"of version {before.shares_version}, not {item.shares_version}"
+        version = before.shares_version - moved.get(item.centre, 0)
+        if item.shares_version is not None and item.shares_version != version:
+            said = f"of version {version}, not {item.shares_version}"
             raise StaleError(f"shares of Centre {item.centre} are {said}")
         _check_centre(before, now_ns)
         _check_devices(task, item, before)

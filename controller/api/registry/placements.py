@@ -6,9 +6,9 @@ All of one request takes effect, or nothing. A share counts from binding to rele
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 from msgspec.structs import replace
@@ -27,6 +27,7 @@ from controller.cluster.hardware.requests import DeviceRequest
 from controller.errors import InvalidError, NotFoundError, StaleError
 from dataplane.config import Strict
 
+NOT_MOVED: Final[Mapping[str, int]] = {}
 _ENDED = (Phase.SUCCEEDED, Phase.FAILED)
 
 
@@ -101,13 +102,16 @@ class State:
     groups: dict[str, PodGroup] = field(default_factory=dict)
 
 
-def bind(state: State, request: BindingRequest, now_ns: int) -> State:
-    """Return what a request makes of pods, nodes and groups; raise StaleError for what does not fit any more."""
+def bind(state: State, request: BindingRequest, now_ns: int, moved: Mapping[str, int] = NOT_MOVED) -> State:
+    """Return what a request makes of pods, nodes and groups; raise StaleError for what does not fit any more.
+
+    `moved` says how often the same batch has moved the version of a node's shares before: that is no reason to refuse.
+    """
     _check_names([binding.pod for binding in request.bindings])
     made = State()
     for binding in request.bindings:
         pod, node = _pod(state, binding.pod), made.nodes.get(binding.node) or _node(state, binding.node)
-        _check_expectations(binding, pod, state.nodes[binding.node])
+        _check_expectations(binding, pod, state.nodes[binding.node], moved.get(binding.node, 0))
         _check_operators(binding, pod)
         _check_free(pod)
         made.nodes[binding.node] = with_share(node, _share(pod, binding))
@@ -220,14 +224,14 @@ def _check_names(names: Sequence[str]) -> None:
         raise InvalidError(f"Pod {twice} is there twice")
 
 
-def _check_expectations(binding: Binding, pod: Pod, node: Node) -> None:
+def _check_expectations(binding: Binding, pod: Pod, node: Node, moved: int) -> None:
     """Compare what the caller expects with what is, not with what this request makes of it."""
     for kind, resource, expected in (("Pod", pod, binding.pod_revision), ("Node", node, binding.node_revision)):
         revision = resource.metadata.revision
         if expected is not None and expected != revision:
             name = resource.metadata.name
             raise StaleError(f"{kind} {name} is of revision {revision}, not of {expected} any more")
-    version = node.shares_version
+    version = node.shares_version - moved
     if binding.shares_version is not None and binding.shares_version != version:
         raise StaleError(f"shares of Node {binding.node} are of version {version}, not {binding.shares_version}")
     value = node.value

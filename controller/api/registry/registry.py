@@ -28,7 +28,7 @@ from controller.errors import (
     StorageError,
     UnavailableError,
 )
-from controller.storage import Delete, Expected, Put, Storage
+from controller.storage import Delete, Expected, Put, Storage, Stored
 from controller.storage.values import ABSENT
 
 T = TypeVar("T")
@@ -56,6 +56,8 @@ class Registry:
     def __init__(self, storage: Storage, now_ns: Callable[[], int]) -> None:
         self.storage, self.now_ns = storage, now_ns
         self.acknowledged = AcknowledgedWrites[Resource]()
+        self._encoded: dict[str, tuple[bytes, Resource]] = {}
+        """What was written last of keys, until the watch brings it: so it need not be decoded again."""
 
     async def get(self, kind: Kind[R], name: str) -> R:
         """Return a resource; raise NotFoundError."""
@@ -161,11 +163,30 @@ class Registry:
         """
         changes = tuple(Delete(key) if one is None else Put(key, encode(one)) for key, one in wanted.items())
         self.acknowledged.check()
-        with away():
-            revision = await self.storage.transact(changes, expected=expected)
+        for change in changes:
+            if isinstance(change, Put) and (written := wanted[change.key]) is not None:
+                self._encoded[change.key] = change.value, written
+        try:
+            with away():
+                revision = await self.storage.transact(changes, expected=expected)
+        except BaseException:
+            for key in wanted:
+                self._encoded.pop(key, None)
+            raise
         for key, one in wanted.items():
             self.acknowledged.note(key, revision, None if one is None else of_revision(one, revision))
         return revision
+
+    def forget_encoded(self) -> None:
+        """Forget what was written and not brought: all is read again."""
+        self._encoded.clear()
+
+    def decoded(self, kind: Kind[R], stored: Stored) -> R:
+        """Return a resource that the storage's watch has brought: as it was written here, else decoded."""
+        value, written = self._encoded.pop(stored.key, (b"", None))
+        if isinstance(written, kind.type) and value == stored.value:
+            return of_revision(written, stored.modified)
+        return decode(kind, stored)
 
 
 async def retried(once: Callable[[], Awaitable[T]], what: str) -> T:

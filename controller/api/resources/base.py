@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, Final, Generic, TypeVar
 
 import msgspec
@@ -84,5 +85,11 @@ class Kind(Generic[R]):
 
     def default(self, part: str) -> Any:  # noqa: ANN401 - of whatever type the part is
         """Return a part as it is where nobody has said anything of it."""
-        field = next(field for field in msgspec.structs.fields(self.type) if field.name == part)
+        field = _parts_of(self.type)[part]
         return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
+@cache
+def _parts_of(kind: type[Resource]) -> dict[str, msgspec.structs.FieldInfo]:
+    """Return the fields of a type of resources by name; working them out costs as much as a write."""
+    return {field.name: field for field in msgspec.structs.fields(kind)}

@@ -21,6 +21,7 @@ class DeviceFit:
 
     def __init__(self, settings: NoSettings) -> None:
         del settings
+        self._said: tuple[NodeColumns, dict[tuple[DeviceRequest, ...], dict[int, str]]] | None = None
 
     def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
         """Return the mean of the parts that are known: asked over actual memory, rate over the fastest bus's."""
@@ -33,6 +34,17 @@ class DeviceFit:
         parts = [_best(columns, _fit(wanted, snapshot)) for wanted in pod.request.devices]
         points: Longs = np.rint(MOST_POINTS * np.mean(parts, axis=0)[nodes]).astype(np.int64)
         return points
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
+        """Return the reasons for several nodes: they depend on what nodes have, and are kept as long as that stays."""
+        if self._said is None or self._said[0] is not snapshot.columns:
+            self._said = snapshot.columns, {}
+        known = self._said[1].setdefault(pod.request.devices, {})
+        numbers = nodes.tolist()
+        for node in numbers:
+            if node not in known:
+                known[node] = self.reason(pod, snapshot, node)
+        return [known[node] for node in numbers]
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return the devices that would do."""

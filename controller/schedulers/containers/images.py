@@ -32,10 +32,16 @@ class ImageLocality:
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return how much of the images is there."""
+        return self.reasons(pod, snapshot, np.array([node]), np.zeros(1, np.int64))[0]
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
+        """Return the reasons for several nodes."""
+        if self.is_neutral(pod, snapshot):
+            return ["no node is known to have its images"] * len(nodes)
         there, everything = _bytes(pod, snapshot)
-        if not everything:
-            return "no node is known to have its images"
-        return f"{there[node] / 1e6:.1f} of {everything / 1e6:.1f} MB of its images are there"
+        return [
+            f"{one / 1e6:.1f} of {everything / 1e6:.1f} MB of its images are there" for one in there[nodes].tolist()
+        ]
 
 
 def _bytes(pod: PendingPod, snapshot: Snapshot) -> tuple[Longs, int]:

@@ -89,6 +89,12 @@ class TreeCost:
             f"and {cost.available_bps / 1e6:.1f} Mbit/s free ({cost.available_basis})"
         )
 
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
+        """Return the reasons for several nodes: where no tree is joined, one is that of all."""
+        if self.is_neutral(pod, snapshot):
+            return [self.reason(pod, snapshot, 0)] * len(nodes)
+        return [self.reason(pod, snapshot, node) for node in nodes.tolist()]
+
     def _cost_ns(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Floats:
         there = np.array(_members(pod, snapshot), np.int64)
         if len(there):

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
 from controller.cluster.cost_map import UNREACHABLE_NS, CostMap
-from controller.cluster.hardware import DeviceRequest, Node, fits
-from controller.schedulers.framework.columns import Flags
+from controller.cluster.hardware import DeviceRequest, Node, Request, fits
+from controller.schedulers.framework.columns import Flags, Ids
 from controller.schedulers.framework.reservations import carries_all, overloaded_link
 from controller.schedulers.framework.snapshot import Snapshot
 from controller.schedulers.framework.values import Peer, PendingPod
 from dataplane.config import Strict
+
+_MOST_SAID: Final = 16_384
+"""Reasons that are kept: of the nodes that explanations name, which change little, for the requests of the day."""
 
 
 class NoSettings(Strict, frozen=True):
@@ -33,6 +38,10 @@ class Ready:
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:  # noqa: ARG002 - a filter's signature
         """Return that it is not ready."""
         return "it is not ready"
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> list[str]:
+        """Return the reasons for several nodes."""
+        return [self.reason(pod, snapshot, 0)] * len(nodes)
 
 
 class StatedLocation:
@@ -189,9 +198,15 @@ class DeviceModel:
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return what it has too few of."""
-        short = next(wanted for wanted in pod.request.devices if not _has(snapshot, wanted)[node])
-        has = int(snapshot.columns.device_counts(short)[node])
-        return f"it has {has} of {short.count} {short}"
+        return self.reasons(pod, snapshot, np.array([node]))[0]
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> list[str]:
+        """Return the reasons for several nodes."""
+        counts = [(wanted, snapshot.columns.device_counts(wanted)[nodes].tolist()) for wanted in pod.request.devices]
+        return [
+            next(f"it has {has[place]} of {one.count} {one}" for one, has in counts if has[place] < one.count)
+            for place in range(len(nodes))
+        ]
 
 
 class FitsResources:
@@ -202,6 +217,7 @@ class FitsResources:
 
     def __init__(self, settings: NoSettings) -> None:
         del settings
+        self._said: dict[tuple[Request, int], tuple[object, str]] = {}
 
     def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
         """Return where it fits."""
@@ -222,12 +238,35 @@ class FitsResources:
 
     def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         """Return what is short, and how much."""
+        state = (snapshot.columns, pod.device is None, *_rows_of(snapshot, node))
+        known = self._said.get((pod.request, node))
+        if known is not None and known[0] == state:
+            return known[1]
+        if len(self._said) >= _MOST_SAID:
+            self._said.clear()
+        said = self._reason(pod, snapshot, node)
+        self._said[pod.request, node] = (state, said)
+        return said
+
+    @staticmethod
+    def _reason(pod: PendingPod, snapshot: Snapshot, node: int) -> str:
         columns, one = snapshot.columns, snapshot.columns.nodes[node]
         refusal = fits(one, snapshot.free.held_of(columns, node), pod.request)
         if snapshot.unnarrowed is not None and pod.device is None:
             # What is missing even with the devices that are kept from the pod is said first.
             refusal = fits(one, snapshot.unnarrowed.held_of(columns, node), pod.request) or refusal
         return "it fits" if refusal is None else "; ".join(map(str, refusal.missing))
+
+
+def _rows_of(snapshot: Snapshot, node: int) -> tuple[object, ...]:
+    """Return all that a node's refusal depends on beside the request, in a form that is soon compared."""
+    rows = slice(*snapshot.columns.device_start[node : node + 2].tolist())
+    found: list[object] = []
+    for free in (snapshot.free, snapshot.unnarrowed):
+        if free is not None:
+            found += [int(free.cpu_milli[node]), int(free.memory_bytes[node])]
+            found += [free.device_milli[rows].tobytes(), free.device_memory_bytes[rows].tobytes()]
+    return tuple(found)
 
 
 def _has(snapshot: Snapshot, wanted: DeviceRequest) -> Flags:

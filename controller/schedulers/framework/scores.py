@@ -96,6 +96,12 @@ class Spread:
             return "the pod is of no group"
         return f"{snapshot.groups.get(pod.group, {}).get(node, 0)} pods of group {pod.group} are there"
 
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
+        """Return the reasons for several nodes."""
+        if not pod.group:
+            return [self.reason(pod, snapshot, 0)] * len(nodes)
+        return [self.reason(pod, snapshot, node) for node in nodes.tolist()]
+
 
 class NetworkCost:
     """Prefers nodes that get the bytes of the pod's peers soonest, by the cost map: delay and free bandwidth."""
@@ -130,6 +136,12 @@ class NetworkCost:
         if not pod.peers:
             return "the pod has no peers"
         return "; ".join(self._between(peer, snapshot, node) for peer in pod.peers)
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
+        """Return the reasons for several nodes: without peers, or without figures, one is that of all."""
+        if self.is_neutral(pod, snapshot):
+            return [self.reason(pod, snapshot, 0)] * len(nodes)
+        return [self.reason(pod, snapshot, node) for node in nodes.tolist()]
 
     def _cost_ns(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Floats:
         assert snapshot.costs is not None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -48,26 +48,6 @@ class Decided:
     request: BindingRequest
     assumption: Assumption
     begun_ns: int
-    nbytes: int = field(default=0)
-
-    @classmethod
-    def of(
-        cls, name: str, outcome: Outcome, decision: NewDecision, known: Knowledge, *, begun_ns: int, now_ns: int
-    ) -> Decided:
-        """Return it, assumed in the view; raise StaleError where the view itself does not let it be bound."""
-        profile = known.profiles[outcome.pods[0].spec.profile]
-        request = request_of(outcome, decision, profile, known)
-        expected = bind(_state(known.view, outcome.pods, request), request, now_ns)
-        return cls(
-            name,
-            name.partition("/")[2],
-            outcome,
-            profile,
-            request,
-            known.view.assume(expected),
-            begun_ns,
-            len(_ENCODER.encode(request)),
-        )
 
     @property
     def nodes(self) -> tuple[str, ...]:
@@ -85,6 +65,10 @@ class Binder:
         self._client, self._answered = client, answered
         self._batch: list[Decided] = []
         self._nbytes = 0
+        self._versions: dict[str, int] = {}
+        """Of nodes' shares before the batch: what is sent names these."""
+        self._moved: dict[str, int] = {}
+        """By how much the batch has moved them in the view."""
         self._sending: asyncio.Task[None] | None = None
 
     @property
@@ -102,15 +86,28 @@ class Binder:
         """Whether a batch is on its way; there is never more than one."""
         return self._sending is not None and not self._sending.done()
 
-    def add(self, decided: Decided) -> None:
-        """Take what was decided."""
-        self._batch.append(decided)
-        self._nbytes += decided.nbytes
+    def add(
+        self, name: str, outcome: Outcome, decision: NewDecision, known: Knowledge, *, begun_ns: int, now_ns: int
+    ) -> None:
+        """Take what was decided about a pod or a group, and assume it in the view; it is sent with the next batch.
+
+        Raise StaleError where the view itself does not let it be bound.
+        """
+        view, profile = known.view, known.profiles[outcome.pods[0].spec.profile]
+        request = request_of(outcome, decision, profile, known, self._versions)
+        expected = bind(_state(view, outcome.pods, request), request, now_ns, self._moved)
+        for node in expected.nodes:
+            self._versions.setdefault(node, view.nodes[node].shares_version)
+            self._moved[node] = view.nodes[node].shares_version + 1 - self._versions[node]
+        subject, assumption = name.partition("/")[2], view.assume(expected)
+        self._batch.append(Decided(name, subject, outcome, profile, request, assumption, begun_ns))
+        self._nbytes += len(_ENCODER.encode(request))
 
     def send(self, group: asyncio.TaskGroup) -> None:
         """Send what waits."""
         assert not self.is_sending
         batch, self._batch, self._nbytes = self._batch, [], 0
+        self._versions, self._moved = {}, {}
         self._sending = group.create_task(self._send(batch))
 
     async def _send(self, batch: Sequence[Decided]) -> None:
@@ -128,8 +125,13 @@ class Binder:
             return [error] * len(batch)
 
 
-def request_of(outcome: Outcome, decision: NewDecision, profile: Profile, known: Knowledge) -> BindingRequest:
-    """Return what binds pods where they were placed, if neither they nor their nodes' shares have changed since."""
+def request_of(
+    outcome: Outcome, decision: NewDecision, profile: Profile, known: Knowledge, versions: Mapping[str, int]
+) -> BindingRequest:
+    """Return what binds pods where they were placed, if neither they nor their nodes' shares have changed since.
+
+    `versions` are those that shares had before the batch, of nodes that it changes already.
+    """
     snapshot = known.snapshot
     nodes = [placement.node for placement in decision.spec.placements]
     bindings = tuple(
@@ -139,7 +141,7 @@ def request_of(outcome: Outcome, decision: NewDecision, profile: Profile, known:
             devices=device_shares(shares),
             operator_devices=profile.operator_devices(choice.pod, snapshot, choice.node),
             pod_revision=pod.metadata.revision,
-            shares_version=known.view.nodes[node].shares_version,
+            shares_version=versions.get(node, known.view.nodes[node].shares_version),
         )
         for pod, choice, node, shares in zip(outcome.pods, outcome.choices, nodes, outcome.shares, strict=True)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import groupby
 from typing import Final
 
@@ -69,10 +70,16 @@ def scores_of(why: Explanation) -> tuple[Score, ...]:
             node=candidate.node,
             total=float(candidate.points),
             parts={one.policy: float(one.weight * one.points) for one in candidate.scores},
-            reasons=tuple(line(f"{one.policy}: {one.reason}") for one in candidate.scores),
+            reasons=tuple(_reason_of(one.policy, one.reason) for one in candidate.scores),
         )
         for candidate in why.candidates
     )
+
+
+@lru_cache(maxsize=4096)
+def _reason_of(policy: str, reason: str) -> str:
+    """Return a score's reason as a line; most are those of many nodes and pods."""
+    return line(f"{policy}: {reason}")
 
 
 def is_measured(snapshot: Snapshot, pod: PendingPod, node: str) -> bool | None:

@@ -233,9 +233,8 @@ class Scheduler:
             if outcome.shares:
                 nodes = tuple(placement.node for placement in spec.placements)
                 decision = NewDecision(name=decision_name(subject, secrets.token_hex(5)), spec=spec)
-                decided = Decided.of(name, outcome, decision, known, begun_ns=begun_ns, now_ns=wall_ns)
+                self._binder.add(name, outcome, decision, known, begun_ns=begun_ns, now_ns=wall_ns)
                 self.queue.take_out(name)
-                self._binder.add(decided)
                 return
             if outcome.room is not None and outcome.room.victims:
                 await self._evict(name, subject, outcome, spec)

@@ -41,6 +41,7 @@ from tests.benchmarks.placing.openb import Trace
 DATA: Final = Path(__file__).parents[3].parent / "shared" / "data"
 NODES: Final = 1523
 PODS: Final = 1500
+QUICK_PODS: Final = 300
 NAMES: Final = (
     "pods_bound_per_s",
     "pods_created_and_bound_per_s",
@@ -72,20 +73,25 @@ def pods_bound_per_s(nodes: int = NODES, pods: int = PODS, data: Path = DATA) ->
     return asyncio.run(waiting_run(nodes, pods, data)).per_s
 
 
+def measure(*, quick: bool = False) -> dict[str, float]:
+    """Return all figures by name."""
+    return figures(NODES, QUICK_PODS if quick else PODS, DATA)
+
+
 async def waiting_run(nodes: int, pods: int, data: Path) -> Run:
     """Time the binding of pods that wait before the scheduler starts."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         async with placing_daemons.api(folder) as (api, client):
             some_nodes, some_pods = cluster(nodes, pods, data)
-            await _create(client, some_nodes)
-            await _create(client, some_pods)
+            await create_all(client, some_nodes)
+            await create_all(client, some_pods)
             all_bound = asyncio.create_task(_until_bound(client, pods))
             async with placing_daemons.scheduler(folder) as scheduler:
                 begun, before = time.perf_counter(), (api.cpu_s, scheduler.cpu_s)
                 await all_bound
                 seconds, after = time.perf_counter() - begun, (api.cpu_s, scheduler.cpu_s)
-    return Run(pods, seconds, _cpu_ms(("api", "scheduler"), before, after, pods))
+    return Run(pods, seconds, cpu_ms(("api", "scheduler"), before, after, pods))
 
 
 async def creating_run(nodes: int, pods: int, data: Path) -> tuple[Run, float]:
@@ -94,14 +100,14 @@ async def creating_run(nodes: int, pods: int, data: Path) -> tuple[Run, float]:
         folder = Path(name)
         async with placing_daemons.api(folder) as (api, client), placing_daemons.scheduler(folder) as scheduler:
             some_nodes, some_pods = cluster(nodes, pods + _IDLE_PODS, data)
-            await _create(client, some_nodes)
+            await create_all(client, some_nodes)
             idle_ms = await _idle_ms(client, some_pods[pods:])
             all_bound = asyncio.create_task(_until_bound(client, pods + _IDLE_PODS))
             begun, before = time.perf_counter(), (api.cpu_s, scheduler.cpu_s, time.process_time())
-            await _create(client, some_pods[:pods])
+            await create_all(client, some_pods[:pods])
             await all_bound
             seconds, after = time.perf_counter() - begun, (api.cpu_s, scheduler.cpu_s, time.process_time())
-    return Run(pods, seconds, _cpu_ms(("api", "scheduler", "clients"), before, after, pods)), idle_ms
+    return Run(pods, seconds, cpu_ms(("api", "scheduler", "clients"), before, after, pods)), idle_ms
 
 
 def cluster(nodes: int, pods: int, data: Path) -> tuple[list[Node], list[Pod]]:
@@ -141,7 +147,7 @@ def _request(number: int) -> Request:
     return Request.of(requests.Request(4000 + 1000 * (number % 5), 8 << 30, () if gpu is None else (gpu,)))
 
 
-async def _create(client: ApiClient, resources: Iterable[R]) -> None:
+async def create_all(client: ApiClient, resources: Iterable[R]) -> None:
     """Create resources by several clients at a time, one request each."""
     left = iter(resources)
 
@@ -177,7 +183,8 @@ async def _idle_ms(client: ApiClient, pods: Sequence[Pod]) -> float:
     return statistics.median(found)
 
 
-def _cpu_ms(names: Sequence[str], before: Sequence[float], after: Sequence[float], pods: int) -> dict[str, float]:
+def cpu_ms(names: Sequence[str], before: Sequence[float], after: Sequence[float], pods: int) -> dict[str, float]:
+    """Return the milliseconds a pod that processes took, by their names."""
     return {name: 1e3 * (now - then) / pods for name, then, now in zip(names, before, after, strict=True)}
 
 

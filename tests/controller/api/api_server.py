@@ -15,7 +15,7 @@ from controller.api.settings import ApiLimits, ApiSettings, AuditSettings, Stora
 from controller.api.tokens import TokenRequest
 from dataplane.rpc.access import Right, Role
 
-WAIT_S = 15.0
+WAIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)

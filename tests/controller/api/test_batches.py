@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections import Counter
 
 import httpx
 import pytest
@@ -49,7 +50,7 @@ def test_bind_each_equals_binding_one_after_the_other(seed: int) -> None:
     requests = [asks(onto(f"p{rng.randrange(10)}", f"h{rng.randrange(4)}"), name=f"d{number}") for number in range(12)]
     requests.insert(rng.randrange(12), asks(onto("g0", "h0"), onto("g1", "h1"), name="whole"))
     requests.insert(rng.randrange(12), asks(onto("g0", "h0"), name="part"))
-    found = bind_each(before, requests, {"d3"}, 5)
+    found = bind_each(before, requests, {"d3"}, 5, Counter())
     alone = before
     for request, made in zip(requests, found, strict=True):
         try:
@@ -68,31 +69,34 @@ def test_bind_each_equals_binding_one_after_the_other(seed: int) -> None:
     assert any(isinstance(made, NotFoundError) for made in found)
 
 
-def test_versions_move_with_each_request_of_a_batch() -> None:
+def test_versions_are_those_before_the_batch() -> None:
     pods = [pod(name, Request(cpu_milli=500)) for name in "abcd"]
     requests = [
         asks(onto("a", "h1", shares_version=0, node_revision=7)),
-        asks(onto("b", "h1", shares_version=1)),
+        asks(onto("nobody", "h1", shares_version=0)),
+        asks(onto("b", "h1", shares_version=0)),
         asks(onto("c", "h1", shares_version=1)),
         asks(onto("d", "h1", node_revision=7)),
     ]
-    found = bind_each(state(*pods), requests, set(), 5)
-    assert [isinstance(made, State) for made in found] == [True, True, False, False]
-    assert str(found[2]) == "shares of Node h1 are of version 2, not 1"
-    assert str(found[3]) == "Node h1 is written by an earlier request of the batch"
+    moved = Counter[str]()
+    found = bind_each(state(*pods), requests, set(), 5, moved)
+    assert [isinstance(made, State) for made in found] == [True, False, True, False, False]
+    assert str(found[3]) == "shares of Node h1 are of version 0, not 1"
+    assert str(found[4]) == "Node h1 is written by an earlier request of the batch"
+    assert moved == {"h1": 2}
 
 
 def test_a_request_that_was_carried_out_is_answered_again() -> None:
     before, request = state(pod("a")), asks(onto("a", "h1", pod_revision=3), name="d")
-    (made,) = bind_each(before, [request], set(), 5)
+    (made,) = bind_each(before, [request], set(), 5, Counter())
     assert isinstance(made, State)
     then = after(before, made)
     bound = then.pods["a"]
     assert bound is not None
     then.pods["a"] = replace(bound, metadata=replace(bound.metadata, revision=9))
-    assert bind_each(then, [request], {"d"}, 6) == [PlacementAnswer(revision=9, pods=("a",), nodes=("h1",))]
+    assert bind_each(then, [request], {"d"}, 6, Counter()) == [PlacementAnswer(revision=9, pods=("a",), nodes=("h1",))]
     others = [asks(onto("a", "h1", pod_revision=3), name="e"), asks(onto("a", "h2"), name="d"), asks(onto("a", "h1"))]
-    assert all(isinstance(one, StaleError) for one in bind_each(then, others, {"d"}, 6))
+    assert all(isinstance(one, StaleError) for one in bind_each(then, others, {"d"}, 6, Counter()))
 
 
 def test_dispatch_each_equals_dispatching_one_after_the_other() -> None:
@@ -103,7 +107,7 @@ def test_dispatch_each_equals_dispatching_one_after_the_other() -> None:
     requests = [
         DispatchRequest(dispatches=(item,), decision=decision(f"d{number}")) for number, item in enumerate(items)
     ]
-    found, alone = dispatch_each(before, requests, set(), NOW_NS), before
+    found, alone = dispatch_each(before, requests, set(), NOW_NS, Counter()), before
     for request, made in zip(requests, found, strict=True):
         try:
             expected: TaskState | ApiError = dispatch(alone, request, NOW_NS)
@@ -115,7 +119,7 @@ def test_dispatch_each_equals_dispatching_one_after_the_other() -> None:
         assert made == expected
         alone = TaskState(alone.tasks | expected.tasks, alone.centres | expected.centres)
     assert [isinstance(made, TaskState) for made in found] == [True, True, False, True, True, False, False]
-    again = dispatch_each(alone, requests[:1], {"d0"}, NOW_NS)
+    again = dispatch_each(alone, requests[:1], {"d0"}, NOW_NS, Counter())
     assert again == [DispatchAnswer(revision=3, tasks=("t0",), centres=("c1",))]
 
 
@@ -135,7 +139,7 @@ def test_a_refusal_fails_no_other_and_a_batch_may_be_sent_again(play: Play) -> N
         client = served.client
         requests = [
             asks(onto("p0", "h0", shares_version=0), name="d0"),
-            asks(onto("p1", "h0", shares_version=0), name="d1"),
+            asks(onto("p1", "h0", shares_version=1), name="d1"),
             asks(onto("nobody", "h0"), name="d2"),
             asks(onto("p2", "h1"), onto("p2", "h1"), name="d3"),
             asks(onto("p3", "h1"), name="d4"),
@@ -161,7 +165,7 @@ def test_a_batch_beyond_a_transaction_is_carried_out_in_its_order(play: Play) ->
     async def act(served: Served) -> None:
         await _fill(served, MOST_REQUESTS, 2)
         requests = [
-            asks(onto(f"p{number}", "h0", shares_version=number), name=f"d{number}") for number in range(MOST_REQUESTS)
+            asks(onto(f"p{number}", "h0", shares_version=0), name=f"d{number}") for number in range(MOST_REQUESTS)
         ]
         found = await served.client.bind_each(requests)
         # The node has room for 40 of them.

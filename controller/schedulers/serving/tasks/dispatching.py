@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -30,7 +29,7 @@ from controller.schedulers.serving.tasks.decisions import decision_of
 from controller.schedulers.serving.tasks.knowledge import Knowledge, pending_of
 from controller.schedulers.serving.tasks.lessons import Note, TaskLessons
 from controller.schedulers.serving.tasks.view import TasksView
-from controller.schedulers.serving.tasks.writing import Writer, few_at_once
+from controller.schedulers.serving.tasks.writing import Due, Writer, few_at_once
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 _BREATH_S: Final = 0.05
@@ -85,8 +84,8 @@ class Dispatching:
         await self._knowledge.hours.read(pending, wall_ns)
         plan = Plan(self._knowledge.centres_view(now_ns, wall_ns, self._costs(), pending))
         being_probed = cache(partial(self._knowledge.is_being_probed, view=plan.view))
-        due, untold = defaultdict[str, list[_Due]](list), list[tuple[Task, TaskPhase, str, DecisionSpec | None]]()
-        sent, breath_s = 0, monotonic()
+        due, untold = list[_Due](), list[tuple[Task, TaskPhase, str, DecisionSpec | None]]()
+        breath_s = monotonic()
         for one in pending:
             if monotonic() - breath_s > _BREATH_S:
                 await asyncio.sleep(0)
@@ -101,15 +100,14 @@ class Dispatching:
                 untold.append((task, TaskPhase.PENDING, line(str(error)), None))
                 continue
             if goes is not None:
-                due[goes.item.centre].append(goes)
-                sent += 1
+                due.append(goes)
             elif len(untold) < _MOST_TOLD and (told := self._told(task, verdict)) is not None:
                 untold.append(told)
-            if sent >= _MOST_DUE:
+            if len(due) >= _MOST_DUE:
                 break
-        await few_at_once(self._send_all(some) for some in due.values())
+        await self._send_all(due)
         await few_at_once(self._tell(*one) for one in untold)
-        return sent >= _MOST_DUE
+        return len(due) >= _MOST_DUE
 
     def _is_mine(self, task: Task) -> bool:
         if task.spec.is_probe or task.spec.asks:
@@ -155,12 +153,12 @@ class Dispatching:
         return _Due(task, item, self._decision(task, verdict)[0], self._lessons.note(task, verdict))
 
     async def _send_all(self, due: Sequence[_Due]) -> None:
-        """Send tasks to one centre, one after the other: each one's shares rest on those before."""
-        for one in due:
-            if not await self._writer.dispatch(one.task, one.item, one.spec):
-                return
-            self._said.pop(one.item.task, None)
-            self._lessons.dispatched(one.task, one.note)
+        """Send tasks in the order of the plan, many at once; one that is refused holds up no other."""
+        went = await self._writer.dispatch_each([Due(one.task, one.item, one.spec) for one in due])
+        for one, goes in zip(due, went, strict=True):
+            if goes:
+                self._said.pop(one.item.task, None)
+                self._lessons.dispatched(one.task, one.note)
 
     def _told(self, task: Task, verdict: Verdict) -> tuple[Task, TaskPhase, str, DecisionSpec | None] | None:
         """Return what a task is told of why it waits, and the decision to be kept; None if it was told that already."""

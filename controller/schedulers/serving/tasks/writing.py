@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Iterable
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from controller.api.client import ApiClient
@@ -18,7 +21,7 @@ from controller.api.resources import Decision, Metadata, Task
 from controller.api.resources.base import Resource
 from controller.api.resources.decision import DecisionSpec
 from controller.api.resources.task import TaskPhase
-from controller.errors import NotFoundError, StaleError
+from controller.errors import ApiError, NotFoundError, StaleError
 from controller.schedulers.serving.decisions import decision_name
 from controller.schedulers.serving.tasks.metrics import TaskMetrics
 from controller.schedulers.serving.tasks.view import TasksView
@@ -27,7 +30,20 @@ from dataplane.clock import Clock
 LOGGER: Final = logging.getLogger("millrace.scheduler")
 AT_ONCE: Final = 16
 """Requests that are under way at a time."""
+MOST_IN_BATCH: Final = 32
+"""Dispatches of one request: as many as one transaction takes."""
+MOST_BYTES: Final = 1 << 19
+"""Of the decisions of one request; servers take requests of 1 MiB by default."""
 R = TypeVar("R", bound=Resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A task that goes to a centre now, and the decision behind it."""
+
+    task: Task
+    item: Dispatch
+    spec: DecisionSpec
 
 
 class Writer:
@@ -48,23 +64,54 @@ class Writer:
 
     async def dispatch(self, task: Task, item: Dispatch, spec: DecisionSpec) -> bool:
         """Have a task go to a centre; return whether it does: what came too late is read and decided again."""
-        centre = self._view.centres.get(item.centre)
-        if centre is None:
-            return False
-        decision = NewDecision(name=decision_name(item.task, secrets.token_hex(5)), spec=spec)
-        item = replace(item, task_revision=task.metadata.revision, shares_version=centre.shares_version)
-        request = DispatchRequest(dispatches=(item,), decision=decision)
-        try:
-            state = TaskState({item.task: task}, {item.centre: centre})
-            expected = dispatches.dispatch(state, request, max(self.now_ns(), centre.status.heartbeat_ns or 0))
-            answer = await self._client.dispatch(request)
-        except (StaleError, NotFoundError) as error:
-            await self._came_too_late(item, error)
-            return False
-        self._assume(expected, answer.revision)
-        self._metrics.dispatched.labels("probe" if task.spec.is_probe else "task").inc()
-        LOGGER.info("task %s: %s", item.task, spec.reason)
-        return True
+        return (await self.dispatch_each([Due(task, item, spec)]))[0]
+
+    async def dispatch_each(self, due: Sequence[Due]) -> list[bool]:
+        """Have tasks go to centres, each by itself, in as few requests as they fit; return whether each does.
+
+        What came too late is read and decided again.
+        """
+        done = []
+        for batch in _batches(due):
+            done += await self._dispatch_batch(batch)
+        return done
+
+    async def _dispatch_batch(self, batch: Sequence[Due]) -> list[bool]:
+        state, sent, expected = TaskState(centres=dict(self._view.centres)), list[Due](), list[TaskState]()
+        moved: Counter[str] = Counter()
+        problems: list[tuple[Due, ApiError]] = []
+        requests = []
+        for one in batch:
+            centre = state.centres.get(one.item.centre)
+            if centre is None:
+                continue
+            version = centre.shares_version - moved[one.item.centre]
+            item = replace(one.item, task_revision=one.task.metadata.revision, shares_version=version)
+            decision = NewDecision(name=decision_name(item.task, secrets.token_hex(5)), spec=one.spec)
+            request = DispatchRequest(dispatches=(item,), decision=decision)
+            state.tasks = {item.task: one.task}
+            try:
+                made = dispatches.dispatch(state, request, max(self.now_ns(), centre.status.heartbeat_ns or 0), moved)
+            except (StaleError, NotFoundError) as error:
+                problems.append((one, error))
+                continue
+            state.centres.update(made.centres)
+            moved[item.centre] += 1
+            sent.append(one)
+            expected.append(made)
+            requests.append(request)
+        answers = await self._client.dispatch_each(requests) if requests else []
+        went = set()
+        for one, made, answer in zip(sent, expected, answers, strict=True):
+            if isinstance(answer, ApiError):
+                problems.append((one, answer))
+                continue
+            self._assume(made, answer.revision)
+            went.add(one.item.task)
+            self._metrics.dispatched.labels("probe" if one.task.spec.is_probe else "task").inc()
+            LOGGER.info("task %s: %s", one.item.task, one.spec.reason)
+        await self._came_too_late(problems)
+        return [one.item.task in went for one in batch]
 
     async def complete(self, item: Completion) -> bool:
         """Take a task from a silent centre; return whether it is taken."""
@@ -131,13 +178,17 @@ class Writer:
             return False
         return True
 
-    async def _came_too_late(self, item: Dispatch, error: Exception) -> None:
-        self._metrics.conflicts.inc()
-        LOGGER.info("task %s: decided again: %s", item.task, error)
-        await self.read_again(Task, item.task)
-        centre = self._view.centres.get(item.centre)
-        if centre is not None:
-            await self.read_again(type(centre), item.centre)
+    async def _came_too_late(self, problems: Sequence[tuple[Due, ApiError]]) -> None:
+        """Read again what dispatches were about that were refused; raise what is no refusal of that sort."""
+        for one, error in problems:
+            if not isinstance(error, StaleError | NotFoundError):
+                raise error
+            self._metrics.conflicts.inc()
+            LOGGER.info("task %s: decided again: %s", one.item.task, error)
+            await self.read_again(Task, one.item.task)
+        for name in dict.fromkeys(one.item.centre for one, _ in problems):
+            if (centre := self._view.centres.get(name)) is not None:
+                await self.read_again(type(centre), name)
 
     def _assume(self, made: TaskState, revision: int) -> None:
         """Know what was written before the watch says so: the next decision is about what is left."""
@@ -149,6 +200,20 @@ class Writer:
                 self._view.take(replace(task, metadata=replace(task.metadata, revision=revision)), now_ns)
         for centre in made.centres.values():
             self._view.assume_shares(centre)
+
+
+def _batches(due: Sequence[Due]) -> Iterator[Sequence[Due]]:
+    """Yield parts that one request holds, by number and by bytes."""
+    batch: list[Due] = []
+    nbytes = 0
+    for one in due:
+        batch.append(one)
+        nbytes += len(msgspec.json.encode(one.spec))
+        if len(batch) >= MOST_IN_BATCH or nbytes >= MOST_BYTES:
+            yield batch
+            batch, nbytes = [], 0
+    if batch:
+        yield batch
 
 
 async def few_at_once(works: Iterable[Coroutine[Any, Any, None]]) -> None:

@@ -4,9 +4,9 @@
 unallocated by our policy and by four others. `speed`: decisions a second on all of its nodes. `network`: delays between
 peers on a loaded fat tree against scoring without the network, and bounds of bandwidth that are kept against an exact
 solution. `serving`: pods bound, and tasks dispatched, a second by API server and scheduler as processes (modules of
-tests/benchmarks/chaining). `starting`: what all between a script and its container adds to a start, beside podman alone (root). A part
-is a function from `quick` and the folder of data to figures; what it needs and lacks it says, and its figures stay
-null.
+tests/benchmarks/chaining). `starting`: what all between a script and its container adds to a start, beside podman alone
+(root). A part is a function from `quick` and the folder of data to figures; what it needs and lacks it says, and its
+figures stay null.
 
     .venv/bin/python -m tests.benchmarks.placement     # --quick: 2 seeds; --only packing; --data FOLDER
 """

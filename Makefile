@@ -141,23 +141,26 @@ picture:
 # More processes than cores: now and then a test waits, for a daemon or for a time.
 WORKERS := $(shell echo $$(($$(nproc) * 3 / 2)))
 
+ROOT_OUTPUT := .pytest_cache/root
+BMV2_WORKERS := $(if $(shell command -v simple_switch_grpc),4,0)
+
 # Tests with root wait most of the time, for daemons, leases and links; all others fill the cores meanwhile.
 unit: $(VENV)/.dev
-	@$(MAKE) --no-print-directory --jobs=2 unit-root unit-user
+	@mkdir -p .pytest_cache
+	@status=0; $(MAKE) --no-print-directory --keep-going --jobs=2 unit-root unit-user || status=1; \
+	cat $(ROOT_OUTPUT); exit $$status
 
 # tests/soak is for `make deep`.
 unit-user: $(VENV)/.dev
 	$(BIN)/python -m pytest --ignore=tests/soak -n $(WORKERS) -m "not root"
 
-# Its lines come at its end, lest they mix with those of the others. Without bmv2 one process is enough to say what is
-# skipped.
-ROOT_OUTPUT := .pytest_cache/root
+# Its lines go to a file, which `unit` shows at the end, lest they mix with those of the others. Without bmv2 one process
+# is enough to say what is skipped.
 unit-root: $(VENV)/.dev
-	@mkdir -p .pytest_cache
 	@status=0; { \
 	$(BIN)/python -m pytest --ignore=tests/soak -n 3 --dist loadfile -m "root and not bmv2" || status=1; \
-	$(BIN)/python -m pytest --ignore=tests/soak -n $(if $(shell command -v simple_switch_grpc),4,0) -m "root and bmv2" || status=1; \
-	} >$(ROOT_OUTPUT) 2>&1; cat $(ROOT_OUTPUT); exit $$status
+	$(BIN)/python -m pytest --ignore=tests/soak -n $(BMV2_WORKERS) -m "root and bmv2" || status=1; \
+	} >$(ROOT_OUTPUT) 2>&1; exit $$status
 
 # A few hours; root for what needs namespaces.
 deep: $(VENV)/.dev $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_VENV)/.ready

@@ -46,6 +46,7 @@ from dataplane.topology.file import loads
 from tests.adversary.attacks import Attacker, Kind, Target, frame_of
 from tests.adversary.tables import differences, steady
 from tests.integration.job_fabric import ROOT, WAIT_S, JobFabric, WorkerProcess, until
+from tests.waiting import finish_within
 
 BURST = 20
 PACE_S = 0.005
@@ -234,7 +235,7 @@ class Siege:
 
         async def asked() -> Snapshot:
             async with FeedClient(FeedClientSettings(address=self.jobs.feed)) as client:
-                return await asyncio.wait_for(snapshot_of(client), WAIT_S)
+                return await finish_within(snapshot_of(client), WAIT_S)
 
         return self.runner.run(asked())
 
@@ -243,7 +244,7 @@ class Siege:
 
         async def asked() -> PathServerStatus:
             async with RouteClient(RouteClientSettings(address=self.paths)) as client:
-                return await asyncio.wait_for(client.status(), WAIT_S)
+                return await finish_within(client.status(), WAIT_S)
 
         return self.runner.run(asked())
 

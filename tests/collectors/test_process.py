@@ -17,6 +17,7 @@ from collectors.settings import CollectorSettings, StateSettings
 from dataplane.clock import VirtualClock
 from dataplane.errors import ConfigError
 from tests.collectors.reports import Reporter, build_topology, long_way
+from tests.waiting import finish_within
 
 SETTINGS = CollectorProcessSettings(
     topology="unused",
@@ -70,7 +71,7 @@ def test_it_receives_serves_and_ends(capsys: pytest.CaptureFixture[str]) -> None
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as free:
             free.bind(("127.0.0.1", int(port)))
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(finish_within(scenario(), 20))
 
 
 def test_a_feed_that_cannot_be_served_frees_the_report_port() -> None:

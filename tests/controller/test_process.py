@@ -19,9 +19,11 @@ from controller.process import serve
 from controller.reconcile import diff
 from controller.tables.flow_paths import flow_path_entities
 from dataplane.clock import MonotonicClock
+from dataplane.local.deadline import local_timeout
 from dataplane.topology.values import Topology
 from tests.controller.base_tables import base_entities
 from tests.controller.switch_servers import Bmv2, BuiltIn, Machine, address
+from tests.waiting import finish_within
 
 MS = 1_000_000
 BOUND_S = 60.0
@@ -77,7 +79,7 @@ class Control:
 
     async def until(self, condition: Callable[[Daemon], bool]) -> Daemon:
         """Wait for real processes until something is so."""
-        async with asyncio.timeout(BOUND_S):
+        async with local_timeout(BOUND_S, "a test"):
             while self.daemon is None or not condition(self.daemon):
                 await asyncio.sleep(0.01)
         return self.daemon
@@ -122,7 +124,7 @@ def test_switches_and_daemon_come_and_go(machines: dict[str, Machine], diamond: 
         for name in machines:
             assert await differences(diamond, tmp_path, name) == []
 
-    asyncio.run(asyncio.wait_for(scene(), BOUND_S))
+    asyncio.run(finish_within(scene(), BOUND_S))
 
 
 def test_a_program_that_does_not_fit_is_refused_before_any_switch_is_touched(diamond: Topology, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from dataplane.switch.switch import PortSettings, Switch
 from dataplane.topology.families import leaf_spine
 from dataplane.topology.values import Topology
 from tests.black_hole import BlackHole
+from tests.waiting import finish_within
 
 BOUND_S = 60.0
 FOR_EVER = Keepalive(interval_s=3600, timeout_s=3600)
@@ -47,4 +48,4 @@ def test_a_controller_that_starts_later_need_not_wait_for_the_one_that_died() ->
         P4RuntimeServer(core, ["127.0.0.1:0"], keepalive=FOR_EVER) as server,
         BlackHole(server.ports[0]) as way,
     ):
-        asyncio.run(asyncio.wait_for(run(way, f"127.0.0.1:{server.ports[0]}"), BOUND_S))
+        asyncio.run(finish_within(run(way, f"127.0.0.1:{server.ports[0]}"), BOUND_S))

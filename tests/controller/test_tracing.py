@@ -37,6 +37,7 @@ from dataplane.clock import MonotonicClock, UtcClock
 from dataplane.topology.values import Topology
 from tests.controller.paths.service.test_server import FakeFeed
 from tests.controller.switch_servers import BuiltIn, address
+from tests.waiting import finish_within
 
 MS = 1_000_000
 BOUND_S = 30.0
@@ -122,7 +123,7 @@ def test_a_reroute_is_one_trace_from_the_path_server_to_the_writes(diamond: Topo
                 await asyncio.sleep(0.01)
 
     with receiving(where) as receiver:
-        asyncio.run(asyncio.wait_for(scene(), BOUND_S))
+        asyncio.run(finish_within(scene(), BOUND_S))
     [(service, reroute)] = [(service, span) for service, span in receiver.spans() if span.name == "reroute"]
     assert service == "millrace-paths"
     assert {one.key: one.value.string_value or one.value.int_value for one in reroute.attributes} == {

@@ -11,6 +11,7 @@ import pytest
 
 from dataplane import given
 from dataplane.given import given_lines, open_given, read_given, read_given_text
+from tests.waiting import HANG_S
 
 MESSAGES = {
     "/dev/zero": "is larger than 1 MiB, the most that is read of it",
@@ -87,7 +88,7 @@ def test_a_pipe_is_read_however_slowly_it_is_written(folder: Path, read: Callabl
     try:
         assert read("pipe") == b"".join(parts)
     finally:
-        writer.join(20)
+        writer.join(HANG_S)
 
 
 @pytest.mark.parametrize("read", [read_given, open_given], ids=["read", "open"])
@@ -108,7 +109,7 @@ def test_a_pipe_that_is_closed_is_empty(folder: Path, read: Callable[[str], byte
     try:
         assert read("pipe") == b""
     finally:
-        writer.join(20)
+        writer.join(HANG_S)
 
 
 def test_lines_have_a_longest(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ from dataplane.fabric.agent import Agent, AgentPlan, plan_flow, replay
 from dataplane.fabric.hosts import Flow, FlowMeasurement, Receiver, flow_between
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.fabric.kernel.fabric import HOST_DEVICE
+from dataplane.local.deadline import local_timeout
 from dataplane.topology.file import dumps, loads
 from tests.controller.base_tables import base_entities
 
@@ -384,7 +385,7 @@ def _wait(ask: Callable[[], Awaitable[T]]) -> T:
     """Return the answer to a question, which must come in bounded time."""
 
     async def asking() -> T:
-        async with asyncio.timeout(WAIT_S):
+        async with local_timeout(WAIT_S, "a test"):
             return await ask()
 
     return asyncio.run(asking())

@@ -28,6 +28,7 @@ from dataplane.switch.p4runtime.server import P4RuntimeServer
 from dataplane.switch.switch import PortSettings, Switch
 from dataplane.topology.families import leaf_spine
 from tests.controller.aggregation.service.serving_jobs import place
+from tests.waiting import finish_within
 
 BOUND_S = 60.0
 TOPOLOGY = leaf_spine(2, 2, 1)
@@ -94,7 +95,7 @@ def test_a_stranger_reads_the_collector(tmp_path: Path) -> None:
         async with collecting(tmp_path) as feed:
             await asyncio.to_thread(told, feed.address, "millrace.collectors.v1.Feed", scene)
 
-    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+    asyncio.run(finish_within(run(), BOUND_S))
 
 
 def test_a_stranger_reads_the_path_server_and_is_refused_in_words(tmp_path: Path) -> None:
@@ -134,7 +135,7 @@ def test_a_stranger_reads_the_path_server_and_is_refused_in_words(tmp_path: Path
                 stop.set()
                 await task
 
-    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+    asyncio.run(finish_within(run(), BOUND_S))
 
 
 def test_a_stranger_sees_jobs(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from controller.cli.app import app
 from controller.errors import PathError
 from controller.paths.records.values import PathServerStatus
 from controller.paths.service.client import RouteClient, RouteClientSettings
+from tests.waiting import HANG_S
 
 BOUND_S = 60.0
 TOPOLOGY = """
@@ -62,7 +63,7 @@ class Daemon:
         self.process.send_signal(signal.SIGCONT)
         self.process.terminate()
         try:
-            self.process.wait(10)
+            self.process.wait(HANG_S)
         finally:
             self.process.kill()
             self._reader.join()

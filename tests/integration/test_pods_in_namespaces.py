@@ -25,6 +25,7 @@ from tests.controller.nodes.busybox_image import (
 )
 from tests.controller.nodes.conftest import PodmanStorage
 from tests.integration.placement_world import PlacementWorld, Said, fabric_of
+from tests.waiting import HANG_S
 
 pytestmark = [pytest.mark.root, pytest.mark.containers, pytest.mark.slow]
 
@@ -75,7 +76,7 @@ def service(storage: PodmanStorage, tmp_path: Path) -> Iterator[subprocess.Popen
     finally:
         process.send_signal(signal.SIGCONT)
         process.terminate()
-        process.wait(30)
+        process.wait(HANG_S)
 
 
 @pytest.fixture

@@ -37,6 +37,7 @@ from controller.schedulers.probe.evaluation.trust import Evidence, TrustSettings
 from controller.schedulers.probe.prediction import predicted
 from controller.schedulers.probe.values import Implementation, KernelUse, Library
 from controller.schedulers.probe.values import ProbeTask as Probe
+from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from dataplane.topology.values import DeviceKind
 from tests.controller.api.api_server import serving, settings_in
@@ -160,7 +161,7 @@ def play(tmp_path: Path) -> Callable[[Act], None]:
 
     def run(act: Act) -> None:
         async def main() -> None:
-            async with asyncio.timeout(WAIT_S), serving(settings_in(tmp_path, None), tmp_path) as served:
+            async with local_timeout(WAIT_S, "a test"), serving(settings_in(tmp_path, None), tmp_path) as served:
                 await act(World(served.client, served.socket, tmp_path))
 
         asyncio.run(main())

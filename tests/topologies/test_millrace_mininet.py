@@ -19,6 +19,7 @@ from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.topology.addressing import mac_at
 from dataplane.topology.file import loads
 from dataplane.topology.values import Topology
+from tests.waiting import finish_within
 
 ROOT = Path(__file__).parents[2]
 BUILD = ROOT / "p4" / "build"
@@ -68,7 +69,7 @@ def mininet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[subproce
 def test_hosts_reach_each_other(mininet: subprocess.Popen[str]) -> None:
     topology = loads(TOPOLOGY)
     addresses = dict(_read_addresses(mininet.stdout))
-    asyncio.run(asyncio.wait_for(_install_paths(topology, addresses), DEADLINE_S))
+    asyncio.run(finish_within(_install_paths(topology, addresses), DEADLINE_S))
     target = topology.host["h2"].ipv4
     said, _ = mininet.communicate(f"h1 ping -c 2 -i 0.2 -W 5 {target}\nexit\n", timeout=DEADLINE_S)
     assert "2 packets transmitted, 2 received, 0% packet loss" in said

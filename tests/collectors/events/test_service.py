@@ -21,6 +21,7 @@ from collectors.values import Event, Phase
 from dataplane.clock import VirtualClock
 from dataplane.errors import ConfigError
 from tests.collectors.reports import MICRO, Reporter, build_topology, long_way
+from tests.waiting import finish_within
 
 MS = 1_000_000
 SLOW = Rule(name="slow", figure="delay_mean_ns", above=50_000.0)
@@ -92,7 +93,7 @@ def test_events_and_rules_travel_over_the_feed(address: str) -> None:
             assert (cleared.rule, cleared.phase) == ("slow", Phase.CLEARED)
         await server.stop()
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(finish_within(scenario(), 20))
 
 
 def test_rules_that_make_no_sense_are_refused_in_words_and_change_nothing(address: str) -> None:
@@ -106,7 +107,7 @@ def test_rules_that_make_no_sense_are_refused_in_words_and_change_nothing(addres
             assert await client.rules() == (SLOW,)
         await server.stop()
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(finish_within(scenario(), 20))
 
 
 def test_reloading_puts_new_rules_in_force_and_bad_ones_change_nothing() -> None:
@@ -130,4 +131,4 @@ def test_reloading_puts_new_rules_in_force_and_bad_ones_change_nothing() -> None
         assert bench.service.rules == (SLOW,)
         task.cancel()
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(finish_within(scenario(), 20))

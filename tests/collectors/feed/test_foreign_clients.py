@@ -23,6 +23,7 @@ from collectors.feed.server import FeedServer, FeedSettings
 from collectors.values import Snapshot
 from dataplane.clock import VirtualClock
 from tests.collectors.reports import Reporter, build_topology, long_way
+from tests.waiting import finish_within
 
 ROOT = Path(__file__).parents[3]
 FEED = "millrace.collectors.v1.Feed"
@@ -85,7 +86,7 @@ def test_the_state_is_read_as_the_proto_says(
         finally:
             await server.stop()
 
-    wanted, snapshot, status = asyncio.run(asyncio.wait_for(scenario(), 30))
+    wanted, snapshot, status = asyncio.run(finish_within(scenario(), 30))
     assert dict(status.counters) == {"reports": 1, "records": 3}
     links, names = snapshot.links, snapshot.links.links
     rows = range(len(names.src))

@@ -15,6 +15,7 @@ from collectors.values import JobNote
 from dataplane.clock import VirtualClock
 from dataplane.wire.completion import Completion
 from tests.collectors.reports import Reporter, build_topology
+from tests.waiting import finish_within
 
 
 def names(collector: Collector) -> list[str | None]:
@@ -53,4 +54,4 @@ def test_names_reach_a_collector_that_comes_back() -> None:
         assert all(one != other for one, other in pairwise(problems)), "once as long as it lasts"
 
     with TemporaryDirectory(prefix="feed") as folder:
-        asyncio.run(asyncio.wait_for(scenario(f"unix:{Path(folder) / 'socket'}"), 20))
+        asyncio.run(finish_within(scenario(f"unix:{Path(folder) / 'socket'}"), 20))

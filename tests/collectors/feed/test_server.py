@@ -26,6 +26,7 @@ from dataplane.clock import VirtualClock
 from dataplane.wire.completion import Completion
 from dataplane.wire.drop_reasons import DropReason
 from tests.collectors.reports import Reporter, build_topology, long_way
+from tests.waiting import finish_within
 
 T = TypeVar("T")
 MS = 1_000_000
@@ -41,7 +42,7 @@ def address() -> Iterator[str]:
 
 def run(scenario: Callable[[], Awaitable[T]]) -> T:
     async def bounded() -> T:
-        return await asyncio.wait_for(scenario(), 20)
+        return await finish_within(scenario(), 20)
 
     return asyncio.run(bounded())
 

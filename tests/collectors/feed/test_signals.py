@@ -22,6 +22,7 @@ from collectors.values import FlowKey, NetworkSignals
 from dataplane.clock import VirtualClock
 from dataplane.rpc.errors import MessageError
 from tests.collectors.reports import Reporter, build_topology, long_way
+from tests.waiting import finish_within
 
 MS = 1_000_000
 FLOW = FlowKey(IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 17, 1, 2)
@@ -97,7 +98,7 @@ def test_signs_reach_a_client_and_those_below_its_queue_do_not() -> None:
             collector.receive(reporter.stacked(long_way(1, queue=8)))
             assert (await anext(signals)).queue_frames == 8
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(finish_within(scenario(), 20))
 
 
 @pytest.mark.parametrize(
@@ -114,4 +115,4 @@ def test_a_watch_that_makes_no_sense_is_refused(queue_frames: float, gap_ns: int
             with pytest.raises(FeedError, match=reason):
                 await anext(client.signals(queue_frames, gap_ns))
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(finish_within(scenario(), 20))

@@ -23,6 +23,7 @@ from collectors.values import DropRecord, Event, Phase
 from dataplane.clock import VirtualClock
 from tests.collectors.history.samples import FLOW, LINK, NOON_S, S_NS, asked
 from tests.collectors.reports import Reporter, build_topology, long_way
+from tests.waiting import finish_within
 
 
 class Wall:
@@ -56,7 +57,7 @@ def run_until(history: HistoryRecorder, reached: Callable[[], Awaitable[bool]]) 
         with pytest.raises(asyncio.CancelledError):
             await running
 
-    asyncio.run(asyncio.wait_for(scenario(), 20))
+    asyncio.run(finish_within(scenario(), 20))
 
 
 def rows_in(folder: Path, table: str, least: int) -> Callable[[], Awaitable[bool]]:

@@ -24,6 +24,7 @@ from dataplane.nic import Nic, NicSettings, NicStatistics, memory_pair, open_nic
 from tests.collectors.history.samples import FLOW, LINK, job, link, path
 from tests.collectors.reports import Reporter, build_topology, long_way
 from tests.dataplane.nic.test_metrics import Labels, samples
+from tests.waiting import finish_within
 
 FULL = replace(
     link(),
@@ -178,7 +179,7 @@ def test_metrics_are_served_until_cancelled() -> None:
     with far, open_nic(near, NicSettings(threads=0)) as nic:
         far.send([bytes(60)])
         nic.step(1)
-        asyncio.run(asyncio.wait_for(scenario(nic), 20))
+        asyncio.run(finish_within(scenario(nic), 20))
 
 
 def test_a_tcp_port_in_use_is_one_line() -> None:

@@ -25,6 +25,7 @@ from controller.network_state.settings import NetworkStateSettings
 from dataplane.clock import MonotonicClock
 from dataplane.errors import ConfigError
 from tests.controller.cluster.cost_map.fabrics import fabric
+from tests.waiting import finish_within
 
 T = TypeVar("T")
 TOPOLOGY = fabric("ring:switches=3,hosts=2")
@@ -35,7 +36,7 @@ def run(scenario: Callable[[Path], Awaitable[T]]) -> T:
     async def bounded() -> T:
         # A unix socket's path has about 100 bytes; pytest's own folders may be longer.
         with TemporaryDirectory(prefix="alto") as folder:
-            return await asyncio.wait_for(scenario(Path(folder)), 20)
+            return await finish_within(scenario(Path(folder)), 20)
 
     return asyncio.run(bounded())
 

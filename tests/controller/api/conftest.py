@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from dataplane.local.deadline import local_timeout
 from tests.controller.api.api_server import WAIT_S, Play, Served, serving, settings_in
 
 
@@ -17,7 +18,10 @@ def play(tmp_path: Path) -> Play:
 
     def run(act: Callable[[Served], Awaitable[None]], **limits: float) -> None:
         async def main() -> None:
-            async with asyncio.timeout(WAIT_S), serving(settings_in(tmp_path, None, **limits), tmp_path) as served:
+            async with (
+                local_timeout(WAIT_S, "a test"),
+                serving(settings_in(tmp_path, None, **limits), tmp_path) as served,
+            ):
                 await act(served)
 
         asyncio.run(main())

@@ -30,6 +30,7 @@ from controller.errors import NotFoundError, StorageError, UnavailableError
 from controller.storage import Event, Put, Stored
 from controller.storage.sqlite import SqliteStorage
 from dataplane.errors import AccessError
+from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from dataplane.rpc.access.values import LOCAL
 from tests.controller.api.test_resources_over_http import node, pod
@@ -90,7 +91,7 @@ class Bench:
 
 def play(tmp_path: Path, act: Callable[[Bench], Awaitable[None]]) -> None:
     async def main() -> None:
-        async with asyncio.timeout(30), AsyncExitStack() as stack:
+        async with local_timeout(30, "a test"), AsyncExitStack() as stack:
             storage = await stack.enter_async_context(await HeldStorage.open(str(tmp_path / "storage")))
             storage.hold()
             registry, tokens = Registry(storage, time.time_ns), Tokens(storage, time.time_ns)

@@ -16,6 +16,7 @@ from controller.api.settings import ApiSettings
 from controller.api.tokens import TokenRequest
 from controller.network_state.settings import NetworkStateSettings
 from dataplane.clock import MonotonicClock
+from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from dataplane.topology.families import from_text
 from tests.controller.api.api_server import WAIT_S, Served, serving, settings_in
@@ -63,7 +64,7 @@ def test_the_cost_map_is_served_behind_the_gate() -> None:
                 Collector(from_text(FABRIC), MonotonicClock()), FeedSettings(address=f"unix:{folder}/feed")
             )
             try:
-                async with asyncio.timeout(WAIT_S), serving(settings(folder), folder) as served:
+                async with local_timeout(WAIT_S, "a test"), serving(settings(folder), folder) as served:
                     await look(served, feed)
             finally:
                 await feed.stop()

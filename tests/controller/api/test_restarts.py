@@ -30,6 +30,7 @@ from controller.api.tokens import TokenRequest
 from controller.errors import GoneError, StorageError, UnavailableError
 from controller.storage import Put
 from controller.storage.sqlite import SqliteStorage
+from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from dataplane.rpc.access.values import LOCAL
 from tests.certificates import DAY, Authority
@@ -90,7 +91,7 @@ def test_a_watch_says_something_though_only_others_have_news(tmp_path: Path) -> 
                     await served.client.of(Node).replace_status(replace(node, metadata=Metadata(name="h1")))
 
             reports = asyncio.create_task(report())
-            async with asyncio.timeout(WAIT_S), aclosing(served.client.of(Pod).watch()) as watch:
+            async with local_timeout(WAIT_S, "a test"), aclosing(served.client.of(Pod).watch()) as watch:
                 assert [(await anext(watch)).type for _ in range(4)] == [EventType.BOOKMARK] * 4
             reports.cancel()
             await asyncio.gather(reports, return_exceptions=True)

@@ -19,6 +19,7 @@ from controller.api.resources import Node, Pod
 from controller.api.resources.pod import Phase
 from controller.api.settings import EtcdPlace, StoragePlace
 from controller.errors import ApiError, NotFoundError, UnavailableError
+from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from tests.controller.api.api_server import Served, serving, settings_in
 from tests.controller.api.test_resources_over_http import node, pod
@@ -29,7 +30,7 @@ WAIT_S = 90.0
 
 async def until(condition: Callable[[str], bool], client: ApiClient) -> None:
     """Wait until the server's health is so."""
-    async with asyncio.timeout(30):
+    async with local_timeout(30, "a test"):
         while not condition((await client.health()).status):
             await asyncio.sleep(0.05)
 
@@ -97,7 +98,7 @@ def test_etcd_goes_away_and_comes_back(tmp_path: Path) -> None:
     async def main() -> None:
         with etcd as address:
             place = StoragePlace(etcd=EtcdPlace(addresses=(address,), timeout_s=2.0))
-            async with asyncio.timeout(WAIT_S), serving(settings_in(tmp_path, place), tmp_path) as served:
+            async with local_timeout(WAIT_S, "a test"), serving(settings_in(tmp_path, place), tmp_path) as served:
                 await act(served, etcd)
 
     (tmp_path / "etcd").mkdir()

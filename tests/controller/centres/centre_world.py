@@ -28,6 +28,7 @@ from controller.errors import NotFoundError
 from controller.schedulers.probe import files
 from controller.schedulers.probe.expert import loads
 from controller.schedulers.probe.library import KernelLibrary
+from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from tests.controller.api.api_server import Served, serving, settings_in
 from tests.left_processes import kill_those_of
@@ -145,7 +146,7 @@ def play_centre(folder: Path, act: Callable[[CentreWorld], Awaitable[None]], **m
             token.write_text((await served.client.create_token(request)).token)
             token.chmod(0o600)
             try:
-                async with asyncio.timeout(WAIT_S):
+                async with local_timeout(WAIT_S, "a test"):
                     await act(CentreWorld(served, settings_for(folder, served, token, **more), folder, served.client))
             except TimeoutError:
                 tasks = (await served.client.of(Task).list()).items

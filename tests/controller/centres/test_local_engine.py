@@ -21,6 +21,8 @@ from controller.centres.settings import ControlGroups, LocalSettings, UnitSettin
 from controller.centres.units import Found
 from dataplane.cgroup_limits import remove_empty
 from dataplane.fabric.kernel import namespaces
+from dataplane.local.deadline import local_timeout
+from tests.waiting import finish_within
 
 WAIT_S = 20.0
 CORES = tuple(sorted(os.sched_getaffinity(0)))
@@ -83,7 +85,7 @@ Act = Callable[[World], Awaitable[None]]
 
 def play(folder: Path, act: Act, found: Found | None = None, **settings: object) -> None:
     async def main() -> None:
-        async with asyncio.timeout(WAIT_S), engine_in(folder, found, **settings) as world:
+        async with local_timeout(WAIT_S, "a test"), engine_in(folder, found, **settings) as world:
             try:
                 await act(world)
             finally:
@@ -225,7 +227,7 @@ def test_output_is_kept_within_its_limit_beginning_and_end(tmp_path: Path) -> No
 
 def test_jobs_outlive_the_agent_and_are_adopted_with_those_that_wait(tmp_path: Path) -> None:
     async def main() -> None:
-        async with asyncio.timeout(WAIT_S):
+        async with local_timeout(WAIT_S, "a test"):
             async with engine_in(tmp_path) as world:
                 script = "while [ ! -e go ]; do sleep 0.02; done; exit 4"
                 runs = await world.engine.submit(world.order("runs", "/bin/sh", "-c", script))
@@ -368,4 +370,4 @@ def test_a_job_runs_in_the_network_namespace_that_is_named(tmp_path: Path) -> No
         finally:
             namespaces.remove(name)
 
-    asyncio.run(asyncio.wait_for(main(), WAIT_S))
+    asyncio.run(finish_within(main(), WAIT_S))

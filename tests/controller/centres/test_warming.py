@@ -13,6 +13,7 @@ from pathlib import Path
 from controller.centres.programs import python_path
 from controller.centres.settings import CentreSettings
 from controller.centres.warming import Warmer
+from tests.waiting import finish_within
 
 WAIT_S = 60.0
 
@@ -46,4 +47,4 @@ def test_a_warm_process_that_ends_is_followed_by_another_one_and_ends_with_its_a
         assert warmer.environment == {}
         assert not Path(f"/proc/{second}").exists()
 
-    asyncio.run(asyncio.wait_for(main(), WAIT_S))
+    asyncio.run(finish_within(main(), WAIT_S))

@@ -23,6 +23,7 @@ from controller.api.sessions.values import SessionKind, SessionRequest
 from controller.api.settings import ApiSettings, StoragePlace
 from controller.cli import main
 from tests.controller.api.session_node import answering
+from tests.waiting import HANG_S
 
 
 class Run(Protocol):
@@ -49,7 +50,7 @@ def served(tmp_path: Path) -> Iterator[Place]:
 
     thread = threading.Thread(target=asyncio.run, args=(run(),))
     thread.start()
-    stop = lines.get(timeout=30)
+    stop = lines.get(timeout=HANG_S)
     yield place
     stop()
     thread.join()

@@ -35,6 +35,7 @@ from controller.paths.settings import DecideSettings, MetricsSettings, PathServe
 from dataplane.clock import VirtualClock
 from dataplane.errors import MillraceError
 from dataplane.topology.values import LinkKey, Topology
+from tests.waiting import HANG_S
 
 MS = 1_000_000
 FLOW = FlowKey(IPv4Address("10.0.1.1"), IPv4Address("10.0.4.1"), 17, 5000, 6000)
@@ -111,11 +112,11 @@ def path_server(topology: Topology) -> Iterator[str]:
         thread = threading.Thread(target=lambda: asyncio.run(scene()))
         thread.start()
         try:
-            assert decided.wait(20)
+            assert decided.wait(HANG_S)
             yield address
         finally:
             ended.set()
-            thread.join(20)
+            thread.join(HANG_S)
             assert not thread.is_alive()
 
 

@@ -25,6 +25,7 @@ from dataplane.store.producer import Producer
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
 from dataplane.switch.switch import PortSettings, Switch
+from tests.waiting import HANG_S
 
 runner = CliRunner()
 COMMAND = [sys.executable, "-m", "controller.cli", "store", "serve"]
@@ -57,7 +58,7 @@ def test_serving_ends_with_a_signal_and_keeps_what_was_written(tmp_path: Path) -
         assert said is not None
         run("put", "/a", str(tmp_path / "value"), "--server", "127.0.0.1", "--port", said[2])
         serving.send_signal(signal.SIGTERM)
-        assert serving.wait(timeout=30) == 0
+        assert serving.wait(HANG_S) == 0
     with Producer(said[1], address="127.0.0.1", port=0) as producer:
         assert producer.read("/a") == b"kept"
 

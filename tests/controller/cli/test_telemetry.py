@@ -41,6 +41,7 @@ from dataplane.wire.completion import Completion
 from tests.collectors.history.samples import job
 from tests.collectors.ingest.test_replay import NOON_NS, TRIANGLE, frame, write_capture
 from tests.collectors.reports import Reporter, build_topology, long_way
+from tests.waiting import HANG_S
 
 runner = CliRunner()
 SLOW = Rule(name="slow", figure="delay_p99_ns", above=6000.0, match=("s2->*",))
@@ -85,10 +86,10 @@ def feed() -> Iterator[str]:
         address = f"unix:{folder}/socket"
         thread = threading.Thread(target=loop.run_until_complete, args=(serve(address),))
         thread.start()
-        assert started.wait(20)
+        assert started.wait(HANG_S)
         yield address
         loop.call_soon_threadsafe(stop.set)
-        thread.join(20)
+        thread.join(HANG_S)
         loop.close()
 
 

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from collectors.values import Snapshot
 from controller.cli.telemetry import links as telemetry_links
+from tests.waiting import finish_within
 
 
 class Screen(io.StringIO):
@@ -39,7 +40,7 @@ def test_silence_is_said_and_what_comes_after_it_is_shown(monkeypatch: pytest.Mo
         await telemetry_links._show_live(looks(), 2, lambda seen: f"look {seen.taken_ns}", patience_s=0.01)
         return screen.getvalue()
 
-    first, *silent, last = asyncio.run(asyncio.wait_for(scene(), 20)).splitlines()
+    first, *silent, last = asyncio.run(finish_within(scene(), 20)).splitlines()
     assert (first, last) == ("look 1", "look 2")
     assert silent
     assert all(line.startswith("the collector has said nothing for ") for line in silent)

@@ -17,6 +17,7 @@ from controller.gnmi.grpc_session import Patience, PortTarget, PortWatcher
 from controller.gnmi.in_process import InProcessPorts
 from controller.gnmi.settings import Hellos, wanted_hellos
 from dataplane.clock import MonotonicClock
+from dataplane.local.deadline import local_timeout
 from dataplane.rpc.backoff import Backoff
 from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.core import P4RuntimeCore
@@ -73,7 +74,7 @@ def run(watch: Callable[[Notes], PortWatcher], work: Callable[[Notes], Awaitable
         notes = Notes()
         tasks = [asyncio.ensure_future(one) for one in (work(notes), watch(notes).run())]
         try:
-            async with asyncio.timeout(BOUND_S):
+            async with local_timeout(BOUND_S, "a test"):
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             working, watching = tasks
             (watching if watching.done() else working).result()

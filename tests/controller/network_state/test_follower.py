@@ -29,6 +29,7 @@ from dataplane.clock import MonotonicClock, UtcClock, VirtualClock
 from dataplane.topology.families import from_text
 from dataplane.topology.values import LinkKey
 from tests.controller.cluster.cost_map.fabrics import fabric
+from tests.waiting import finish_within
 
 T = TypeVar("T")
 MS = 1_000_000
@@ -45,7 +46,7 @@ def folder() -> Iterator[Path]:
 
 def run(scenario: Callable[[], Awaitable[T]]) -> T:
     async def bounded() -> T:
-        return await asyncio.wait_for(scenario(), 20)
+        return await finish_within(scenario(), 20)
 
     return asyncio.run(bounded())
 

@@ -18,6 +18,7 @@ from tests.controller.nodes.busybox_image import (
     skip_without_containers,
     write_layout,
 )
+from tests.waiting import HANG_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,4 +82,4 @@ def service_of(podman_storage: PodmanStorage) -> Iterator[Path]:
         yield socket
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(HANG_S)

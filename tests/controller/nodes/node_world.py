@@ -20,6 +20,7 @@ from controller.errors import NotFoundError
 from controller.nodes.process import serve
 from controller.nodes.runtimes.base import Runtime
 from controller.nodes.settings import NodeSettings, RestartSection
+from dataplane.local.deadline import local_timeout
 from tests.controller.api.api_server import Served, serving, settings_in
 
 WAIT_S = 60.0
@@ -129,7 +130,7 @@ def play(folder: Path, act: Callable[[World], Awaitable[None]]) -> None:
 
     async def main() -> None:
         (folder / "api").mkdir(exist_ok=True)
-        async with asyncio.timeout(WAIT_S), serving(settings_in(folder / "api"), folder / "api") as served:
+        async with local_timeout(WAIT_S, "a test"), serving(settings_in(folder / "api"), folder / "api") as served:
             await act(World(folder, served))
 
     asyncio.run(main())

@@ -16,6 +16,7 @@ from controller.nodes.settings import OnStop
 from controller.nodes.state_folder import NodeFolder
 from dataplane.cgroup_limits import limit, make_group, remove_empty
 from dataplane.cgroups import group_at, limits_of
+from dataplane.local.deadline import local_timeout
 from tests.controller.nodes.conftest import PodmanStorage
 from tests.controller.nodes.node_world import World, play
 
@@ -97,7 +98,7 @@ def test_two_containers_have_the_pods_limits_together(tmp_path: Path, podman_sto
             assert (quota if quota.exists() else parent["cpu"] / "cpu.max").read_text().split()[0] == "50000"
             await world.client.of(Pod).delete("a")
             await world.until_gone("a")
-            async with asyncio.timeout(30):
+            async with local_timeout(30, "a test"):
                 while group_at(f"{group}/a").folders:
                     await asyncio.sleep(0.05)
         (Path(settings.state) / "lease").unlink(missing_ok=True)

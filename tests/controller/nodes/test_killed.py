@@ -25,9 +25,11 @@ from controller.nodes.guard.killing import processes_in
 from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.state_folder import NodeFolder
 from dataplane.cgroup_limits import group_folders, remove_empty
+from dataplane.local.deadline import local_timeout
 from tests.controller.api.api_server import serving, settings_in
 from tests.controller.nodes.conftest import PodmanStorage
 from tests.controller.nodes.node_world import World
+from tests.waiting import HANG_S
 
 pytestmark = [pytest.mark.root, pytest.mark.containers]
 
@@ -60,7 +62,7 @@ class Process:
                 os.killpg(self._process.pid, number)
             else:
                 self._process.send_signal(number)
-            self._process.wait(30)
+            self._process.wait(HANG_S)
             self._process = None
 
 
@@ -84,7 +86,7 @@ def node(tmp_path: Path, storage: PodmanStorage, api: str) -> Iterator[Process]:
 @asynccontextmanager
 async def world_in(tmp_path: Path) -> AsyncIterator[World]:
     (tmp_path / "api").mkdir(exist_ok=True)
-    async with asyncio.timeout(_WAIT_S), serving(settings_in(tmp_path / "api"), tmp_path / "api") as served:
+    async with local_timeout(_WAIT_S, "a test"), serving(settings_in(tmp_path / "api"), tmp_path / "api") as served:
         yield World(tmp_path, served)
 
 

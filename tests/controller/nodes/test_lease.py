@@ -24,8 +24,10 @@ from controller.nodes.guard import lease_file
 from controller.nodes.guard.lease_file import LeaseFileError, boot_id, decode, encode
 from controller.nodes.lease import LeaseKeeper
 from controller.nodes.state_folder import NodeFolder
+from dataplane.local.deadline import local_timeout
 from tests.controller.nodes.memory_runtime import MemoryRuntime
 from tests.controller.nodes.node_world import World, play
+from tests.waiting import HANG_S
 
 S = 10**9
 _GUARD = Path(lease_file.__file__).with_name("__main__.py")
@@ -96,7 +98,7 @@ def test_the_guard_kills_when_the_lease_is_over_and_not_before(tmp_path: Path) -
     with group_with_a_process(tmp_path, "pod", "container") as (folder, process):
         end_ns = write(tmp_path, folder, 0.4)
         with guard(tmp_path):
-            assert process.wait(30) == -signal.SIGKILL
+            assert process.wait(HANG_S) == -signal.SIGKILL
             assert boot_time_ns() >= end_ns
 
 
@@ -115,7 +117,7 @@ def test_monitors_live_on_to_tell_how_containers_ended(tmp_path: Path) -> None:
         group_with_a_process(tmp_path, "pod", "container", "conmon") as (_, hidden),
         guard_of(tmp_path, folder, 0.0),
     ):
-        assert hidden.wait(30) == -signal.SIGKILL  # no container makes itself a monitor
+        assert hidden.wait(HANG_S) == -signal.SIGKILL  # no container makes itself a monitor
         assert monitor.poll() is None
 
 
@@ -123,10 +125,10 @@ def test_of_another_boot_nothing_is_left_and_a_missing_file_ends_the_guard(tmp_p
     with group_with_a_process(tmp_path) as (folder, process):
         write(tmp_path, folder, 100, boot="another")
         with guard(tmp_path) as running:
-            assert process.wait(30) == -signal.SIGKILL
+            assert process.wait(HANG_S) == -signal.SIGKILL
             (tmp_path / "lease").unlink()
             (folder / "cgroup.procs").write_text("")
-            assert running.wait(30) == 0
+            assert running.wait(HANG_S) == 0
 
 
 def test_one_guard_is_enough(tmp_path: Path) -> None:
@@ -135,7 +137,7 @@ def test_one_guard_is_enough(tmp_path: Path) -> None:
         while not (tmp_path / "guard.lock").exists() or not (tmp_path / "guard.lock").read_text().strip():
             time.sleep(0.01)
         with guard(tmp_path) as second:
-            assert second.wait(30) == 1
+            assert second.wait(HANG_S) == 1
         assert first.poll() is None
 
 
@@ -151,7 +153,7 @@ def test_a_guard_that_is_killed_is_started_again(tmp_path: Path) -> None:
         second = await _guard_of(folder, first)
         assert second != first
         keeper.end()
-        async with asyncio.timeout(30):
+        async with local_timeout(30, "a test"):
             await watching  # the guard ends as its file is gone, and is not started again
 
     asyncio.run(main())
@@ -198,7 +200,7 @@ def test_a_full_disk_keeps_no_lease_from_being_renewed(tmp_path: Path) -> None:
 
 
 async def _guard_of(folder: NodeFolder, other_than: int | None) -> int:
-    async with asyncio.timeout(30):
+    async with local_timeout(30, "a test"):
         while True:
             text = folder.guard_lock.read_text().strip() if folder.guard_lock.exists() else ""
             if text and int(text) != other_than and Path(f"/proc/{text}").exists():

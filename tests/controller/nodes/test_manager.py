@@ -18,6 +18,7 @@ from controller.nodes.errors import NodeError
 from controller.nodes.process import serve
 from controller.nodes.runtimes.base import ContainerOrder
 from controller.nodes.settings import IdleSection, OnStop
+from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from tests.controller.api.api_server import serving, settings_in
 from tests.controller.nodes.memory_runtime import MemoryRuntime
@@ -383,7 +384,7 @@ def test_the_lease_ends_everything_and_after_it_all_begins_again(tmp_path: Path)
     async def main() -> None:
         (tmp_path / "api").mkdir()
         settings = settings_in(tmp_path / "api")
-        async with asyncio.timeout(60):
+        async with local_timeout(60, "a test"):
             async with serving(settings, tmp_path / "api") as served:
                 world = World(tmp_path, served)
                 await world.make_node(lease_s=1.0)

@@ -32,6 +32,7 @@ from dataplane.topology.values import Topology
 from tests.black_hole import BlackHole
 from tests.certificates import Authority
 from tests.controller.base_tables import base_entities
+from tests.waiting import finish_within
 
 BOUND_S = 20.0
 
@@ -66,7 +67,7 @@ def test_what_is_written_reads_back_the_same(address: str, diamond: Topology) ->
         finally:
             await one.close()
 
-    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+    asyncio.run(finish_within(run(), BOUND_S))
 
 
 def test_a_refused_update_is_named(address: str) -> None:
@@ -85,7 +86,7 @@ def test_a_refused_update_is_named(address: str) -> None:
         with pytest.raises(SessionError, match="switch a: write: the session is closed"):
             await one.write((update,))
 
-    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+    asyncio.run(finish_within(run(), BOUND_S))
 
 
 def test_a_switch_that_answers_no_more_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +103,7 @@ def test_a_switch_that_answers_no_more_is_lost(tmp_path: Path, monkeypatch: pyte
         await one.close()
 
     with P4RuntimeServer(core, [address]):
-        asyncio.run(asyncio.wait_for(run(), BOUND_S))
+        asyncio.run(finish_within(run(), BOUND_S))
 
 
 def test_a_switch_behind_a_network_that_swallows_everything_is_lost() -> None:
@@ -116,7 +117,7 @@ def test_a_switch_behind_a_network_that_swallows_everything_is_lost() -> None:
         await one.close()
 
     with P4RuntimeServer(core, ["127.0.0.1:0"]) as server, BlackHole(server.ports[0]) as way:
-        asyncio.run(asyncio.wait_for(run(way), BOUND_S))
+        asyncio.run(finish_within(run(way), BOUND_S))
 
 
 def test_nobody_at_the_address_is_an_error_that_names_the_switch(tmp_path: Path) -> None:
@@ -126,7 +127,7 @@ def test_nobody_at_the_address_is_an_error_that_names_the_switch(tmp_path: Path)
             await one.connect()
         await one.close()
 
-    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+    asyncio.run(finish_within(run(), BOUND_S))
 
 
 def test_another_device_id_is_refused(address: str) -> None:
@@ -136,7 +137,7 @@ def test_another_device_id_is_refused(address: str) -> None:
             await one.connect()
         await one.close()
 
-    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+    asyncio.run(finish_within(run(), BOUND_S))
 
 
 def test_a_second_controller_with_the_same_election_id_is_told_what_to_change(address: str) -> None:
@@ -149,7 +150,7 @@ def test_a_second_controller_with_the_same_election_id_is_told_what_to_change(ad
         await two.close()
         await one.close()
 
-    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+    asyncio.run(finish_within(run(), BOUND_S))
 
 
 def test_a_higher_bid_takes_over_and_the_loser_returns_as_backup(address: str) -> None:
@@ -168,7 +169,7 @@ def test_a_higher_bid_takes_over_and_the_loser_returns_as_backup(address: str) -
         await backup.install_pipeline()
         await backup.close()
 
-    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+    asyncio.run(finish_within(run(), BOUND_S))
 
 
 def test_a_switch_that_stops_ends_the_session(tmp_path: Path) -> None:
@@ -185,7 +186,7 @@ def test_a_switch_that_stops_ends_the_session(tmp_path: Path) -> None:
             await one.read()
         await one.close()
 
-    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+    asyncio.run(finish_within(run(), BOUND_S))
 
 
 def test_closing_in_the_middle_of_a_call_is_an_error_not_a_cancellation(address: str) -> None:
@@ -199,7 +200,7 @@ def test_closing_in_the_middle_of_a_call_is_an_error_not_a_cancellation(address:
         with pytest.raises(SessionError, match="switch a: read: "):
             await reading
 
-    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+    asyncio.run(finish_within(run(), BOUND_S))
 
 
 @contextmanager
@@ -271,7 +272,7 @@ def test_a_switch_elsewhere_is_not_controlled_in_the_open() -> None:
         with pytest.raises(ControllerError, match=r"switch at '192.0.2.1:9559': it is not loopback"):
             await read_ports("192.0.2.1:9559")
 
-    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+    asyncio.run(finish_within(run(), BOUND_S))
 
 
 def test_gnmi_shares_address_and_tls(tmp_path: Path) -> None:
@@ -291,4 +292,4 @@ def test_gnmi_shares_address_and_tls(tmp_path: Path) -> None:
     tls = files_of(authority.settings("switch"))
     beside = [GnmiService(GnmiCore(switch))]
     with P4RuntimeServer(P4RuntimeCore(switch), ["127.0.0.1:0"], tls, beside=beside) as server:
-        asyncio.run(asyncio.wait_for(run(f"127.0.0.1:{server.ports[0]}"), BOUND_S))
+        asyncio.run(finish_within(run(f"127.0.0.1:{server.ports[0]}"), BOUND_S))

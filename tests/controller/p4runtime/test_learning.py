@@ -16,6 +16,7 @@ from controller.tables.entities import Update, Verb, key_of
 from controller.tables.store import DIGEST, OUTCOME_NAMES, OUTCOMES, PACKETS, Copied, mark_entity, name_entity
 from dataplane.store.names import Segment
 from tests.controller.switch_servers import Bmv2, address
+from tests.waiting import finish_within
 
 BOUND_S = 60.0
 
@@ -60,4 +61,4 @@ def test_counters_of_entries_are_read_and_digests_are_asked_for_once_or_again(sw
             await session.learn(DIGEST, Bundling(messages=64, wait_ns=10_000_000), print)
         await session.close()
 
-    asyncio.run(asyncio.wait_for(scene(), BOUND_S))
+    asyncio.run(finish_within(scene(), BOUND_S))

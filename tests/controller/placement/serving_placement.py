@@ -20,6 +20,7 @@ from controller.api.resources.pod_group import PodGroupSpec
 from controller.placement.driver import MainController
 from controller.placement.process import serve
 from controller.placement.settings import PlacementSettings
+from dataplane.local.deadline import local_timeout
 from tests.controller.api.api_server import serving, settings_in
 
 WAIT_S = 120.0
@@ -112,7 +113,7 @@ def play(act: Callable[[Cluster], Awaitable[None]], folder: Path, wait_s: float 
     """Run a function on a service over SQLite."""
 
     async def main() -> None:
-        async with asyncio.timeout(wait_s), serving(settings_in(folder), folder) as served:
+        async with local_timeout(wait_s, "a test"), serving(settings_in(folder), folder) as served:
             await act(Cluster(served.client, served.socket))
 
     asyncio.run(main())

@@ -15,6 +15,7 @@ from controller.errors import CompactedError, ConflictError, LeaseError, Storage
 from controller.storage import Delete, Event, EventKind, Expected, Put, Storage
 from controller.storage.etcd import EtcdSettings, EtcdStorage
 from controller.storage.sqlite import SqliteStorage
+from dataplane.local.deadline import local_timeout
 
 T = TypeVar("T")
 WAIT_S = 20.0
@@ -38,7 +39,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run[object]:
 
     def play(act: Callable[[Storage], Awaitable[T]]) -> T:
         async def main() -> T:
-            async with asyncio.timeout(WAIT_S), opened(address, tmp_path) as storage:
+            async with local_timeout(WAIT_S, "a test"), opened(address, tmp_path) as storage:
                 return await act(storage)
 
         return asyncio.run(main())

@@ -18,6 +18,7 @@ from controller.store.settings import RecordedSettings, StoreSettings
 from controller.store.stores import Stores
 from controller.tables.store import Copied, Recorded
 from dataplane.clock import MonotonicClock
+from dataplane.local.deadline import local_timeout
 from dataplane.store.content_database import ContentDatabase
 from dataplane.store.names import Segment, digest
 from dataplane.store.producer_core import ProducerCore, ProducerSettings
@@ -29,6 +30,7 @@ from dataplane.wire import store as wire
 from dataplane.wire.packet import udp_frame
 from dataplane.wire.store import UDP_PORT, Kind, Message
 from tests.integration.test_virtual_store import rack
+from tests.waiting import finish_within
 
 MS = 1_000_000
 BOUND_S = 60.0
@@ -92,7 +94,7 @@ class Rack:
 
 
 async def until(condition: Callable[[], bool], pause_s: float = 0.005) -> None:
-    async with asyncio.timeout(BOUND_S):
+    async with local_timeout(BOUND_S, "a test"):
         while not condition():
             await asyncio.sleep(pause_s)
 
@@ -142,7 +144,7 @@ def test_the_daemon_has_hot_names_copied_and_starts_over_with_a_switch_that_does
         await running
 
     try:
-        asyncio.run(asyncio.wait_for(scene(), BOUND_S))
+        asyncio.run(finish_within(scene(), BOUND_S))
     finally:
         switch.close()
     assert not [record for record in caplog.records if record.exc_info and record.name.startswith("millrace")]

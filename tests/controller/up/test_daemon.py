@@ -19,6 +19,7 @@ from controller.up.lines import DaemonLog
 from controller.up.settings import LogSettings, RestartSettings
 from controller.up.supervisor import stop_in_order
 from controller.up.values import State
+from dataplane.local.deadline import local_timeout
 
 SETTINGS = RestartSettings(first_wait_s=0.01, longest_wait_s=0.02, stop_s=0.5)
 WAIT_S = 30.0
@@ -44,7 +45,7 @@ def daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
 
 
 async def until(changed: asyncio.Event, is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(WAIT_S):
+    async with local_timeout(WAIT_S, "a test"):
         while not is_so():
             changed.clear()
             await changed.wait()
@@ -106,7 +107,7 @@ def test_one_that_is_stopped_while_it_starts_ends(daemon: Make) -> None:
         await asyncio.sleep(0)
         assert one.pid is None
         await one.stop()
-        async with asyncio.timeout(WAIT_S):
+        async with local_timeout(WAIT_S, "a test"):
             await running
 
     asyncio.run(use())

@@ -23,6 +23,7 @@ from dataplane.fabric.agent import Agent, AgentFlow, AgentPlan, plan_flow, read_
 from dataplane.fabric.hosts import Arrivals, flow_between
 from dataplane.fabric.load import SentLoad
 from dataplane.topology.file import load_topology
+from tests.waiting import HANG_S
 
 ROOT = Path(__file__).parents[3]
 MS = 1_000_000
@@ -185,7 +186,7 @@ def test_a_process_sends_nothing_before_it_is_given_a_start(tmp_path: Path) -> N
         ready_ns = clock.now_ns()
         process.stdin.write(f"{ready_ns}\n")
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(HANG_S) == 0
     sent = read_load(load)[7]
     assert sent.planned == 100
     arrivals = list(read_log(log))

@@ -12,7 +12,7 @@ from dataplane.errors import PortError
 from dataplane.nic import Call, Nic, NicPort, NicSettings, PortKind, memory_pair, open_nic
 from dataplane.nic.flows.rules import FlowVerdict
 from tests.dataplane.nic.conftest import Cable
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -116,7 +116,7 @@ def test_a_slow_function_is_not_called_for_the_rest_of_a_burst_once_the_nic_clos
     nic = open_nic(here, NicSettings())
     nic.classifier.set_default(Call(be_slow))
     there.send([bytes(60)] * 100)
-    assert called.wait(10)
+    assert called.wait(HANG_S)
     nic.close()
     statistics = nic.read_statistics()
     assert statistics.called == 1

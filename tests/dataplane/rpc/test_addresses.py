@@ -18,6 +18,7 @@ from collectors.feed.server import FeedServer, FeedSettings
 from dataplane.clock import VirtualClock
 from dataplane.rpc.addresses import exposed, is_loopback, malformed, unavailable
 from tests.collectors.reports import build_topology
+from tests.waiting import finish_within
 
 
 @pytest.fixture
@@ -95,7 +96,7 @@ def test_a_second_server_is_refused_and_the_first_one_goes_on(folder: Path, kind
             assert (await client.status()).counters == {}
         await first.stop()
 
-    asyncio.run(asyncio.wait_for(scene(), 20))
+    asyncio.run(finish_within(scene(), 20))
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1:9", "[2001:db8::1]:9", "collector.example:9", "0.0.0.0:9"])

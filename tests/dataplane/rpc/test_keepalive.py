@@ -12,6 +12,7 @@ from collectors.feed.server import FeedServer, FeedSettings
 from dataplane.clock import VirtualClock
 from tests.black_hole import BlackHole
 from tests.collectors.reports import build_topology
+from tests.waiting import finish_within
 
 BOUND_S = 30.0
 
@@ -44,4 +45,4 @@ def test_a_stream_that_a_dead_network_has_swallowed_ends(monkeypatch: pytest.Mon
         assert "waiting" in waits[0]
         await server.stop()
 
-    asyncio.run(asyncio.wait_for(scene(), BOUND_S))
+    asyncio.run(finish_within(scene(), BOUND_S))

@@ -19,6 +19,7 @@ from dataplane.rpc.errors import CallError
 from dataplane.rpc.limits import Limits
 from dataplane.rpc.service import in_time
 from tests.collectors.reports import build_topology
+from tests.waiting import finish_within
 
 
 async def said(*messages: str) -> AsyncIterator[str]:
@@ -88,4 +89,4 @@ def test_a_client_takes_no_more_than_it_has_room_for(tmp_path: Path, monkeypatch
         )
         await server.stop()
 
-    asyncio.run(asyncio.wait_for(run(), 30))
+    asyncio.run(finish_within(run(), 30))

@@ -26,6 +26,7 @@ from dataplane.rpc.messages import check_count, checked_name, checked_range, par
 from dataplane.rpc.server import RpcServer
 from dataplane.rpc.service import Service
 from tests.dataplane.rpc.echo import DESCRIPTOR, ECHO, Echo, Word
+from tests.waiting import finish_within
 
 BOUND_S = 30.0
 PURPOSE = "cannot serve words"
@@ -49,7 +50,7 @@ def served(
         finally:
             await server.stop()
 
-    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+    asyncio.run(finish_within(run(), BOUND_S))
 
 
 async def refusal(call: Awaitable[object]) -> tuple[grpc.StatusCode, str | None]:

@@ -9,6 +9,7 @@ from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.server import FeedServer, FeedSettings
 from dataplane.clock import VirtualClock
 from tests.collectors.reports import build_topology
+from tests.waiting import finish_within
 
 BOUND_S = 30.0
 DELAY_S = 0.15
@@ -69,4 +70,4 @@ def test_a_first_question_is_answered_over_the_first_connection() -> None:
         finally:
             await server.stop()
 
-    assert asyncio.run(asyncio.wait_for(scene(), BOUND_S)) == 1
+    assert asyncio.run(finish_within(scene(), BOUND_S)) == 1

@@ -49,6 +49,7 @@ from controller.centres.engines.jobs.keeping import Ended
 from controller.centres.engines.jobs.limits import Watch
 from controller.centres.errors import EngineError, OrderError
 from controller.errors import ApiError, NotFoundError, StaleError
+from dataplane.local.deadline import local_timeout
 
 T = TypeVar("T")
 
@@ -139,7 +140,8 @@ class ContainersEngine(ClusterEngine[Pod]):
     async def _within(self, doing: str, asked: Awaitable[T]) -> T:
         """Return an answer in time; raise EngineError, NotFoundError or StaleError."""
         try:
-            async with asyncio.timeout(self._settings.deadline_s):
+            # The service is as a rule on this machine, and if not, this machine's load delays its answers, too.
+            async with local_timeout(self._settings.deadline_s, f"engine {self.name}: {doing}"):
                 return await asked
         except TimeoutError as error:
             raise EngineError(self.name, f"{doing}: no answer within {self._settings.deadline_s:g} s") from error
@@ -267,7 +269,7 @@ class ContainersEngine(ClusterEngine[Pod]):
     async def _ended_pod(self, job: str, pod: Pod) -> Pod:
         """Return a pod as it is last, once its container has ended."""
         try:
-            async with asyncio.timeout(self._settings.deadline_s):
+            async with local_timeout(self._settings.deadline_s, f"engine {self.name}: the end of pod {job}"):
                 while (found := await self._pod(job)) is not None:
                     pod = found
                     if phase_of(pod) in JOB_ENDED:

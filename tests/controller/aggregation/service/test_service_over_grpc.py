@@ -20,9 +20,11 @@ from controller.process import serve
 from controller.reconcile import diff
 from controller.tables.entities import Entity, EntityKey
 from dataplane.clock import MonotonicClock
+from dataplane.local.deadline import local_timeout
 from dataplane.topology.file import loads
 from dataplane.topology.values import Topology
 from tests.controller.switch_servers import Bmv2, BuiltIn, Machine, address
+from tests.waiting import finish_within
 
 MS = 1_000_000
 BOUND_S = 60.0
@@ -71,7 +73,7 @@ async def controlling(topology: Topology, folder: Path) -> AsyncIterator[Daemon]
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(BOUND_S):
+    async with local_timeout(BOUND_S, "a test"):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -113,4 +115,4 @@ def test_jobs_come_and_go_with_switches_and_daemons(machines: dict[str, Machine]
             held = await tables(topology, tmp_path, name)
             assert not {key.table for key in held} & {"aggregation_jobs", "aggregation_peers", "aggregation_replicas"}
 
-    asyncio.run(asyncio.wait_for(scene(), BOUND_S))
+    asyncio.run(finish_within(scene(), BOUND_S))

@@ -15,6 +15,7 @@ from dataplane.rpc.access import Right, Role
 from dataplane.rpc.access.settings import TlsSettings
 from tests.certificates import Authority
 from tests.controller.aggregation.service.serving_jobs import BOUND_S, place
+from tests.waiting import finish_within
 
 
 def asked(address: str, tls: TlsSettings, *, end: str | None = None) -> tuple[JobRow, ...]:
@@ -26,7 +27,7 @@ def asked(address: str, tls: TlsSettings, *, end: str | None = None) -> tuple[Jo
                 await client.end(end, "tried")
             return await client.jobs()
 
-    return asyncio.run(asyncio.wait_for(ask(), BOUND_S))
+    return asyncio.run(finish_within(ask(), BOUND_S))
 
 
 def test_a_workers_host_is_proven_by_its_certificate(tmp_path: Path) -> None:

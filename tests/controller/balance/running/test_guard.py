@@ -15,6 +15,7 @@ from controller.balance.errors import LeverError
 from controller.balance.levers.settings import LeverSettings, PoolLever, QuotaLever
 from controller.balance.running.guard import Guard, GuardOrder
 from tests.controller.balance.running.parts import Machine
+from tests.waiting import HANG_S
 
 QUOTA = QuotaLever(group="/unit", low=5, set=True)
 
@@ -62,7 +63,7 @@ def test_a_guard_that_a_service_manager_ends_releases_at_once(machine: Machine) 
         found.beat()
         machine.units().move(-20)
         found._process.terminate()
-        found._process.wait(60)
+        found._process.wait(HANG_S)
         assert machine.quota() == "50000"
 
 

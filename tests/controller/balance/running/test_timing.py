@@ -18,6 +18,7 @@ from controller.balance.running.silence import SilenceSettings
 from controller.balance.running.timing import BusyTime
 from controller.balance.values import LeverKind, Precision
 from dataplane.clock import MonotonicClock, VirtualClock
+from tests.waiting import HANG_S
 
 STEPS = IntervalTable(
     rows=(
@@ -143,7 +144,7 @@ def test_on_a_gpu_batches_and_autocast_follow_the_error() -> None:
         autocast = Autocast(torch.bfloat16)
         next_s = time.monotonic() + 0.25
         while len(samples) < 20:
-            item = ready.get(timeout=30)
+            item = ready.get(timeout=HANG_S)
             with cores, autocast.autocast():
                 model(item).sum().backward()
                 torch.cuda.current_stream().synchronize()
@@ -152,6 +153,6 @@ def test_on_a_gpu_batches_and_autocast_follow_the_error() -> None:
                 samples.append(loop.tick())
     finally:
         done.set()
-        loader.join(30)
+        loader.join(HANG_S)
     assert all(tick.sample is not None for tick in samples)
     assert any(tick.has_moved for tick in samples) or all(abs(tick.output) <= 0.1 for tick in samples)

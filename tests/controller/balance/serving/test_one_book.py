@@ -20,6 +20,7 @@ from controller.placement import process as placement
 from controller.placement.settings import PlacementSettings
 from controller.schedulers import process as scheduler
 from controller.schedulers.settings import QueueSettings, SchedulerSettings
+from dataplane.local.deadline import local_timeout
 from dataplane.topology.values import DeviceKind
 from tests.controller.api.api_server import serving, settings_in
 from tests.controller.schedulers.framework.clusters import node
@@ -111,7 +112,7 @@ def test_what_a_pool_holds_no_pod_gets_and_the_other_way_round(tmp_path: Path) -
         assert found.shares == ()
 
     async def main() -> None:
-        async with asyncio.timeout(WAIT_S), serving(settings_in(tmp_path), tmp_path) as served:
+        async with local_timeout(WAIT_S, "a test"), serving(settings_in(tmp_path), tmp_path) as served:
             await prepare(served.client)
             async with daemons(served.socket):
                 await act(served.client)

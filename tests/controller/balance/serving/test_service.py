@@ -22,6 +22,7 @@ from controller.balance.process import serve
 from controller.balance.serving.driver import BalanceService
 from controller.balance.settings import BalanceSettings, HistorySettings, MovingSettings
 from controller.errors import InvalidError, StaleError
+from dataplane.local.deadline import local_timeout
 from tests.controller.api.api_server import serving, settings_in
 
 WAIT_S = 20.0
@@ -78,7 +79,7 @@ Play = Callable[[Callable[[Cloud], Awaitable[None]]], None]
 def play(tmp_path: Path) -> Play:
     def run(act: Callable[[Cloud], Awaitable[None]]) -> None:
         async def main() -> None:
-            async with asyncio.timeout(WAIT_S), serving(settings_in(tmp_path), tmp_path) as served:
+            async with local_timeout(WAIT_S, "a test"), serving(settings_in(tmp_path), tmp_path) as served:
                 await act(Cloud(served.client, served.socket, tmp_path))
 
         asyncio.run(main())

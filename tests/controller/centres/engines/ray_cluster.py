@@ -18,7 +18,7 @@ import pytest
 
 from dataplane.closing import Closing
 from tests.free_ports import free_ports
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 _HEAD, _OTHER = "127.0.0.2", "127.0.0.3"
 """Not 127.0.0.1, which Ray takes for the machine's address in its network."""
@@ -158,7 +158,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         process.terminate()
         with suppress(subprocess.TimeoutExpired):
-            process.wait(20)
+            process.wait(HANG_S)
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -17,7 +17,8 @@ import pytest
 
 from dataplane.closing import Closing
 from tests.free_ports import free_ports
-from tests.waiting import wait_until
+from tests.left_processes import kill_those_of
+from tests.waiting import HANG_S, wait_until
 
 _PROGRAMS: Final = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "sinfo", "scancel", "srun")
 _CPUS, _MEMORY_MIB = 4, 4000
@@ -146,6 +147,7 @@ class SlurmCluster(Closing):
         for other in (self.controller, self._munged):
             if other is not None:
                 _end(other)
+        kill_those_of(self.folder)  # jobs outlive the nodes' daemons
 
     def _configure(self) -> None:
         controller, *nodes = free_ports(1 + len(NODES))
@@ -190,7 +192,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
         process.send_signal(signal.SIGCONT)
         process.terminate()
         try:
-            process.wait(10)
+            process.wait(HANG_S)
         except subprocess.TimeoutExpired:
             process.kill()
     process.wait()

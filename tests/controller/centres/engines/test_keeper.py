@@ -20,7 +20,7 @@ import pytest
 from controller.centres.engines.base import JobMark, JobOrder, JobPhase
 from controller.centres.engines.jobs.folders import JobFolder, JobFolders, keeper_command
 from controller.centres.engines.jobs.keeping import KEEPER, START_FILE, Ended, Start, read_record
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 
@@ -66,7 +66,7 @@ def test_it_is_a_program_of_python_3_7_that_loads_little() -> None:
 def test_its_exit_code_is_the_jobs_and_its_record_says_how_that_ended(tmp_path: Path) -> None:
     folder = prepared(tmp_path, "sh", "-c", "pwd; env | sort; exit 7")
     with kept(folder) as keeper:
-        assert keeper.wait(20) == 7
+        assert keeper.wait(HANG_S) == 7
     lines = output(folder).splitlines()
     assert lines[0] == str(folder.path)
     assert set(lines[1:]) >= {"CLUSTER_RANK=3", "PATH=/usr/bin:/bin"}
@@ -89,12 +89,12 @@ def test_a_folder_moves_with_its_record(tmp_path: Path) -> None:
 def test_a_program_that_is_none_is_told_from_one_that_is_not_there(tmp_path: Path) -> None:
     folder = prepared(tmp_path, "./script", files={"script": b"no program\n"})
     with kept(folder) as keeper:
-        assert keeper.wait(20) == 126
+        assert keeper.wait(HANG_S) == 126
     assert folder.ending is not None
     assert folder.ending.reason == "it cannot be started: ./script: Permission denied"
     folder = prepared(tmp_path, "no-such-program")
     with kept(folder) as keeper:
-        assert keeper.wait(20) == 127
+        assert keeper.wait(HANG_S) == 127
     assert folder.ending is not None
     assert folder.ending.reason == "it cannot be started: no-such-program: No such file or directory"
 
@@ -106,7 +106,7 @@ def test_the_wish_to_end_reaches_each_process_once_also_those_that_have_left_the
     with kept(folder) as keeper:
         wait_until(lambda: "on" in output(folder), "the job does not begin")
         keeper.terminate()
-        assert keeper.wait(20) == 3
+        assert keeper.wait(HANG_S) == 3
     assert sorted(output(folder).split()) == ["first", "on", "other"]
     assert folder.ending is not None
     assert (folder.ending.exit_code, folder.ending.reason) == (3, "it was cancelled")
@@ -131,7 +131,7 @@ def test_orphans_are_let_go_of_while_the_job_runs(tmp_path: Path) -> None:
         children = Path(f"/proc/{keeper.pid}/task/{keeper.pid}/children")
         wait_until(lambda: len(children.read_text().split()) == 1, "those that have ended are still there")
         (folder.path / "go").touch()
-        assert keeper.wait(20) == 0
+        assert keeper.wait(HANG_S) == 0
 
 
 def test_a_wish_that_comes_after_the_end_is_left_to_whoever_runs_it() -> None:

@@ -19,6 +19,7 @@ from controller.centres.engines.ray import RayEngine, RaySettings
 from controller.centres.engines.slurm import SlurmEngine, SlurmSettings
 from controller.centres.settings import ControlGroups, LocalSettings, UnitSettings
 from controller.centres.units import Found
+from dataplane.local.deadline import local_timeout
 from tests.controller.centres.engines.doors import PortDoor
 from tests.controller.centres.engines.ray_cluster import RayCluster
 from tests.controller.centres.engines.slurm_cluster import SlurmCluster
@@ -230,7 +231,7 @@ def play(script: Callable[[], Awaitable[None]]) -> None:
 
     async def within() -> None:
         try:
-            async with asyncio.timeout(DEADLINE_S):
+            async with local_timeout(DEADLINE_S, "a test"):
                 await script()
         finally:
             while _STARTED:

@@ -24,6 +24,7 @@ from controller.api.resources.node import DeviceLoad, NodeSpec, NodeStatus
 from controller.api.resources.operator_devices import OperatorDevice
 from dataplane.topology.values import DeviceKind
 from tests.controller.cli.conftest import Run
+from tests.waiting import HANG_S
 
 SCRIPT = """
 pod: {name: a, image: busybox, cpu: 1, priority: 3}
@@ -209,7 +210,7 @@ def test_a_terminal_is_raw_and_its_size_is_told(served: Place, bound: None) -> N
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 132, 0, 0))
         _read_until(ours, b"50x132\r\n")
         os.write(ours, b"\x04")
-        assert process.wait(30) == 7
+        assert process.wait(HANG_S) == 7
     assert termios.tcgetattr(theirs)[:4] == before[:4]
     os.close(ours)
     os.close(theirs)

@@ -13,6 +13,7 @@ from controller.nodes.runtimes.errors import RuntimeTimeoutError
 from controller.nodes.runtimes.runc import RuncRuntime
 from tests.controller.nodes.conftest import PodmanStorage
 from tests.controller.nodes.runtimes.real_containers import DEADLINE_S
+from tests.waiting import finish_within
 
 
 def processes_of(folder: Path) -> list[str]:
@@ -57,4 +58,4 @@ def hang(podman_storage: PodmanStorage, word: str) -> None:
         assert list((folder / "containers").iterdir()) == []
         assert [line for line in processes_of(podman_storage.folder) if "sleeps" in line] == []
 
-    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+    asyncio.run(finish_within(main(), DEADLINE_S))

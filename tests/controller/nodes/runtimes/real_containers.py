@@ -16,6 +16,7 @@ from controller.nodes.runtimes.base import (
     Runtime,
 )
 from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings, make_runtime
+from dataplane.local.deadline import local_timeout
 from tests.controller.nodes.conftest import PodmanStorage
 
 Work = Callable[[Runtime], Awaitable[None]]
@@ -90,7 +91,7 @@ def run_with(kind: RuntimeKind, storage: PodmanStorage, work: Work, **more: obje
     """Do something with a runtime of these settings."""
 
     async def main() -> None:
-        async with started(kind, storage, **more) as runtime, asyncio.timeout(DEADLINE_S):
+        async with started(kind, storage, **more) as runtime, local_timeout(DEADLINE_S, "a test"):
             await work(runtime)
 
     asyncio.run(main())

@@ -11,6 +11,7 @@ import pytest
 
 from controller.nodes.runtimes.podman.runtime import PodmanRuntime
 from tests.controller.nodes.conftest import PodmanStorage
+from tests.waiting import finish_within
 
 pytestmark = [pytest.mark.root, pytest.mark.containers]
 
@@ -36,7 +37,7 @@ def test_a_service_of_before_does_not_take_its_successors_socket_with_it(
         await first.close()
         assert list((tmp_path / "state").glob("*.sock")) == []
 
-    asyncio.run(asyncio.wait_for(main(), 60))
+    asyncio.run(finish_within(main(), 60))
 
 
 def _command_of(process: Path) -> bytes:

@@ -20,6 +20,7 @@ from controller.nodes.runtimes.settings import RuntimeKind
 from tests.controller.nodes.conftest import PodmanStorage
 from tests.controller.nodes.runtimes.hanging_runc import hang
 from tests.controller.nodes.runtimes.real_containers import DEADLINE_S, container, only, said, started, until_ended
+from tests.waiting import finish_within
 
 pytestmark = [pytest.mark.root, pytest.mark.containers]
 
@@ -51,7 +52,7 @@ def test_containers_outlive_the_runtime_and_are_adopted(kind: RuntimeKind, podma
             assert await said(second, made) == b"before\nafter\n"
             await second.remove(made)
 
-    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+    asyncio.run(finish_within(main(), DEADLINE_S))
 
 
 def test_a_service_that_died_is_started_again(podman_storage: PodmanStorage) -> None:
@@ -72,7 +73,7 @@ def test_a_service_that_died_is_started_again(podman_storage: PodmanStorage) -> 
             states = await asyncio.gather(*(only(runtime) for _ in range(4)))
             assert {state.phase for state in states} == {ContainerPhase.RUNNING}
 
-    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+    asyncio.run(finish_within(main(), DEADLINE_S))
 
 
 def test_a_podman_that_never_answers(tmp_path: Path) -> None:
@@ -90,7 +91,7 @@ def test_a_podman_that_never_answers(tmp_path: Path) -> None:
             for writer in connections:
                 writer.close()
 
-    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+    asyncio.run(finish_within(main(), DEADLINE_S))
 
 
 def test_nobody_behind_a_socket(tmp_path: Path) -> None:
@@ -106,7 +107,7 @@ def test_nobody_behind_a_socket(tmp_path: Path) -> None:
         with pytest.raises(RuntimeAwayError, match="it cannot be started: no such file"):
             await RuncRuntime(tmp_path / "r", program="no-runc-here").start()
 
-    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+    asyncio.run(finish_within(main(), DEADLINE_S))
 
 
 def test_a_runc_that_never_ends(podman_storage: PodmanStorage) -> None:
@@ -132,7 +133,7 @@ def test_a_full_disk_with_runc(podman_storage: PodmanStorage, small_disk: Path) 
             assert await runtime.images() == ()
             assert list((small_disk / "images").iterdir()) == []
 
-    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+    asyncio.run(finish_within(main(), DEADLINE_S))
 
 
 def test_a_full_disk_with_podman(podman_storage: PodmanStorage) -> None:
@@ -147,7 +148,7 @@ def test_a_full_disk_with_podman(podman_storage: PodmanStorage) -> None:
             assert await runtime.images() == ()
 
     try:
-        asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+        asyncio.run(finish_within(main(), DEADLINE_S))
     finally:
         subprocess.run(["umount", "--lazy", str(graph)], check=True)
 
@@ -168,7 +169,7 @@ def test_no_room_for_a_container(podman_storage: PodmanStorage) -> None:
             finally:
                 subprocess.run(["umount", "--lazy", str(containers)], check=True)
 
-    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+    asyncio.run(finish_within(main(), DEADLINE_S))
 
 
 def test_what_a_dead_manager_left_half_made_goes(podman_storage: PodmanStorage) -> None:
@@ -183,7 +184,7 @@ def test_what_a_dead_manager_left_half_made_goes(podman_storage: PodmanStorage) 
                 folders = (podman_storage.folder / "runtime" / "containers").iterdir()
                 assert [folder.name for folder in folders] == [whole]
 
-    asyncio.run(asyncio.wait_for(main(), DEADLINE_S))
+    asyncio.run(finish_within(main(), DEADLINE_S))
 
 
 async def _made(runtime: Runtime, storage: PodmanStorage) -> str:

@@ -35,6 +35,7 @@ from controller.paths.settings import DecideSettings, ManagedFlow, PathServerSet
 from dataplane.clock import VirtualClock
 from dataplane.topology.values import LinkKey, Topology
 from tests.logged import stacks
+from tests.waiting import finish_within
 
 MakeTopology = Callable[..., Topology]
 
@@ -121,7 +122,7 @@ def play(scene: Awaitable[None]) -> None:
     """Run a scene on an event loop of its own, for a bounded time."""
 
     async def whole() -> None:
-        await asyncio.wait_for(scene, BOUND_S)
+        await finish_within(scene, BOUND_S)
 
     asyncio.run(whole())
 

@@ -16,6 +16,7 @@ from controller.schedulers.errors import SchedulerError
 from controller.schedulers.extender import objects
 from controller.schedulers.extender.kube_api import Change, KubernetesApi, KubernetesError
 from controller.schedulers.extender.settings import KubernetesSettings
+from dataplane.local.deadline import local_timeout
 from tests.controller.schedulers.extender.api_double import KubeDouble, kube_double
 from tests.controller.schedulers.extender.kube_objects import a_node, a_pod
 
@@ -78,7 +79,7 @@ def test_all_pages_then_each_change() -> None:
         double.page = 2
         for number in range(5):
             double.put(a_node(f"n{number}"))
-        async with asyncio.timeout(WAIT_S), KubernetesApi(settings(double)) as api:
+        async with local_timeout(WAIT_S, "a test"), KubernetesApi(settings(double)) as api:
             changes = api.follow(objects.Node)
             first = await anext(changes)
             assert first.all is not None
@@ -99,7 +100,7 @@ def test_only_pods_on_nodes_are_told() -> None:
         double.put(a_pod("waits"))
         double.put(a_pod("runs", "n1", phase="Running"))
         double.put(a_pod("done", "n1", phase="Succeeded"))
-        async with asyncio.timeout(WAIT_S), KubernetesApi(settings(double)) as api:
+        async with local_timeout(WAIT_S, "a test"), KubernetesApi(settings(double)) as api:
             changes = api.follow(objects.Pod)
             first = await anext(changes)
             assert first.all is not None
@@ -118,7 +119,7 @@ def test_only_pods_on_nodes_are_told() -> None:
 def test_what_was_forgotten_is_listed_again(caplog: pytest.LogCaptureFixture) -> None:
     async def main(double: KubeDouble) -> None:
         double.put(a_node("n0"))
-        async with asyncio.timeout(WAIT_S), KubernetesApi(settings(double)) as api:
+        async with local_timeout(WAIT_S, "a test"), KubernetesApi(settings(double)) as api:
             changes = api.follow(objects.Node)
             assert (await anext(changes)).all is not None
             double.put(a_node("n1"))
@@ -138,7 +139,7 @@ def test_an_api_server_that_fails_is_asked_again_and_named_once(caplog: pytest.L
     async def main(double: KubeDouble) -> None:
         double.fail["GET /api/v1/nodes"] = 500
         double.put(a_node("n0"))
-        async with asyncio.timeout(WAIT_S), KubernetesApi(settings(double)) as api:
+        async with local_timeout(WAIT_S, "a test"), KubernetesApi(settings(double)) as api:
             changes = api.follow(objects.Node)
             assert (await anext(changes)).all is not None
             double.put(a_node("n1"))

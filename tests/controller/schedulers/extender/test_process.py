@@ -20,6 +20,7 @@ from controller.schedulers.extender.process import serve
 from controller.schedulers.extender.service import ExtenderService
 from controller.schedulers.extender.settings import ExtenderLimits, ExtenderSettings, KubernetesSettings
 from controller.schedulers.settings import MetricsSettings
+from dataplane.local.deadline import local_timeout
 from tests.certificates import DAY, Authority
 from tests.controller.schedulers.extender.api_double import kube_double
 from tests.controller.schedulers.extender.extending import peers
@@ -36,7 +37,7 @@ def playing(settings: ExtenderSettings, act: Callable[[str], Awaitable[None]]) -
         stop, lines = asyncio.Event(), asyncio.Queue[str]()
         task = asyncio.create_task(serve(settings, stop, lines.put_nowait))
         first = asyncio.create_task(lines.get())
-        async with asyncio.timeout(WAIT_S):
+        async with local_timeout(WAIT_S, "a test"):
             await asyncio.wait({task, first}, return_when=asyncio.FIRST_COMPLETED)
             if task.done():
                 first.cancel()

@@ -13,6 +13,7 @@ from controller.schedulers.errors import SchedulerError
 from controller.schedulers.extender.messages import MalformedError
 from controller.schedulers.extender.settings import DeviceResource, ExtenderLimits, ExtenderSettings, KubernetesSettings
 from controller.schedulers.framework.profiles import PolicySettings, ProfileSettings
+from dataplane.local.deadline import local_timeout
 from dataplane.topology.values import DeviceKind
 from tests.controller.schedulers.extender.api_double import kube_double
 from tests.controller.schedulers.extender.extending import Extender, extending, failed, peers, victims
@@ -308,7 +309,7 @@ def test_a_pod_does_not_wait_for_ever_nor_for_what_does_not_matter() -> None:
     async def act(extender: Extender) -> None:
         extender.know(a_node("n1", "h1"))
         await extender.ask("filter", arguments(a_pod("other"), ["n1"]))
-        async with asyncio.timeout(20):
+        async with local_timeout(20, "a test"):
             await extender.ask("filter", arguments(a_pod("p", annotations=peers({"pod": "ps-0"})), ["n1"]))
             await extender.ask("filter", arguments(a_pod("ps-0"), ["n1"]))
             extender.service._settings = ExtenderSettings(limits=ExtenderLimits(settle_s=0.01))

@@ -21,6 +21,7 @@ from controller.api.resources.pod import Container, PodSpec
 from controller.schedulers.process import serve
 from controller.schedulers.serving.scheduler import Scheduler
 from controller.schedulers.settings import QueueSettings, SchedulerSettings
+from dataplane.local.deadline import local_timeout
 from tests.controller.api.api_server import serving, settings_in
 from tests.controller.schedulers.framework.clusters import node
 
@@ -107,7 +108,7 @@ def play(tmp_path: Path) -> Play:
     def run(act: Callable[[Cluster], Awaitable[None]]) -> None:
         async def main() -> None:
             settings = settings_in(tmp_path, None)
-            async with asyncio.timeout(WAIT_S), serving(settings, tmp_path) as served:
+            async with local_timeout(WAIT_S, "a test"), serving(settings, tmp_path) as served:
                 await act(Cluster(served.client, served.socket))
 
         asyncio.run(main())

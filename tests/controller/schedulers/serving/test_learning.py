@@ -17,6 +17,8 @@ from typing import Any
 
 import pytest
 
+from dataplane.local.deadline import local_timeout
+
 if importlib.util.find_spec("torch") is None:
     pytest.skip("needs PyTorch", allow_module_level=True)
 
@@ -117,7 +119,7 @@ async def _figures(metrics: str) -> dict[str, float]:
 
 async def _figures_of(decisions: int, who: str, metrics: str) -> dict[str, float]:
     """Return the figures once they tell of so many decisions: a pod is seen bound before the scheduler knows it is."""
-    async with asyncio.timeout(20):
+    async with local_timeout(20, "a test"):
         while (found := await _figures(metrics)).get(f"decisions_total {who} pods default", 0) < decisions:
             await asyncio.sleep(0.02)
     return found

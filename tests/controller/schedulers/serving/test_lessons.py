@@ -12,6 +12,7 @@ from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.lessons import Outcome, Standing
 from controller.schedulers.serving.lessons import Lessons
 from dataplane.clock import VirtualClock
+from dataplane.local.deadline import local_timeout
 
 S = 1_000_000_000
 
@@ -115,6 +116,6 @@ def test_policies_are_saved_now_and_then_and_others_take_their_place() -> None:
 
 
 async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with local_timeout(30, "a test"):
         while not holds():
             await asyncio.sleep(0.01)

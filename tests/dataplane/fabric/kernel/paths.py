@@ -10,6 +10,7 @@ import finsy as fy
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.topology.addressing import mac_at
 from tests.compiled_fabric import compile_fabric
+from tests.waiting import finish_within
 
 BUILD = Path(__file__).parents[4] / "p4" / "build"
 WAIT_S = 30.0
@@ -18,7 +19,7 @@ WAIT_S = 30.0
 def install_paths(fabric: KernelFabric) -> None:
     """Push the program to both switches and send every host's packets along the chain of the two."""
     compile_fabric()
-    asyncio.run(asyncio.wait_for(_install_paths(fabric), WAIT_S))
+    asyncio.run(finish_within(_install_paths(fabric), WAIT_S))
 
 
 async def _install_paths(fabric: KernelFabric) -> None:

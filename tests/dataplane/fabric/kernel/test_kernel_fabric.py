@@ -25,7 +25,7 @@ from dataplane.switch import bmv2
 from dataplane.topology.file import loads
 from dataplane.topology.values import Topology
 from tests.dataplane.fabric.kernel.paths import install_paths
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 ROOT = Path(__file__).parents[4]
 BUILD = ROOT / "p4" / "build"
@@ -229,7 +229,7 @@ def test_the_same_topology_runs_on_bmv2(topology: Topology, settings: KernelSett
 def test_a_switch_that_dies_is_named_and_can_be_started_again(fabric: KernelFabric) -> None:
     process = fabric._switches["s2"]
     process.kill()
-    process.wait(5)
+    process.wait(HANG_S)
     with pytest.raises(FabricError, match="switch s2 ended with status -9"):
         fabric.check()
     fabric.start_switch("s2")
@@ -319,7 +319,7 @@ def test_sigterm_removes_everything(settings: KernelSettings) -> None:
     assert len(fabric_id) == 6
     with process:
         process.terminate()
-        assert process.wait(20) == 128 + signal.SIGTERM
+        assert process.wait(HANG_S) == 128 + signal.SIGTERM
     assert traces(fabric_id) == []
 
 
@@ -331,7 +331,7 @@ def test_after_sigkill_the_switches_stop_and_the_next_start_removes_the_rest(
     with process:
         assert remove_leftovers(settings.run_root) == []
         process.kill()
-        process.wait(20)
+        process.wait(HANG_S)
     wait_until(lambda: not any(trace.isdecimal() for trace in traces(fabric_id)), "the switches go on")
     assert len(traces(fabric_id)) == 4
     with KernelFabric(topology, settings) as fabric:

@@ -20,6 +20,7 @@ from dataplane.fabric.kernel.manifest import (
     held_namespaces,
     remove_leftovers,
 )
+from tests.waiting import HANG_S
 
 ROOT = Path(__file__).parents[4]
 
@@ -55,7 +56,7 @@ def test_signals_reach_the_process_that_was_meant_or_none() -> None:
     ProcessId(found.pid, found.start_time - 1).send(signal.SIGKILL)
     assert process.poll() is None
     found.send(signal.SIGKILL)
-    assert process.wait(10) == -signal.SIGKILL
+    assert process.wait(HANG_S) == -signal.SIGKILL
     found.send(signal.SIGKILL)
 
 
@@ -69,8 +70,8 @@ def test_what_ignores_sigterm_is_killed() -> None:
     assert found is not None
     polite, second = start("/bin/sleep", "60")
     end_processes([found, second], 0.3)
-    assert process.wait(10) == -signal.SIGKILL
-    assert polite.wait(10) == -signal.SIGTERM
+    assert process.wait(HANG_S) == -signal.SIGKILL
+    assert polite.wait(HANG_S) == -signal.SIGTERM
 
 
 def test_a_manifest_reads_back(tmp_path: Path) -> None:
@@ -94,7 +95,7 @@ def test_only_the_fabrics_of_the_dead_are_removed(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         Manifest(name, owner, [], [running] if name == "dead" else []).save(tmp_path / name)
     assert remove_leftovers(tmp_path) == ["dead"]
-    assert process.wait(10) == -signal.SIGTERM
+    assert process.wait(HANG_S) == -signal.SIGTERM
     assert [path.name for path in tmp_path.iterdir()] == ["alive"]
     assert remove_leftovers(tmp_path) == []
 
@@ -165,7 +166,7 @@ def test_namespaces_of_a_benchmark_go_whatever_ends_it(tmp_path: Path, number: s
         with pytest.raises(FabricError, match="mr-held-b is there already"), held_namespaces("mr-held-b"):
             pass
         process.send_signal(number)
-        ended = process.wait(20)
+        ended = process.wait(HANG_S)
     if number is signal.SIGKILL:
         (left,) = find_leftovers(tmp_path)
         assert (left.namespaces, left.pids) == (("mr-held-a", "mr-held-b"), ())

@@ -15,6 +15,7 @@ from dataplane.native import kernel_library
 from dataplane.nic import memory_pair
 from dataplane.nic.ports.kernels import commit, flush, is_readable, receive, release, reserve, wait
 from dataplane.nic.ports.kernels.memory import arm
+from tests.waiting import HANG_S
 
 SLOTS, SLOT_BYTES = 8, 256
 Steps = list[tuple[int, list[bytes], int]]
@@ -133,7 +134,7 @@ def test_wait_sleeps_until_a_frame_comes() -> None:
     waiting = threading.Thread(target=lambda: ready.append(sleep(queues, 1, -1, 10_000_000_000)))
     waiting.start()
     a.send([b"frame"])
-    waiting.join(5)
+    waiting.join(HANG_S)
     assert ready == [1]
     assert sleep(queues, 1, -1, 10_000_000_000) == 1
     assert b.receive(1) == [b"frame"]

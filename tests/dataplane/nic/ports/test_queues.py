@@ -16,7 +16,7 @@ from dataplane.fabric.kernel import namespaces
 from dataplane.nic import NicPort, PortKind, RingSettings
 from dataplane.wire.checksum import internet_checksum
 from tests.dataplane.nic.conftest import Cable
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.root
 MACS = bytes.fromhex("020000000002 020000000001")
@@ -137,6 +137,6 @@ def test_a_program_goes_when_its_process_is_killed(cable: Cable) -> None:
         assert child.stdout.readline() == b"open\n"
         assert has_program(cable, "here")
         child.send_signal(signal.SIGKILL)
-        child.wait(10)
+        child.wait(HANG_S)
     wait_until(lambda: not has_program(cable, "here"))
     cable.open("here", PortKind.XDP).close()

@@ -18,7 +18,7 @@ from dataplane.nic.devices import ethernet
 from dataplane.nic.ports.queue import XdpQueue
 from tests.dataplane.nic.children import start_child
 from tests.dataplane.nic.conftest import Cable, receive
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.root
 FRAME = bytes.fromhex("020000000002 020000000001 88b5") + bytes(46)
@@ -158,7 +158,7 @@ def test_a_killed_process_leaves_nothing_behind(cable: Cable) -> None:
         held = pinned_pages()
         assert sockets() == 6
         child.send_signal(signal.SIGKILL)
-        child.wait(10)
+        child.wait(HANG_S)
         # Reopening works at once, without any cleaning up.
         for kind in (PortKind.XDP, PortKind.PACKET_V2, PortKind.PACKET_V3):
             cable.open("here", kind).close()

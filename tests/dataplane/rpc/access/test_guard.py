@@ -24,6 +24,7 @@ from dataplane.rpc.channels import RenewingChannel, open_aio_channel
 from dataplane.rpc.server import RpcServer
 from tests.certificates import DAY, Authority
 from tests.dataplane.rpc.echo import ECHO, Echo, Word
+from tests.waiting import finish_within
 
 BOUND_S = 60.0
 EOF: object = vars(grpc.aio)["EOF"]
@@ -55,7 +56,7 @@ def serving(
         finally:
             await server.stop()
 
-    asyncio.run(asyncio.wait_for(run(), BOUND_S))
+    asyncio.run(finish_within(run(), BOUND_S))
 
 
 async def called(channel: grpc.aio.Channel, method: str) -> str:

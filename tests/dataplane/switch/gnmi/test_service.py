@@ -18,6 +18,7 @@ from finsy.gnmipath import GNMIPath
 from finsy.proto import gnmi, gnmi_grpc, p4r
 
 from dataplane.clock import MonotonicClock
+from dataplane.local.deadline import local_timeout
 from dataplane.switch.gnmi import service as service_module
 from dataplane.switch.gnmi.core import GnmiCore
 from dataplane.switch.gnmi.service import GnmiService
@@ -51,7 +52,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 def run(work: Callable[[], Awaitable[None]]) -> None:
     async def bounded() -> None:
-        async with asyncio.timeout(BOUND_S):
+        async with local_timeout(BOUND_S, "a test"):
             await work()
 
     asyncio.run(bounded())

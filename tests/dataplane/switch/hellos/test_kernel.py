@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.dataplane.switch.hellos.linked import Linked
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 pytestmark = pytest.mark.root
 
@@ -55,5 +55,5 @@ def test_a_switch_that_is_stopped_tells_its_neighbour(driver: str, tmp_path: Pat
         linked.say_hello(100_000, 250)  # by silence it would take 25 s
         linked.b.signal(signal.SIGTERM)
         linked.a.said("the neighbour is lost: its port is disabled")
-        assert linked.b.process.wait(30) == 0
+        assert linked.b.process.wait(HANG_S) == 0
         assert linked.b.count("neighbour") == 1  # that they met

@@ -15,6 +15,7 @@ from dataplane.rpc.limits import Limits
 from dataplane.switch.p4runtime import Code, P4RuntimeCore, P4RuntimeServer
 from dataplane.switch.p4runtime.server import Keepalive
 from tests.black_hole import BlackHole
+from tests.waiting import finish_within
 
 DEVICE = 7
 
@@ -51,7 +52,7 @@ def test_the_id_of_a_controller_that_died_without_a_word_is_free(core: P4Runtime
 
     assert Keepalive().interval_s + Keepalive().timeout_s < 15
     with served(core, Keepalive(interval_s=0.2, timeout_s=0.2)) as (address, way):
-        asyncio.run(asyncio.wait_for(run(address, way), 30))
+        asyncio.run(finish_within(run(address, way), 30))
 
 
 def test_who_opens_a_stream_and_says_nothing_is_refused(core: P4RuntimeCore) -> None:
@@ -69,7 +70,7 @@ def test_who_opens_a_stream_and_says_nothing_is_refused(core: P4RuntimeCore) -> 
 
     limits = Limits(first_message_ns=1_000_000_000)
     with P4RuntimeServer(core, ["127.0.0.1:0"], limits=limits) as server:
-        asyncio.run(asyncio.wait_for(run(f"127.0.0.1:{server.ports[0]}"), 30))
+        asyncio.run(finish_within(run(f"127.0.0.1:{server.ports[0]}"), 30))
 
 
 def test_clients_that_ask_often_whether_the_server_is_there_are_not_hung_up_on(core: P4RuntimeCore) -> None:
@@ -83,4 +84,4 @@ def test_clients_that_ask_often_whether_the_server_is_there_are_not_hung_up_on(c
                 await asyncio.wait_for(stream.read(), 4)
 
     with served(core, Keepalive()) as (address, _):
-        asyncio.run(asyncio.wait_for(run(address), 30))
+        asyncio.run(finish_within(run(address), 30))

@@ -12,6 +12,7 @@ import grpc
 import pytest
 from finsy.proto import p4r, p4r_grpc, rpc_status
 
+from dataplane.local.deadline import local_timeout
 from dataplane.switch.p4runtime import Code, P4RuntimeServer
 from dataplane.switch.p4runtime.core import DROPS
 from dataplane.switch.pipeline import DigestMessage
@@ -28,7 +29,7 @@ OPTIONS = fy.SwitchOptions(
 
 def run(job: Callable[[], Awaitable[None]]) -> None:
     async def limited() -> None:
-        async with asyncio.timeout(20):
+        async with local_timeout(20, "a test"):
             await job()
 
     asyncio.run(limited())

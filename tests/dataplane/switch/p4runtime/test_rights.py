@@ -23,6 +23,7 @@ from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime import P4RuntimeCore, P4RuntimeServer, TlsFiles
 from dataplane.switch.switch import PortSettings, Switch
 from tests.certificates import Authority
+from tests.waiting import finish_within
 
 BOUND_S = 60.0
 MISSING = "that needs the permission to"
@@ -94,7 +95,7 @@ def allowed(server: P4RuntimeServer, tls: TlsSettings) -> set[str]:
         async with open_aio_channel(f"127.0.0.1:{server.ports[0]}", tls, []) as channel:
             return {method: await end_of(channel, method) for method in NEEDS}
 
-    ends = asyncio.run(asyncio.wait_for(ask(), BOUND_S))
+    ends = asyncio.run(finish_within(ask(), BOUND_S))
     assert not any(end.startswith(("UNAVAILABLE", "UNAUTHENTICATED")) for end in ends.values()), ends
     denied = {method for method, end in ends.items() if MISSING in end}  # who is no primary is denied, too
     found = {NEEDS[method] for method in ends.keys() - denied}

@@ -16,6 +16,7 @@ import pytest
 from finsy.proto import p4r, p4r_grpc, rpc_status
 
 from dataplane.errors import ConfigError, SwitchError
+from dataplane.local.deadline import local_timeout
 from dataplane.switch.p4runtime import Code, P4RuntimeCore, P4RuntimeServer, TlsFiles
 from dataplane.switch.p4runtime import outbox as outbox_module
 from dataplane.switch.p4runtime.outbox import Outbox
@@ -34,7 +35,7 @@ OPTIONS = fy.SwitchOptions(
 
 def run(job: Callable[[], Awaitable[None]]) -> None:
     async def limited() -> None:
-        async with asyncio.timeout(20):
+        async with local_timeout(20, "a test"):
             await job()
 
     asyncio.run(limited())

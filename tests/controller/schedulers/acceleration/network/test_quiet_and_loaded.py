@@ -35,6 +35,7 @@ from dataplane.fabric.virtual import VirtualFabric
 from dataplane.topology.file import load, loads
 from dataplane.topology.values import DeviceKind
 from dataplane.wire.packet import decode_udp_frame
+from tests.waiting import HANG_S
 
 FABRIC = """\
 millrace: 1
@@ -125,11 +126,11 @@ def serving(collector: Collector, address: str) -> Iterator[None]:
     thread = threading.Thread(target=loop.run_until_complete, args=(serve(),))
     thread.start()
     try:
-        assert ready.wait(20)
+        assert ready.wait(HANG_S)
         yield
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(20)
+        thread.join(HANG_S)
         loop.close()
 
 

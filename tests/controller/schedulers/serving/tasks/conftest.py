@@ -18,6 +18,7 @@ from controller.api.resources.task import OperatorCount, Program, ProgramKind, T
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.process import serve
 from controller.schedulers.settings import SchedulerSettings
+from dataplane.local.deadline import local_timeout
 from dataplane.topology.values import NumberFormat
 from tests.controller.api.api_server import serving, settings_in
 from tests.controller.schedulers.serving.tasks.centres import PlayedCentre, run_all
@@ -119,7 +120,7 @@ def play(tmp_path: Path) -> Play:
 
     def run(act: Callable[[Site], Awaitable[None]]) -> None:
         async def main() -> None:
-            async with asyncio.timeout(WAIT_S), serving(settings_in(tmp_path, None), tmp_path) as served:
+            async with local_timeout(WAIT_S, "a test"), serving(settings_in(tmp_path, None), tmp_path) as served:
                 await act(Site(served.client, served.socket))
 
         asyncio.run(main())

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import HANG_S
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("dataplane", "collectors", "controller")
 MADE = ("_pb2.py", "_pb2.pyi")
@@ -23,7 +25,7 @@ def made_in(folder: Path) -> dict[str, str]:
 def test_what_is_committed_is_what_protoc_makes(tmp_path: Path) -> None:
     pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed")
     environ = {**os.environ, "PYTHON": sys.executable}
-    subprocess.run([ROOT / ".ci" / "protos", str(tmp_path)], check=True, env=environ, timeout=60)
+    subprocess.run([ROOT / ".ci" / "protos", str(tmp_path)], check=True, env=environ, timeout=HANG_S)
     assert made_in(tmp_path) == made_in(ROOT)
 
 

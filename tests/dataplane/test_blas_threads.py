@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tests.waiting import HANG_S
+
 PROGRAM = """
 import ctypes, re
 from pathlib import Path
@@ -25,7 +27,7 @@ for name in sorted(names):
 def test_numpy_and_scipy_are_told() -> None:
     """Each has a library of its own; scipy's has a call of Fortran's beside that of C."""
     pytest.importorskip("scipy")
-    found = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=60, check=False)
+    found = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=HANG_S, check=False)
     assert found.returncode == 0, found.stderr
     if not found.stdout:
         pytest.skip("numpy and scipy here compute without OpenBLAS")

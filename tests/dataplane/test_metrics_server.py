@@ -15,6 +15,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from dataplane.metrics_server import MetricsLimits, MetricsServer
+from tests.waiting import HANG_S
 
 HOST = "127.0.0.1"
 REQUEST = b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n"
@@ -27,12 +28,12 @@ def registry() -> CollectorRegistry:
 
 
 def scraped(server: MetricsServer) -> str:
-    with urllib.request.urlopen(f"http://{HOST}:{server.port}/metrics", timeout=30) as answer:
+    with urllib.request.urlopen(f"http://{HOST}:{server.port}/metrics", timeout=HANG_S) as answer:
         return str(answer.read().decode())
 
 
 def connected(server: MetricsServer) -> socket.socket:
-    return socket.create_connection((HOST, server.port), timeout=30)
+    return socket.create_connection((HOST, server.port), timeout=HANG_S)
 
 
 def received(connection: socket.socket) -> bytes:

@@ -35,6 +35,7 @@ from tests.collectors.metrics.test_metrics import reading
 from tests.collectors.reports import build_topology
 from tests.controller.status.test_metrics import JOB, PATHS, STATUS
 from tests.dashboards import NAME, Dashboard, check_expressions, check_form, expressions
+from tests.waiting import HANG_S
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CONTAINER = DEPLOY / "container"
@@ -157,7 +158,7 @@ def test_compose_takes_it() -> None:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=HANG_S,
     )
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -177,5 +178,7 @@ def test_promtool_takes_the_configuration_and_every_expression(tmp_path: Path) -
     ]
     (tmp_path / "shown.yaml").write_text(yaml.safe_dump({"groups": [{"name": "shown", "rules": as_rules}]}))
     for words in (("check", "config", "prometheus.yml"), ("check", "rules", "shown.yaml")):
-        done = subprocess.run([promtool, *words], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            [promtool, *words], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=HANG_S
+        )
         assert done.returncode == 0, done.stdout + done.stderr

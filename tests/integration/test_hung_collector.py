@@ -20,6 +20,7 @@ from controller.cli.app import app
 from controller.errors import PathError
 from controller.paths.records.values import PathServerStatus
 from controller.paths.service.client import RouteClient, RouteClientSettings
+from dataplane.local.deadline import LocalDeadline
 from tests.waiting import HANG_S
 
 BOUND_S = 60.0
@@ -73,9 +74,9 @@ class Daemon:
 
 def until(condition: Callable[[], bool]) -> None:
     """Wait for what real processes do; on a busy machine one may take a while to answer."""
-    limit_s = time.monotonic() + BOUND_S
+    deadline = LocalDeadline(BOUND_S, "a test")
     while not _holds(condition):
-        assert time.monotonic() < limit_s
+        assert not deadline.has_passed()
         time.sleep(0.05)
 
 

@@ -21,6 +21,7 @@ from controller.tables.entities import EntityKey
 from dataplane.fabric.kernel import KernelFabric, remove_leftovers
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest
 from dataplane.fabric.kernel.namespaces import RUN_NETNS
+from dataplane.local.deadline import LocalDeadline
 from tests.integration.kernel_circle import (
     AROUND,
     MS,
@@ -264,9 +265,9 @@ links: [{a: a, b: b}, {a: b, b: c}, {a: a, b: c}]
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
+    deadline = LocalDeadline(WAIT_S, "a test")
     while not condition():
-        assert time.monotonic() < deadline, what
+        assert not deadline.has_passed(), what
         time.sleep(0.05)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.compiled_fabric import compile_fabric
+from tests.waiting import HANG_S
 
 ROOT = Path(__file__).parents[2]
 SHELL_PYTHON = ROOT / ".venv-shell" / "bin" / "python"
@@ -45,7 +46,7 @@ def test_shell_drives_the_built_in_switch(switch_address: str) -> None:
         [SHELL_PYTHON, script, switch_address, P4INFO, PROGRAM],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

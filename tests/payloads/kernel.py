@@ -33,6 +33,7 @@ from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_prog
 from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.telemetry.int_watch import Watch
 from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric, KernelSettings
+from dataplane.local.deadline import LocalDeadline
 from dataplane.topology.file import dumps, load_topology
 from tests.payloads.chain import ABOUT_REPORTS
 
@@ -134,10 +135,10 @@ class Bed:
 
     def _await(self, is_done: Callable[[str], bool]) -> None:
         assert self._process is not None
-        deadline = time.monotonic() + _READY_S
+        deadline = LocalDeadline(_READY_S, "a test")
         while not is_done(said := self._log.read_text(encoding="utf-8")):
             assert self._process.poll() is None, f"the controller ended: {said[-1000:]}"
-            assert time.monotonic() < deadline, f"the switches are not right: {said[-1000:]}"
+            assert not deadline.has_passed(), f"the switches are not right: {said[-1000:]}"
             time.sleep(0.02)
 
 

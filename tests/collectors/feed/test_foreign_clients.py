@@ -23,7 +23,7 @@ from collectors.feed.server import FeedServer, FeedSettings
 from collectors.values import Snapshot
 from dataplane.clock import VirtualClock
 from tests.collectors.reports import Reporter, build_topology, long_way
-from tests.waiting import finish_within
+from tests.waiting import HANG_S, finish_within
 
 ROOT = Path(__file__).parents[3]
 FEED = "millrace.collectors.v1.Feed"
@@ -41,7 +41,7 @@ def by_the_files(_: grpc.Channel, folder: Path) -> DescriptorPool:
     """Return what the .proto files describe."""
     pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed")
     made = folder / "feed.bin"
-    subprocess.run([sys.executable, "-c", DESCRIPTORS + MAKE, ROOT, made], check=True, cwd=ROOT, timeout=60)
+    subprocess.run([sys.executable, "-c", DESCRIPTORS + MAKE, ROOT, made], check=True, cwd=ROOT, timeout=HANG_S)
     pool = DescriptorPool()
     for file in FileDescriptorSet.FromString(made.read_bytes()).file:
         pool.AddSerializedFile(file.SerializeToString())

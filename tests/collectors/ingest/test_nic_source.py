@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import select
 import socket
-import time
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 
@@ -20,6 +19,7 @@ from collectors.ingest.report_sources import NicSource
 from collectors.settings import CollectorSettings
 from dataplane.clock import MonotonicClock, VirtualClock
 from dataplane.fabric.kernel import namespaces
+from dataplane.local.deadline import LocalDeadline
 from dataplane.nic import NicPort, open_port
 from dataplane.topology.addressing import switch_ipv4
 from dataplane.wire.packet import udp_frame
@@ -64,9 +64,9 @@ def frame(payload: bytes, udp_port: int = PORT, dst: str = "10.9.9.9", src: str 
 def read_some(source: NicSource, count: int) -> list[bytes]:
     """Return datagrams, waiting for as many as there have to be."""
     found: list[bytes] = []
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = LocalDeadline(DEADLINE_S, "a test")
     while len(found) < count:
-        assert time.monotonic() < deadline, f"{len(found)} of {count}, {source.malformed} malformed"
+        assert not deadline.has_passed(), f"{len(found)} of {count}, {source.malformed} malformed"
         select.select([source.fileno()], [], [], 0.1)
         for payloads in source.read(64):
             found += [payloads.payload(number) for number in range(len(payloads))]
@@ -98,9 +98,9 @@ def test_a_receiver_works_on_what_a_device_brings(net: Cables, sender: NicPort) 
     reports = [reporter.stacked(long_way()) for _ in range(5)]
     forged = [frame(reports[0], src=src) for src in ("127.0.0.1", "10.0.0.1", "10.0.12.254")]
     sender.send([*forged, *(frame(report, src=str(switch_ipv4(13))) for report in reports)])
-    deadline = time.monotonic() + DEADLINE_S
+    deadline = LocalDeadline(DEADLINE_S, "a test")
     while core.counters[Count.REPORTS] < 8:
-        assert time.monotonic() < deadline
+        assert not deadline.has_passed()
         receiver.drain()
     assert receiver.nic_statistics is not None
     statistics = receiver.nic_statistics()

@@ -55,7 +55,7 @@ def test_commands_start_without_what_only_some_need() -> None:
     """Each takes long to load."""
     heavy = {"numpy", "duckdb", "networkx", "scapy", "torch", "grpc", "uvicorn"}
     text = f"import sys, controller.cli.app, controller.api.client; print({heavy} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=HANG_S, check=True)
     assert done.stdout == "set()\n"
 
 
@@ -258,5 +258,5 @@ def test_what_ends_the_command_is_a_line_and_a_status(
 def test_an_output_that_is_full_is_a_line() -> None:
     command = [sys.executable, "-m", "controller.cli", "balance", "example"]
     with Path("/dev/full").open("w", encoding="utf-8") as full:
-        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60)
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=HANG_S)
     assert (ended.returncode, ended.stderr) == (1, "millrace: output: No space left on device\n")

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import HANG_S
+
 BUSYBOX = Path("/bin/busybox")
 _PROGRAMS = {
     "podman": "podman",
@@ -155,7 +157,7 @@ def remove_podman_storage(folder: Path, environment: Mapping[str, str]) -> None:
         env={**os.environ, **environment},
         check=False,
         capture_output=True,
-        timeout=60,
+        timeout=HANG_S,
     )
     _end_processes(folder)
     for point in _mounts_below(folder):

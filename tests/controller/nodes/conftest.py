@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from dataplane.local.deadline import LocalDeadline
 from tests.controller.nodes.busybox_image import (
     podman_environment,
     remove_podman_storage,
@@ -74,10 +75,10 @@ def service_of(podman_storage: PodmanStorage) -> Iterator[Path]:
         stderr=subprocess.DEVNULL,
     )
     try:
-        deadline = time.monotonic() + 30
+        deadline = LocalDeadline(30, "a test")
         while not socket.exists():
             assert process.poll() is None, "podman's service ends at once"
-            assert time.monotonic() < deadline, "podman's service does not come"
+            assert not deadline.has_passed(), "podman's service does not come"
             time.sleep(0.02)
         yield socket
     finally:

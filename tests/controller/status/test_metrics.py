@@ -20,6 +20,7 @@ from controller.paths.service import metrics as paths
 from controller.status import metrics as status
 from controller.status.values import ControllerStatus, SwitchProblem
 from dataplane.metrics_server import MetricsServer, registry_of
+from tests.waiting import HANG_S
 
 DEPLOY = Path(__file__).parents[3] / "deploy/prometheus"
 STATUS = ControllerStatus(2, ("s1",), (SwitchProblem("s2", "away"),), 7, 3, False, 1, None, 90)
@@ -93,5 +94,7 @@ def test_promtool_takes_the_rules() -> None:
     if promtool is None:
         pytest.skip("promtool is not on the PATH (Debian package prometheus)")
     for words in (("check", "rules", "alerts.yaml"), ("test", "rules", "alerts_test.yaml")):
-        done = subprocess.run([promtool, *words], cwd=DEPLOY, capture_output=True, text=True, check=False, timeout=60)
+        done = subprocess.run(
+            [promtool, *words], cwd=DEPLOY, capture_output=True, text=True, check=False, timeout=HANG_S
+        )
         assert done.returncode == 0, done.stdout + done.stderr

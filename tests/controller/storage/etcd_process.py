@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from dataplane.local.deadline import LocalDeadline
+
 _READY_S = 20.0
 
 
@@ -34,9 +36,9 @@ class Etcd:
     def __enter__(self) -> str:
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(self._command, stdout=log, stderr=log)
-        deadline = time.monotonic() + _READY_S
+        deadline = LocalDeadline(_READY_S, "a test")
         while not self._is_healthy():
-            if self._process.poll() is not None or time.monotonic() > deadline:
+            if self._process.poll() is not None or deadline.has_passed():
                 self.__exit__()
                 raise AssertionError(f"etcd does not come: {self._log.read_text()[-2000:]}")
             time.sleep(0.05)

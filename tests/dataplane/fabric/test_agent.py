@@ -200,7 +200,7 @@ def test_a_process_sends_nothing_before_it_is_given_a_start(tmp_path: Path) -> N
 def test_a_process_without_a_start_ends_with_one_line(said: str, problem: str, tmp_path: Path) -> None:
     plan = plan_of(log=str(tmp_path / "log"), load=str(tmp_path / "load"))
     with start(plan, tmp_path) as process:
-        _, errors = process.communicate(said, timeout=60)
+        _, errors = process.communicate(said, timeout=HANG_S)
     assert process.returncode == 1
     assert errors.startswith("millrace agent: ")
     assert problem in errors

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from dataplane.native import kernel, kernel_library, u64
+from tests.waiting import HANG_S
 
 THREADS = 8
 
@@ -66,7 +67,7 @@ def test_first_pushes_from_several_threads_while_another_steps() -> None:
     root = Path(__file__).parents[3]
     done = subprocess.run(
         [sys.executable, "-X", "faulthandler", "-c", PUSHES],
-        cwd=root, capture_output=True, text=True, timeout=120, check=False,
+        cwd=root, capture_output=True, text=True, timeout=HANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout == "all pushed\n"

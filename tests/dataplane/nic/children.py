@@ -8,6 +8,7 @@ import sys
 
 from dataplane.fabric.kernel import namespaces
 from tests.dataplane.nic.conftest import Cable
+from tests.waiting import HANG_S
 
 PRELUDE = """
 import ctypes, gc, os, resource, sys, time
@@ -52,6 +53,6 @@ def start_child(cable: Cable, text: str) -> subprocess.Popen[bytes]:
 def run_child(cable: Cable, text: str) -> list[str]:
     """Run a program to its end and return what it printed, line by line."""
     with start_child(cable, text) as child:
-        printed, _ = child.communicate(timeout=60)
+        printed, _ = child.communicate(timeout=HANG_S)
     assert child.returncode == 0
     return printed.decode().splitlines()

@@ -31,7 +31,7 @@ from dataplane.nic import (
     open_nic,
 )
 from dataplane.nic.driver.driver import Driver
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 MS = 1_000_000
 STEPPED = NicSettings(threads=0)
@@ -309,7 +309,7 @@ far.send([bytes(60)] * 100)
 print(len(consumer.receive(5, 10.0)) > 0)
 """
     command = [sys.executable, "-X", "dev", "-W", "error", "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=ROOT)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False, cwd=ROOT)
     assert (done.returncode, done.stdout, done.stderr) == (0, "True\n", "")
 
 

@@ -37,6 +37,7 @@ from dataplane.wire.report_int import IntReport
 from dataplane.wire.udp import Udp
 from tests.dataplane.wire.golden_frames import FRAMES
 from tests.dataplane.wire.golden_reports import REPORTS
+from tests.waiting import HANG_S
 
 CAMPAIGN = Path(__file__).with_name("int_telemetry.uts")
 
@@ -275,7 +276,7 @@ def test_what_our_codec_reads_the_layers_read_alike() -> None:
 
 def test_the_campaign_passes_in_scapys_runner() -> None:
     command = [sys.executable, "-m", "scapy.tools.UTscapy", "-t", str(CAMPAIGN), "-f", "text"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "failed" not in done.stdout
     assert done.stdout.count("[passed]") >= 11

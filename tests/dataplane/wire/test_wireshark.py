@@ -32,6 +32,7 @@ from dataplane.wire.report_individual import InnerType, ReportType
 from dataplane.wire.report_int import IntReport
 from tests.dataplane.wire.golden_frames import FRAMES
 from tests.dataplane.wire.golden_reports import REPORTS
+from tests.waiting import HANG_S
 
 SCRIPT = Path(__file__).parents[3] / "deploy/wireshark/millrace.lua"
 MARKS = ("p4int.udp_port:22136", "p4int.probe_marker:4D494C4C52414345")
@@ -79,7 +80,7 @@ def dissect(
         command += ["-o", option]
     for name in (*names, "_ws.expert.message"):
         command += ["-e", name]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr
     assert "lua" not in done.stderr.lower(), done.stderr
     found = []
@@ -105,7 +106,7 @@ def test_the_script_is_named_although_it_is_among_the_personal_plugins(tmp_path:
             env=os.environ | {"HOME": str(tmp_path)},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=HANG_S,
             check=True,
         )
         assert "lua" not in done.stderr.lower()

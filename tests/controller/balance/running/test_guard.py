@@ -14,6 +14,7 @@ import pytest
 from controller.balance.errors import LeverError
 from controller.balance.levers.settings import LeverSettings, PoolLever, QuotaLever
 from controller.balance.running.guard import Guard, GuardOrder
+from dataplane.local.deadline import LocalDeadline
 from tests.controller.balance.running.parts import Machine
 from tests.waiting import HANG_S
 
@@ -31,9 +32,9 @@ def guard(machine: Machine, levers: LeverSettings, hold_s: float) -> Guard:
 
 def until(is_so: Callable[[], bool]) -> None:
     """Wait until something is so, for a minute at most."""
-    end_s = time.monotonic() + 60
+    deadline = LocalDeadline(60, "a test")
     while not is_so():
-        assert time.monotonic() < end_s
+        assert not deadline.has_passed()
         time.sleep(0.02)
 
 

@@ -102,7 +102,7 @@ class SlurmCluster(Closing):
     def run(self, *command: str) -> str:
         """Return what a command says; it is not to fail."""
         return subprocess.run(
-            command, env=self.environment, check=True, capture_output=True, text=True, timeout=30, cwd=self.folder
+            command, env=self.environment, check=True, capture_output=True, text=True, timeout=HANG_S, cwd=self.folder
         ).stdout
 
     def states(self) -> Mapping[str, str]:

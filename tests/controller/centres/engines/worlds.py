@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -19,7 +18,7 @@ from controller.centres.engines.ray import RayEngine, RaySettings
 from controller.centres.engines.slurm import SlurmEngine, SlurmSettings
 from controller.centres.settings import ControlGroups, LocalSettings, UnitSettings
 from controller.centres.units import Found
-from dataplane.local.deadline import local_timeout
+from dataplane.local.deadline import LocalDeadline, local_timeout
 from tests.controller.centres.engines.doors import PortDoor
 from tests.controller.centres.engines.ray_cluster import RayCluster
 from tests.controller.centres.engines.slurm_cluster import SlurmCluster
@@ -252,20 +251,20 @@ async def running(engine: Engine, *jobs: str) -> Mapping[str, JobState]:
 
 async def until(engine: Engine, jobs: tuple[str, ...], phases: tuple[JobPhase, ...]) -> Mapping[str, JobState]:
     """Wait until all jobs are in one of some phases."""
-    due = time.monotonic() + DEADLINE_S
+    due = LocalDeadline(DEADLINE_S, "a test")
     while True:
         states = await engine.states(jobs)
         if all(state.phase in phases for state in states.values()):
             return states
-        assert time.monotonic() < due, states
+        assert not due.has_passed(), states
         assert all(state.phase in phases or state.phase not in JOB_ENDED for state in states.values()), states
         await asyncio.sleep(0.02)
 
 
 async def until_there(path: Path) -> str:
     """Wait for a file that a job writes; return its text."""
-    due = time.monotonic() + DEADLINE_S
+    due = LocalDeadline(DEADLINE_S, "a test")
     while not path.exists() or not path.read_text():
-        assert time.monotonic() < due, path
+        assert not due.has_passed(), path
         await asyncio.sleep(0.02)
     return path.read_text()

@@ -188,9 +188,11 @@ def test_logs_are_shown_on_both_streams(run: Run, bound: None) -> None:
 def test_a_command_hands_on_its_input_and_its_exit_status(served: Place, bound: None) -> None:
     command = [sys.executable, "-m", "controller.cli", "pod", "exec", "-i", "a", "sh", "-c", "x"]
     environ = {**os.environ, "MILLRACE_API": served.address}
-    found = subprocess.run(command, input=b"hi", env=environ, capture_output=True, timeout=60, check=False)
+    found = subprocess.run(command, input=b"hi", env=environ, capture_output=True, timeout=HANG_S, check=False)
     assert (found.stdout, found.stderr, found.returncode) == (b"sh -c x\r\ngot 68 69\r\n", b"", 7)
-    found = subprocess.run([*command[:5], "-t", "a", "sh"], env=environ, capture_output=True, timeout=60, check=False)
+    found = subprocess.run(
+        [*command[:5], "-t", "a", "sh"], env=environ, capture_output=True, timeout=HANG_S, check=False
+    )
     assert (found.stdout, found.stderr, found.returncode) == (
         b"", b"millrace: -t needs -i and a terminal as standard input\n", 1,
     )  # fmt: skip

@@ -25,6 +25,7 @@ from tests.certificates import DAY, Authority
 from tests.controller.schedulers.extender.api_double import kube_double
 from tests.controller.schedulers.extender.extending import peers
 from tests.controller.schedulers.extender.kube_objects import a_node, a_pod, arguments, recorded
+from tests.waiting import HANG_S
 
 WAIT_S = 60.0
 ANYWHERE = ExtenderSettings(listen="127.0.0.1:0", topology="fat-tree:k=4", host_label="millrace.io/host")
@@ -113,7 +114,7 @@ def test_five_thousand_whole_nodes() -> None:
     body = arguments(a_pod("p", annotations=peers({"host": "h1", "max_delay": "4 us"})), nodes)
 
     async def act(url: str) -> None:
-        async with httpx.AsyncClient(base_url=url, timeout=60) as http:
+        async with httpx.AsyncClient(base_url=url, timeout=HANG_S) as http:
             answer = (await http.post("/filter", content=body)).json()
             assert answer["Error"] == ""
             assert len(answer["Nodes"]["items"]) + len(answer["FailedAndUnresolvableNodes"]) == 5000

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.waiting import HANG_S
+
 if importlib.util.find_spec("torch") is None:
     pytest.skip("needs PyTorch", allow_module_level=True)
 
@@ -52,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.Popen(command, cwd=ROOT, stderr=errors, start_new_session=True) as training,
     ):
         try:
-            failed = training.wait(timeout=120)
+            failed = training.wait(timeout=HANG_S)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(training.pid, signal.SIGKILL)

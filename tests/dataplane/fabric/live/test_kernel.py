@@ -18,6 +18,7 @@ from dataplane.errors import FabricError
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest
 from dataplane.fabric.live.stats import read_stats
 from dataplane.fabric.live.values import FabricCounters
+from dataplane.local.deadline import LocalDeadline
 
 pytestmark = pytest.mark.root
 
@@ -49,8 +50,8 @@ def answers(folder: Path, switch: str) -> bool:
 
 
 def until(folder: Path, is_so: Callable[[FabricCounters], bool]) -> FabricCounters:
-    deadline = time.monotonic() + WAIT_S
-    while time.monotonic() < deadline:
+    deadline = LocalDeadline(WAIT_S, "a test")
+    while not deadline.has_passed():
         try:
             found = read_stats(folder / "stats.json")
         except FabricError:

@@ -22,7 +22,7 @@ from dataplane.nic.devices.offloads import OFFLOADS
 from dataplane.nic.devices.steering import SteeringRule
 from tests.dataplane.nic.conftest import Cable
 from tests.network_namespace import network_namespace
-from tests.waiting import wait_until
+from tests.waiting import HANG_S, wait_until
 
 root = pytest.mark.root
 
@@ -175,7 +175,7 @@ def test_opening_many_ports_takes_no_seconds(make_cable: Callable[..., Cable]) -
 def test_ports_that_are_on_no_device_need_no_netlink() -> None:
     text = "import sys; sys.modules['pyroute2'] = None; from dataplane.nic import memory_pair; memory_pair()[0].close()"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    assert subprocess.run([sys.executable, "-c", text], env=environment, timeout=60, check=False).returncode == 0
+    assert subprocess.run([sys.executable, "-c", text], env=environment, timeout=HANG_S, check=False).returncode == 0
 
 
 def test_a_steering_rule_is_laid_out_as_the_kernel_has_it() -> None:

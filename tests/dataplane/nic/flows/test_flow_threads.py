@@ -7,7 +7,6 @@ import functools
 import gc
 import logging
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Literal
 
 import pytest
 
+from dataplane.local.deadline import LocalDeadline
 from dataplane.native import (
     Array,
     Inline,
@@ -132,9 +132,9 @@ def probing(classifier: FlowClassifier, threads: int) -> Iterator[list[Prober]]:
 
 
 def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = LocalDeadline(PATIENCE_S, "a test")
     while not condition():
-        assert time.monotonic() < deadline
+        assert not deadline.has_passed()
 
 
 def test_no_thread_sees_half_a_change_and_every_frame_is_counted_once() -> None:

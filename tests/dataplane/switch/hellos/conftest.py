@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from dataplane.clock import MonotonicClock
+from dataplane.local.deadline import LocalDeadline
 from dataplane.nic import NicPort, memory_pair
 from dataplane.switch.compiled.activity import Forwarding
 from dataplane.switch.compiled.switch import NativeSwitch
@@ -70,9 +70,9 @@ class Rig:
 
     def until(self, condition: Callable[[], bool], what: str) -> None:
         """Go on until something is true."""
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = LocalDeadline(DEADLINE_S, "a test")
         while not condition():
-            assert time.monotonic() < deadline, f"{what}: {self.switch.port_states()}"
+            assert not deadline.has_passed(), f"{what}: {self.switch.port_states()}"
             self.step()
 
     def hello(self, port: int) -> HelloSession:

@@ -22,6 +22,7 @@ from finsy.gnmipath import GNMIPath
 
 from dataplane.fabric.kernel import namespaces
 from dataplane.linux.bpf import EXIT, SET, instruction, load_program
+from dataplane.local.deadline import LocalDeadline
 from dataplane.nic.devices import ethernet
 from dataplane.nic.devices.device import find_device
 from dataplane.nic.ports import bpf
@@ -68,10 +69,10 @@ class End:
 
     def wait_ready(self) -> None:
         """Wait until it serves."""
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = LocalDeadline(DEADLINE_S, "a test")
         while not self._ready.exists():
             assert self.process.poll() is None, self.log.read_text()
-            assert time.monotonic() < deadline, "never ready"
+            assert not deadline.has_passed(), "never ready"
             time.sleep(0.02)
 
     def say_hello(self, interval_us: int, multiplier: int) -> None:
@@ -87,7 +88,7 @@ class End:
 
     def said(self, *words: str) -> float:
         """Wait for the next line that has one of these words; return when it was written (time.time())."""
-        deadline = time.monotonic() + DEADLINE_S
+        deadline = LocalDeadline(DEADLINE_S, "a test")
         while True:
             lines = self.log.read_text().splitlines()
             for place, line in enumerate(lines[self._seen :], self._seen):
@@ -95,7 +96,7 @@ class End:
                 if found is not None and any(word in line for word in words):
                     self._seen = place + 1
                     return datetime.strptime(found[1], "%Y-%m-%d %H:%M:%S").timestamp() + int(found[2]) / 1000
-            assert time.monotonic() < deadline, f"{self.device} did not say {words}: {lines[self._seen :]}"
+            assert not deadline.has_passed(), f"{self.device} did not say {words}: {lines[self._seen :]}"
             time.sleep(0.005)
 
     def stats(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from tests.controller.nodes.busybox_image import (
     skip_without_containers,
     write_layout,
 )
+from tests.waiting import HANG_S
 
 PROGRAM = r"""#!/bin/sh
 read line
@@ -61,7 +62,7 @@ def test_an_image_is_asked_and_ended(image: str) -> None:
     with closing(ready(image, 4)) as prepared:
         assert prepared.run((2.5,)).tolist() == [2.5, 2.0]
         assert prepared.accuracy(None) == 0.25
-    listed = subprocess.run(["podman", "ps", "--format=json"], check=True, capture_output=True, timeout=60).stdout
+    listed = subprocess.run(["podman", "ps", "--format=json"], check=True, capture_output=True, timeout=HANG_S).stdout
     assert not [one for one in json.loads(listed) if one["Names"][0].startswith("millrace-kernel-")]
 
 

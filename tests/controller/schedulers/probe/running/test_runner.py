@@ -15,6 +15,7 @@ from controller.schedulers.probe.running import results
 from controller.schedulers.probe.running.report import EXIT_CODES, Outcome
 from controller.schedulers.probe.values import Implementation, KernelUse, Library, Link, ProbeTask, sizes_of
 from dataplane.topology.values import DeviceKind
+from tests.waiting import HANG_S
 
 HERE = Path(__file__).parent
 
@@ -41,7 +42,7 @@ def launch(folder: Path, arguments: Sequence[str], **environment: str) -> subpro
     command = [sys.executable, "-m", "controller.schedulers.probe.running", *arguments]
     paths = os.pathsep.join([str(HERE), str(HERE.parents[4])])
     found = {**os.environ, "PYTHONPATH": paths, **environment}
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False, env=found)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=HANG_S, check=False, env=found)
 
 
 def test_a_probe_task_runs_on_its_own_and_leaves_its_times_and_errors(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_nothing_slow_is_imported_that_no_kernel_needs(tmp_path: Path) -> None:
         "import sys; from controller.schedulers.probe.running import command, work, crew;"
         f"print({heavy} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=HANG_S, check=True)
     assert done.stdout == "set()\n"
 
 

@@ -17,6 +17,8 @@ from pathlib import Path
 import pytest
 
 from controller.schedulers.probe.running.warming.handing import VARIABLE
+from dataplane.local.deadline import LocalDeadline
+from tests.waiting import HANG_S
 
 KERNELS = """
 import json, os, socket, time
@@ -105,7 +107,7 @@ def _runner(folder: Path, probe: str, path: Path | str) -> subprocess.Popen[str]
 
 
 def test_the_result_comes_by_the_streams_of_who_asked(folder: Path, warm: Path) -> None:
-    output, errors = _runner(folder, "where", warm).communicate(timeout=60)
+    output, errors = _runner(folder, "where", warm).communicate(timeout=HANG_S)
     result = json.loads(output)
     assert (result["outcome"], errors) == ("succeeded", "")
     assert result["start_s"] > 0
@@ -113,19 +115,19 @@ def test_the_result_comes_by_the_streams_of_who_asked(folder: Path, warm: Path) 
 
 def test_exit_codes_are_those_of_the_run(folder: Path, warm: Path) -> None:
     process = _runner(folder, "crashing", warm)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=HANG_S)
     assert process.returncode == 10
     assert "SIGABRT" in errors
     assert json.loads(output)["outcome"] == "crash"
     missing = _runner(folder, "missing", warm)
-    _, errors = missing.communicate(timeout=60)
+    _, errors = missing.communicate(timeout=HANG_S)
     assert (missing.returncode, errors) == (2, "probe: missing.json: No such file or directory\n")
 
 
 @pytest.mark.parametrize("path", ["", "no.sock"])
 def test_without_a_warm_process_a_runner_starts_as_ever(folder: Path, path: str) -> None:
     process = _runner(folder, "where", path)
-    output, _ = process.communicate(timeout=60)
+    output, _ = process.communicate(timeout=HANG_S)
     assert process.returncode == 0
     assert json.loads(output)["outcome"] == "succeeded"
 
@@ -134,13 +136,13 @@ def test_a_run_ends_with_who_asked_for_it(folder: Path, warm: Path) -> None:
     mark = folder / "pid"
     mark.unlink(missing_ok=True)
     process = _runner(folder, "hanging", warm)
-    deadline_s = time.monotonic() + 60
+    deadline = LocalDeadline(60, "a test")
     while not (mark.exists() and mark.read_text()):
-        assert time.monotonic() < deadline_s
+        assert not deadline.has_passed()
         select.select([], [], [], 0.01)
     watched = os.pidfd_open(int(mark.read_text()))
     process.send_signal(signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=HANG_S)
     assert select.select([watched], [], [], 60)[0], "the fork has survived who asked for it"
     os.close(watched)
 
@@ -164,7 +166,7 @@ def test_warm_runs_nothing_for_a_client_that_gave_up(folder: Path, warm: Path) -
         with Path(os.devnull).open("r+") as streams:
             socket.send_fds(client, [json.dumps(order).encode()], [streams.fileno()] * 3)
     os.kill(process, signal.SIGCONT)
-    output, _ = _runner(folder, "where", warm).communicate(timeout=60)
+    output, _ = _runner(folder, "where", warm).communicate(timeout=HANG_S)
     assert json.loads(output)["outcome"] == "succeeded"
     assert not mark.exists()
 
@@ -174,7 +176,9 @@ def test_a_fork_is_where_who_asked_is(folder: Path, warm: Path) -> None:
     words = ["unshare", "--net", "nice", "-n", "5", "taskset", "-c", "0", sys.executable, "-m"]
     words += ["controller.schedulers.probe.running", "placed.json", "--at-least-s", "0"]
     environment = _environment(folder, **{VARIABLE: str(warm)})
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False
+    )
     assert (done.returncode, done.stderr) == (0, "")
     where = json.loads((folder / "placed").read_text())
     priority = min(os.getpriority(os.PRIO_PROCESS, 0) + 5, 19)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,4 +36,4 @@ def test_each_proto_has_its_python_and_a_package_with_a_version() -> None:
     assert made == made_in(ROOT).keys()
     for proto in protos:
         lines = proto.read_text(encoding="utf-8").splitlines()
-        assert [line for line in lines if line.startswith("package millrace.") and line.endswith(".v1;")], proto
+        assert [line for line in lines if re.fullmatch(r"package millrace\.[a-z.]+\.v\d+;", line)], proto

@@ -89,22 +89,22 @@ class Paths(_message.Message):
     IS_YOUNG_FIELD_NUMBER: _ClassVar[int]
     GAP_MEAN_NS_FIELD_NUMBER: _ClassVar[int]
     GAP_VARIATION_FIELD_NUMBER: _ClassVar[int]
-    flows: _keys_pb2.FlowKeys
+    flows: _keys_pb2.FlowColumns
     routes: _keys_pb2.Routes
-    route: _containers.RepeatedScalarFieldContainer[int]
-    delay_ns: _containers.RepeatedScalarFieldContainer[int]
-    bottleneck_bps: _containers.RepeatedScalarFieldContainer[int]
-    age_ns: _containers.RepeatedScalarFieldContainer[int]
-    rate_bps: _containers.RepeatedScalarFieldContainer[int]
-    delay_p50_ns: _containers.RepeatedScalarFieldContainer[int]
-    delay_p99_ns: _containers.RepeatedScalarFieldContainer[int]
-    loss: _containers.RepeatedScalarFieldContainer[float]
-    samples: _containers.RepeatedScalarFieldContainer[int]
-    measured_bytes: _containers.RepeatedScalarFieldContainer[int]
-    is_young: _containers.RepeatedScalarFieldContainer[bool]
-    gap_mean_ns: _containers.RepeatedScalarFieldContainer[int]
-    gap_variation: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, flows: _Optional[_Union[_keys_pb2.FlowKeys, _Mapping]] = ..., routes: _Optional[_Union[_keys_pb2.Routes, _Mapping]] = ..., route: _Optional[_Iterable[int]] = ..., delay_ns: _Optional[_Iterable[int]] = ..., bottleneck_bps: _Optional[_Iterable[int]] = ..., age_ns: _Optional[_Iterable[int]] = ..., rate_bps: _Optional[_Iterable[int]] = ..., delay_p50_ns: _Optional[_Iterable[int]] = ..., delay_p99_ns: _Optional[_Iterable[int]] = ..., loss: _Optional[_Iterable[float]] = ..., samples: _Optional[_Iterable[int]] = ..., measured_bytes: _Optional[_Iterable[int]] = ..., is_young: _Optional[_Iterable[bool]] = ..., gap_mean_ns: _Optional[_Iterable[int]] = ..., gap_variation: _Optional[_Iterable[float]] = ...) -> None: ...
+    route: bytes
+    delay_ns: bytes
+    bottleneck_bps: bytes
+    age_ns: bytes
+    rate_bps: bytes
+    delay_p50_ns: bytes
+    delay_p99_ns: bytes
+    loss: bytes
+    samples: bytes
+    measured_bytes: bytes
+    is_young: bytes
+    gap_mean_ns: bytes
+    gap_variation: bytes
+    def __init__(self, flows: _Optional[_Union[_keys_pb2.FlowColumns, _Mapping]] = ..., routes: _Optional[_Union[_keys_pb2.Routes, _Mapping]] = ..., route: _Optional[bytes] = ..., delay_ns: _Optional[bytes] = ..., bottleneck_bps: _Optional[bytes] = ..., age_ns: _Optional[bytes] = ..., rate_bps: _Optional[bytes] = ..., delay_p50_ns: _Optional[bytes] = ..., delay_p99_ns: _Optional[bytes] = ..., loss: _Optional[bytes] = ..., samples: _Optional[bytes] = ..., measured_bytes: _Optional[bytes] = ..., is_young: _Optional[bytes] = ..., gap_mean_ns: _Optional[bytes] = ..., gap_variation: _Optional[bytes] = ...) -> None: ...
 
 class Reporters(_message.Message):
     __slots__ = ("node_id", "hw_id", "received", "lost", "late", "duplicate", "restarts", "contested")

@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import accumulate, chain, pairwise
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, Generic, TypeVar
 
 from collectors.feed import keys_pb2 as messages
 from collectors.values import FlowKey
 from dataplane.rpc.errors import MessageError
 from dataplane.topology.values import LinkKey
 
-if TYPE_CHECKING:
-    from collectors.state.accumulator import FlowColumns
-
-_MOST: Final = {"protocol": 0xFF, "src_port": 0xFFFF, "dst_port": 0xFFFF}
+MOST: Final = {"protocol": 0xFF, "src_port": 0xFFFF, "dst_port": 0xFFFF}
+"""The largest of what a flow has beside its addresses."""
 _FABRICS: Final = 4
 """How many lists of links are kept between messages: a reader's snapshots are of one fabric, mostly."""
 
 T = TypeVar("T")
+M = TypeVar("M")
+
+
+class _Written(Generic[T, M]):
+    """The messages last made of some objects that nobody changes, found again by identity."""
+
+    def __init__(self, make: Callable[[T], M]) -> None:
+        self._make = make
+        self._kept: tuple[tuple[T, M], ...] = ()
+
+    def message(self, thing: T) -> M:
+        """Return the message of an object."""
+        for known, message in self._kept:
+            if known is thing:
+                return message
+        message = self._make(thing)
+        # Replaced as a whole: threads make messages side by side.
+        self._kept = ((thing, message), *self._kept)[:_FABRICS]
+        return message
 
 
 def links_out(message: messages.LinkKeys, links: Iterable[LinkKey]) -> None:
@@ -30,6 +47,20 @@ def links_out(message: messages.LinkKeys, links: Iterable[LinkKey]) -> None:
     message.nodes.extend(places)
     message.src.extend([src for src, _ in ends])
     message.dst.extend([dst for _, dst in ends])
+
+
+def link_places_out(message: messages.LinkKeys, places: Mapping[LinkKey, int]) -> None:
+    """Put names of links into a message; a mapping that was written lately must not have changed."""
+    message.CopyFrom(_LINKS.message(places))
+
+
+def _links_message(links: Mapping[LinkKey, int]) -> messages.LinkKeys:
+    message = messages.LinkKeys()
+    links_out(message, links)
+    return message
+
+
+_LINKS: Final = _Written(_links_message)
 
 
 def links_in(message: messages.LinkKeys) -> Mapping[LinkKey, int]:
@@ -63,24 +94,17 @@ def flows_out(message: messages.FlowKeys, flows: Sequence[FlowKey]) -> None:
     message.dst_port.extend([flow.dst_port for flow in flows])
 
 
-def flow_columns_out(message: messages.FlowKeys, flows: FlowColumns) -> None:
-    """Put flows that are columns already into a message, one row each."""
-    message.addresses.extend([address.packed for address in flows.addresses])
-    for name in ("src", "dst", "protocol", "src_port", "dst_port"):
-        getattr(message, name).extend(getattr(flows, name).tolist())
-
-
 def flows_in(message: messages.FlowKeys) -> list[FlowKey]:
     """Return the flows of a message; raise MessageError for odd addresses, protocols and ports."""
     addresses = [address_in(packed) for packed in message.addresses]
     src, dst = pick("FlowKeys.src", addresses, message.src), pick("FlowKeys.dst", addresses, message.dst)
-    columns = {name: getattr(message, name)[:] for name in _MOST}
+    columns = {name: getattr(message, name)[:] for name in MOST}
     for name, column in (("dst", dst), *columns.items()):
         if len(column) != len(src):
             raise MessageError(f"FlowKeys.{name} has {len(column)} entries for {len(src)} rows")
     for name, column in columns.items():
-        if column and max(column) > _MOST[name]:
-            raise MessageError(f"FlowKeys.{name}: {max(column)} is more than {_MOST[name]}")
+        if column and max(column) > MOST[name]:
+            raise MessageError(f"FlowKeys.{name}: {max(column)} is more than {MOST[name]}")
     return list(map(FlowKey, src, dst, *columns.values()))
 
 
@@ -92,7 +116,7 @@ def flow_out(message: messages.FlowKey, flow: FlowKey) -> None:
 
 def flow_in(message: messages.FlowKey) -> FlowKey:
     """Return the flow of a message; raise MessageError for odd addresses, protocols and ports."""
-    for name, most in _MOST.items():
+    for name, most in MOST.items():
         if getattr(message, name) > most:
             raise MessageError(f"FlowKey.{name}: {getattr(message, name)} is more than {most}")
     ends = address_in(message.src), address_in(message.dst)
@@ -107,24 +131,36 @@ def address_in(packed: bytes) -> IPv4Address | IPv6Address:
         raise MessageError(f"an address of {len(packed)} bytes is neither IPv4 nor IPv6") from error
 
 
-def routes_out(message: messages.Routes, routes: Iterable[tuple[str, ...]]) -> list[int]:
-    """Put routes, each once, into a message; return each row's place among them."""
-    places: dict[tuple[str, ...], int] = {}
-    rows = [places.setdefault(route, len(places)) for route in routes]
+def routes_out(message: messages.Routes, routes: tuple[tuple[str, ...], ...]) -> None:
+    """Put routes into a message."""
+    message.CopyFrom(_ROUTES.message(routes))
+
+
+def _routes_message(routes: tuple[tuple[str, ...], ...]) -> messages.Routes:
     switches: dict[str, int] = {}
-    message.hops.extend([switches.setdefault(name, len(switches)) for name in chain.from_iterable(places)])
-    message.switches.extend(switches)
-    message.lengths.extend(map(len, places))
-    return rows
+    hops = [switches.setdefault(name, len(switches)) for name in chain.from_iterable(routes)]
+    return messages.Routes(switches=switches, hops=hops, lengths=map(len, routes))
 
 
-def routes_in(message: messages.Routes) -> list[tuple[str, ...]]:
-    """Return the routes of a message; raise MessageError where their lengths are not those of the hops."""
+_ROUTES: Final = _Written(_routes_message)
+
+
+def routes_in(message: messages.Routes) -> tuple[tuple[str, ...], ...]:
+    """Return the routes of a message; raise MessageError where their lengths are not those of the hops.
+
+    Equal messages have the same object: a reader of successive snapshots need not look at its routes again.
+    """
+    return _routes_in(message.SerializeToString(deterministic=True))
+
+
+@lru_cache(_FABRICS)
+def _routes_in(packed: bytes) -> tuple[tuple[str, ...], ...]:
+    message = messages.Routes.FromString(packed)
     hops = pick("Routes.hops", message.switches, message.hops)
     ends = list(accumulate(message.lengths, initial=0))
     if ends[-1] != len(hops):
         raise MessageError(f"Routes has {len(hops)} hops for {ends[-1]} of all lengths")
-    return [tuple(hops[begin:end]) for begin, end in pairwise(ends)]
+    return tuple(tuple(hops[begin:end]) for begin, end in pairwise(ends))
 
 
 def pick(name: str, things: Sequence[T], places: Sequence[int]) -> list[T]:

@@ -33,6 +33,24 @@ class FlowKeys(_message.Message):
     dst_port: _containers.RepeatedScalarFieldContainer[int]
     def __init__(self, addresses: _Optional[_Iterable[bytes]] = ..., src: _Optional[_Iterable[int]] = ..., dst: _Optional[_Iterable[int]] = ..., protocol: _Optional[_Iterable[int]] = ..., src_port: _Optional[_Iterable[int]] = ..., dst_port: _Optional[_Iterable[int]] = ...) -> None: ...
 
+class FlowColumns(_message.Message):
+    __slots__ = ("rows", "addresses", "src", "dst", "protocol", "src_port", "dst_port")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    ADDRESSES_FIELD_NUMBER: _ClassVar[int]
+    SRC_FIELD_NUMBER: _ClassVar[int]
+    DST_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    SRC_PORT_FIELD_NUMBER: _ClassVar[int]
+    DST_PORT_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    addresses: _containers.RepeatedScalarFieldContainer[bytes]
+    src: bytes
+    dst: bytes
+    protocol: bytes
+    src_port: bytes
+    dst_port: bytes
+    def __init__(self, rows: _Optional[int] = ..., addresses: _Optional[_Iterable[bytes]] = ..., src: _Optional[bytes] = ..., dst: _Optional[bytes] = ..., protocol: _Optional[bytes] = ..., src_port: _Optional[bytes] = ..., dst_port: _Optional[bytes] = ...) -> None: ...
+
 class Routes(_message.Message):
     __slots__ = ("switches", "lengths", "hops")
     SWITCHES_FIELD_NUMBER: _ClassVar[int]

@@ -66,27 +66,27 @@ class Links(_message.Message):
     NEWEST_QUEUE_FRAMES_FIELD_NUMBER: _ClassVar[int]
     NEWEST_UTILISATION_FIELD_NUMBER: _ClassVar[int]
     links: _keys_pb2.LinkKeys
-    rate_bps: _containers.RepeatedScalarFieldContainer[int]
-    delay_mean_ns: _containers.RepeatedScalarFieldContainer[int]
-    delay_p50_ns: _containers.RepeatedScalarFieldContainer[int]
-    delay_p99_ns: _containers.RepeatedScalarFieldContainer[int]
-    queue_occupancy_frames: _containers.RepeatedScalarFieldContainer[float]
-    utilisation: _containers.RepeatedScalarFieldContainer[float]
-    available_bps: _containers.RepeatedScalarFieldContainer[int]
-    loss: _containers.RepeatedScalarFieldContainer[float]
-    age_ns: _containers.RepeatedScalarFieldContainer[int]
-    samples: _containers.RepeatedScalarFieldContainer[int]
-    source: _containers.RepeatedScalarFieldContainer[DelaySource]
-    delay_ewma_ns: _containers.RepeatedScalarFieldContainer[int]
-    delay_max_ns: _containers.RepeatedScalarFieldContainer[int]
-    delay_uncertainty_ns: _containers.RepeatedScalarFieldContainer[int]
-    loss_source: _containers.RepeatedScalarFieldContainer[LossSource]
-    buffer_occupancy_frames: _containers.RepeatedScalarFieldContainer[float]
-    lost_packets: _containers.RepeatedScalarFieldContainer[int]
-    newest_delay_ns: _containers.RepeatedScalarFieldContainer[int]
-    newest_queue_frames: _containers.RepeatedScalarFieldContainer[float]
-    newest_utilisation: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, links: _Optional[_Union[_keys_pb2.LinkKeys, _Mapping]] = ..., rate_bps: _Optional[_Iterable[int]] = ..., delay_mean_ns: _Optional[_Iterable[int]] = ..., delay_p50_ns: _Optional[_Iterable[int]] = ..., delay_p99_ns: _Optional[_Iterable[int]] = ..., queue_occupancy_frames: _Optional[_Iterable[float]] = ..., utilisation: _Optional[_Iterable[float]] = ..., available_bps: _Optional[_Iterable[int]] = ..., loss: _Optional[_Iterable[float]] = ..., age_ns: _Optional[_Iterable[int]] = ..., samples: _Optional[_Iterable[int]] = ..., source: _Optional[_Iterable[_Union[DelaySource, str]]] = ..., delay_ewma_ns: _Optional[_Iterable[int]] = ..., delay_max_ns: _Optional[_Iterable[int]] = ..., delay_uncertainty_ns: _Optional[_Iterable[int]] = ..., loss_source: _Optional[_Iterable[_Union[LossSource, str]]] = ..., buffer_occupancy_frames: _Optional[_Iterable[float]] = ..., lost_packets: _Optional[_Iterable[int]] = ..., newest_delay_ns: _Optional[_Iterable[int]] = ..., newest_queue_frames: _Optional[_Iterable[float]] = ..., newest_utilisation: _Optional[_Iterable[float]] = ...) -> None: ...
+    rate_bps: bytes
+    delay_mean_ns: bytes
+    delay_p50_ns: bytes
+    delay_p99_ns: bytes
+    queue_occupancy_frames: bytes
+    utilisation: bytes
+    available_bps: bytes
+    loss: bytes
+    age_ns: bytes
+    samples: bytes
+    source: bytes
+    delay_ewma_ns: bytes
+    delay_max_ns: bytes
+    delay_uncertainty_ns: bytes
+    loss_source: bytes
+    buffer_occupancy_frames: bytes
+    lost_packets: bytes
+    newest_delay_ns: bytes
+    newest_queue_frames: bytes
+    newest_utilisation: bytes
+    def __init__(self, links: _Optional[_Union[_keys_pb2.LinkKeys, _Mapping]] = ..., rate_bps: _Optional[bytes] = ..., delay_mean_ns: _Optional[bytes] = ..., delay_p50_ns: _Optional[bytes] = ..., delay_p99_ns: _Optional[bytes] = ..., queue_occupancy_frames: _Optional[bytes] = ..., utilisation: _Optional[bytes] = ..., available_bps: _Optional[bytes] = ..., loss: _Optional[bytes] = ..., age_ns: _Optional[bytes] = ..., samples: _Optional[bytes] = ..., source: _Optional[bytes] = ..., delay_ewma_ns: _Optional[bytes] = ..., delay_max_ns: _Optional[bytes] = ..., delay_uncertainty_ns: _Optional[bytes] = ..., loss_source: _Optional[bytes] = ..., buffer_occupancy_frames: _Optional[bytes] = ..., lost_packets: _Optional[bytes] = ..., newest_delay_ns: _Optional[bytes] = ..., newest_queue_frames: _Optional[bytes] = ..., newest_utilisation: _Optional[bytes] = ...) -> None: ...
 
 class LinkStatuses(_message.Message):
     __slots__ = ("links", "condition", "age_ns", "cause")

@@ -1,17 +1,34 @@
-"""Snapshots as messages, and what else is asked of a collector once: its status; what it receives about jobs."""
+"""Snapshots as messages, and what else is asked of a collector once: its status; what it receives about jobs.
+
+The columns of `LinkStates` and `PathStates` go into a message as they are and come out of it so: no state of a single
+link or flow is made.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Final
 
+import numpy as np
+
 from collectors.feed import feed_pb2 as messages
+from collectors.feed import keys_pb2, links_pb2
 from collectors.feed.columns import Columns, put, take
-from collectors.feed.keys import flow_columns_out, flows_in, flows_out, keyed, pick, routes_in, routes_out
-from collectors.feed.links import read_links, write_links
+from collectors.feed.keys import MOST, keyed, link_places_out, links_in, routes_in, routes_out
+from collectors.feed.packed import (
+    FloatColumn,
+    MemberColumn,
+    pack_integers,
+    packed_columns,
+    unpack_integers,
+    unpack_places,
+)
 from collectors.feed.statuses import statuses_of, write_statuses
-from collectors.state.path_states import PathStates
+from collectors.state.link_states import LOSS_SOURCES, LinkStates, link_states_of
+from collectors.state.path_states import PathColumns, PathStates, columns_of
+from collectors.statistics.columns import Integers
+from collectors.statistics.window import SOURCES
 from collectors.values import (
     ChildKey,
     ChildState,
@@ -21,6 +38,7 @@ from collectors.values import (
     JobKey,
     JobNote,
     JobState,
+    LinkState,
     PathState,
     ReporterState,
     Snapshot,
@@ -29,8 +47,18 @@ from dataplane.load import load_pb2
 from dataplane.load.values import NO_LOAD, DaemonLoad
 from dataplane.rpc.errors import MessageError
 from dataplane.rpc.values import Mirror
+from dataplane.topology.values import LinkKey
 
-_PATHS: Final = Columns(PathState, messages.Paths, others=("flow", "switches"))
+_LINKS: Final = packed_columns(
+    LinkState,
+    1,
+    {
+        "source": MemberColumn(SOURCES, links_pb2.DelaySource.DESCRIPTOR),
+        "loss_source": MemberColumn(LOSS_SOURCES, links_pb2.LossSource.DESCRIPTOR, optional=True),
+    },
+)
+_PATHS: Final = packed_columns(PathState, 2, {"gap_variation": FloatColumn(default=1.0)})
+_ADDRESS_BYTES: Final = frozenset({4, 16})
 _REPORTERS: Final = Columns(ReporterState, messages.Reporters)
 _CLOCKS: Final = Columns(ClockState, messages.Clocks)
 _JOB: Final = tuple(field.name for field in fields(JobState) if field.name not in {"key", "children"})
@@ -61,7 +89,7 @@ def snapshot_of(message: messages.Snapshot) -> Snapshot:
     return Snapshot(
         message.taken_ns,
         read_links(message.links),
-        _paths_of(message.paths),
+        _read_paths(message.paths),
         keyed("reporter", [(state.node_id, state.hw_id) for state in reporters], reporters),
         keyed("clock", [state.node_id for state in clocks], clocks),
         keyed("job", [job.key for job in jobs], jobs),
@@ -69,24 +97,76 @@ def snapshot_of(message: messages.Snapshot) -> Snapshot:
     )
 
 
+def write_links(message: links_pb2.Links, links: Mapping[LinkKey, LinkState]) -> None:
+    """Put links with their states into a message."""
+    states = link_states_of(links)
+    link_places_out(message.links, states.places)
+    for name, column in _LINKS.items():
+        setattr(message, name, column.pack(states.columns[name]))
+
+
+def read_links(message: links_pb2.Links) -> LinkStates:
+    """Return the links of a message with their states; raise MessageError."""
+    places = links_in(message.links)
+    columns = {
+        name: column.unpack(f"Links.{name}", getattr(message, name), len(places)) for name, column in _LINKS.items()
+    }
+    return LinkStates(places, columns)
+
+
 def _write_paths(message: messages.Paths, paths: Mapping[FlowKey, PathState]) -> None:
-    columns = paths.columns() if isinstance(paths, PathStates) else None
-    if columns is None:
-        flows_out(message.flows, list(paths))
-        message.route.extend(routes_out(message.routes, [path.switches for path in paths.values()]))
-        _PATHS.write(message, list(paths.values()))
-        return
-    flow_columns_out(message.flows, columns.flows)
-    routes = routes_out(message.routes, [path.switches for path in columns.flows.paths])
-    message.route.extend([routes[path] for path in columns.flows.path.tolist()])
-    _PATHS.write_numbers(message, columns.figures)
+    """Put flows with their paths into a message."""
+    columns = columns_of(paths)
+    message.flows.rows = len(columns)
+    message.flows.addresses.extend(columns.addresses)
+    message.flows.src, message.flows.dst = pack_integers(columns.src), pack_integers(columns.dst)
+    for name in MOST:
+        setattr(message.flows, name, pack_integers(getattr(columns, name)))
+    routes_out(message.routes, columns.routes)
+    message.route = pack_integers(columns.route)
+    for name, column in _PATHS.items():
+        setattr(message, name, column.pack(columns.figures[name]))
 
 
-def _paths_of(message: messages.Paths) -> dict[FlowKey, PathState]:
-    flows, routes = flows_in(message.flows), pick("Paths.route", routes_in(message.routes), message.route)
-    if len(flows) != len(routes):
-        raise MessageError(f"Paths.route has {len(routes)} entries for {len(flows)} rows")
-    return keyed("flow", flows, list(_PATHS.read(message, len(flows), flow=flows, switches=routes)))
+def _read_paths(message: messages.Paths) -> PathStates:
+    """Return the flows of a message with their paths; raise MessageError."""
+    flows, rows = message.flows, message.flows.rows
+    addresses = _addresses_in(flows)
+    # These are never left out, so that a message of many rows has as many bytes.
+    src, dst = (unpack_places(f"FlowColumns.{name}", getattr(flows, name), rows, addresses) for name in ("src", "dst"))
+    about = {
+        name: unpack_integers(f"FlowColumns.{name}", getattr(flows, name), rows, most=most)
+        for name, most in MOST.items()
+    }
+    _check_once(src * len(addresses) + dst, about["protocol"] << 32 | about["src_port"] << 16 | about["dst_port"])
+    routes = routes_in(message.routes)
+    columns = PathColumns(
+        addresses,
+        routes,
+        src=src,
+        dst=dst,
+        **about,
+        route=unpack_places("Paths.route", message.route, rows, routes),
+        figures={name: column.unpack(f"Paths.{name}", getattr(message, name), rows) for name, column in _PATHS.items()},
+    )
+    return PathStates(rows, lambda: columns)
+
+
+def _addresses_in(message: keys_pb2.FlowColumns) -> Sequence[bytes]:
+    addresses: list[bytes] = message.addresses[:]
+    for size in sorted(set(map(len, addresses)) - _ADDRESS_BYTES):
+        raise MessageError(f"an address of {size} bytes is neither IPv4 nor IPv6")
+    if len(set(addresses)) != len(addresses):
+        raise MessageError("an address stands twice in one message")
+    return addresses
+
+
+def _check_once(ends: Integers, about: Integers) -> None:
+    """Raise MessageError where two rows have the same ends and the same protocol and ports."""
+    order = np.lexsort((about, ends))
+    ends, about = ends[order], about[order]
+    if bool(((ends[1:] == ends[:-1]) & (about[1:] == about[:-1])).any()):
+        raise MessageError("a flow stands twice in one message")
 
 
 def _write_job(message: messages.Job, job: JobState) -> None:

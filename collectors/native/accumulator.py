@@ -19,6 +19,7 @@ from collectors.native.figures import NativeFlows, NativePaths, columns_of, figu
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.kernels.state.windows import NOTED_ROOM, ROW
 from collectors.native.memory import CellMemory
+from collectors.native.routes import RouteTables
 from collectors.native.structures import (
     MOST_SWITCHES,
     NONE32,
@@ -64,6 +65,7 @@ class NativeStore:
         self._address, self._counts = self._tables.address, self._tables.counts
         self._topology = NativeTopology(topology, self._tables.topology)
         self._kept: list[CellMemory] = []
+        self._route_tables = RouteTables(self._topology)
         self._rate = RateWindow(settings.rate_window_ns)
         # numpy takes long to make these.
         self._flow_type, self._route_type, self._clock_type = map(np.dtype, (FlowCell, RouteCell, ClockCell))
@@ -282,19 +284,13 @@ class NativeStore:
         oldest_ns = max(now_ns - self._settings.forget_path_after_ns, 0)
         listed = (cells["route"] != NONE32) & (cells["path_ns"] >= oldest_ns)
         routes = self._tables.routes.count
-        return NativeFlows(
-            cells[listed],
-            NativePaths(
-                self._topology.switches,
-                self._topology.hosts,
-                self._route_cells.rows(self._route_type)["length"][:routes].tolist(),
-                self._route_nodes.rows(np.uint32)[: routes * MOST_SWITCHES].copy(),
-                self._all_figures()[self._tables.topology.link_count :],
-            ),
-            self._rate,
-            self._settings.sample_every,
-            now_ns,
+        table = self._route_tables.table(
+            self._route_nodes.rows(np.uint32).reshape(-1, MOST_SWITCHES)[:routes],
+            self._route_cells.rows(self._route_type)["length"][:routes],
         )
+        figures = self._all_figures()[self._tables.topology.link_count :]
+        paths = NativePaths(table, self._topology.hosts, self._topology.host_links, figures)
+        return NativeFlows(cells[listed], paths, self._rate, self._settings.sample_every, now_ns)
 
 
 def key_words(flow: FlowKey) -> NDArray[np.uint64]:

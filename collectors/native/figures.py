@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Address
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from collectors.native.structures import MOST_SWITCHES, NONE32, NONE64, RATE_SLOTS
+from collectors.native.routes import RouteTable
+from collectors.native.structures import NONE32, NONE64, RATE_SLOTS
 from collectors.native.tables import SignalTable
 from collectors.state.accumulator import FlowColumns, SeenFlow, SwitchPath
 from collectors.state.gaps import CHANCE, MEAN_BITS, more_hz
-from collectors.statistics.columns import UNKNOWN, Integers, WindowColumns
+from collectors.statistics.columns import UNKNOWN, Integers, Numbers, WindowColumns, signed
 from collectors.statistics.rate import RateWindow
 from collectors.statistics.window import NO_FIGURES, SOURCES, WindowFigures
 from collectors.values import FlowKey, NetworkSignals
@@ -52,20 +52,20 @@ def columns_of(cells: NDArray[np.void]) -> WindowColumns:
         queue, buffer = cells["queue_total"] / cells["queues"], cells["buffer_total"] / cells["buffers"]
         newest_queue = cells["newest_queue_total"] / cells["newest_queues"]
     return WindowColumns(
-        delay_mean_ns=_signed(cells["mean"]),
-        delay_p50_ns=_signed(cells["p50"]),
-        delay_p99_ns=_signed(cells["p99"]),
-        delay_ewma_ns=_signed(cells["weighted"]),
-        delay_max_ns=_signed(cells["greatest"]),
-        source=_signed(cells["source"]),
-        samples=_signed(cells["samples"]),
+        delay_mean_ns=signed(cells["mean"]),
+        delay_p50_ns=signed(cells["p50"]),
+        delay_p99_ns=signed(cells["p99"]),
+        delay_ewma_ns=signed(cells["weighted"]),
+        delay_max_ns=signed(cells["greatest"]),
+        source=signed(cells["source"]),
+        samples=signed(cells["samples"]),
         queue_occupancy_frames=queue,
-        tx_bytes_per_window=np.where(known, _signed(cells["tx_mean"]), UNKNOWN),
-        newest_ns=np.where(known, _signed(cells["newest_ns"]), UNKNOWN),
+        tx_bytes_per_window=np.where(known, signed(cells["tx_mean"]), UNKNOWN),
+        newest_ns=np.where(known, signed(cells["newest_ns"]), UNKNOWN),
         buffer_occupancy_frames=buffer,
-        newest_delay_ns=np.where(known, _signed(cells["newest_delay_ns"]), UNKNOWN),
+        newest_delay_ns=np.where(known, signed(cells["newest_delay_ns"]), UNKNOWN),
         newest_queue_frames=newest_queue,
-        newest_tx_bytes=np.where(known, _signed(cells["newest_tx"]), UNKNOWN),
+        newest_tx_bytes=np.where(known, signed(cells["newest_tx"]), UNKNOWN),
     )
 
 
@@ -74,25 +74,21 @@ def _known(word: np.uint64) -> int | None:
     return None if word == NONE64 else int(word)
 
 
-def _signed(words: NDArray[np.uint64]) -> Integers:
-    """Return words as numbers; NONE64 becomes UNKNOWN."""
-    return words.astype(np.int64)
-
-
 @dataclass(frozen=True, slots=True)
 class NativePaths:
-    """The paths over the switches at one time, by their number."""
+    """The paths over the switches at one time, by their number.
 
-    switches: Sequence[str]
+    `host_links` has the number of the link to each host's switch, that of the link from there, and -1 at the end.
+    """
+
+    routes: RouteTable
     hosts: Sequence[str]
-    lengths: Sequence[int]
-    nodes: NDArray[np.uint32]
+    host_links: tuple[Integers, Integers]
     figures: NDArray[np.void]
 
     def path(self, route: int, source: int, target: int) -> SwitchPath:
         """Return a path from and to hosts, NONE32 where the topology does not have them."""
-        nodes = self.nodes[route * MOST_SWITCHES :][: self.lengths[route]]
-        switches = tuple(self.switches[node] for node in nodes.tolist())
+        switches = self.routes.switches[route]
         ends = [() if host == NONE32 else (self.hosts[host],) for host in (source, target)]
         stops = (*ends[0], *switches, *ends[1])
         figures = figures_of(self.figures[route]) if self.figures[route]["known"] else NO_FIGURES
@@ -100,7 +96,7 @@ class NativePaths:
 
 
 class NativeFlows:
-    """Flows at one time, copies of their cells."""
+    """Flows at one time, copies of their cells; one by one they are the reference of `columns`."""
 
     def __init__(
         self, cells: NDArray[np.void], paths: NativePaths, rate: RateWindow, sample_every: int, now_ns: int
@@ -118,48 +114,44 @@ class NativeFlows:
         paths: dict[tuple[int, int, int], SwitchPath] = {}
         addresses: dict[tuple[int, int, int], IPv4Address | IPv6Address] = {}
         names = ("route", "source_host", "target_host", "path_ns", "key")
-        columns = [self._cells[name].tolist() for name in names]
-        gaps = self._gap_means().tolist(), self._gap_shares().tolist()
-        for route, source, target, path_ns, words, (rate_bps, nbytes, is_young), gap_ns, variation in zip(
-            *columns, self._rates(), *gaps, strict=True
+        columns = (self._cells[name].tolist() for name in names)
+        gaps = zip(self._gap_means().tolist(), self._gap_shares().tolist(), strict=True)
+        nbytes, _, now_ns = self._counted()
+        counts = zip(nbytes.tolist(), self._cells["first_ns"].tolist(), now_ns.tolist(), strict=True)
+        for route, source, target, path_ns, words, counted, (gap_ns, variation) in zip(
+            *columns, counts, gaps, strict=True
         ):
             ends = route, source, target
             path = paths.get(ends)
             if path is None:
                 path = paths[ends] = self._paths.path(*ends)
-            yield SeenFlow(
-                _flow(words, addresses),
-                path,
-                path_ns,
-                rate_bps,
-                nbytes,
-                is_young,
-                None if gap_ns == UNKNOWN else gap_ns,
-                variation,
-            )
+            mean_ns = None if gap_ns == UNKNOWN else gap_ns
+            yield SeenFlow(_flow(words, addresses), path, path_ns, *self._rate_of(*counted), mean_ns, variation)
 
     def columns(self) -> FlowColumns:
         """Return the flows side by side, in the same order."""
-        cells, count = self._cells, len(self._cells)
+        cells = self._cells
         about: NDArray[np.uint64] = cells["key"][:, 4]
-        ends = np.concatenate((cells["key"][:, 0:2], cells["key"][:, 2:4]))
-        first_address, address = _distinct(np.tile(about & 0xF, 2), ends[:, 0], ends[:, 1])
-        first_path, path = _distinct(cells["route"], cells["source_host"], cells["target_host"])
-        names = ("route", "source_host", "target_host")
-        rates = list(zip(*self._rates(), strict=True)) or [(), (), ()]
+        addresses, src, dst = _addresses(cells["key"])
+        used, route = _used(signed(cells["route"]), len(self._paths.figures))
+        nbytes, first_ns, now_ns = self._counted()
+        counted = cells["first_ns"] != NONE64
+        ends = (np.minimum(cells[name], len(self._paths.hosts)) for name in ("source_host", "target_host"))
+        to_switch, to_host = (links[host] for links, host in zip(self._paths.host_links, ends, strict=True))
         return FlowColumns(
-            [_address_of(int(about[row % count]) & 0xF, *ends[row].tolist()) for row in first_address],
-            [self._paths.path(*(int(cells[name][row]) for name in names)) for row in first_path],
-            src=address[:count],
-            dst=address[count:],
+            addresses,
+            self._paths.routes.columns(used, self._paths.figures),
+            src=src,
+            dst=dst,
             protocol=_field(about, 8, 0xFF),
             src_port=_field(about, 32, 0xFFFF),
             dst_port=_field(about, 16, 0xFFFF),
-            path=path,
-            received_ns=_signed(cells["path_ns"]),
-            rate_bps=[UNKNOWN if rate is None else rate for rate in rates[0]],
-            measured_bytes=rates[1],
-            is_young=rates[2],
+            route=route,
+            access_links=(to_switch, to_host),
+            received_ns=signed(cells["path_ns"]),
+            rate_bps=np.where(counted, self._rate.rates_bps(nbytes, self._sample_every, first_ns, now_ns), UNKNOWN),
+            measured_bytes=nbytes,
+            is_young=counted & (first_ns > self._rate.begin_ns(now_ns)),
             gap_mean_ns=self._gap_means(),
             gap_variation=self._gap_shares(),
         )
@@ -169,27 +161,25 @@ class NativeFlows:
         means = (self._cells["gap_mean"] >> MEAN_BITS).astype(np.int64)
         return np.where(self._cells["gap_count"] != 0, means, UNKNOWN)
 
-    def _gap_shares(self) -> NDArray[np.float64]:
+    def _gap_shares(self) -> Numbers:
         """Return the variance of each flow's gaps as a share of the mean's square, 1 at most."""
-        shares: NDArray[np.float64] = np.minimum(self._cells["gap_variation"], CHANCE) / CHANCE
+        shares: Numbers = np.minimum(self._cells["gap_variation"], CHANCE) / CHANCE
         return shares
 
-    def _rates(self) -> list[tuple[int | None, int, bool]]:
-        """Return each flow's rate in bit/s as `collectors.statistics.rate` has it, None where no packet was counted.
-
-        Beside it the bytes, and whether the flow is young.
-        """
+    def _counted(self) -> tuple[Integers, Integers, Integers]:
+        """Return each flow's bytes in the window, when the first was sent (0 where none was), and the flow's time."""
         cells, window = self._cells, self._rate
-        sent_ns, heard_ns = cells["rate_ns"].astype(np.int64), cells["heard_ns"].astype(np.int64)
+        sent_ns, heard_ns = signed(cells["rate_ns"]), signed(cells["heard_ns"])
         now_ns = sent_ns + np.maximum(self._now_ns - heard_ns, 0)
         newest, slots = (sent_ns // window.slot_ns)[:, None], np.arange(RATE_SLOTS)[None, :]
         numbers = newest - (newest - slots) % RATE_SLOTS
         inside = numbers >= (now_ns // window.slot_ns - RATE_SLOTS + 1)[:, None]
-        sums = np.where(inside, cells["rate_bytes"], 0).sum(axis=1, dtype=np.int64)
-        columns = (column.tolist() for column in (sums, cells["first_ns"], now_ns))
-        return [self._rate_of(*row) for row in zip(*columns, strict=True)]
+        nbytes = np.where(inside, cells["rate_bytes"], 0).sum(axis=1, dtype=np.int64)
+        first_ns = np.where(cells["first_ns"] == NONE64, 0, signed(cells["first_ns"]))
+        return nbytes, first_ns, now_ns
 
     def _rate_of(self, nbytes: int, first_ns: int, now_ns: int) -> tuple[int | None, int, bool]:
+        """Return a flow's rate, None where no packet was counted, the bytes behind it, and whether it is young."""
         if first_ns == NONE64:
             return None, nbytes, False
         rate_bps = self._rate.rate_bps(nbytes * self._sample_every, first_ns, now_ns)
@@ -209,6 +199,35 @@ def signals_of(table: SignalTable, cells: NDArray[np.void]) -> NetworkSignals:
     )
 
 
+def _used(numbers: Integers, count: int) -> tuple[Integers, Integers]:
+    """Return which numbers below a count there are, in order, and each row's place among them."""
+    (used,) = np.nonzero(np.bincount(numbers, minlength=count))
+    places = np.zeros(count, np.int64)
+    places[used] = np.arange(len(used))
+    return used, places[numbers]
+
+
+def _addresses(keys: NDArray[np.uint64]) -> tuple[list[bytes], Integers, Integers]:
+    """Return all addresses of keys, packed and each once, and the places of sources and destinations in them."""
+    version, count = np.tile(keys[:, 4] & 0xF, 2), len(keys)
+    high, low = np.concatenate((keys[:, 0:2], keys[:, 2:4])).T
+    four = version == 4
+    values, places = np.unique(low[four], return_inverse=True)
+    place: Integers = np.zeros(2 * count, np.int64)
+    place[four] = places
+    packed = _packed(values.astype(">u4").tobytes(), 4)
+    if not four.all():
+        words = np.stack((high[~four], low[~four]), axis=1)
+        found, places = np.unique(words, axis=0, return_inverse=True)
+        place[~four] = places + len(packed)
+        packed += _packed(found.astype(">u8").tobytes(), 16)
+    return packed, place[:count], place[count:]
+
+
+def _packed(data: bytes, size: int) -> list[bytes]:
+    return [data[start : start + size] for start in range(0, len(data), size)]
+
+
 def _flow(words: Sequence[int], known: dict[tuple[int, int, int], IPv4Address | IPv6Address]) -> FlowKey:
     source_high, source_low, target_high, target_low, about = words
     source = _address(about & 0xF, source_high, source_low, known)
@@ -221,24 +240,10 @@ def _address(
 ) -> IPv4Address | IPv6Address:
     found = known.get((version, high, low))
     if found is None:
-        found = known[version, high, low] = _address_of(version, high, low)
+        kind: type[IPv4Address | IPv6Address] = IPv4Address if version == 4 else IPv6Address
+        found = known[version, high, low] = kind(high << 64 | low)
     return found
-
-
-def _address_of(version: int, high: int, low: int) -> IPv4Address | IPv6Address:
-    kind: type[IPv4Address | IPv6Address] = IPv4Address if version == 4 else IPv6Address
-    return kind(high << 64 | low)
 
 
 def _field(words: NDArray[np.uint64], shift: int, mask: int) -> Integers:
     return (words >> shift & mask).astype(np.int64)
-
-
-def _distinct(*words: NDArray[np.unsignedinteger[Any]]) -> tuple[Integers, Integers]:
-    """Return where each distinct row of columns stands first, and each row's place among the distinct ones."""
-    places: Integers = np.zeros(len(words[0]), np.int64)
-    for word in words:
-        values, own = np.unique(word, return_inverse=True)
-        # Both are less than there are rows, so that the product holds.
-        _, first, places = np.unique(places * len(values) + own, return_index=True, return_inverse=True)
-    return first, places

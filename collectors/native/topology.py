@@ -109,7 +109,11 @@ class NativeTopology:
         keys = [
             None if edge is None else LinkKey(edge.node, name) for edge, name in zip(edges, self.hosts, strict=True)
         ]
-        table.host_links = self._table(u32, [NONE32 if key is None else self.link_number[key] for key in keys])
+        from_switch = [-1 if key is None else self.link_number[key] for key in keys]
+        to_switch = [-1 if key is None else self.link_number[LinkKey(key.dst, key.src)] for key in keys]
+        # With one more entry, for hosts that are not there.
+        self.host_links = np.array([*to_switch, -1], np.int64), np.array([*from_switch, -1], np.int64)
+        table.host_links = self._table(u32, [NONE32 if number < 0 else number for number in from_switch])
         switches = [NONE32 if edge is None else self.switch_number.get(edge.node, NONE32) for edge in edges]
         table.host_switches = self._table(u32, switches)
 

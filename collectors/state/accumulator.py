@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address
 from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 from collectors.clocks.values import Corrections, FlightColumns
 from collectors.decode.samples import LinkSample
 from collectors.decode.stitch import SeenPath
-from collectors.statistics.columns import Integers, WindowColumns
+from collectors.statistics.columns import Flags, Integers, Numbers, WindowColumns
 from collectors.statistics.sketch import Sketch
 from collectors.statistics.window import WindowFigures
 from collectors.values import FlowKey, NetworkSignals
@@ -53,27 +52,47 @@ class SeenFlow:
     gap_variation: float = 1.0
 
 
-@dataclass(frozen=True, slots=True)
-class FlowColumns:
-    """Flows that were heard of lately, side by side; `src` and `dst` index `addresses`, `path` indexes `paths`.
+@dataclass(frozen=True, slots=True, eq=False)
+class RouteColumns:
+    """Routes over switches that flows take, side by side.
 
-    Rates are in bit/s, UNKNOWN where no packet was counted, as is a mean gap before there were any.
+    `links` has a row for each route: the numbers of its links in the topology's order, then -1. Delays are UNKNOWN and
+    `newest_ns` is 0 where no whole packet was measured.
     """
 
-    addresses: Sequence[IPv4Address | IPv6Address]
-    paths: Sequence[SwitchPath]
+    switches: tuple[tuple[str, ...], ...]
+    links: NDArray[np.int64]
+    delay_mean_ns: Integers
+    delay_p50_ns: Integers
+    delay_p99_ns: Integers
+    samples: Integers
+    newest_ns: Integers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FlowColumns:
+    """Flows that were heard of lately, side by side; `src` and `dst` index `addresses`, `route` indexes `routes`.
+
+    Addresses are packed, 4 bytes of IPv4 or 16 of IPv6, each once. `access_links` are the numbers of the links from the
+    source host and to the destination host, -1 for hosts that the topology lacks. Rates are in bit/s, UNKNOWN where no
+    packet was counted.
+    """
+
+    addresses: Sequence[bytes]
+    routes: RouteColumns
     src: Integers
     dst: Integers
     protocol: Integers
     src_port: Integers
     dst_port: Integers
-    path: Integers
+    route: Integers
+    access_links: tuple[Integers, Integers]
     received_ns: Integers
-    rate_bps: Sequence[int]
-    measured_bytes: Sequence[int]
-    is_young: Sequence[bool]
+    rate_bps: Integers
+    measured_bytes: Integers
+    is_young: Flags
     gap_mean_ns: Integers
-    gap_variation: NDArray[np.float64]
+    gap_variation: Numbers
 
 
 class SeenFlows(Protocol):

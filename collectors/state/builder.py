@@ -15,10 +15,11 @@ from collectors.decode.samples import Fate
 from collectors.decode.stitch import Stitcher
 from collectors.jobs.accounts import JobAccounts
 from collectors.settings import StateSettings
-from collectors.state.accumulator import ColumnStore, Store
-from collectors.state.link_states import LinkColumns
+from collectors.state.accumulator import ColumnStore, FlowsInColumns, SeenFlows, Store
+from collectors.state.link_states import LinkColumns, link_states_of
 from collectors.state.loss import LossMeter
-from collectors.state.path_states import PathMaker, PathStates
+from collectors.state.path_figures import PathMaker, path_columns
+from collectors.state.path_states import PathStates
 from collectors.statistics.sketch import Sketch
 from collectors.values import (
     DropRecord,
@@ -26,6 +27,7 @@ from collectors.values import (
     HopRecord,
     LinkState,
     NetworkSignals,
+    PathState,
     RecordKind,
     ReporterState,
     Snapshot,
@@ -151,10 +153,17 @@ class StateBuilder(ABC):
         self._losses.note_reporting(self._stitcher.reporting())
         now_ns = self._clock.now_ns()
         links = self._links(now_ns)
-        maker = PathMaker(self._topology, links, now_ns, self._settings.stale_after_ns)
-        paths = PathStates(self._store.flows(now_ns), maker)
+        paths = self._paths(self._store.flows(now_ns), links, now_ns)
         jobs = self._jobs.states(now_ns)
         return Snapshot(now_ns, links, paths, dict(reporters or {}), self._clocks.states(), jobs)
+
+    def _paths(self, seen: SeenFlows, links: Mapping[LinkKey, LinkState], now_ns: int) -> Mapping[FlowKey, PathState]:
+        """Return the flows' paths; columns are made of columns, by the first who looks at them."""
+        stale_ns = self._settings.stale_after_ns
+        if isinstance(seen, FlowsInColumns):
+            return PathStates(len(seen), lambda: path_columns(seen.columns(), link_states_of(links), now_ns, stale_ns))
+        maker = PathMaker(self._topology, links, now_ns, stale_ns)
+        return {flow.flow: maker.path(flow) for flow in seen}
 
     def delays(self, step_aside: Callable[[], object] = lambda: None) -> dict[LinkKey, Sketch]:
         """Return sketches of the delays behind the figures of links that were heard of lately.

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import fields
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,6 +114,26 @@ def _states(keys: Iterable[LinkKey], columns: Sequence[Integers | Numbers]) -> I
     """Yield the states that columns hold."""
     lists = [_with_none(name, column) for name, column in zip(_FIGURES, columns, strict=True)]
     return map(LinkState, keys, *lists)
+
+
+def link_states_of(links: Mapping[LinkKey, LinkState]) -> LinkStates:
+    """Return links as columns: those that they have, else made of single states."""
+    if isinstance(links, LinkStates):
+        return links
+    states = list(links.values())
+    columns = {name: _column(name, [getattr(state, name) for state in states]) for name in _FIGURES}
+    return LinkStates({key: place for place, key in enumerate(links)}, columns)
+
+
+def _column(name: str, values: Sequence[Any]) -> Integers | Numbers:
+    """Return a figure's values as a column."""
+    if name == "source":
+        return np.array([RANK[value] for value in values], np.int64)
+    if name == "loss_source":
+        return np.array([UNKNOWN if value is None else LOSS_SOURCES.index(value) for value in values], np.int64)
+    if name in LinkStates.FLOATS:
+        return np.array([np.nan if value is None else value for value in values], np.float64)
+    return np.array([UNKNOWN if value is None else value for value in values], np.int64)
 
 
 def _with_none(name: str, column: Integers | Numbers) -> list[object]:

@@ -1,36 +1,87 @@
-"""Flows' paths: what a snapshot knows of each, made of the links' states when it is read."""
+"""Flows' paths as columns: a snapshot of many flows costs little until their paths are read one by one."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import ItemsView, Iterator, Mapping, Sequence, ValuesView
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, ItemsView, Iterator, Mapping, Sequence, ValuesView
+from dataclasses import dataclass, fields
+from ipaddress import IPv4Address, IPv6Address
+from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from collectors.state.accumulator import FlowColumns, FlowsInColumns, SeenFlow, SeenFlows, SwitchPath
-from collectors.statistics.columns import UNKNOWN
-from collectors.values import FlowKey, LinkState, PathState
-from dataplane.topology.values import LinkKey, Topology
+from collectors.statistics.columns import UNKNOWN, Flags, Integers, Numbers
+from collectors.values import FlowKey, PathState
+
+Column = Integers | Numbers | Flags
+T = TypeVar("T")
+
+FIGURES: Final = tuple(field.name for field in fields(PathState)[2:])
+"""Columns of figures in `PathState`'s order: all but the flow and its switches."""
+FLOATS: Final = frozenset({"loss", "gap_variation"})
+FLAGS: Final = frozenset({"is_young"})
+OPTIONAL: Final = frozenset({"rate_bps", "delay_p50_ns", "delay_p99_ns", "loss", "gap_mean_ns"})
+"""Figures that may be None: UNKNOWN in columns of integers, NaN in those of floats."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class PathColumns:
-    """Flows' paths side by side; `figures` go by `PathState`'s names, UNKNOWN and NaN where one is not known."""
+    """Flows' paths side by side; `src` and `dst` index `addresses`, `route` indexes `routes`.
 
-    flows: FlowColumns
-    figures: Mapping[str, Sequence[Any]]
+    Addresses are packed, 4 bytes of IPv4 or 16 of IPv6, each once. `figures` has a column for each of `FIGURES`.
+    """
+
+    addresses: Sequence[bytes]
+    routes: tuple[tuple[str, ...], ...]
+    src: Integers
+    dst: Integers
+    protocol: Integers
+    src_port: Integers
+    dst_port: Integers
+    route: Integers
+    figures: Mapping[str, Column]
+
+    def __len__(self) -> int:
+        return len(self.route)
+
+    def integers(self, figure: str) -> Integers:
+        """Return a figure of every flow that is an integer; UNKNOWN where it is not known."""
+        column: Integers = self.figures[figure].astype(np.int64, copy=False)
+        return column
+
+    def floats(self, figure: str) -> Numbers:
+        """Return a figure of every flow that is a float; NaN where it is not known."""
+        column: Numbers = self.figures[figure].astype(np.float64, copy=False)
+        return column
+
+    def flags(self, figure: str) -> Flags:
+        """Return a truth value of every flow."""
+        column: Flags = self.figures[figure].astype(np.bool_, copy=False)
+        return column
+
+    def keys(self) -> Iterator[FlowKey]:
+        """Yield the flows in order."""
+        ends = [_address(packed) for packed in self.addresses]
+        about = (column.tolist() for column in (self.protocol, self.src_port, self.dst_port))
+        return map(FlowKey, _pick(ends, self.src), _pick(ends, self.dst), *about)
+
+    def states(self) -> Iterator[tuple[FlowKey, PathState]]:
+        """Yield the flows with their paths in order."""
+        flows, ways = list(self.keys()), _pick(self.routes, self.route)
+        figures = (_values(name, self.figures[name]) for name in FIGURES)
+        return zip(flows, map(PathState, flows, ways, *figures), strict=True)
 
 
 class PathStates(Mapping[FlowKey, PathState]):
-    """The paths of one snapshot; nothing that comes later changes them."""
+    """The paths of one snapshot; nothing that comes later changes them. Single states are made when one is asked for.
 
-    def __init__(self, seen: SeenFlows, maker: PathMaker) -> None:
-        self._seen: SeenFlows | None = seen
-        self._count = len(seen)
-        self._maker = maker
-        self._all: dict[FlowKey, PathState] = {}
+    `make` returns the columns; it is called once at most, by the first who looks, in whatever thread.
+    """
+
+    def __init__(self, count: int, make: Callable[[], PathColumns]) -> None:
+        self._count = count
+        self._make: Callable[[], PathColumns] | None = make
+        self._columns: PathColumns | None = None
+        self._all: dict[FlowKey, PathState] | None = None
 
     def __len__(self) -> int:
         return self._count
@@ -52,108 +103,75 @@ class PathStates(Mapping[FlowKey, PathState]):
         """Return every flow's path."""
         return self._made().values()
 
-    def columns(self) -> PathColumns | None:
-        """Return all paths side by side; None where they were never so, or single ones were made already."""
-        flows = self._seen
-        return self._maker.columns(flows.columns()) if isinstance(flows, FlowsInColumns) else None
+    @property
+    def columns(self) -> PathColumns:
+        """All paths side by side."""
+        # In this order: another thread that makes the columns meanwhile leaves them before it drops `make`.
+        make, columns = self._make, self._columns
+        if columns is None:
+            assert make is not None
+            columns = self._columns = make()
+            self._make = None
+        return columns
 
     def _made(self) -> dict[FlowKey, PathState]:
-        # A reader in another thread at the same time makes the same once more.
-        flows = self._seen
-        if flows is not None:
-            self._all = {seen.flow: self._maker.path(seen) for seen in flows}
-            self._seen = None
+        if self._all is None:
+            self._all = dict(self.columns.states())
         return self._all
 
 
-class PathMaker:
-    """Adds up what a path's links say at one time, once for all flows of one path."""
-
-    def __init__(
-        self, topology: Topology, links: Mapping[LinkKey, LinkState], now_ns: int, stale_after_ns: int
-    ) -> None:
-        self._topology = topology
-        self._links = links
-        self._now_ns = now_ns
-        self._stale_after_ns = stale_after_ns
-        self._of_path: dict[SwitchPath, tuple[int, int, int | None, int | None, float | None, int]] = {}
-
-    def path(self, seen: SeenFlow) -> PathState:
-        """Return a flow's path with its figures."""
-        delay_ns, bottleneck_bps, p50, p99, loss, samples = self._known(seen.path)
-        age_ns = max(self._now_ns - seen.received_ns, 0)
-        return PathState(
-            seen.flow,
-            seen.path.switches,
-            delay_ns,
-            bottleneck_bps,
-            age_ns,
-            seen.rate_bps,
-            p50,
-            p99,
-            loss,
-            samples,
-            seen.measured_bytes,
-            seen.is_young,
-            seen.gap_mean_ns,
-            seen.gap_variation,
-        )
-
-    def columns(self, flows: FlowColumns) -> PathColumns:
-        """Return the flows' paths with their figures, side by side."""
-        figures = [[_number(one) for one in self._known(path)] for path in flows.paths]
-        of_paths = zip(*figures, strict=True) if figures else [()] * 6
-        numbers = flows.path.tolist()
-        delay_ns, bottleneck_bps, p50, p99, loss, samples = (
-            [column[number] for number in numbers] for column in of_paths
-        )
-        return PathColumns(
-            flows,
-            {
-                "delay_ns": delay_ns,
-                "bottleneck_bps": bottleneck_bps,
-                "age_ns": np.maximum(self._now_ns - flows.received_ns, 0).tolist(),
-                "rate_bps": flows.rate_bps,
-                "delay_p50_ns": p50,
-                "delay_p99_ns": p99,
-                "loss": [math.nan if share == UNKNOWN else share for share in loss],
-                "samples": samples,
-                "measured_bytes": flows.measured_bytes,
-                "is_young": flows.is_young,
-                "gap_mean_ns": flows.gap_mean_ns.tolist(),
-                "gap_variation": flows.gap_variation.tolist(),
-            },
-        )
-
-    def _known(self, path: SwitchPath) -> tuple[int, int, int | None, int | None, float | None, int]:
-        figures = self._of_path.get(path)
-        if figures is None:
-            figures = self._of_path[path] = self._figures(path)
-        return figures
-
-    def _figures(self, path: SwitchPath) -> tuple[int, int, int | None, int | None, float | None, int]:
-        """Add up the path's links; one of one switch between two unknown hosts has none, and no delay or limit."""
-        states = [self._links[key] for key in path.links]
-        # What the switches do not see: from the source host to its switch.
-        access_ns = states[0].delay_mean_ns if states and states[0].link.src not in self._topology.switch else 0
-        figures = path.figures
-        fresh = self._now_ns - figures.newest_ns <= self._stale_after_ns
-        mean, p50, p99 = (
-            None if delay is None or not fresh else delay + access_ns
-            for delay in (figures.delay_mean_ns, figures.delay_p50_ns, figures.delay_p99_ns)
-        )
-        delay_ns = sum(state.delay_mean_ns for state in states) if mean is None else mean
-        bottleneck_bps = min((state.available_bps for state in states), default=0)
-        return delay_ns, bottleneck_bps, p50, p99, self._loss(states), figures.samples if fresh else 0
-
-    def _loss(self, states: list[LinkState]) -> float | None:
-        """Return the loss over a path's links; None where that of a link between switches, or of all, is unknown."""
-        known = [state.loss for state in states if state.loss is not None]
-        inner = [state for state in states if {state.link.src, state.link.dst} <= self._topology.switch.keys()]
-        if not known or any(state.loss is None for state in inner):
-            return None
-        return 1.0 - math.prod(1.0 - loss for loss in known)
+def columns_of(paths: Mapping[FlowKey, PathState]) -> PathColumns:
+    """Return paths as columns: those that they have, else made of single states."""
+    if isinstance(paths, PathStates):
+        return paths.columns
+    flows, states = list(paths), list(paths.values())
+    addresses: dict[bytes, int] = {}
+    src, dst = ([addresses.setdefault(end.packed, len(addresses)) for end in ends] for ends in _ends(flows))
+    routes: dict[tuple[str, ...], int] = {}
+    route = [routes.setdefault(state.switches, len(routes)) for state in states]
+    return PathColumns(
+        list(addresses),
+        tuple(routes),
+        src=_integers(src),
+        dst=_integers(dst),
+        protocol=_integers([flow.protocol for flow in flows]),
+        src_port=_integers([flow.src_port for flow in flows]),
+        dst_port=_integers([flow.dst_port for flow in flows]),
+        route=_integers(route),
+        figures={name: _column(name, [getattr(state, name) for state in states]) for name in FIGURES},
+    )
 
 
-def _number(figure: float | None) -> float:
-    return UNKNOWN if figure is None else figure
+def _ends(flows: Sequence[FlowKey]) -> tuple[list[IPv4Address | IPv6Address], list[IPv4Address | IPv6Address]]:
+    return [flow.src for flow in flows], [flow.dst for flow in flows]
+
+
+def _address(packed: bytes) -> IPv4Address | IPv6Address:
+    return IPv4Address(packed) if len(packed) == 4 else IPv6Address(packed)
+
+
+def _pick(things: Sequence[T], places: Integers) -> list[T]:
+    return list(map(things.__getitem__, places.tolist()))
+
+
+def _integers(numbers: Sequence[int]) -> Integers:
+    return np.array(numbers, np.int64)
+
+
+def _column(name: str, values: Sequence[Any]) -> Column:
+    """Return a figure's values as a column."""
+    if name in FLAGS:
+        return np.array(values, np.bool_)
+    if name in FLOATS:
+        return np.array([np.nan if value is None else value for value in values], np.float64)
+    return _integers([UNKNOWN if value is None else value for value in values])
+
+
+def _values(name: str, column: Column) -> list[Any]:
+    """Return a column as Python's values."""
+    values: list[Any] = column.tolist()
+    if name in OPTIONAL:
+        unknown = np.isnan(column) if name in FLOATS else column == UNKNOWN
+        for place in np.flatnonzero(unknown).tolist():
+            values[place] = None
+    return values

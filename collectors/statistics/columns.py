@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 Integers = NDArray[np.int64]
 Numbers = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 Places = NDArray[np.intp]
 
 UNKNOWN: Final = -1
@@ -36,3 +37,8 @@ class WindowColumns:
     newest_delay_ns: Integers
     newest_queue_frames: Numbers
     newest_tx_bytes: Integers
+
+
+def signed(words: NDArray[np.unsignedinteger[Any]]) -> Integers:
+    """Return words as numbers; what has all ones becomes UNKNOWN where words have 64 bits."""
+    return words.astype(np.int64)

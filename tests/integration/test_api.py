@@ -86,14 +86,14 @@ async def collecting(folder: Path) -> AsyncIterator[FeedServer]:
 
 def test_a_stranger_reads_the_collector(tmp_path: Path) -> None:
     def scene(stranger: Stranger) -> None:
-        snapshot = stranger.ask("millrace.collectors.v1.Feed", "WatchSnapshots", interval_ns=10**9)
+        snapshot = stranger.ask("millrace.collectors.v2.Feed", "WatchSnapshots", interval_ns=10**9)
         names = snapshot["links"]["links"]["nodes"]
         assert {node.name for node in TOPOLOGY.switches} <= set(names)
-        assert "takenNs" in stranger.ask("millrace.collectors.v1.Feed", "GetStatus")
+        assert "takenNs" in stranger.ask("millrace.collectors.v2.Feed", "GetStatus")
 
     async def run() -> None:
         async with collecting(tmp_path) as feed:
-            await asyncio.to_thread(told, feed.address, "millrace.collectors.v1.Feed", scene)
+            await asyncio.to_thread(told, feed.address, "millrace.collectors.v2.Feed", scene)
 
     asyncio.run(finish_within(run(), BOUND_S))
 

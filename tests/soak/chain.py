@@ -54,8 +54,8 @@ _KNOWN_FLOWS = 0.9
 
 _EVERY_100_MS: Final = feed_pb2.WatchSnapshotsRequest(interval_ns=100_000_000)
 _DEAF: Final = (
-    ("collector", "/millrace.collectors.v1.Feed/WatchSnapshots", _EVERY_100_MS.SerializeToString()),
-    ("collector", "/millrace.collectors.v1.Feed/WatchRecords", b""),
+    ("collector", "/millrace.collectors.v2.Feed/WatchSnapshots", _EVERY_100_MS.SerializeToString()),
+    ("collector", "/millrace.collectors.v2.Feed/WatchRecords", b""),
     ("paths", "/millrace.paths.v1.Paths/WatchRoutes", b""),
     ("paths", "/millrace.paths.v1.Paths/WatchDecisions", b""),
 )

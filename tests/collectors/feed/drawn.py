@@ -54,7 +54,7 @@ STATUSES = st.dictionaries(
 PATHS = st.builds(
     PathState,
     *(FLOWS, st.lists(NAME, max_size=4).map(tuple), *[NUMBER] * 3, *[MAYBE] * 3, MAYBE_RATIO),
-    *(NUMBER, NUMBER, st.booleans()),
+    *(NUMBER, NUMBER, st.booleans(), MAYBE, RATIO),
 )
 CLOCKS = st.builds(ClockState, NUMBER, NUMBER, SIGNED, SIGNED, NUMBER)
 REPORTERS = st.builds(ReporterState, *[NUMBER] * 8)

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -26,7 +27,7 @@ from tests.collectors.reports import Reporter, build_topology, long_way
 from tests.waiting import HANG_S, finish_within
 
 ROOT = Path(__file__).parents[3]
-FEED = "millrace.collectors.v1.Feed"
+FEED = "millrace.collectors.v2.Feed"
 DESCRIPTORS = "from pathlib import Path; from sys import argv; from grpc_tools import protoc; "
 MAKE = "protoc.main(['protoc', f'-I{argv[1]}', f'-o{argv[2]}', '--include_imports', 'collectors/feed/feed.proto'])"
 
@@ -91,17 +92,24 @@ def test_the_state_is_read_as_the_proto_says(
     links, names = snapshot.links, snapshot.links.links
     rows = range(len(names.src))
     assert len(rows) == len(wanted.links)
+
+    def column(name: str, kind: str = "i") -> list[Any]:
+        data = getattr(links, name)
+        return list(np.frombuffer(data, f"<{kind}{len(data) // len(rows)}").tolist())
+
+    p99_ns, age_ns, sources = column("delay_p99_ns"), column("age_ns"), column("source")
+    utilisation, losses = column("utilisation", "f"), column("loss", "f") if links.loss else [math.nan] * len(rows)
     for row in rows:
         ends = names.nodes[names.src[row]], names.nodes[names.dst[row]]
         (state,) = [state for key, state in wanted.links.items() if (key.src, key.dst) == ends]
-        assert links.delay_p99_ns[row] == state.delay_p99_ns
-        assert links.utilisation[row] == state.utilisation
-        assert links.age_ns[row] == (-1 if state.age_ns is None else state.age_ns)
-        loss = links.loss[row] if links.loss else math.nan
-        assert math.isnan(loss) if state.loss is None else loss == state.loss
-        source = links.DESCRIPTOR.fields_by_name["source"].enum_type.values_by_number[links.source[row]].name
+        assert p99_ns[row] == state.delay_p99_ns
+        assert utilisation[row] == state.utilisation
+        assert age_ns[row] == (-1 if state.age_ns is None else state.age_ns)
+        assert math.isnan(losses[row]) if state.loss is None else losses[row] == state.loss
+        source = links.DESCRIPTOR.file.enum_types_by_name["DelaySource"].values_by_number[sources[row]].name
         assert source == "DELAY_SOURCE_" + state.source.name
     (path,) = wanted.paths.values()
     routes = snapshot.paths.routes
     assert [routes.switches[hop] for hop in routes.hops] == list(path.switches)
+    assert snapshot.paths.flows.rows == 1
     assert snapshot.paths.flows.addresses[snapshot.paths.flows.src[0]] == path.flow.src.packed

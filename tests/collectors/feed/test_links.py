@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Mapping
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from collectors.collector import Collector
 from collectors.feed import links_pb2 as messages
-from collectors.feed.links import read_links, write_links
+from collectors.feed.snapshots import read_links, write_links
 from collectors.feed.statuses import MAX_CAUSE, statuses_message, statuses_of
 from collectors.state.link_states import LinkStates
 from collectors.values import DelaySource, LinkCondition, LinkState, LinkStatus
@@ -67,28 +67,29 @@ def test_a_figure_that_is_known_of_no_link_takes_no_room() -> None:
     message = sent({key: state(key) for key in KEYS})
     assert not message.delay_max_ns
     assert not message.buffer_occupancy_frames
-    assert list(message.loss) == [0.0, 0.0]
+    assert message.loss == struct.pack("<2d", 0.0, 0.0)
 
 
 @pytest.mark.parametrize(
     ("columns", "problem"),
     [
-        ({"rate_bps": [1]}, "Links.rate_bps has 1 entries for 2 rows"),
-        ({"rate_bps": []}, "Links.rate_bps has 0 entries for 2 rows"),
-        ({"loss": [0.5]}, "Links.loss has 1 entries for 2 rows"),
-        ({"samples": [1, 2**63]}, f"Links.samples: an entry is {2**63}"),
-        ({"age_ns": [1, -2]}, "Links.age_ns: an entry is -2"),
-        ({"utilisation": [0.5, math.nan]}, "Links.utilisation: an entry is NaN"),
-        ({"source": [1, 6]}, "there is no DelaySource 6 that this version knows"),
-        ({"source": [1, 0]}, "there is no DelaySource 0 that this version knows"),
-        ({"loss_source": [1, 3]}, "there is no LossSource 3 that this version knows"),
+        ({"rate_bps": b"\1"}, "Links.rate_bps has 1 bytes for 2 rows"),
+        ({"rate_bps": b""}, "Links.rate_bps has 0 bytes for 2 rows"),
+        ({"rate_bps": bytes(6)}, "Links.rate_bps has 6 bytes for 2 rows"),
+        ({"rate_bps": bytes(32)}, "Links.rate_bps has 32 bytes for 2 rows"),
+        ({"loss": struct.pack("<d", 0.5)}, "Links.loss has 8 bytes for 2 rows"),
+        ({"samples": struct.pack("<2q", 1, -(2**63))}, f"Links.samples: an entry is {-(2**63)}"),
+        ({"age_ns": b"\1\xfe"}, "Links.age_ns: an entry is -2"),
+        ({"utilisation": struct.pack("<2d", 0.5, math.nan)}, "Links.utilisation: an entry is NaN"),
+        ({"source": b"\1\6"}, "there is no DelaySource 6 that this version knows"),
+        ({"source": b"\1\0"}, "there is no DelaySource 0 that this version knows"),
+        ({"loss_source": b"\1\3"}, "there is no LossSource 3 that this version knows"),
     ],
 )
-def test_columns_that_make_no_sense_are_refused(columns: dict[str, list[Any]], problem: str) -> None:
+def test_columns_that_make_no_sense_are_refused(columns: dict[str, bytes], problem: str) -> None:
     message = sent({key: state(key) for key in KEYS})
-    for name, numbers in columns.items():
-        message.ClearField(name)
-        getattr(message, name).extend(numbers)
+    for name, data in columns.items():
+        setattr(message, name, data)
     with pytest.raises(MessageError, match=f"^{problem}$"):
         read_links(message)
 

@@ -222,9 +222,9 @@ def test_who_stops_reading_is_unsubscribed(address: str) -> None:
 @pytest.mark.parametrize(
     ("method", "request_bytes", "reason"),
     [
-        ("GetStatus", b"\x92\x09\xc0", "a millrace.collectors.v1.GetStatusRequest does not decode"),
+        ("GetStatus", b"\x92\x09\xc0", "a millrace.collectors.v2.GetStatusRequest does not decode"),
         ("GetStatus", b"\x08\x01", "GetStatusRequest has fields that this version does not know"),
-        ("NoteLinks", b"\x0a\xff", "a millrace.collectors.v1.LinkStatuses does not decode"),
+        ("NoteLinks", b"\x0a\xff", "a millrace.collectors.v2.LinkStatuses does not decode"),
         (
             "NoteLinks",
             links_pb2.LinkStatuses(condition=[links_pb2.LINK_CONDITION_UP]).SerializeToString(),
@@ -287,8 +287,8 @@ def test_the_client_gives_up_where_waiting_mends_nothing(address: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"\x12\x01", "a millrace.collectors.v1.Snapshot does not decode"),
-        (feed_pb2.Snapshot(links=links_pb2.Links(rate_bps=[1])), "Links.rate_bps has 1 entries for 0 rows"),
+        (b"\x12\x01", "a millrace.collectors.v2.Snapshot does not decode"),
+        (feed_pb2.Snapshot(links=links_pb2.Links(rate_bps=b"1")), "Links.rate_bps has 1 bytes for 0 rows"),
         (feed_pb2.Snapshot(reporters=feed_pb2.Reporters(node_id=[1])), "Reporters.hw_id has 0 entries for 1 rows"),
     ],
 )

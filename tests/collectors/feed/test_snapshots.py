@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable, Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from ipaddress import IPv4Address, IPv6Address
 from itertools import product
 from typing import Any
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from collectors.counters import Counters
 from collectors.decode.stitch import SeenPath
 from collectors.events.rules import ChangeSettings, Rule
-from collectors.feed import events_pb2, links_pb2, records_pb2
+from collectors.feed import events_pb2, keys_pb2, links_pb2, records_pb2
 from collectors.feed import feed_pb2 as messages
 from collectors.feed.events import events_message, events_of, rules_message, rules_of
 from collectors.feed.records import drops_message, drops_of, records_message, records_of
@@ -33,7 +35,7 @@ from collectors.native.accumulator import NativeStore
 from collectors.reference.stitch import PlainStitcher
 from collectors.settings import StateSettings
 from collectors.state.builder import NetworkStateBuilder
-from collectors.state.path_states import PathStates
+from collectors.state.path_states import PathStates, columns_of
 from collectors.values import (
     ChildKey,
     ChildState,
@@ -66,6 +68,7 @@ from dataplane.topology.values import LinkKey
 from tests.collectors.feed.drawn import CLOCKS, JOBS, LINKS, MAYBE, NUMBER, PATHS, REPORTERS, SIGNED, SMALL, STATUSES
 from tests.collectors.reports import build_topology
 
+FLOW_COLUMNS = ("addresses", "src", "dst", "protocol", "src_port", "dst_port")
 FLOW = FlowKey(IPv4Address("10.0.0.1"), IPv4Address("10.0.0.2"), 17, 1, 2)
 PATH = PathState(FLOW, ("s1", "s2"), 10, 20, 30)
 READERS: dict[type[Message], Callable[[Any], object]] = {
@@ -185,11 +188,10 @@ def test_paths_of_native_memory_travel_without_a_state_of_a_single_flow(measured
     snapshot = builder.snapshot()
     assert isinstance(snapshot.paths, PathStates)
     message = snapshot_message(snapshot)
-    assert snapshot.paths.columns() is not None, "nobody has looked at one"
     got = snapshot_of(message).paths
+    assert snapshot.paths._all is None, "nobody has looked at one"
     assert list(got.items()) == list(snapshot.paths.items())
-    assert snapshot.paths.columns() is None
-    assert snapshot_of(snapshot_message(snapshot)).paths == got
+    assert snapshot_of(snapshot_message(replace(snapshot, paths=dict(got)))).paths == got
     assert len(got) == (16 if measured else 0), (
         "those whose hosts are not beside the ends of their way are counted only"
     )
@@ -197,21 +199,61 @@ def test_paths_of_native_memory_travel_without_a_state_of_a_single_flow(measured
 
 
 @pytest.mark.parametrize(
-    ("column", "numbers", "problem"),
+    ("column", "data", "problem"),
     [
-        ("route", [], "Paths.route has 0 entries for 1 rows"),
-        ("route", [1], "Paths.route has the place 1, where 1 are there"),
-        ("delay_ns", [1, 2], "Paths.delay_ns has 2 entries for 1 rows"),
-        ("is_young", [], "Paths.is_young has 0 entries for 1 rows"),
-        ("delay_p50_ns", [-2], "Paths.delay_p50_ns: an entry is -2"),
+        ("route", b"", "Paths.route has 0 bytes for 1 rows"),
+        ("route", b"\1", "Paths.route has the place 1, where 1 are there"),
+        ("route", b"\xff", "Paths.route: an entry is -1"),
+        ("delay_ns", bytes(3), "Paths.delay_ns has 3 bytes for 1 rows"),
+        ("delay_ns", b"\xff", "Paths.delay_ns: an entry is -1"),
+        ("is_young", b"", "Paths.is_young has 0 bytes for 1 rows"),
+        ("is_young", b"\2", "Paths.is_young: 2 is more than 1"),
+        ("delay_p50_ns", b"\xfe", "Paths.delay_p50_ns: an entry is -2"),
+        ("loss", bytes(4), "Paths.loss has 4 bytes for 1 rows"),
+        ("gap_variation", struct.pack("<d", math.nan), "Paths.gap_variation: an entry is NaN"),
     ],
 )
-def test_paths_that_make_no_sense_are_refused(column: str, numbers: list[int], problem: str) -> None:
+def test_paths_that_make_no_sense_are_refused(column: str, data: bytes, problem: str) -> None:
     message = snapshot_message(empty(paths={FLOW: PATH}))
-    message.paths.ClearField(column)
-    getattr(message.paths, column).extend(numbers)
+    setattr(message.paths, column, data)
     with pytest.raises(MessageError, match=f"^{problem}$"):
         snapshot_of(message)
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ({"rows": 2**32 - 1}, "FlowColumns.src has 1 bytes for 4294967295 rows"),
+        ({"rows": 0}, "FlowColumns.src has 1 bytes for 0 rows"),
+        ({"src": b"\2"}, "FlowColumns.src has the place 2, where 2 are there"),
+        ({"dst": b""}, "FlowColumns.dst has 0 bytes for 1 rows"),
+        ({"protocol": b"\0\1"}, "FlowColumns.protocol: 256 is more than 255"),
+        ({"src_port": b"\0\0\1\0"}, "FlowColumns.src_port: 65536 is more than 65535"),
+        ({"dst_port": b"\xff"}, "FlowColumns.dst_port: an entry is -1"),
+        ({"addresses": [bytes(4), bytes(5)]}, "an address of 5 bytes is neither IPv4 nor IPv6"),
+        ({"addresses": [bytes(4), bytes(4)]}, "an address stands twice in one message"),
+    ],
+)
+def test_flows_that_make_no_sense_are_refused(columns: dict[str, Any], problem: str) -> None:
+    message = snapshot_message(empty(paths={FLOW: PATH}))
+    own = {"rows": 1, **{name: getattr(message.paths.flows, name) for name in FLOW_COLUMNS}}
+    message.paths.flows.CopyFrom(keys_pb2.FlowColumns(**(own | columns)))
+    with pytest.raises(MessageError, match=f"^{problem}$"):
+        snapshot_of(message)
+
+
+def test_a_flow_that_stands_twice_is_refused() -> None:
+    paths = [PATH, PathState(FlowKey(FLOW.dst, FLOW.src, 17, 1, 2), ("s1", "s2"), 11, 20, 30)]
+    message = snapshot_message(empty(paths={path.flow: path for path in paths}))
+    message.paths.flows.dst, message.paths.flows.src = b"\1\1", b"\0\0"
+    with pytest.raises(MessageError, match="a flow stands twice in one message"):
+        snapshot_of(message)
+
+
+def test_equal_routes_of_successive_messages_are_the_same_object() -> None:
+    snapshot = empty(paths={FLOW: PATH})
+    first, second = (snapshot_of(snapshot_message(snapshot)).paths for _ in range(2))
+    assert columns_of(first).routes is columns_of(second).routes
 
 
 def test_routes_whose_lengths_are_not_those_of_their_hops_are_refused() -> None:

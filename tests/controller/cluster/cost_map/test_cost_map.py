@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from collectors.feed import links_pb2
-from collectors.feed.links import read_links, write_links
+from collectors.feed.snapshots import read_links, write_links
 from collectors.values import LinkCondition, LinkStatus, Snapshot
 from controller.cluster.cost_map import UNLIMITED_BPS, Basis, CostMap, CostModel, HostLinkState, Load
 from controller.cluster.cost_map.reference import pair_figures

@@ -24,9 +24,7 @@ def next_hops(topology: Topology, down: Set[LinkKey] = frozenset()) -> NextHops:
     table = LinkTable.of(topology)
     costs = table.configured_costs()
     costs[[table.link_number[key] for key in down if key in table.link_number]] = FORBIDDEN
-    trees = DestinationTrees(table, costs)
-    links = [topology.directed_links[key] for key in table.links]
-    return {name: _towards(trees, links, number) for name, number in table.switch_number.items()}
+    return _NextHops(DestinationTrees(table, costs), [topology.directed_links[key] for key in table.links])
 
 
 def base_paths(hops: NextHops, src: str, dst: str) -> Iterator[tuple[str, ...]]:
@@ -37,6 +35,27 @@ def base_paths(hops: NextHops, src: str, dst: str) -> Iterator[tuple[str, ...]]:
     for link in hops[dst].get(src, ()):
         for rest in base_paths(hops, link.head.node, dst):
             yield (src, *rest)
+
+
+class _NextHops(Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]):
+    """Next hops by destination, worked out for each when it is first asked for: most switches have no hosts."""
+
+    def __init__(self, trees: DestinationTrees, links: Sequence[DirectedLink]) -> None:
+        self._trees, self._links = trees, links
+        self._found: dict[str, Mapping[str, tuple[DirectedLink, ...]]] = {}
+
+    def __getitem__(self, destination: str) -> Mapping[str, tuple[DirectedLink, ...]]:
+        found = self._found.get(destination)
+        if found is None:
+            number = self._trees.table.switch_number[destination]
+            found = self._found[destination] = _towards(self._trees, self._links, number)
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._trees.table.switches)
+
+    def __len__(self) -> int:
+        return len(self._trees.table.switches)
 
 
 def _towards(

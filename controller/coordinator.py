@@ -9,6 +9,7 @@ else. Everything is level triggered: what comes next follows from what is wanted
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Iterator, Sequence, Set
+from itertools import combinations
 
 from controller.errors import ControllerError, SessionError
 from controller.owners.base import Known, ListeningOwner, Owner, Refusal, StagedOwner, Verdict
@@ -215,9 +216,8 @@ def _refused(batch: Batch, error: SessionError) -> Sequence[int]:
 
 
 def _check_agreement(switch: str, owners: Sequence[Owner]) -> None:
-    found: dict[EntityKey, tuple[Owner, Entity]] = {}
-    for owner in owners:
-        for key, entity in owner.wanted(switch).items():
-            other = found.setdefault(key, (owner, entity))
-            if other[1] is not entity and not same(other[1], entity):
-                raise ControllerError(f"switch {switch}: {key}: {other[0].name} and {owner.name} want different things")
+    wanted = [(owner, owner.wanted(switch)) for owner in owners]
+    for (owner, left), (other, right) in combinations(wanted, 2):
+        for key in left.keys() & right.keys():
+            if not same(left[key], right[key]):
+                raise ControllerError(f"switch {switch}: {key}: {owner.name} and {other.name} want different things")

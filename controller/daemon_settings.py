@@ -41,11 +41,14 @@ class RetrySettings(Strict, frozen=True):
     longest_wait_ns: PositiveNs = 5_000_000_000
     """The longest wait before a switch is tried again."""
     timeout_ns: PositiveNs = 10_000_000_000
-    """The longest time that opening a session may take."""
+    """The longest time that opening a session may take, or an answer of a switch; time in which the daemon itself was
+    busy does not count."""
     patience_ns: DurationNs = 5_000_000_000
-    """After its start the daemon changes no paths before it has read every switch, or this long."""
+    """After its start the daemon changes no paths before it has read every switch, or no other one for this long."""
     drain_ns: DurationNs = 200_000_000
     """From the last new entry to the first removal, for packets that are still on the old path."""
+    at_once: Annotated[int, msgspec.Meta(ge=1)] = 16
+    """Switches whose program and tables are read and written at the same time; the others wait for their turn."""
 
 
 class LinkSettings(Strict, frozen=True):

@@ -25,6 +25,7 @@ from controller.p4runtime.session import AsyncSession, Learned, LearningSession
 from controller.tables.entities import Entities, Update
 from controller.tracing import NO_SPAN, UNTRACED, Attributes, Traces
 from dataplane.clock import Clock
+from dataplane.loop_time import loop_timeout
 from dataplane.rpc.backoff import Backoff
 
 LOGGER = logging.getLogger("millrace.controller")
@@ -32,6 +33,8 @@ LOGGER = logging.getLogger("millrace.controller")
 _LISTEN_AGAIN_S: Final = 1.0
 _ANSWER_S: Final = 30.0
 """For all that a switch is asked at a time for an owner that listens."""
+_TURN_S: Final = 5.0
+"""After so long with one switch, another one begins."""
 _RPC: Final = {"rpc.system.name": "grpc", "rpc.method": "p4.v1.P4Runtime/Write"}
 """OpenTelemetry's attributes of a write."""
 
@@ -89,7 +92,8 @@ class Driver:
             node.name: _Switch(node.name, Backoff(retry.first_wait_ns, retry.longest_wait_ns, rng))
             for node in coordinator.topology.switches
         }
-        self._steps_changed, self._everybody_seen = asyncio.Event(), asyncio.Event()
+        self._steps_changed, self._somebody_seen = asyncio.Event(), asyncio.Event()
+        self._turns = asyncio.Semaphore(retry.at_once)
         self._staged = {owner.name: asyncio.Event() for owner in coordinator.staged}
         self._seen: set[str] = set()
         self._sending = False
@@ -166,16 +170,19 @@ class Driver:
 
     async def _serve(self, switch: _Switch, session: SwitchSession) -> None:
         """Keep a connected switch right; raise SessionError when its session ends."""
-        if await session.install_pipeline():
-            self.coordinator.installed(switch.name)
-            LOGGER.info("switch %s: pipeline installed", switch.name)
+        async with self._turn():
+            if await session.install_pipeline():
+                self.coordinator.installed(switch.name)
+                LOGGER.info("switch %s: pipeline installed", switch.name)
         ended = asyncio.create_task(session.wait_lost())
         listeners: list[asyncio.Task[None]] = []
         try:
             while not ended.done():
                 switch.doubt.clear()
                 await _cancel(listeners)
-                listeners = self._listeners(switch, session) if await self._reconcile(switch, session) else []
+                async with self._turn():
+                    is_right = await self._reconcile(switch, session)
+                listeners = self._listeners(switch, session) if is_right else []
                 while await self._wait_for_work(switch, ended):
                     switch.work.clear()
                     if await self._carry_out(switch, session, self.coordinator.sync(switch.name)) is None:
@@ -208,9 +215,9 @@ class Driver:
         switch.backoff.reset()
         switch.work.set()
         LOGGER.info("switch %s: reconciled, %d %s written", switch.name, count, "update" if count == 1 else "updates")
-        self._seen.add(switch.name)
-        if len(self._seen) == len(self._switches):
-            self._everybody_seen.set()
+        if switch.name not in self._seen:
+            self._seen.add(switch.name)
+            self._somebody_seen.set()
         self.steps_changed()
         return True
 
@@ -280,18 +287,37 @@ class Driver:
                 self._applying = NO_SPAN
 
     async def _meet_everybody(self) -> None:
-        """Wait until every switch was read once, or the patience ends.
+        """Wait until every switch was read once, or no other one was for as long as the patience is.
 
         After a restart of the controller the switches hold paths that it does not know; judged by a part of them,
         an entry might be removed while an unread switch still sends to it.
         """
-        seen = asyncio.create_task(self._everybody_seen.wait())
-        patience = asyncio.ensure_future(self._sleep(self._retry.patience_ns / 1e9))
+        while len(self._seen) < len(self._switches):
+            self._somebody_seen.clear()
+            seen = asyncio.create_task(self._somebody_seen.wait())
+            patience = asyncio.ensure_future(self._sleep(self._retry.patience_ns / 1e9))
+            try:
+                await asyncio.wait((seen, patience), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                seen.cancel()
+                patience.cancel()
+            if not self._somebody_seen.is_set():
+                return
+
+    @asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """Let few switches be filled at a time: all programs and tables at once would need too much memory.
+
+        A switch that does not answer holds the others up no longer than a few seconds.
+        """
+        await self._turns.acquire()
+        end = _Once(self._turns.release)
+        timer = asyncio.get_running_loop().call_later(_TURN_S, end)
         try:
-            await asyncio.wait((seen, patience), return_when=asyncio.FIRST_COMPLETED)
+            yield
         finally:
-            seen.cancel()
-            patience.cancel()
+            timer.cancel()
+            end()
 
     async def _send(self, step: Step) -> None:
         """Write one step to its switches at the same time and wait for all of them."""
@@ -356,6 +382,19 @@ class Driver:
         owner.learned(switch, learned, self._clock.now_ns())
 
 
+@dataclass(slots=True)
+class _Once:
+    """Does something when it is first called."""
+
+    call: Callable[[], None]
+    is_done: bool = False
+
+    def __call__(self) -> None:
+        if not self.is_done:
+            self.is_done = True
+            self.call()
+
+
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
     for task in tasks:
         task.cancel()
@@ -366,7 +405,7 @@ async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
 async def _answered(switch: str) -> AsyncIterator[None]:
     """Raise SessionError when a switch has not answered for too long."""
     try:
-        async with asyncio.timeout(_ANSWER_S):
+        async with loop_timeout(_ANSWER_S):
             yield
     except TimeoutError as error:
         raise SessionError(switch, "listen", f"no answer within {_ANSWER_S:g} s") from error

@@ -8,6 +8,7 @@ import random
 import signal
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from copy import copy
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -276,16 +277,16 @@ def program_files(settings: DaemonSettings) -> tuple[Path, Path]:
 def connector(settings: DaemonSettings, topology: Topology) -> Connect:
     """Return what opens a session to a switch by name; raise ControllerError for a switch without an address."""
     targets = settings.targets(topology)
-    files = program_files(settings)
+    schema = load_schema(*program_files(settings))
     # Ids grow from start to start: who starts last need not wait until a switch misses one that died without a word.
     election_id = settings.election_id or UtcClock().now_ns() // 1000
 
     @asynccontextmanager
     async def connect(switch: str) -> AsyncIterator[SwitchSession]:
-        # A schema of its own for each session: it remembers which version the switch speaks.
         session = GrpcSession(
             targets[switch],
-            load_schema(*files),
+            # One of its own for each session: it remembers which version the switch speaks.
+            copy(schema),
             tls=settings.tls,
             election_id=election_id,
             timeout_s=settings.retry.timeout_ns / 1e9,

@@ -6,9 +6,8 @@ by table), then deletions in the opposite order. What is already right is not wr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from finsy import P4TableEntry
 
@@ -33,21 +32,21 @@ class _Stage:
 def diff(desired: Entities, actual: Entities, *, order: Sequence[str] = FILL_ORDER) -> list[Batch]:
     """Return the batches that turn `actual` into `desired`, each to be sent when the one before is acknowledged."""
     stages = {name: place for place, name in enumerate(order)}
-    staged = sorted(
-        ((_stage(update, stages), update) for update in _updates(desired, actual)),
-        key=lambda pair: (pair[0], pair[1].key),
-    )
-    batches: list[Batch] = []
-    for _, pairs in groupby(staged, key=lambda pair: pair[0]):
-        batches.extend(chunks([update for _, update in pairs]))
-    return batches
+    staged: dict[_Stage, list[Update]] = {}
+    stage_of: dict[tuple[bool, Kind, str], _Stage] = {}
+    for update in _updates(desired, actual):
+        sort = _breaks(update), update.key.kind, update.key.table
+        if sort not in stage_of:
+            stage_of[sort] = _stage(*sort, stages)
+        staged.setdefault(stage_of[sort], []).append(update)
+    return [batch for stage in sorted(staged) for batch in chunks(staged[stage])]
 
 
 def apply(held: Entities, updates: Iterable[Update]) -> dict[EntityKey, Entity]:
     """Return what a switch holds after it has acknowledged `updates`."""
     result = dict(held)
     for update in updates:
-        if update.verb is Verb.DELETE or is_reset(update.entity):
+        if _breaks(update):
             result.pop(update.key, None)
         else:
             result[update.key] = update.entity
@@ -83,8 +82,10 @@ def _removal(key: EntityKey, entity: Entity) -> Update:
     return Update(Verb.DELETE, key, entity)
 
 
-def _stage(update: Update, stages: dict[str, int]) -> _Stage:
-    breaks = update.verb is Verb.DELETE or is_reset(update.entity)
-    kind = _KINDS.index(update.key.kind)
-    table = stages.get(update.key.table, len(stages)) if update.key.kind in (Kind.ENTRY, Kind.DEFAULT) else 0
-    return _Stage(True, -kind, -table) if breaks else _Stage(False, kind, table)
+def _breaks(update: Update) -> bool:
+    return update.verb is Verb.DELETE or is_reset(update.entity)
+
+
+def _stage(breaks: bool, kind: Kind, table: str, stages: Mapping[str, int]) -> _Stage:
+    place = stages.get(table, len(stages)) if kind in (Kind.ENTRY, Kind.DEFAULT) else 0
+    return _Stage(True, -_KINDS.index(kind), -place) if breaks else _Stage(False, _KINDS.index(kind), place)

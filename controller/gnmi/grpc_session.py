@@ -19,6 +19,7 @@ from controller.errors import SessionError
 from controller.gnmi.mirror import PortMirror, subscription
 from controller.gnmi.observer import PortObserver
 from dataplane.errors import AccessError, ConfigError, SwitchError
+from dataplane.loop_time import loop_timeout
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.backoff import Backoff
 from dataplane.rpc.call_errors import reason_of
@@ -93,11 +94,11 @@ class PortSession:
     async def _follow(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
         stream = stub.Subscribe()  # type: ignore[call-arg]  # the stubs insist on an iterator
         await stream.write(subscription())
-        async with asyncio.timeout(self._patience.timeout_s) as limit:
+        async with loop_timeout(self._patience.timeout_s) as deadline:
             while isinstance(message := await stream.read(), gnmi.SubscribeResponse):
                 self._take(message)
                 if self._is_synchronised:
-                    limit.reschedule(None)
+                    deadline.cancel()
         raise self._failure("the switch has ended the subscription")
 
     def _take(self, message: gnmi.SubscribeResponse) -> None:
@@ -119,7 +120,8 @@ class PortSession:
             await self._ask(stub)
 
     async def _ask(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
-        await stub.Capabilities(gnmi.CapabilityRequest(), timeout=self._patience.timeout_s)
+        async with loop_timeout(self._patience.timeout_s):
+            await stub.Capabilities(gnmi.CapabilityRequest())
 
     async def _correct(self, stub: gnmi_grpc.gNMIAsyncStub) -> None:
         """Set hellos as they are wanted, now and whenever another client has changed them."""
@@ -130,7 +132,8 @@ class PortSession:
             if request is None:
                 continue
             try:
-                await stub.Set(request, timeout=self._patience.timeout_s)
+                async with loop_timeout(self._patience.timeout_s):
+                    await stub.Set(request)
             except grpc.aio.AioRpcError as error:
                 if error.code() is grpc.StatusCode.UNAVAILABLE:
                     raise

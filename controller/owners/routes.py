@@ -11,41 +11,23 @@ nobody uses it.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
-
-from finsy import P4ActionProfileGroup, P4IndirectAction, P4TableEntry
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 from controller.base_paths import NextHops, next_hops
 from controller.errors import ControllerError
 from controller.intents import WeightedRoute
 from controller.owners.base import Known, Owner, Refusal, Strikes, Verdict
+from controller.owners.route_views import LAYER, RouteTables, RouteView, is_route_layer
 from controller.owners.steps import NO_STEPS, Phase, Step, UpdatePlan
-from controller.tables.entities import Entities, Entity, EntityKey, Kind, Update, Verb, index, key_of, references, same
-from controller.tables.routing import FAMILIES, Spread, hash_entity, host_addresses, route_entities, route_match
+from controller.tables.entities import Entities, Entity, EntityKey, Kind, Update, Verb, key_of, same
+from controller.tables.routing import Spread, hash_entity
+from controller.tables.shared_routes import SharedRoutes
 from controller.tables.weighted_routes import Spreads, onward, order, spreads_of
-from dataplane.topology.values import DirectedLink, LinkKey, Topology
+from dataplane.topology.values import Endpoint, LinkKey, Topology
+
+__all__ = ["RoutesOwner", "is_route_layer"]
 
 LOGGER = logging.getLogger("millrace.controller")
-
-_TABLES = frozenset(family.routes for family in FAMILIES)
-_SELECTORS = {family.routes: family.selector for family in FAMILIES}
-_LAYER = _TABLES | frozenset(_SELECTORS.values())
-
-
-def is_route_layer(key: EntityKey) -> bool:
-    """Return whether an entity is a route, or a member or group that routes use."""
-    return key.table in _LAYER
-
-
-@dataclass(slots=True)
-class _Due:
-    """What a switch's routes need, worked out for the tables `held` and `wanted`; kept while those are the same."""
-
-    held: Entities
-    wanted: Entities
-    keys: frozenset[EntityKey]
-    unused: tuple[EntityKey, ...]
 
 
 class RoutesOwner(Owner):
@@ -64,12 +46,15 @@ class RoutesOwner(Owner):
         self._has_routes = self._detours = False
         self.weighted: tuple[WeightedRoute, ...] = ()
         self._hops = next_hops(topology)
-        self._destinations = dict(_destinations(topology))
+        self._shared = SharedRoutes(topology)
+        self._destinations = dict(self._shared.destinations())
         self._spreads: Spreads = spreads_of(topology, self._hops, ())
         self._base = {node.name: self._entities(node.name) for node in topology.switches}
         self._wanted = dict(self._base)
-        self._orders: dict[str, list[str]] = {}
-        self._due: dict[str, _Due] = {}
+        self._orders: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+        self._views: dict[str, RouteView] = {}
+        self._strays: dict[str, frozenset[EntityKey]] = {}
+        self._stray_count: dict[EntityKey, int] = {}
 
     def want(self, weighted: Sequence[WeightedRoute]) -> None:
         """Want these weighted routes, base routes elsewhere; ControllerError, and no change, if that loops."""
@@ -92,7 +77,7 @@ class RoutesOwner(Owner):
         """Return whether an entity is a route to a host, a member or group of routes, or the hash."""
         if key.kind is Kind.ENTRY:
             return key in self._destinations
-        return key.table in _LAYER or key.table == "path_hash"
+        return key.table in LAYER or key.table == "path_hash"
 
     def avoid(self, down: Set[LinkKey]) -> None:
         """Want routes that use none of these links, where there is another way, and all others as they were.
@@ -105,20 +90,21 @@ class RoutesOwner(Owner):
             spreads = spreads_of(self.topology, hops, self.weighted)
         except ControllerError:
             self.weighted, spreads = (), spreads_of(self.topology, hops, ())
+        for name in self._switches_changed(hops):
+            self._base[name] = self._wanted[name] = self._entities_by(hops, name, {})
         for name in self._wanted:
-            base = self._first_links(self._hops, name) != self._first_links(hops, name)
-            weights = self._spreads[name] != spreads[name]
-            if base:
-                self._base[name] = self._entities_by(hops, name, {})
-            if base or weights:
+            if spreads[name] or spreads[name] != self._spreads[name]:
                 self._wanted[name] = self._entities_by(hops, name, spreads[name])
         self._hops, self._spreads = hops, spreads
         self._orders.clear()
 
-    @staticmethod
-    def _first_links(hops: NextHops, switch: str) -> dict[str, tuple[DirectedLink, ...]]:
-        """Return by which links a switch reaches each destination."""
-        return {destination: ways[switch] for destination, ways in hops.items() if switch in ways}
+    def _switches_changed(self, hops: NextHops) -> set[str]:
+        """Return the switches that reach a host's switch by other links than before."""
+        found: set[str] = set()
+        for destination in set(self._destinations.values()):
+            before, now = self._hops[destination], hops[destination]
+            found.update(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+        return found
 
     def wanted(self, switch: str) -> Entities:
         """Return the hash, routes, groups and members that a switch should hold."""
@@ -146,23 +132,36 @@ class RoutesOwner(Owner):
 
         Routes that it has stay; those that it lacks are put in where that makes no circle. The steps do the rest.
         """
-        refused, found = self.strikes.doubtful, dict[EntityKey, Entity]()
-        for key, entity in self._wanted[switch].items():
-            if key.kind is not Kind.ENTRY:
-                continue
-            if key in actual:
-                found[key] = actual[key]
-                continue
-            for source in (self._wanted[switch], self._base[switch]):
-                needed = self._needs(source, source.get(key, entity))
-                if not needed & refused and not self._circles(switch, key, source, known.held):
-                    found[key] = source[key]
-                    break
-        choice = {**self._base[switch], **actual, **self._wanted[switch]}
-        used = {needed for entity in found.values() for needed in self._needs(choice, entity)}
-        stay = {key for key in self._wanted[switch] if key.kind in (Kind.MEMBER, Kind.DEFAULT) or key in actual}
+        wanted = self._wanted[switch]
+        missing = [key for key in wanted if key.kind is Kind.ENTRY and key not in actual]
+        circling = self._circling(switch, missing, RouteTables(wanted, self._ports(switch)), known.held)
+        if not circling and not self.strikes.doubtful and not any(key in self._destinations for key in actual):
+            return wanted
+        found = {key: actual[key] for key in wanted if key.kind is Kind.ENTRY and key in actual}
+        found.update(self._allowed(switch, missing, circling, known.held))
+        tables = RouteTables({**self._base[switch], **actual, **wanted}, self._ports(switch))
+        used = frozenset[EntityKey]().union(*map(tables.needs, found.values()))
+        stay = {key for key in wanted if key.kind in (Kind.MEMBER, Kind.DEFAULT) or key in actual}
+        choice = tables.entities
         found.update((key, choice[key]) for key in (used | stay) - found.keys() if key in choice)
         return found
+
+    def _allowed(
+        self, switch: str, missing: Sequence[EntityKey], circling: Set[EntityKey], held: Mapping[str, Entities]
+    ) -> Iterator[tuple[EntityKey, Entity]]:
+        """Yield routes that a switch lacks and may have: the wanted one, else the base one, else none."""
+        refused = self.strikes.doubtful
+        wanted, base = (
+            RouteTables(entities, self._ports(switch)) for entities in (self._wanted[switch], self._base[switch])
+        )
+        for key in missing:
+            entity = wanted.entities[key]
+            if key not in circling and refused.isdisjoint(wanted.needs(entity)):
+                yield key, entity
+            elif key in base.entities and refused.isdisjoint(base.needs(base.entities[key])):
+                self._look(held)
+                if not self._leads_back(switch, key, base):
+                    yield key, base.entities[key]
 
     def plan(self, known: Known) -> UpdatePlan:
         """Return the steps from what switches are known to hold to the wanted routes, and which routes must wait.
@@ -171,27 +170,55 @@ class RoutesOwner(Owner):
         """
         if not (self._has_routes or self._detours):
             return NO_STEPS
-        held, live, refused = known.held, known.live, self.strikes.given_up
-        pending: set[EntityKey] = set()
+        held, live = known.held, known.live
+        self._look(held)
         levels: list[dict[str, list[Update]]] = []
-        due = {name: self._due_of(name, held.get(name, {})) for name in self._wanted}
-        for key in sorted({key for each in due.values() for key in each.keys}):
-            place: dict[str, int] = {}
-            for name in self._order(self._destinations[key]):
-                ahead = [place.get(peer) for peer in self._onward(name, key)]
-                reached = [number for number in ahead if number is not None]
-                if key not in self._wanted[name] or len(reached) < len(ahead):
-                    continue
-                if key not in due[name].keys:
-                    place[name] = max(reached, default=0)
-                elif name in live and not self._needs(self._wanted[name], self._wanted[name][key]) & refused:
-                    place[name] = max(reached, default=0) + 1
-                    _put(levels, place[name] - 1, name, _write(key, self._wanted[name][key], held[name]))
-            if any(key in due[name].keys and name not in place for name in live):
-                pending.add(key)
+        pending: set[EntityKey] = set()
+        for keys, due in self._changes(live):
+            pending.update(self._place(keys, due, known, levels))
         steps = [*self._groups(levels, held), *levels]
-        unused = [_removals(due, held, live, kind) for kind in (Kind.GROUP, Kind.MEMBER)]
+        unused = [self._removals(held, live, kind) for kind in (Kind.GROUP, Kind.MEMBER)]
         return UpdatePlan((*_steps(Phase.MAKE, steps), *_steps(Phase.BREAK, unused)), frozenset(pending))
+
+    def _changes(self, live: Set[str]) -> Iterator[tuple[list[EntityKey], Set[str]]]:
+        """Yield routes that a live switch is to change, and by which switches they are held otherwise than wanted.
+
+        Routes that change together, to hosts of one switch and at the same switches, come together. Switches that hold
+        nothing are not named.
+        """
+        changing = frozenset[EntityKey]().union(*(self._views[name].due for name in live))
+        due: dict[EntityKey, list[str]] = {key: [] for key in sorted(changing)}
+        for name, view in self._views.items():
+            if due and view.held:
+                for key in view.due & changing:
+                    due[key].append(name)
+        together: dict[tuple[str, str, tuple[str, ...]], list[EntityKey]] = {}
+        for key, names in due.items():
+            together.setdefault((self._destinations[key], key.table, tuple(names)), []).append(key)
+        for (_, _, at), keys in together.items():
+            yield keys, set(at)
+
+    def _place(
+        self, keys: Sequence[EntityKey], due: Set[str], known: Known, levels: list[dict[str, list[Update]]]
+    ) -> Sequence[EntityKey]:
+        """Put what live switches are to write of routes that change together into levels; return routes that wait."""
+        place: dict[str, int] = {}
+        key, refused = keys[0], self.strikes.given_up
+
+        def is_due(name: str) -> bool:
+            return name in due or (not self._views[name].held and self._views[name].is_due(key))
+
+        for name, peers in self._order(self._destinations[key]):
+            wanted, ahead = self._wanted[name], [place[peer] for peer in peers if peer in place]
+            if key not in wanted or len(ahead) < len(peers):
+                continue
+            if not is_due(name):
+                place[name] = max(ahead, default=0)
+            elif name in known.live and refused.isdisjoint(self._views[name].wanted_tables.needs(wanted[key])):
+                place[name] = max(ahead, default=0) + 1
+                for each in keys:
+                    _put(levels, place[name] - 1, name, _write(each, wanted[each], known.held[name]))
+        return keys if any(name not in place and is_due(name) for name in known.live) else ()
 
     def _groups(
         self, levels: Sequence[Mapping[str, Sequence[Update]]], held: Mapping[str, Entities]
@@ -202,7 +229,7 @@ class RoutesOwner(Owner):
             for level in levels
             for name, updates in level.items()
             for update in updates
-            for key in self._needs(self._wanted[name], update.entity)
+            for key in self._views[name].wanted_tables.needs(update.entity)
         }
         for kind in (Kind.MEMBER, Kind.GROUP):
             found: dict[str, list[Update]] = {}
@@ -216,89 +243,71 @@ class RoutesOwner(Owner):
         return self._entities_by(self._hops, switch, self._spreads[switch])
 
     def _entities_by(self, hops: NextHops, switch: str, spreads: Mapping[str, Spread]) -> Entities:
-        entities = route_entities(self.topology, hops, switch, spreads)
-        return index((hash_entity(self.topology, switch), *entities))
+        multiplier = hash_entity(self.topology, switch)
+        return {key_of(multiplier): multiplier, **self._shared.entities(hops, switch, spreads)}
 
-    def _order(self, destination: str) -> list[str]:
+    def _order(self, destination: str) -> list[tuple[str, tuple[str, ...]]]:
+        """Return the switches that reach a destination, each after all that it sends to, and with those."""
         if destination not in self._orders:
-            self._orders[destination] = order(self.topology, self._hops, self._spreads, destination)
+            names = order(self.topology, self._hops, self._spreads, destination)
+            self._orders[destination] = [(name, self._onward(name, destination)) for name in names]
         return self._orders[destination]
 
-    def _onward(self, switch: str, key: EntityKey) -> tuple[str, ...]:
-        destination = self._destinations[key]
+    def _onward(self, switch: str, destination: str) -> tuple[str, ...]:
         if switch == destination:
             return ()
         return onward(self.topology, self._hops, self._spreads, switch, destination)
 
-    def _needs(self, entities: Entities, entity: Entity) -> set[EntityKey]:
-        """Return the group and members that an entry, or the members that a group, leans on."""
-        if isinstance(entity, P4TableEntry):
-            selector = _SELECTORS[entity.table_id]
-        elif isinstance(entity, P4ActionProfileGroup):
-            selector = entity.action_profile_id
-        else:
-            return set()
-        leans_on = references(entity)
-        if leans_on is None:
-            return set()
-        kind, numbers = leans_on
-        found = {EntityKey(kind, selector, (), number) for number in numbers}
-        for key in tuple(found):
-            if key in entities and key.kind is Kind.GROUP:
-                found |= self._needs(entities, entities[key])
-        return found
+    def _ports(self, switch: str) -> Mapping[int, Endpoint]:
+        return self.topology.neighbours[switch]
 
-    def _circles(self, switch: str, key: EntityKey, source: Entities, held: Mapping[str, Entities]) -> bool:
-        """Return whether a route at one switch, with those that others are known to hold, leads back to it."""
-        waiting, seen = self._peers(switch, source, key), set[str]()
+    def _look(self, held: Mapping[str, Entities]) -> None:
+        """Have a view of every switch as it is held and wanted now."""
+        for name, wanted in self._wanted.items():
+            view, own = self._views.get(name), held.get(name)
+            if view is None or view.held is not own or view.wanted is not wanted:
+                self._views[name] = RouteView(own, wanted, self._ports(name), self._destinations.keys())
+
+    def _circling(
+        self, switch: str, keys: Iterable[EntityKey], tables: RouteTables, held: Mapping[str, Entities]
+    ) -> set[EntityKey]:
+        """Return which of a switch's wanted routes, with those that others are known to hold, lead back to it.
+
+        Wanted routes have no circle, so that only those are followed that another switch leads elsewhere.
+        """
+        self._look(held)
+        for name, view in self._views.items():
+            before = self._strays.get(name, frozenset())
+            if view.strays is not before:
+                self._strays[name] = view.strays
+                for key in before:
+                    self._stray_count[key] -= 1
+                for key in view.strays:
+                    self._stray_count[key] = self._stray_count.get(key, 0) + 1
+        own = self._strays[switch]
+        suspect = (key for key in keys if self._stray_count.get(key, 0) > (key in own))
+        return {key for key in suspect if self._leads_back(switch, key, tables)}
+
+    def _leads_back(self, switch: str, key: EntityKey, tables: RouteTables) -> bool:
+        """Return whether a route in these tables of one switch, with those that others hold, leads back to it."""
+        waiting, seen = [*tables.peers(key)], set[str]()
         while waiting:
             name = waiting.pop()
             if name == switch:
                 return True
-            if name not in seen and name in self._wanted:
+            if name not in seen and name in self._views:
                 seen.add(name)
-                waiting |= self._peers(name, held.get(name, self._wanted[name]), key)
+                waiting.extend(self._views[name].peers(key))
         return False
 
-    def _peers(self, switch: str, entities: Entities, key: EntityKey) -> set[str]:
-        """Return what a switch with these tables sends to by a route."""
-        entity = entities.get(key)
-        needs = set() if entity is None else self._needs(entities, entity)
-        ports = {needed.number for needed in needs if needed.kind is Kind.MEMBER}
-        neighbours = self.topology.neighbours[switch]
-        return {neighbours[port].node for port in ports if port in neighbours}
-
-    def _due_of(self, switch: str, held: Entities) -> _Due:
-        wanted, known = self._wanted[switch], self._due.get(switch)
-        if known is None or known.held is not held or known.wanted is not wanted:
-            known = self._due[switch] = self._work_out(held, wanted)
-        return known
-
-    def _work_out(self, held: Entities, wanted: Entities) -> _Due:
-        keys = frozenset(
-            key
-            for key, entity in wanted.items()
-            if key.kind is Kind.ENTRY
-            and not (key in held and same(held[key], entity) and _groups_agree(entity, held, wanted))
-        )
-        ours = [key for key in held if is_route_layer(key)]
-        used = {needed for key in ours for needed in self._needs(held, held[key])} | wanted.keys()
-        unused = tuple(sorted(key for key in ours if key.kind is not Kind.ENTRY and key not in used))
-        return _Due(held, wanted, keys, unused)
-
-
-def _destinations(topology: Topology) -> Iterator[tuple[EntityKey, str]]:
-    for host, edge in topology.attachment.items():
-        for family, address in host_addresses(topology, host).items():
-            yield key_of(P4TableEntry(family.routes, match=route_match(family, address))), edge.node
-
-
-def _groups_agree(entity: Entity, held: Entities, wanted: Entities) -> bool:
-    """Return whether the group behind a route is what it should be: another writer may have changed it."""
-    if not (isinstance(entity, P4TableEntry) and isinstance(entity.action, P4IndirectAction)):
-        return True
-    key = EntityKey(Kind.GROUP, _SELECTORS[entity.table_id], (), entity.action.group_id or 0)
-    return key not in wanted or (key in held and same(held[key], wanted[key]))
+    def _removals(self, held: Mapping[str, Entities], live: Set[str], kind: Kind) -> dict[str, list[Update]]:
+        found: dict[str, list[Update]] = {}
+        for name, view in self._views.items():
+            if name in live:
+                for key in view.unused:
+                    if key.kind is kind:
+                        found.setdefault(name, []).append(Update(Verb.DELETE, key, held[name][key]))
+        return found
 
 
 def _write(key: EntityKey, entity: Entity, held: Entities) -> Update:
@@ -309,18 +318,6 @@ def _put(levels: list[dict[str, list[Update]]], place: int, name: str, update: U
     while len(levels) <= place:
         levels.append({})
     levels[place].setdefault(name, []).append(update)
-
-
-def _removals(
-    due: Mapping[str, _Due], held: Mapping[str, Entities], live: Set[str], kind: Kind
-) -> dict[str, list[Update]]:
-    found: dict[str, list[Update]] = {}
-    for name, each in due.items():
-        if name in live:
-            for key in each.unused:
-                if key.kind is kind:
-                    found.setdefault(name, []).append(Update(Verb.DELETE, key, held[name][key]))
-    return found
 
 
 def _steps(phase: Phase, levels: Sequence[Mapping[str, Sequence[Update]]]) -> Iterator[Step]:

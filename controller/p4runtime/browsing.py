@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import grpc.aio
@@ -14,6 +13,7 @@ from finsy.proto import p4r
 
 from controller.errors import SessionError
 from controller.p4runtime.grpc_session import GrpcSession, Target
+from dataplane.loop_time import loop_timeout
 from dataplane.rpc.access.settings import TlsSettings
 
 BROWSER_ID = 1
@@ -50,7 +50,7 @@ class SwitchBrowser(GrpcSession):
             device_id=self._target.device_id, response_type=p4r.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE
         )
         with self._failures("read"):
-            p4info = (await self._client.request(ask)).config.p4info
+            p4info = (await self._client.pipeline(ask)).config.p4info
         if not p4info.ByteSize():
             raise SessionError(self.switch, "read", "it runs no program")
         version = self._schema.p4runtime_version
@@ -67,7 +67,7 @@ class SwitchBrowser(GrpcSession):
             response_type=p4r.GetForwardingPipelineConfigRequest.DEVICE_CONFIG_AND_COOKIE,
         )
         with self._failures("read"):
-            program = (await self._client.request(ask)).config.p4_device_config
+            program = (await self._client.pipeline(ask)).config.p4_device_config
         try:
             return msgspec.json.decode(program, type=_Program).program
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -84,7 +84,7 @@ class SwitchBrowser(GrpcSession):
         update = p4r.MasterArbitrationUpdate(device_id=self._target.device_id)
         with self._failures("ask for the primary"):
             await self._client.send(p4r.StreamMessageRequest(arbitration=update))
-            async with asyncio.timeout(self._timeout_s):
+            async with loop_timeout(self._timeout_s):
                 status = await self._arbitration()
         is_there = status.status.code in (GRPCStatusCode.OK, GRPCStatusCode.ALREADY_EXISTS)
         return status.election_id.high << 64 | status.election_id.low if is_there else None
@@ -94,12 +94,14 @@ class SwitchBrowser(GrpcSession):
         update = p4r.Update(type=kind, entity=self._encoded(entity))
         request = p4r.WriteRequest(device_id=self._target.device_id, updates=[update])
         try:
-            await self._client.request(request)
+            await self._client.write(request)
         except P4ClientError as error:
             detail = error.details.get(0)
             if detail is None:
                 raise self._failure("write", error) from error
             raise SessionError(self.switch, "write", detail.message, code=detail.canonical_code.name) from error
+        except TimeoutError as error:
+            raise SessionError(self.switch, "write", f"no answer within {self._timeout_s:g} s") from error
         except grpc.aio.UsageError as error:
             raise SessionError(self.switch, "write", str(error)) from error
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 import grpc
 import grpc.aio
-from finsy import GRPCCredentialsTLS, P4Client, P4ClientError, P4RuntimeVersion, P4Schema
+from finsy import GRPCCredentialsTLS, P4ClientError, P4RuntimeVersion, P4Schema
 from finsy.grpcutil import GRPCStatusCode
 from finsy.pbutil import PBMessage
 from finsy.proto import p4r
 
 from controller.errors import SessionError
+from controller.p4runtime.client import SwitchClient
 from controller.p4runtime.session import (
     ELECTION_ID,
     Bundling,
@@ -37,6 +38,7 @@ from controller.p4runtime.session import (
 )
 from controller.tables.entities import Batch, Entity, EntityKey
 from dataplane.errors import AccessError, ConfigError
+from dataplane.loop_time import loop_timeout
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.access.tls import client_credentials
 from dataplane.rpc.addresses import target_of
@@ -46,7 +48,6 @@ from dataplane.running import until_first_ends
 LOGGER = logging.getLogger("millrace.controller")
 
 _OK, _BACKUP, _NO_PRIMARY = GRPCStatusCode.OK, GRPCStatusCode.ALREADY_EXISTS, GRPCStatusCode.NOT_FOUND
-
 
 _UNREACHABLE = "failed to connect to all addresses"
 
@@ -91,7 +92,7 @@ class GrpcSession:
         self._election_id = election_id
         found = tls_of(tls) if is_encrypted(target.address, tls) else None
         credentials = None if found is None else _Credentials(found)
-        self._client = P4Client(target_of(target.address), credentials, wait_for_ready=False)
+        self._client = SwitchClient(target_of(target.address), credentials, timeout_s)
         self._listener: asyncio.Task[None] | None = None
         self._learners: dict[str, OnLearned] = {}
         self.ignored_messages = 0
@@ -104,7 +105,7 @@ class GrpcSession:
     async def connect(self) -> None:
         """Open the stream and become primary, waiting as backup while another controller is; raise SessionError."""
         async with self._connecting():
-            async with asyncio.timeout(self._timeout_s):
+            async with loop_timeout(self._timeout_s):
                 await self._client.open(schema=self._schema, complete_request=self._complete)
                 status = await self._first_bid()
                 await self._ask_version()
@@ -113,7 +114,7 @@ class GrpcSession:
 
     async def connect_to_read(self) -> None:
         """Get ready to read, beside the switch's controller: nothing else can be done."""
-        async with self._connecting(), asyncio.timeout(self._timeout_s):
+        async with self._connecting(), loop_timeout(self._timeout_s):
             await self._client.open(schema=self._schema, complete_request=self._complete)
             await self._ask_version()
 
@@ -139,15 +140,15 @@ class GrpcSession:
         ask = p4r.GetForwardingPipelineConfigRequest(
             device_id=self._target.device_id, response_type=p4r.GetForwardingPipelineConfigRequest.COOKIE_ONLY
         )
-        commit = p4r.SetForwardingPipelineConfigRequest(
-            device_id=self._target.device_id,
-            action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
-            config=self._schema.get_pipeline_config(),
-        )
         with self._failures("install pipeline"):
             if await self._cookie(ask) == self._schema.p4cookie:
                 return False
-            await self._client.request(commit)
+            commit = p4r.SetForwardingPipelineConfigRequest(
+                device_id=self._target.device_id,
+                action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
+                config=self._schema.get_pipeline_config(),
+            )
+            await self._client.set_pipeline(commit)
         return True
 
     async def check_program(self) -> None:
@@ -156,7 +157,7 @@ class GrpcSession:
             device_id=self._target.device_id, response_type=p4r.GetForwardingPipelineConfigRequest.P4INFO_AND_COOKIE
         )
         with self._failures("read"):
-            p4info = (await self._client.request(ask)).config.p4info
+            p4info = (await self._client.pipeline(ask)).config.p4info
         there = {(table.preamble.id, table.preamble.name) for table in p4info.tables}
         missing = next((table for table in self._schema.tables if (table.id, table.name) not in there), None)
         if missing is not None:
@@ -172,7 +173,7 @@ class GrpcSession:
         """Execute updates; raise SessionError that names those that were refused."""
         request = write_request(self._schema, self.switch, self._target.device_id, batch)
         with self._failures("write", batch):
-            await self._client.request(request)
+            await self._client.write(request)
 
     async def packets(self, counter: str) -> dict[EntityKey, int]:
         """Return the packets of each entry of a direct counter's table."""
@@ -190,7 +191,7 @@ class GrpcSession:
         is_known = await self._sends_digest(digest)
         request = learn_request(self._schema, self._target.device_id, digest, bundling, is_known=is_known)
         with self._failures("learn"):
-            await self._client.request(request)
+            await self._client.write(request)
 
     async def _sends_digest(self, digest: str) -> bool:
         """Return whether the switch sends a digest already."""
@@ -216,16 +217,16 @@ class GrpcSession:
             raise self._failure("connect", error) from error
 
     async def _ask_version(self) -> None:
-        reply = await self._client.request(p4r.CapabilitiesRequest())
+        reply = await self._client.capabilities()
         self._schema.set_p4runtime_version(P4RuntimeVersion.parse(reply.p4runtime_api_version))
 
     async def _answers(self, request: p4r.ReadRequest) -> list[p4r.ReadResponse]:
         with self._failures("read"):
-            return [answer async for answer in self._client.request_iter(request)]
+            return await self._client.read(request)
 
     async def _cookie(self, ask: p4r.GetForwardingPipelineConfigRequest) -> int | None:
         try:
-            config = (await self._client.request(ask)).config
+            config = (await self._client.pipeline(ask)).config
         except P4ClientError as error:
             if error.is_pipeline_missing:
                 return None
@@ -304,12 +305,7 @@ class GrpcSession:
         while True:
             await asyncio.sleep(self._probe_s)
             with self._failures("probe"):
-                try:
-                    async with asyncio.timeout(self._timeout_s):
-                        await self._client.request(p4r.CapabilitiesRequest())
-                except TimeoutError as error:
-                    cause = f"no answer from {self._target.address} within {self._timeout_s:g} s"
-                    raise SessionError(self.switch, "probe", cause) from error
+                await self._client.capabilities()
 
     async def _follow(self) -> None:
         """Raise SessionError when the stream ends or another controller takes over."""
@@ -330,6 +326,9 @@ class GrpcSession:
             yield
         except P4ClientError as error:
             raise self._refusal(doing, batch, error) from error
+        except TimeoutError as error:
+            cause = f"no answer from {self._target.address} {error}"
+            raise SessionError(self.switch, doing, cause, code="DEADLINE_EXCEEDED") from error
         except grpc.aio.UsageError as error:
             raise SessionError(self.switch, doing, str(error)) from error
         except asyncio.CancelledError:

@@ -30,7 +30,8 @@ from google.protobuf.message import DecodeError
 
 import dataplane
 from controller.errors import ControllerError, SessionError
-from controller.tables.entities import Batch, Entity, EntityKey, Update, Verb, index, key_of
+from controller.p4runtime.message_cache import cache_of
+from controller.tables.entities import Batch, Entity, EntityKey, Update, key_of, same
 from dataplane.given import read_given
 
 ELECTION_ID = 10
@@ -42,8 +43,6 @@ FABRIC_AGGREGATION = "fabric_aggregation"
 
 _INSTALLED = Path(dataplane.__file__).parent / "program" / "build"
 _SOURCE = Path(dataplane.__file__).parents[1] / "p4" / "build"
-
-_TYPES = {Verb.INSERT: p4r.Update.INSERT, Verb.MODIFY: p4r.Update.MODIFY, Verb.DELETE: p4r.Update.DELETE}
 
 _PROGRAMS_OWN = "NoAction"
 """A table whose default action is still the program's own reads back with this one."""
@@ -158,12 +157,14 @@ def check_schema(schema: P4Schema, entities: Iterable[Entity]) -> None:
 
 def write_request(schema: P4Schema, switch: str, device_id: int, batch: Batch) -> p4r.WriteRequest:
     """Return a batch as a WriteRequest without election id; raise SessionError for what the program does not have."""
-    request = p4r.WriteRequest(device_id=device_id)
+    cache, parts = cache_of(schema.p4cookie), []
     for update in batch:
         try:
-            request.updates.append(p4r.Update(type=_TYPES[update.verb], entity=update.entity.encode(schema)))
+            parts.append(cache.encode(schema, update))
         except (ValueError, KeyError) as error:
             raise SessionError(switch, f"encode {update}", _first_line(error)) from error
+    request = p4r.WriteRequest.FromString(b"".join(parts))
+    request.device_id = device_id
     return request
 
 
@@ -189,11 +190,18 @@ def read_request(schema: P4Schema, device_id: int) -> p4r.ReadRequest:
 
 def read_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadResponse]) -> dict[EntityKey, Entity]:
     """Return what a switch answered by key, without what nobody can or did write; raise SessionError if unreadable."""
+    cache, found = cache_of(schema.p4cookie), dict[EntityKey, Entity]()
     try:
-        entities = [decode_entity(message, schema) for answer in answers for message in answer.entities]
-        return index(entity for entity in entities if _is_ours(entity))
+        for answer in answers:
+            for message in answer.entities:
+                key, entity = cache.decode(schema, message)
+                if not _is_ours(entity):
+                    continue
+                if not same(found.setdefault(key, entity), entity):
+                    raise ControllerError(f"{key}: there twice with different content")
     except (ValueError, KeyError, ControllerError) as error:
         raise SessionError(switch, "read", f"the answer does not decode: {_first_line(error)}") from error
+    return found
 
 
 def packets_request(schema: P4Schema, device_id: int, counter: str) -> p4r.ReadRequest:

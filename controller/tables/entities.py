@@ -7,7 +7,7 @@ computed here from names and numbers only, so that deciders need no P4Info.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
@@ -60,6 +60,14 @@ class EntityKey:
     table: str
     match: tuple[tuple[str, MatchValue], ...] = ()
     number: int = 0
+    _hash: int = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        # Tables are dictionaries by key, copied and compared many times for each key that is made.
+        object.__setattr__(self, "_hash", hash((self.kind, self.table, self.match, self.number)))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     def __str__(self) -> str:
         match = " ".join(f"{name}={_show(value)}" for name, value in self.match)
@@ -155,7 +163,7 @@ def references(entity: Entity) -> tuple[Kind, frozenset[int]] | None:
 
 def same(left: Entity, right: Entity) -> bool:
     """Return whether two entities of one key need no write to become each other."""
-    return content_of(left) == content_of(right)
+    return left is right or content_of(left) == content_of(right)
 
 
 def _match_of(entry: P4TableEntry) -> tuple[tuple[str, MatchValue], ...]:

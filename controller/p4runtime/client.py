@@ -1,0 +1,73 @@
+"""finsy's client with deadlines of our own: gRPC's clock would go on while this process does not look."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, cast
+
+import grpc
+from finsy import GRPCCredentialsTLS, P4Client, P4ClientError
+from finsy.pbutil import PBMessage
+from finsy.proto import p4r
+
+from dataplane.loop_time import loop_timeout
+
+if TYPE_CHECKING:
+    from finsy.proto import p4r_grpc
+
+_INSTALL_S: Final = 60.0
+"""The longest time that a switch may take to make a program ready: ours compiles it, perhaps on a busy machine."""
+
+
+class SwitchClient(P4Client):
+    """A P4Runtime client; a call raises P4ClientError when it fails, TimeoutError when nothing answers in time."""
+
+    def __init__(self, address: str, credentials: GRPCCredentialsTLS | None, answer_s: float) -> None:
+        """Give each call `answer_s`, a program longer."""
+        super().__init__(address, credentials, wait_for_ready=False)
+        self._answer_s = answer_s
+
+    async def write(self, request: p4r.WriteRequest) -> None:
+        """Execute updates."""
+        async with self._calling("Write", request, self._answer_s) as stub:
+            await stub.Write(request)
+
+    async def read(self, request: p4r.ReadRequest) -> list[p4r.ReadResponse]:
+        """Return what a switch answers to a read."""
+        async with self._calling("Read", request, self._answer_s) as stub:
+            return [answer async for answer in stub.Read(request)]
+
+    async def set_pipeline(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
+        """Send a program."""
+        async with self._calling("SetForwardingPipelineConfig", request, max(_INSTALL_S, self._answer_s)) as stub:
+            await stub.SetForwardingPipelineConfig(request)
+
+    async def pipeline(
+        self, request: p4r.GetForwardingPipelineConfigRequest
+    ) -> p4r.GetForwardingPipelineConfigResponse:
+        """Return what a switch says of its program."""
+        async with self._calling("GetForwardingPipelineConfig", request, self._answer_s) as stub:
+            return await stub.GetForwardingPipelineConfig(request)
+
+    async def capabilities(self) -> p4r.CapabilitiesResponse:
+        """Return which version a switch speaks."""
+        request = p4r.CapabilitiesRequest()
+        async with self._calling("Capabilities", request, self._answer_s) as stub:
+            return await stub.Capabilities(request)
+
+    @asynccontextmanager
+    async def _calling(
+        self, operation: str, request: PBMessage, answer_s: float
+    ) -> AsyncIterator[p4r_grpc.P4RuntimeAsyncStub]:
+        """Sign a request where that is needed, and yield what sends it, for so long."""
+        if self._complete_request is not None:
+            self._complete_request(request)
+        self._log_msg(request)
+        try:
+            async with loop_timeout(answer_s):
+                yield cast("p4r_grpc.P4RuntimeAsyncStub", self._stub)
+        except grpc.RpcError as error:
+            raise P4ClientError(error, operation, msg=request, schema=self._schema) from None
+        except TimeoutError:
+            raise TimeoutError(f"within {answer_s:g} s") from None

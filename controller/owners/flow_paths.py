@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from itertools import pairwise
 
-from controller.intents import RouteSet
+from controller.intents import Route, RouteSet
 from controller.owners.base import Known, Owner, Refusal, Strikes, Verdict
 from controller.owners.flow_plan import plan, restorable
 from controller.owners.steps import NO_STEPS, UpdatePlan
 from controller.tables.entities import Entities, EntityKey, Kind
-from controller.tables.flow_paths import FLOW_TABLES, flow_path_entities
+from controller.tables.flow_paths import FLOW_TABLES, RouteEntries, flow_path_entities
 from dataplane.topology.values import LinkKey, Topology
 
 LOGGER = logging.getLogger("millrace.controller")
@@ -30,11 +30,17 @@ class FlowPathsOwner(Owner):
         self.strikes = Strikes()
         self._down: Set[LinkKey] = frozenset()
         self._desired: Mapping[str, Entities] = {}
+        self._made: dict[Route, RouteEntries] = {}
+        """The entries of the routes that were wanted last: most of them are wanted again."""
         self._held: dict[str, tuple[Entities, Entities]] = {}
 
     def tables_of(self, routes: RouteSet) -> dict[str, Entities]:
         """Return the entries for a set of routes; raise ControllerError if one of them cannot be."""
-        return flow_path_entities(self.topology, self._alive(routes))
+        alive = self._alive(routes)
+        made = dict(self._made)
+        tables = flow_path_entities(self.topology, alive, made)
+        self._made = {route: made[route] for route in alive.routes}
+        return tables
 
     def want(self, routes: RouteSet, tables: Mapping[str, Entities]) -> None:
         """Take the newest full set of routes, with its `tables_of`."""

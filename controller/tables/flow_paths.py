@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, MutableMapping
 from itertools import pairwise
+from typing import TypeAlias
 
 from finsy import P4TableEntry, P4TableMatch
 
 from controller.errors import ControllerError
 from controller.intents import FlowSpec, Route, RouteSet
-from controller.tables.entities import Entities, Entity, index
+from controller.tables.entities import Entities, Entity, EntityKey, key_of, same
 from controller.tables.routing import FAMILIES, Family, forward, host_addresses
 from dataplane.topology.values import LinkKey, Topology
 
@@ -19,21 +20,37 @@ _FIELDS = (("src_port", 4, 0xFFFF), ("dst_port", 2, 0xFFFF), ("protocol", 1, 0xF
 """What a flow may name beside its hosts, with its weight in the priority: every combination has one of its own."""
 
 
-def flow_path_entities(topology: Topology, routes: RouteSet) -> dict[str, Entities]:
+RouteEntries: TypeAlias = tuple[tuple[str, EntityKey, Entity], ...]
+"""A route's entries, each with its switch and key."""
+
+
+def flow_path_entities(
+    topology: Topology, routes: RouteSet, made: MutableMapping[Route, RouteEntries] | None = None
+) -> dict[str, Entities]:
     """Return each switch's flow entries for a whole set of routes; every switch has a key.
 
-    Raise ControllerError for a route that the topology does not have, and for a flow that is routed twice.
+    Routes in `made` have the entries that they have there, those of the others are added to it. Raise ControllerError
+    for a route that the topology does not have, and for a flow that is routed twice.
     """
-    found: dict[str, list[Entity]] = {node.name: [] for node in topology.switches}
-    seen: set[FlowSpec] = set()
+    found: dict[str, dict[EntityKey, Entity]] = {node.name: {} for node in topology.switches}
+    made, seen = {} if made is None else made, set[FlowSpec]()
     for route in routes.routes:
         if route.flow in seen:
             raise ControllerError(f"{describe(route)}: the flow is routed twice in version {routes.version}")
         seen.add(route.flow)
-        check(topology, route)
-        for switch, port in hops_of(topology, route):
-            found[switch].extend(_entries(topology, route.flow, switch, port))
-    return {switch: index(entities) for switch, entities in found.items()}
+        if route not in made:
+            check(topology, route)
+            made[route] = tuple(_entries_of(topology, route))
+        for switch, key, entity in made[route]:
+            if not same(found[switch].setdefault(key, entity), entity):
+                raise ControllerError(f"{key}: wanted twice with different content")
+    return dict(found)
+
+
+def _entries_of(topology: Topology, route: Route) -> Iterator[tuple[str, EntityKey, Entity]]:
+    for switch, port in hops_of(topology, route):
+        for entity in _entries(topology, route.flow, switch, port):
+            yield switch, key_of(entity), entity
 
 
 def check(topology: Topology, route: Route) -> None:

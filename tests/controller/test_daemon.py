@@ -34,6 +34,8 @@ from dataplane.topology.values import Topology
 
 TURNS = 5000
 RETRY = RetrySettings(drain_ns=0)
+LONG_S = 77.0
+"""A wait that lasts until `Lab.patience` is set."""
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,12 @@ class FakeLink:
         return self.inner.install_pipeline()
 
     async def read(self) -> dict[EntityKey, Entity]:
-        await asyncio.sleep(0)
+        self.lab.reading.append(self.switch)
+        self.lab.most_reading = max(self.lab.most_reading, len(self.lab.reading))
+        try:
+            await (asyncio.Event().wait() if self.switch in self.lab.hung else asyncio.sleep(0))
+        finally:
+            self.lab.reading.remove(self.switch)
         self._check("read")
         return self.inner.read()
 
@@ -102,6 +109,10 @@ class Lab:
     down: set[str] = field(default_factory=set)
     refuse: set[str] = field(default_factory=set)
     deaf: set[str] = field(default_factory=set)
+    hung: set[str] = field(default_factory=set)
+    reading: list[str] = field(default_factory=list)
+    most_reading: int = 0
+    patience: asyncio.Event = field(default_factory=asyncio.Event)
     written: list[tuple[str, Batch]] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
     clock: VirtualClock = field(default_factory=VirtualClock)
@@ -136,7 +147,7 @@ class Lab:
 
     async def sleep(self, seconds: float) -> None:
         self.waits.append(seconds)
-        await asyncio.sleep(0)
+        await (self.patience.wait() if seconds == LONG_S else asyncio.sleep(0))
 
     def tables(self, name: str) -> dict[EntityKey, Entity]:
         return self.links[name].inner.read()
@@ -341,6 +352,44 @@ def test_a_dead_switch_holds_up_only_the_flows_that_need_it(lab: Lab) -> None:
             lab.down.clear()
             await run.settle(1)
             assert run.flow_switches() == "abcd"
+
+    play(scene())
+
+
+@pytest.mark.parametrize(("at_once", "most"), [(1, 1), (2, 2), (16, 4)])
+def test_daemon_fills_few_switches_at_a_time(lab: Lab, at_once: int, most: int) -> None:
+    async def scene() -> None:
+        async with running(lab, RetrySettings(drain_ns=0, at_once=at_once)) as run:
+            await run.settle()
+            assert lab.most_reading == most
+
+    play(scene())
+
+
+def test_a_hung_switch_does_not_keep_others_from_their_turn(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("controller.driver._TURN_S", 0.0)
+    lab.hung.add("a")
+
+    async def scene() -> None:
+        async with running(lab, RetrySettings(drain_ns=0, at_once=1)) as run:
+            await run.until(lambda: set(run.daemon.status().live) == {"b", "c", "d"})
+
+    play(scene())
+
+
+def test_paths_wait_as_long_as_more_switches_are_read(lab: Lab) -> None:
+    lab.down.add("b")
+
+    async def scene() -> None:
+        async with running(lab, RetrySettings(drain_ns=0, patience_ns=int(LONG_S * 1e9))) as run:
+            run.source.put_nowait(RouteSet(1, (Route(FlowSpec("ha", "hd"), ("a", "c", "d")),)))
+            await run.until(lambda: len(run.daemon.status().live) == 3)
+            for _ in range(50):
+                await asyncio.sleep(0)
+            assert lab.waits.count(LONG_S) > 1
+            assert "a" not in run.flow_switches()
+            lab.patience.set()
+            await run.until(lambda: run.flow_switches() == "acd")
 
     play(scene())
 

@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 import grpc
 import grpc.aio
@@ -38,6 +38,10 @@ READY = "ready"
 _MESSAGE_BYTES = 256 << 20
 _READ_ENTITIES = 1000
 """Entities in one message of an answer to a read."""
+
+_Key: TypeAlias = tuple[str, bytes]
+_T = TypeVar("_T", _Key, bytes)
+_SHARED: dict[object, object] = {}
 
 Context: TypeAlias = grpc.aio.ServicerContext[Any, Any]
 
@@ -69,7 +73,8 @@ class SinkSwitch:
     name: str
     config: p4r.ForwardingPipelineConfig = field(default_factory=p4r.ForwardingPipelineConfig)
     tables: dict[int, str] = field(default_factory=dict)
-    entities: dict[tuple[str, bytes], p4r.Entity] = field(default_factory=dict)
+    entities: dict[_Key, bytes] = field(default_factory=dict)
+    """What is held, as it was written; equal ones of several switches are one object, as a large fabric has many."""
     streams: list[_Stream] = field(default_factory=list)
 
     @property
@@ -85,7 +90,7 @@ class SinkSwitch:
 
     def write(self, update: p4r.Update) -> tuple[int, str]:
         """Execute an update; return its canonical code and what is wrong."""
-        key = _key(update.entity)
+        key = _shared(_key(update.entity))
         if update.entity.table_entry.is_default_action:
             if update.type != p4r.Update.MODIFY:
                 return rpc_code.INVALID_ARGUMENT, "a default action can only be modified"
@@ -96,7 +101,7 @@ class SinkSwitch:
         if update.type == p4r.Update.DELETE:
             del self.entities[key]
         else:
-            self.entities[key] = update.entity
+            self.entities[key] = _shared(update.entity.SerializeToString(deterministic=True))
         return rpc_code.OK, ""
 
     def read(self, wanted: p4r.Entity) -> Iterator[p4r.Entity]:
@@ -105,11 +110,13 @@ class SinkSwitch:
         if kind == "table_entry" and wanted.table_entry.is_default_action:
             found = self.entities.get(_key(wanted))
             if found is not None:
-                yield found
+                yield p4r.Entity.FromString(found)
             return
-        for (is_kind, _), entity in self.entities.items():
-            if is_kind == kind and not (kind == "table_entry" and entity.table_entry.is_default_action):
-                yield entity
+        for (is_kind, _), found in self.entities.items():
+            if is_kind == kind:
+                entity = p4r.Entity.FromString(found)
+                if not (kind == "table_entry" and entity.table_entry.is_default_action):
+                    yield entity
 
 
 class SinkService(p4r_grpc.P4RuntimeServicer):
@@ -230,7 +237,12 @@ def _number(election_id: p4r.Uint128) -> int:
     return election_id.high << 64 | election_id.low
 
 
-def _key(entity: p4r.Entity) -> tuple[str, bytes]:
+def _shared(value: _T) -> _T:
+    """Return an equal value that is there already, else this one."""
+    return cast("_T", _SHARED.setdefault(value, value))
+
+
+def _key(entity: p4r.Entity) -> _Key:
     """Return an entity's kind and identity."""
     kind = entity.WhichOneof("entity") or ""
     match kind:

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
@@ -25,7 +25,8 @@ from controller.p4runtime.session import AsyncSession, Learned, LearningSession
 from controller.tables.entities import Entities, Update
 from controller.tracing import NO_SPAN, UNTRACED, Attributes, Traces
 from dataplane.clock import Clock
-from dataplane.loop_time import loop_timeout
+from dataplane.event_loop.deadlines import loop_timeout
+from dataplane.event_loop.turns import Turns
 from dataplane.rpc.backoff import Backoff
 
 LOGGER = logging.getLogger("millrace.controller")
@@ -33,8 +34,11 @@ LOGGER = logging.getLogger("millrace.controller")
 _LISTEN_AGAIN_S: Final = 1.0
 _ANSWER_S: Final = 30.0
 """For all that a switch is asked at a time for an owner that listens."""
-_TURN_S: Final = 5.0
-"""After so long with one switch, another one begins."""
+_FILL_S: Final = 5.0
+"""A switch that takes longer to be filled keeps no other one from it."""
+_CONNECT_S: Final = 1.0
+"""A switch that takes longer to answer keeps no other one from being called."""
+_CONNECTS_PER_FILL: Final = 4
 _RPC: Final = {"rpc.system.name": "grpc", "rpc.method": "p4.v1.P4Runtime/Write"}
 """OpenTelemetry's attributes of a write."""
 
@@ -93,7 +97,9 @@ class Driver:
             for node in coordinator.topology.switches
         }
         self._steps_changed, self._somebody_seen = asyncio.Event(), asyncio.Event()
-        self._turns = asyncio.Semaphore(retry.at_once)
+        # All programs and tables at once would need too much memory, and all first calls more time than each has.
+        self._fill = Turns(retry.at_once, _FILL_S)
+        self._begin = Turns(_CONNECTS_PER_FILL * retry.at_once, _CONNECT_S)
         self._staged = {owner.name: asyncio.Event() for owner in coordinator.staged}
         self._seen: set[str] = set()
         self._sending = False
@@ -153,7 +159,9 @@ class Driver:
         """Connect, make right, wait for the end or for doubt; again and again, waiting longer while it fails."""
         while True:
             try:
-                async with self._connect(switch.name) as session:
+                async with AsyncExitStack() as stack:
+                    async with self._begin.turn():
+                        session = await stack.enter_async_context(self._connect(switch.name))
                     self.coordinator.forgive()
                     switch.session = session
                     await self._serve(switch, session)
@@ -170,7 +178,7 @@ class Driver:
 
     async def _serve(self, switch: _Switch, session: SwitchSession) -> None:
         """Keep a connected switch right; raise SessionError when its session ends."""
-        async with self._turn():
+        async with self._fill.turn():
             if await session.install_pipeline():
                 self.coordinator.installed(switch.name)
                 LOGGER.info("switch %s: pipeline installed", switch.name)
@@ -180,7 +188,7 @@ class Driver:
             while not ended.done():
                 switch.doubt.clear()
                 await _cancel(listeners)
-                async with self._turn():
+                async with self._fill.turn():
                     is_right = await self._reconcile(switch, session)
                 listeners = self._listeners(switch, session) if is_right else []
                 while await self._wait_for_work(switch, ended):
@@ -304,21 +312,6 @@ class Driver:
             if not self._somebody_seen.is_set():
                 return
 
-    @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        """Let few switches be filled at a time: all programs and tables at once would need too much memory.
-
-        A switch that does not answer holds the others up no longer than a few seconds.
-        """
-        await self._turns.acquire()
-        end = _Once(self._turns.release)
-        timer = asyncio.get_running_loop().call_later(_TURN_S, end)
-        try:
-            yield
-        finally:
-            timer.cancel()
-            end()
-
     async def _send(self, step: Step) -> None:
         """Write one step to its switches at the same time and wait for all of them."""
         self._sending = True
@@ -380,19 +373,6 @@ class Driver:
 
     def _learned(self, switch: str, owner: ListeningOwner, learned: Learned) -> None:
         owner.learned(switch, learned, self._clock.now_ns())
-
-
-@dataclass(slots=True)
-class _Once:
-    """Does something when it is first called."""
-
-    call: Callable[[], None]
-    is_done: bool = False
-
-    def __call__(self) -> None:
-        if not self.is_done:
-            self.is_done = True
-            self.call()
 
 
 async def _cancel(tasks: list[asyncio.Task[None]]) -> None:

@@ -24,7 +24,7 @@ from controller.daemon_settings import DaemonSettings
 from controller.driver import Connect, SwitchSession
 from controller.errors import ControllerError
 from controller.features import Features
-from controller.gnmi.grpc_session import PortTarget, PortWatcher
+from controller.gnmi.grpc_session import PortTarget, PortWatcher, connection_turns
 from controller.gnmi.observer import PortObserver
 from controller.gnmi.settings import wanted_hellos
 from controller.intents import RouteSet
@@ -303,12 +303,13 @@ def connector(settings: DaemonSettings, topology: Topology) -> Connect:
 def port_watchers(settings: DaemonSettings, topology: Topology, observer: PortObserver) -> list[PortWatcher]:
     """Return what watches each switch's ports, and has them say hello to their neighbours."""
     hellos = wanted_hellos(topology, settings.hellos)
-    retry, rng = settings.retry, random.Random()
+    retry, rng, turns = settings.retry, random.Random(), connection_turns()
     return [
         PortWatcher(
             PortTarget(name, target.address, hellos[name], settings.tls),
             observer,
             Backoff(retry.first_wait_ns, retry.longest_wait_ns, rng),
+            turns=turns,
         )
         for name, target in settings.targets(topology).items()
     ]

@@ -19,7 +19,8 @@ from controller.errors import SessionError
 from controller.gnmi.mirror import PortMirror, subscription
 from controller.gnmi.observer import PortObserver
 from dataplane.errors import AccessError, ConfigError, SwitchError
-from dataplane.loop_time import loop_timeout
+from dataplane.event_loop.deadlines import loop_timeout
+from dataplane.event_loop.turns import Turns
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.backoff import Backoff
 from dataplane.rpc.call_errors import reason_of
@@ -35,6 +36,8 @@ UNIMPLEMENTED: Final = grpc.StatusCode.UNIMPLEMENTED.name
 
 _UNSERVED_WAIT_S: Final = 60.0
 """How long a switch that serves no gNMI is left alone: another one may come to its address."""
+_CONNECT_S: Final = 1.0
+_CONNECTS_AT_ONCE: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,9 @@ class Patience:
 class PortSession:
     """One subscription to a switch's ports."""
 
-    def __init__(self, target: PortTarget, observer: PortObserver, patience: Patience) -> None:
-        self._target, self._observer, self._patience = target, observer, patience
+    def __init__(self, target: PortTarget, observer: PortObserver, patience: Patience, turns: Turns) -> None:
+        """Connect in turn with others."""
+        self._target, self._observer, self._patience, self._turns = target, observer, patience, turns
         self._mirror = PortMirror()
         self._updated = asyncio.Event()
         self._is_synchronised = False
@@ -72,7 +76,8 @@ class PortSession:
             async with open_channel(self._target.address, self._target.tls) as channel:
                 stub = gnmi_grpc.gNMIStub(channel)
                 # A stream that ends as it begins does not always say why: whether gNMI is served shows here.
-                await self._ask(stub)
+                async with self._turns.turn():
+                    await self._ask(stub)
                 await self._work(stub)
         except grpc.aio.AioRpcError as error:
             raise SessionError(self._target.switch, WATCH, reason_of(error), code=error.code().name) from error
@@ -161,8 +166,11 @@ class PortWatcher:
         backoff: Backoff,
         *,
         patience: Patience = Patience(),
+        turns: Turns | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
+        """Connect in turn with others who have the same `turns`."""
+        self._turns = Turns(1, _CONNECT_S) if turns is None else turns
         self._target, self._observer, self._backoff = target, observer, backoff
         self._patience, self._sleep = patience, sleep
         self._problem = ""
@@ -170,7 +178,7 @@ class PortWatcher:
     async def run(self) -> None:
         """Watch until cancelled; a switch that cannot be watched is silent at once, and tried again."""
         while True:
-            session = PortSession(self._target, self._observer, self._patience)
+            session = PortSession(self._target, self._observer, self._patience, self._turns)
             try:
                 await session.run()
             except SessionError as error:
@@ -191,6 +199,11 @@ class PortWatcher:
         if problem != self._problem:
             LOGGER.log(logging.INFO if error.code == UNIMPLEMENTED else logging.WARNING, "%s", problem)
         self._problem = problem
+
+
+def connection_turns() -> Turns:
+    """Return turns for the watchers of a fabric: all first calls at once would take more time than each has."""
+    return Turns(_CONNECTS_AT_ONCE, _CONNECT_S)
 
 
 def open_channel(address: str, tls: TlsSettings | None) -> grpc.aio.Channel:

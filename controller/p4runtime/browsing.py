@@ -13,7 +13,7 @@ from finsy.proto import p4r
 
 from controller.errors import SessionError
 from controller.p4runtime.grpc_session import GrpcSession, Target
-from dataplane.loop_time import loop_timeout
+from dataplane.event_loop.deadlines import loop_timeout
 from dataplane.rpc.access.settings import TlsSettings
 
 BROWSER_ID = 1

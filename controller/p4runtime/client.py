@@ -11,7 +11,7 @@ from finsy import GRPCCredentialsTLS, P4Client, P4ClientError
 from finsy.pbutil import PBMessage
 from finsy.proto import p4r
 
-from dataplane.loop_time import loop_timeout
+from dataplane.event_loop.deadlines import loop_timeout
 
 if TYPE_CHECKING:
     from finsy.proto import p4r_grpc

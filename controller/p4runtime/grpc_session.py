@@ -38,7 +38,7 @@ from controller.p4runtime.session import (
 )
 from controller.tables.entities import Batch, Entity, EntityKey
 from dataplane.errors import AccessError, ConfigError
-from dataplane.loop_time import loop_timeout
+from dataplane.event_loop.deadlines import loop_timeout
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.access.tls import client_credentials
 from dataplane.rpc.addresses import target_of

@@ -367,7 +367,7 @@ def test_daemon_fills_few_switches_at_a_time(lab: Lab, at_once: int, most: int) 
 
 
 def test_a_hung_switch_does_not_keep_others_from_their_turn(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("controller.driver._TURN_S", 0.0)
+    monkeypatch.setattr("controller.driver._FILL_S", 0.0)
     lab.hung.add("a")
 
     async def scene() -> None:

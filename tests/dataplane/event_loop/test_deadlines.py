@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 
 import pytest
 
-from dataplane.loop_time import loop_timeout
+from dataplane.event_loop.deadlines import loop_timeout
 
 
 class _Selector(selectors.DefaultSelector):

@@ -1,0 +1,1 @@
+"""Deadlines and turns of daemons, which share one event loop with much else."""

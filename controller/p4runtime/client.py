@@ -38,10 +38,17 @@ class SwitchClient(P4Client):
         async with self._calling("Read", request, self._answer_s) as stub:
             return [answer async for answer in stub.Read(request)]
 
-    async def set_pipeline(self, request: p4r.SetForwardingPipelineConfigRequest) -> None:
-        """Send a program."""
-        async with self._calling("SetForwardingPipelineConfig", request, max(_INSTALL_S, self._answer_s)) as stub:
-            await stub.SetForwardingPipelineConfig(request)
+    async def set_pipeline(self, request: p4r.SetForwardingPipelineConfigRequest, program: bytes) -> None:
+        """Send a program (`MessageCache.program`); the request says where to and what to do with it."""
+        operation = "SetForwardingPipelineConfig"
+        async with self._calling(operation, request, max(_INSTALL_S, self._answer_s)):
+            assert self._channel is not None, "open() comes first"
+            call = self._channel.unary_unary(
+                f"/p4.v1.P4Runtime/{operation}",
+                request_serializer=bytes,
+                response_deserializer=p4r.SetForwardingPipelineConfigResponse.FromString,
+            )
+            await call(request.SerializeToString() + program)
 
     async def pipeline(
         self, request: p4r.GetForwardingPipelineConfigRequest

@@ -21,6 +21,7 @@ from finsy.proto import p4r
 
 from controller.errors import SessionError
 from controller.p4runtime.client import SwitchClient
+from controller.p4runtime.message_cache import cache_of
 from controller.p4runtime.session import (
     ELECTION_ID,
     Bundling,
@@ -146,9 +147,8 @@ class GrpcSession:
             commit = p4r.SetForwardingPipelineConfigRequest(
                 device_id=self._target.device_id,
                 action=p4r.SetForwardingPipelineConfigRequest.VERIFY_AND_COMMIT,
-                config=self._schema.get_pipeline_config(),
             )
-            await self._client.set_pipeline(commit)
+            await self._client.set_pipeline(commit, cache_of(self._schema.p4cookie).program(self._schema))
         return True
 
     async def check_program(self) -> None:

@@ -22,19 +22,20 @@ _TYPES: Final = {Verb.INSERT: p4r.Update.INSERT, Verb.MODIFY: p4r.Update.MODIFY,
 
 
 class MessageCache:
-    """What was translated of one program's entries."""
+    """What was translated of one program, and of its entries.
+
+    Messages of one kind, one after the other, are one message that has the fields of all of them.
+    """
 
     def __init__(self, room: int = _ROOM) -> None:
         self._room = room
         # An entity is kept with its bytes, so that its id is of no other one meanwhile.
         self._encoded: dict[tuple[int, Verb], tuple[Entity, bytes]] = {}
         self._decoded: dict[bytes, tuple[EntityKey, Entity]] = {}
+        self._program: bytes | None = None
 
     def encode(self, schema: P4Schema, update: Update) -> bytes:
-        """Return an update as a WriteRequest of nothing else; raises ValueError or KeyError as finsy does.
-
-        Such requests, one after the other, are a request of all their updates.
-        """
+        """Return an update as a WriteRequest of nothing else; raises ValueError or KeyError as finsy does."""
         if not isinstance(update.entity, P4TableEntry):
             return _encode(schema, update)
         name = id(update.entity), update.verb
@@ -44,6 +45,13 @@ class MessageCache:
                 self._encoded.clear()
             found = self._encoded[name] = update.entity, _encode(schema, update)
         return found[1]
+
+    def program(self, schema: P4Schema) -> bytes:
+        """Return a SetForwardingPipelineConfigRequest of nothing but the program, which takes megabytes."""
+        if self._program is None:
+            request = p4r.SetForwardingPipelineConfigRequest(config=schema.get_pipeline_config())
+            self._program = request.SerializeToString()
+        return self._program
 
     def decode(self, schema: P4Schema, message: p4r.Entity) -> tuple[EntityKey, Entity]:
         """Return an entity and its key; raises ValueError, KeyError or ControllerError for what is none."""

@@ -54,3 +54,12 @@ def test_cache_returns_the_same_entry_for_the_same_message(schema: P4Schema, ent
     assert first is second
     assert key is again
     assert key == EntityKey(Kind.ENTRY, "ipv4_routes", key.match)
+
+
+def test_cache_has_the_program_as_finsy_sends_it(schema: P4Schema) -> None:
+    head = p4r.SetForwardingPipelineConfigRequest(device_id=7, election_id=p4r.Uint128(low=3))
+    request = p4r.SetForwardingPipelineConfigRequest.FromString(
+        head.SerializeToString() + MessageCache().program(schema)
+    )
+    assert (request.device_id, request.election_id.low) == (7, 3)
+    assert request.config == schema.get_pipeline_config()

@@ -58,7 +58,7 @@ class PathColumns:
         column: Flags = self.figures[figure].astype(np.bool_, copy=False)
         return column
 
-    def keys(self) -> Iterator[FlowKey]:
+    def flow_keys(self) -> Iterator[FlowKey]:
         """Yield the flows in order."""
         ends = [_address(packed) for packed in self.addresses]
         about = (column.tolist() for column in (self.protocol, self.src_port, self.dst_port))
@@ -66,7 +66,7 @@ class PathColumns:
 
     def states(self) -> Iterator[tuple[FlowKey, PathState]]:
         """Yield the flows with their paths in order."""
-        flows, ways = list(self.keys()), _pick(self.routes, self.route)
+        flows, ways = list(self.flow_keys()), _pick(self.routes, self.route)
         figures = (_values(name, self.figures[name]) for name in FIGURES)
         return zip(flows, map(PathState, flows, ways, *figures), strict=True)
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
+import numpy as np
+
 from collectors.values import FlowKey, LinkStatus, Snapshot
+from controller.algorithms.link_table import Flags
 from controller.errors import PathError
 from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from controller.links.loss_failures import LossFailureDetector
@@ -19,15 +22,17 @@ from controller.paths.deciding.decide import Assignment, Decision, Verdict
 from controller.paths.deciding.decider import Decider
 from controller.paths.deciding.evacuation import Evacuation, ReportedLinks
 from controller.paths.deciding.graph import Network, Path
+from controller.paths.deciding.located import LocatedFlows
 from controller.paths.engineering.engineer import TrafficEngineer, demands_of, possible
 from controller.paths.engineering.settings import EngineeringSettings
+from controller.paths.locating import locate
+from controller.paths.managed_flows import ManagedFlows
 from controller.paths.pins import Pins
 from controller.paths.records.store import PathStore
 from controller.paths.records.values import Assigned, Explanation, History, HistoryQuery
 from controller.paths.round_result import RoundResult
-from controller.paths.seen_flows import SeenFlows, is_probe
+from controller.paths.seen_flows import SeenFlows, SeenRows, is_probe
 from controller.paths.settings import DecideSettings, ManagedFlow
-from controller.paths.spread_pairs import parts_of
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
 from dataplane.topology.values import LinkKey, Topology
 
@@ -63,9 +68,11 @@ class PathServerCore:
         self._store = store
         self._max_flows, self._forget_after_ns = max_flows, forget_after_ns
         self._rates = {flow.spec: flow.rate_bps for flow in flows}
-        self._seen = SeenFlows(topology, self._rates)
+        self._check_flows()
+        self._seen = SeenFlows(self.network, self._rates)
         self._pins = Pins(topology)
-        self._seen_ns: dict[FlowSpec, int] = {}
+        self._managed = ManagedFlows(self.network, self._seen.code)
+        self._managed.add(self._rates, 0)
         self._assigned: dict[FlowSpec, Assigned] = {}
         self._moved_ns: dict[FlowSpec, int] = {}
         self._snapshot: Snapshot | None = None
@@ -73,7 +80,6 @@ class PathServerCore:
         self._loss_failures = LossFailureDetector(settings.dead_loss, settings.dead_loss_samples)
         self._backups = Backups(self.network.table)
         self._evacuation = Evacuation(self._backups, self._reported, return_after_ns=settings.return_after_ns)
-        self._check_flows()
         self.engineer: TrafficEngineer | None = None
         self._balancer = Balancer(self.network, settings)
         self.routes = self._restore(engineering)
@@ -81,7 +87,7 @@ class PathServerCore:
     @property
     def flows(self) -> int:
         """How many flows are looked after."""
-        return len(self._rates) if self._rates else len(self._seen_ns)
+        return len(self._managed)
 
     def outgrows(self, grown: Mapping[FlowKey, float]) -> bool:
         """Return whether flows send so much more than the last round knew that a link cannot carry it.
@@ -93,7 +99,7 @@ class PathServerCore:
     def _outgrows_a_link(self, key: FlowKey, more_hz: float) -> bool:
         """Whether so many more measured packets a second make the load of a link on a flow's path exceed its rate."""
         flow = self._seen.flow_of(key)
-        path = None if flow is None else self._path(flow, {})
+        path = None if flow is None else self._path(flow, None)
         if path is None or len(path) < 2 or is_probe(key):
             return False
         watch = self.settings.watch
@@ -107,7 +113,7 @@ class PathServerCore:
         A round out of turn (`woken`) confirms no wish: its snapshot is hardly newer than the last.
         """
         self._snapshot = snapshot = self._loss_failures.confirmed(snapshot)
-        self._discover(snapshot, now_ns)
+        self._discover(self._seen.rows(snapshot), now_ns)
         forgotten = self._forget(now_ns)
         if not self._is_reported:
             # Restarted: until the controller speaks, what it has reported to the collector counts.
@@ -122,10 +128,11 @@ class PathServerCore:
         more = self._decider.step(now_ns, confirming=not woken)
         for decision in more:
             self._apply(decision)
-        self._backups.prepare({assignment.path for assignment in current.values()})
+        paths = current.paths()
+        self._backups.prepare(paths)
         changes = self._rebalance(snapshot, now_ns, moved=bool(decisions or more), confirming=not woken)
         if not decisions and not more and not woken:
-            ends = ((assignment.path[0], assignment.path[-1]) for assignment in current.values())
+            ends = ((path[0], path[-1]) for path in paths)
             self.network.prepare(ends, self.settings.candidates, _PREPARED_A_ROUND)
         if not decisions and not more and not forgotten and not changes:
             return None
@@ -169,8 +176,7 @@ class PathServerCore:
         decision = self._pins.hold(flow, self._present_path(flow, path), path, dead, now_ns)
         self._evacuation.forget(flow)
         self._seen.name(flow)
-        if not self._rates:
-            self._seen_ns.setdefault(flow, now_ns)
+        self._managed.add((flow,), now_ns)
         self._apply(decision)
         return self._publish([decision])
 
@@ -186,7 +192,7 @@ class PathServerCore:
         is_part = not self._rates and flow != FlowSpec(flow.src_host, flow.dst_host)
         if is_part:
             self._seen.forget(flow)
-            self._seen_ns.pop(flow, None)
+            self._managed.discard(flow)
         present = self._present_path(flow, path)
         if is_part or self.engineer is not None or self.network.is_base(present):
             self._assigned.pop(flow, None)
@@ -196,15 +202,20 @@ class PathServerCore:
 
     def _present_path(self, flow: FlowSpec, default: Path) -> Path:
         """Return the path that a flow is on, the default where no base path is known either."""
-        seen = {} if self._snapshot is None else self._seen.paths(self._snapshot)
-        return self._path(flow, seen) or default
+        return self._path(flow, None if self._snapshot is None else self._seen_path(flow, self._snapshot)) or default
+
+    def _seen_path(self, flow: FlowSpec, snapshot: Snapshot) -> Path | None:
+        """Return the path that a flow was last seen on."""
+        rows = self._seen.rows(snapshot)
+        (places,) = np.nonzero(rows.codes == self._seen.code(flow))
+        return rows.book.paths[rows.flow_paths[places[0]]] if len(places) else None
 
     def _check_pinnable(self, flow: FlowSpec) -> None:
         topology = self.network.topology
         is_known = flow.src_host in topology.attachment and flow.dst_host in topology.attachment
         if not is_known or len(set(self.network.ends(flow.src_host, flow.dst_host))) < 2 or not self._is_managed(flow):
             raise PathError(self._why_not(flow))
-        if not self._rates and flow not in self._seen_ns and len(self._seen_ns) >= self._max_flows:
+        if not self._rates and flow not in self._managed and len(self._managed) >= self._max_flows:
             raise PathError(f"{self._max_flows} flows are looked after, the most at a time")
 
     def _leave_dead_links(self, snapshot: Snapshot, now_ns: int) -> RoundResult | None:
@@ -236,12 +247,15 @@ class PathServerCore:
 
     def _measured_flows(self, snapshot: Snapshot, forwarding: Forwarding) -> list[MeasuredFlow]:
         """Return what goes by weights and base routes: measured flows without an explicit path, and reports."""
-        found = measured_flows(snapshot, self.network, self._has_route, self.settings.stale_after_ns)
+        seen = self._seen.rows(snapshot)
+        found = measured_flows(seen, self.network, ~self._explicit(seen), self.settings.stale_after_ns)
         watch = self.settings.watch
-        return found if watch is None else [*found, *report_flows(snapshot, self.network, watch, forwarding.path)]
+        return found if watch is None else [*found, *report_flows(seen, self.network, watch, forwarding.path)]
 
-    def _has_route(self, key: FlowKey, src: str, dst: str) -> bool:
-        return FlowSpec(src, dst) in self._assigned or self._seen.flow_of(key) in self._assigned
+    def _explicit(self, seen: SeenRows) -> Flags:
+        """Return which 5-tuples have an explicit path, of their own or as one of their hosts' all."""
+        explicit = [self._seen.code(flow) for flow in self._assigned]
+        return np.isin(seen.pair, explicit) | np.isin(seen.code, explicit)
 
     def _engineer(self, engineer: TrafficEngineer, snapshot: Snapshot, now_ns: int) -> bool:
         """Let a round of traffic engineering go on; return whether weights have changed."""
@@ -261,18 +275,27 @@ class PathServerCore:
     def _evacuate(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
         """Move all flows off dead links, to their backups where those are alive."""
         dead = self._decider.dead_links()
-        current = self._current_of_ours(snapshot, now_ns) if dead else {}
-        left = self._evacuation.leave(current, self._assigned.keys(), dead, now_ns)
+        left = self._evacuation.leave(self._on_links(dead, snapshot, now_ns), self._assigned.keys(), dead, now_ns)
         decisions = [replace(one, reason=self._pins.told(one.flow, one.reason)) for one in left]
         for decision in decisions:
             self._apply(decision)
         return decisions
 
+    def _on_links(self, links: Set[LinkKey], snapshot: Snapshot, now_ns: int) -> Mapping[FlowSpec, Assignment]:
+        """Return those of our flows whose paths cross any of these links between switches."""
+        if not links:
+            return {}
+        crossed = np.zeros(len(self.network.table.links), np.bool_)
+        crossed[[self.network.table.link_number[link] for link in links]] = True
+        return self._ours(self.current(snapshot, now_ns).on_links(crossed))
+
     def _come_back(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
         """Move flows back to the paths that dead links made them leave, when those are alive again."""
         if not self._evacuation.is_waiting and not self._pins.paths:
             return []
-        current = self._current_of_ours(snapshot, now_ns)
+        located = self.current(snapshot, now_ns)
+        waiting = (*self._pins.paths, *self._evacuation.waiting)
+        current = self._ours({flow: located[flow] for flow in waiting if flow in located})
         paths = {flow: assignment.path for flow, assignment in current.items()}
         pinned = list(self._pins.returning(paths, self._evacuation.is_usable, now_ns))
         for decision in pinned:
@@ -285,9 +308,8 @@ class PathServerCore:
                 self._assigned.pop(decision.flow, None)
         return [*pinned, *(decision for decision, _ in back)]
 
-    def _current_of_ours(self, snapshot: Snapshot, now_ns: int) -> dict[FlowSpec, Assignment]:
+    def _ours(self, current: Mapping[FlowSpec, Assignment]) -> Mapping[FlowSpec, Assignment]:
         """Return the flows whose paths are decided about: where traffic is engineered, only those that are pinned."""
-        current = self.current(snapshot, now_ns)
         if self.engineer is None:
             return current
         return {flow: assignment for flow, assignment in current.items() if flow in self._pins.paths}
@@ -306,23 +328,14 @@ class PathServerCore:
         weighted = self._balancer.weighted if self.engineer is None else self.engineer.weighted
         return RouteSet(version, _routes(self._assigned), weighted, _routes(self._pins.paths))
 
-    def current(self, snapshot: Snapshot, now_ns: int) -> dict[FlowSpec, Assignment]:
+    def current(self, snapshot: Snapshot, now_ns: int) -> LocatedFlows:
         """Return every flow looked after with the path that it is on, as far as anybody can know."""
-        measured, rates = self._seen.paths(snapshot), self._seen.rates(snapshot)
-        parts = parts_of(snapshot, self.network)
-        found: dict[FlowSpec, Assignment] = {}
-        for flow in self._rates or self._seen_ns:
-            path = self._path(flow, measured)
-            if path is not None and len(path) > 1:
-                since_ns = self._moved_ns.get(flow)
-                # A time in the future is from before the clock was set back.
-                since_ns = None if since_ns is None or since_ns > now_ns else since_ns
-                rate = rates.get(flow) if self._rates.get(flow) is None else None
-                spread = () if flow in self._assigned else parts.get(flow, ())
-                is_pinned = self._pins.holds(flow, path)
-                assignment = Assignment(path, since_ns, self._rates.get(flow), parts=spread, pinned=is_pinned)
-                found[flow] = assignment if rate is None else rate.given_to(assignment)
-        return found
+        explicit = {flow: entry.path for flow, entry in self._assigned.items()}
+        pins = {flow: entry.path for flow, entry in self._pins.paths.items()}
+        seen, is_engineered = self._seen.rows(snapshot), self.engineer is not None
+        return locate(
+            self._managed, seen, explicit, pins, self._moved_ns, self._rates, now_ns, is_engineered=is_engineered
+        )
 
     def why(self, flow: FlowSpec, now_ns: int) -> Explanation:
         """Explain a flow's present path by the last snapshot; raise PathError for a flow not looked after."""
@@ -363,7 +376,7 @@ class PathServerCore:
         name, (src, dst) = f"flow {flow.src_host}->{flow.dst_host}", self.network.ends(flow.src_host, flow.dst_host)
         if src == dst:
             return f"{name} stays within switch {src}: there is no path to choose"
-        if flow in self._rates or flow in self._seen_ns:
+        if flow in self._managed:
             return f"{name} has no path: its switches are not connected"
         where = "telemetry has not shown it" if not self._rates else "it is not among the flows of the settings"
         return f"{name} is not managed: {where}"
@@ -434,42 +447,44 @@ class PathServerCore:
     def _is_managed(self, flow: FlowSpec) -> bool:
         return not self._rates or flow in self._rates
 
-    def _discover(self, snapshot: Snapshot, now_ns: int) -> None:
+    def _discover(self, seen: SeenRows, now_ns: int) -> None:
         """Take note of the pairs of hosts that telemetry shows, unless the flows are listed in the settings."""
         if self._rates:
             return
-        for flow in (*self._assigned, *self._pins.paths):
-            # Restored: how long ago it was seen nobody knows, and the collector may be as new as we are.
-            self._seen_ns.setdefault(flow, now_ns)
-        seen = (self._seen.flow_of(key) for key in snapshot.paths if not is_probe(key))
-        for flow in dict.fromkeys(spec for spec in seen if spec is not None):
-            if flow not in self._seen_ns and len(self._seen_ns) >= self._max_flows:
-                self.counters["flows_over_limit"] += 1
-            else:
-                self._seen_ns[flow] = now_ns
+        # Restored: how long ago it was seen nobody knows, and the collector may be as new as we are.
+        self._managed.add((*self._assigned, *self._pins.paths), now_ns)
+        shown = seen.shown()
+        numbers = self._managed.numbers(shown)
+        self._managed.seen_ns[numbers[numbers >= 0]] = now_ns
+        new, room = shown[numbers < 0], max(self._max_flows - len(self._managed), 0)
+        self._managed.add(map(self._seen.flow, new[:room].tolist()), now_ns)
+        if len(new) > room:
+            self.counters["flows_over_limit"] += len(new) - room
 
     def _forget(self, now_ns: int) -> bool:
         """Drop flows not seen for long; return whether an explicit path went with one."""
-        before_ns = now_ns - self._forget_after_ns
-        old = [flow for flow, ns in self._seen_ns.items() if ns < before_ns and flow not in self._pins.paths]
-        for flow in old:
-            del self._seen_ns[flow]
+        if self._rates:
+            return False
+        old = self._managed.seen_ns < now_ns - self._forget_after_ns
+        old[[number for number, _ in self._managed.among(self._pins.paths)]] = False
+        if not old.any():
+            return False
+        gone = [self._managed.names[number] for number in np.flatnonzero(old).tolist()]
+        self._managed.remove(old)
+        for flow in gone:
             self._moved_ns.pop(flow, None)
-        routed = [flow for flow in old if flow in self._assigned]
-        for flow in routed:
-            del self._assigned[flow]
+        routed = [flow for flow in gone if self._assigned.pop(flow, None) is not None]
         return bool(routed)
 
-    def _path(self, flow: FlowSpec, measured: Mapping[FlowSpec, Path]) -> Path | None:
+    def _path(self, flow: FlowSpec, seen: Path | None) -> Path | None:
         """Return the assigned path, else the only base path, else the one it was seen on, else the first base path.
 
-        Where traffic is engineered no base path is the only one.
+        Where traffic is engineered no base path is the only one. Of all flows at once `locate` says the same.
         """
         if flow in self._assigned:
             return self._assigned[flow].path
         src, dst = self.network.ends(flow.src_host, flow.dst_host)
         base = self.network.base(src, dst)
-        seen = measured.get(flow)
         if base is None or (base[1] and (self.engineer is None or seen is None)):
             return None if base is None else base[0]
         return seen if seen is not None and self._is_path(seen, src, dst) else base[0]

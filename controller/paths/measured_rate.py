@@ -1,4 +1,7 @@
-"""What telemetry says that a flow sends, with what is uncertain of it; the rates of several 5-tuples add up."""
+"""What telemetry says that flows send, with what is uncertain of it; the rates of several 5-tuples add up.
+
+`MeasuredRate` is one flow's and the reference, `MeasuredRates` has many side by side.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,15 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
+import numpy as np
+import numpy.typing as npt
+
+from collectors.state.path_states import PathColumns
 from collectors.values import PathState
+from controller.algorithms.link_table import Longs
 from controller.paths.deciding.decide import Assignment
-from controller.paths.deciding.flow_table import rate_variance
+from controller.paths.deciding.flow_table import rate_variance, rate_variances
+from controller.paths.deciding.located import UNKNOWN
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
 
 _SILENT_GAPS: Final = 8
@@ -54,5 +63,52 @@ class MeasuredRate:
             rate_bps=self.rate_bps,
             measured_bytes=self.nbytes,
             past_bps=round(self.past_bps),
-            uncertain_bps=math.isqrt(round(self.variance)),
+            uncertain_bps=int(math.sqrt(round(self.variance))),
         )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredRates:
+    """`MeasuredRate` of many, side by side; where `rate_bps` is UNKNOWN the rest says nothing."""
+
+    rate_bps: Longs
+    nbytes: Longs
+    past_bps: npt.NDArray[np.float64]
+    variance: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, paths: PathColumns) -> MeasuredRates:
+        """Return what 5-tuples send."""
+        rate_bps, nbytes = paths.integers("rate_bps"), paths.integers("measured_bytes")
+        gap_ns, age_ns = paths.integers("gap_mean_ns"), paths.integers("age_ns")
+        is_over = (gap_ns != UNKNOWN) & (age_ns > np.maximum(_SILENT_GAPS * gap_ns, _LEAST_SILENCE_NS))
+        packets = np.maximum(nbytes / DEFAULT_PACKET_BYTES, 1.0)
+        past_bps = np.where(paths.flags("is_young"), rate_bps / packets, 0.0)
+        return cls(
+            rate_bps,
+            nbytes,
+            np.where(is_over, rate_bps.astype(np.float64), past_bps),
+            np.where(is_over, 0.0, paths.floats("gap_variation") * rate_variances(rate_bps, nbytes)),
+        )
+
+    def summed(self, group: Longs, count: int) -> MeasuredRates:
+        """Return the sums of groups; those of a group with an unknown rate are unknown, or without any."""
+        known = self.rate_bps != UNKNOWN
+        rates_bps, nbytes = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        # One after the other, so that sums of floats are those of the reference.
+        np.add.at(rates_bps, group[known], self.rate_bps[known])
+        np.add.at(nbytes, group[known], self.nbytes[known])
+        past_bps = np.bincount(group[known], self.past_bps[known], count).astype(np.float64)
+        variance = np.bincount(group[known], self.variance[known], count).astype(np.float64)
+        rates_bps[group[~known]] = UNKNOWN
+        return MeasuredRates(rates_bps, nbytes, past_bps, variance)
+
+    def rows(self, chosen: Longs | npt.NDArray[np.bool_]) -> MeasuredRates:
+        """Return some of them."""
+        return MeasuredRates(self.rate_bps[chosen], self.nbytes[chosen], self.past_bps[chosen], self.variance[chosen])
+
+    @property
+    def uncertain_bps(self) -> Longs:
+        """One standard deviation of each."""
+        deviation: Longs = np.sqrt(np.rint(self.variance)).astype(np.int64)
+        return deviation

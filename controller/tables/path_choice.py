@@ -17,8 +17,12 @@ _HASH_MASK = 0xFFFFFFFF
 
 def flow_hash(flow: FlowKey) -> int:
     """Return the hash of a 5-tuple that all switches share."""
-    ports = flow.src_port.to_bytes(2, "big") + flow.dst_port.to_bytes(2, "big")
-    return zlib.crc32(flow.src.packed + flow.dst.packed + bytes([flow.protocol]) + ports)
+    return packed_hash(flow.src.packed, flow.dst.packed, flow.protocol, flow.src_port, flow.dst_port)
+
+
+def packed_hash(src: bytes, dst: bytes, protocol: int, src_port: int, dst_port: int) -> int:
+    """Return the hash of a 5-tuple whose addresses are packed."""
+    return zlib.crc32(b"%b%b%c%b%b" % (src, dst, protocol, src_port.to_bytes(2, "big"), dst_port.to_bytes(2, "big")))
 
 
 def digest(hashed: int, node_id: int) -> int:

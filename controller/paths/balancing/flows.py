@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from collectors.values import FlowKey, Snapshot
+import numpy as np
+
+from collectors.values import FlowKey
+from controller.algorithms.link_table import Flags
 from controller.paths.balancing.values import MeasuredFlow
-from controller.paths.deciding.graph import Network
+from controller.paths.deciding.graph import Network, Path
+from controller.paths.seen_flows import SeenRows
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES, TelemetryLoad
-from controller.tables.path_choice import flow_hash
+from controller.tables.path_choice import flow_hash, packed_hash
 from dataplane.topology.addressing import switch_ipv4
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 
@@ -17,31 +21,23 @@ _MANY: Final = 1e9
 """Packets behind a rate that is worked out and not measured."""
 
 
-def measured_flows(
-    snapshot: Snapshot, network: Network, has_path: Callable[[FlowKey, str, str], bool], stale_after_ns: int
-) -> list[MeasuredFlow]:
-    """Return the flows of a snapshot between hosts of different switches; `has_path` by flow and host names."""
-    topology, numbers = network.topology, network.table.switch_number
-    hosts = topology.host_by_address
+def measured_flows(seen: SeenRows, network: Network, free: Flags, stale_after_ns: int) -> list[MeasuredFlow]:
+    """Return the flows of a snapshot between hosts of different switches that are `free`, without an explicit path."""
+    rates_bps, rows = seen.paths.integers("rate_bps"), seen.book.rows
+    ages_ns, nbytes = seen.paths.integers("age_ns"), seen.paths.integers("measured_bytes")
+    chosen = free & seen.is_on_way & (rates_bps > 0) & (ages_ns <= stale_after_ns) & (rows.hops[seen.path] > 0)
     found: list[MeasuredFlow] = []
-    for key, state in snapshot.paths.items():
-        src, dst = hosts.get(key.src), hosts.get(key.dst)
-        if src is None or dst is None or not state.rate_bps or state.age_ns > stale_after_ns:
-            continue
-        path = state.switches
-        if len(path) < 2 or path[0] != topology.attachment[src.name].node or not network.has_path(path):
-            continue
-        if path[-1] != topology.attachment[dst.name].node or has_path(key, src.name, dst.name):
-            continue
-        packets = max(1.0, state.measured_bytes / DEFAULT_PACKET_BYTES)
-        pps = state.rate_bps / (8 * DEFAULT_PACKET_BYTES)
-        ends = numbers[path[0]], numbers[path[-1]]
-        found.append(MeasuredFlow(flow_hash(key), network.rows(path), *ends, state.rate_bps, pps, packets))
+    for row in np.flatnonzero(chosen).tolist():
+        links = network.rows(seen.book.paths[seen.path[row]])
+        rate_bps, packets = int(rates_bps[row]), max(1.0, int(nbytes[row]) / DEFAULT_PACKET_BYTES)
+        pps = rate_bps / (8 * DEFAULT_PACKET_BYTES)
+        ends = int(seen.first[row]), int(seen.last[row])
+        found.append(MeasuredFlow(packed_hash(*seen.key(row)), links, *ends, rate_bps, pps, packets))
     return found
 
 
 def report_flows(
-    snapshot: Snapshot,
+    seen: SeenRows,
     network: Network,
     watch: TelemetryLoad,
     path_of: Callable[[int, int, int], tuple[int, ...] | None],
@@ -55,7 +51,7 @@ def report_flows(
     if collector is None:
         return
     address, end = topology.host[collector.host].ipv4, topology.attachment[collector.host].node
-    for switch, bps in _report_rates(snapshot, network, watch).items():
+    for switch, bps in _report_rates(seen, network, watch).items():
         if switch == end:
             continue
         source = switch_ipv4(topology.switch[switch].node_id)
@@ -66,13 +62,27 @@ def report_flows(
             yield MeasuredFlow(hashed, rows, *ends, round(bps), 0.0, _MANY)
 
 
-def _report_rates(snapshot: Snapshot, network: Network, watch: TelemetryLoad) -> dict[str, float]:
-    rates: dict[str, float] = {}
-    numbers, names = network.table.switch_number, network.table.switches
-    for state in snapshot.paths.values():
-        if not state.rate_bps or any(name not in numbers for name in state.switches):
-            continue
-        pps = state.rate_bps / (8 * DEFAULT_PACKET_BYTES)
-        for number, nbytes in watch.reports([numbers[name] for name in state.switches]):
-            rates[names[number]] = rates.get(names[number], 0.0) + 8 * pps * nbytes
-    return rates
+def _report_rates(seen: SeenRows, network: Network, watch: TelemetryLoad) -> dict[str, float]:
+    """Return what each switch's reports are in bit/s, of the switches in the order in which flows first cross them."""
+    names, numbers = network.table.switches, network.table.switch_number
+    reports = [_reports(path, numbers, watch) for path in seen.paths.routes]
+    counts = np.array([len(each) for each in reports], np.int64)
+    pool = np.array([one for each in reports for one in each], np.float64).reshape(-1, 2)
+    rates_bps = seen.paths.integers("rate_bps")
+    rows = np.flatnonzero(rates_bps > 0)
+    route = seen.paths.route[rows]
+    count = counts[route]
+    ahead = np.repeat((np.cumsum(counts) - counts)[route] - (np.cumsum(count) - count), count)
+    at = ahead + np.arange(len(ahead))
+    switch, pps = pool[at, 0].astype(np.int64), np.repeat(rates_bps[rows] / (8 * DEFAULT_PACKET_BYTES), count)
+    # One after the other, in order of flow and hop: sums of floats depend on it.
+    bps = np.bincount(switch, 8 * pps * pool[at, 1], len(names))
+    shown, first = np.unique(switch, return_index=True)
+    return {names[number]: float(bps[number]) for number in shown[np.argsort(first)].tolist()}
+
+
+def _reports(path: Path, numbers: Mapping[str, int], watch: TelemetryLoad) -> Sequence[tuple[int, float]]:
+    """Return which switches of a path report its packets, none where the network lacks one of them."""
+    if not path or any(name not in numbers for name in path):
+        return ()
+    return watch.reports([numbers[name] for name in path])

@@ -30,8 +30,9 @@ from controller.algorithms.width_trees import WidthTrees
 from controller.intents import FlowSpec
 from controller.paths.deciding.beliefs import Beliefs
 from controller.paths.deciding.decide import DEAD_GAIN, Assignment, Decision, Verdict, judge
-from controller.paths.deciding.flow_table import UNKNOWN, FlowTable
+from controller.paths.deciding.flow_table import FlowTable
 from controller.paths.deciding.graph import Network, Own, StateGraph
+from controller.paths.deciding.located import UNKNOWN, LocatedFlows
 from controller.paths.deciding.widths import could_be_wider
 from controller.paths.settings import DecideSettings, Mode
 from dataplane.native import pointer_to
@@ -102,12 +103,14 @@ class Decider:
 
     def locate(self, current: Mapping[FlowSpec, Assignment]) -> None:
         """Take all flows with their present paths, of two switches or more each."""
-        current = {flow: assignment for flow, assignment in current.items() if len(assignment.path) > 1}
+        if not isinstance(current, LocatedFlows):
+            current = {flow: assignment for flow, assignment in current.items() if len(assignment.path) > 1}
         moved = self.flows.follow(self.network, current)
         if moved is None:
             wished = {self.flows.names[row]: self._wished[row] for row in self._wishing_rows.tolist()}
             self.locate_all(FlowTable.of(self.network, current))
-            self._wished[:] = [wished.get(name, 0) for name in self.flows.names]
+            if wished:
+                self._wished[:] = [wished.get(name, 0) for name in self.flows.names]
             self._wishing_rows = np.flatnonzero(self._wished).astype(np.uint32)
         else:
             self._flag(moved)

@@ -7,7 +7,7 @@ the hold time is here.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Set
+from collections.abc import Collection, Container, Iterable, Mapping, Set
 from dataclasses import dataclass, field, replace
 
 from collectors.values import LinkCondition, LinkStatus
@@ -68,6 +68,11 @@ class Evacuation:
     def is_waiting(self) -> bool:
         """Whether a flow is to come back one day."""
         return bool(self._left)
+
+    @property
+    def waiting(self) -> Collection[FlowSpec]:
+        """The flows that are to come back one day."""
+        return self._left.keys()
 
     def restore(self, newest_first: Iterable[Decision]) -> None:
         """Remember by saved decisions which flows have not come back yet."""

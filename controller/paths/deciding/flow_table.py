@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import numpy as np
@@ -12,14 +11,15 @@ import numpy.typing as npt
 from controller.algorithms.link_table import Flags, Ids, LinkTable, Longs
 from controller.algorithms.structures import FlowColumns
 from controller.intents import FlowSpec
-from controller.paths.deciding.decide import Assignment, Part, flow_order
+from controller.paths.deciding.decide import Assignment
 from controller.paths.deciding.graph import Network, Path, Rows
+from controller.paths.deciding.located import NO_PARTS, UNKNOWN, FlowNames, LocatedFlows, Parts
+from controller.paths.deciding.path_book import PathBook
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES, TelemetryLoad
 from dataplane.native import pointer_to
 
-UNKNOWN: Final = -1
-"""Stands for a rate that nobody knows and for the time of a move that never was."""
-
+_FEW: Final = 64
+"""So many flows that moved are put on their paths one by one; of more, all paths are laid out again."""
 _WORN: Final = 2
 """Paths are put in order again when the pool is this many times as large as what stands in it."""
 
@@ -44,7 +44,8 @@ class FlowTable:
         self.since_ns: Longs = np.full(len(hops), UNKNOWN, np.int64)
         self.pinned: Flags = np.zeros(len(hops), np.bool_)
         self.last_move_ns = UNKNOWN
-        self._parts: dict[int, tuple[tuple[Rows, Part], ...]] = {}
+        self._flows: FlowNames | None = None
+        self._parts, self._book = NO_PARTS, PathBook(table)
         self.crossing: Longs = np.bincount(pool, minlength=len(table.links))
         self._between = _Groups(self._pairs(self.destination, source), np.arange(len(hops), dtype=np.uint32))
         self._lay_out(pool)
@@ -59,14 +60,13 @@ class FlowTable:
     @classmethod
     def of(cls, network: Network, current: Mapping[FlowSpec, Assignment]) -> FlowTable:
         """Return the table of flows with their paths, rates and last moves; each path has two switches or more."""
-        names = sorted(current, key=flow_order)
-        rows = [network.rows(current[name].path) for name in names]
-        hops = np.array([len(path) for path in rows], np.uint32)
-        pool = np.array([link for path in rows for link in path], np.uint32)
-        source = network.table.tail[[path[0] for path in rows]] if rows else np.zeros(0, np.uint32)
-        flows = cls(network.table, names, source, pool, hops)
-        flows._note(current)
-        flows._take_parts(network, current)
+        located = LocatedFlows.of(network.book, current)
+        order, rows = located.flows.order, located.book.rows
+        paths = located.path[order]
+        pool, hops = rows.links(paths)
+        names = [located.flows.names[place] for place in order.tolist()]
+        flows = cls(network.table, names, rows.first[paths].astype(np.uint32), pool, hops.astype(np.uint32))
+        flows._take(located)
         return flows
 
     def __len__(self) -> int:
@@ -83,14 +83,40 @@ class FlowTable:
 
         None, and nothing is taken, if they are not the same flows.
         """
-        if len(current) != len(self.names) or any(name not in current for name in self.names):
+        located = LocatedFlows.of(network.book, current)
+        if located.flows is not self._flows and not self._has_same(located.flows):
             return None
-        moved = [row for row, name in enumerate(self.names) if network.rows(current[name].path) != self.rows(row)]
-        for row in moved:
-            self.put(row, network.rows(current[self.names[row]].path))
-        self._note(current)
-        self._take_parts(network, current)
-        return np.array(moved, np.uint32)
+        pool, hops = located.book.rows.links(located.path[located.flows.order])
+        moved = self._other_links(pool, hops)
+        if len(moved) > _FEW:
+            self.hops, self.crossing = hops.astype(np.uint32), np.bincount(pool, minlength=len(self.table.links))
+            self._lay_out(pool)
+        else:
+            starts = _starts(hops)
+            for row in moved.tolist():
+                self.put(row, tuple(pool[starts[row] : starts[row] + hops[row]].tolist()))
+        self._take(located)
+        return moved
+
+    def _has_same(self, flows: FlowNames) -> bool:
+        same = len(flows) == len(self.names)
+        return same and all(flows.names[place] == name for place, name in zip(flows.order, self.names, strict=True))
+
+    def _other_links(self, pool: Ids, hops: Longs) -> Ids:
+        """Return the rows whose paths are not those of these links."""
+        differ = self.hops != hops
+        # Of paths that are as long as before, link by link; of others whatever stands there.
+        links = self._in_order() if not differ.any() else self._links_of_lengths(hops)
+        other = np.repeat(np.arange(len(hops)), hops)[links != pool]
+        differ[other] = True
+        return np.flatnonzero(differ).astype(np.uint32)
+
+    def _links_of_lengths(self, hops: Longs) -> Ids:
+        """Return the links of all paths, in order of flow, each cut or prolonged to so many."""
+        ahead = np.repeat(self.start - _starts(hops), hops)
+        places = np.minimum(ahead + np.arange(len(ahead)), len(self._pool) - 1)
+        links: Ids = self._pool[places]
+        return links
 
     def rows(self, flow: int) -> Rows:
         """Return the rows of the links that a flow is on."""
@@ -156,29 +182,38 @@ class FlowTable:
             hop = np.arange(len(loads)) - np.repeat(_starts(self.hops), self.hops)
             first = watch.carried_bytes(1)
             loads += bits_per_s * (first + hop * (watch.carried_bytes(2) - first))
-        found: Longs = self._summed(loads, attrgetter("rate_bps")).astype(np.int64)
+        found: Longs = self._summed(loads, self._parts.rate_bps).astype(np.int64)
         return found
 
     def uncertain_bps(self) -> Longs:
         """Return one standard deviation of what flows send over each link: of few packets a rate is uncertain."""
         if not self._variance.any():
             return np.zeros(len(self.table.links), np.int64)
-        summed = self._summed(np.repeat(self._variance, self.hops), attrgetter("variance"))
+        summed = self._summed(np.repeat(self._variance, self.hops), self._parts.variance)
         found: Longs = np.sqrt(np.maximum(summed, 0.0)).astype(np.int64)
         return found
 
-    def _summed(self, loads: npt.NDArray[np.float64], of: Callable[[Part], float]) -> npt.NDArray[np.float64]:
-        """Add up by link what is there by flow and hop, `of` each part of flows with several paths where that is."""
+    def _summed(self, loads: npt.NDArray[np.float64], weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Add up by link what is there by flow and hop, by the weights of parts where flows have several paths."""
         summed = np.bincount(self._in_order(), weights=loads, minlength=len(self.table.links)).astype(np.float64)
-        starts = _starts(self.hops if self._parts else self.hops[:0])
-        for flow, parts in self._parts.items():
-            own = loads[starts[flow] : starts[flow] + self.hops[flow]]
-            summed[list(self.rows(flow))] -= own
-            whole = sum(of(part) for _, part in parts)
-            for rows, part in parts if whole else ():
-                # Equally good paths have as many links; where one has more, the last figure stands for the rest.
-                each = own[np.minimum(np.arange(len(rows)), len(own) - 1)]
-                summed[list(rows)] += of(part) / whole * each
+        parts = self._parts
+        if not len(parts.flow):
+            return summed
+        starts = _starts(self.hops)
+        spread = np.unique(parts.flow)
+        place = np.searchsorted(spread, parts.flow)
+        whole = np.bincount(place, weights)[place]
+        some = whole != 0
+        rows, hops = self._book.rows.links(parts.path[some])
+        share, flow = np.repeat(weights[some] / whole[some], hops), np.repeat(parts.flow[some], hops)
+        # Equally good paths have as many links; where one has more, the last figure stands for the rest.
+        hop = np.minimum(np.arange(len(rows)) - np.repeat(_starts(hops), hops), self.hops[flow].astype(np.int64) - 1)
+        own = np.repeat(starts[spread], self.hops[spread]) + _counting(self.hops[spread])
+        links = np.concatenate((self._in_order()[own], rows))
+        amounts = np.concatenate((-loads[own], share * loads[starts[flow] + hop]))
+        # Flow after flow, off its path and onto those of its parts: sums of floats depend on the order.
+        order = np.argsort(np.concatenate((np.repeat(spread, self.hops[spread]), flow)), kind="stable")
+        np.add.at(summed, links[order], amounts[order])
         return summed
 
     def columns(self) -> FlowColumns:
@@ -195,38 +230,48 @@ class FlowTable:
     def _pairs(self, destinations: Ids, sources: Ids) -> npt.NDArray[np.uint64]:
         return destinations.astype(np.uint64) * np.uint64(len(self.table.switches)) + sources.astype(np.uint64)
 
-    def _take_parts(self, network: Network, current: Mapping[FlowSpec, Assignment]) -> None:
-        self._parts = {
-            row: tuple((network.rows(part.path), part) for part in parts)
-            for row, parts in enumerate(current[name].parts for name in self.names)
-            if parts
-        }
-
-    def _note(self, current: Mapping[FlowSpec, Assignment]) -> None:
-        ordered = [current[name] for name in self.names]
-        self.since_ns[:] = [UNKNOWN if found.since_ns is None else found.since_ns for found in ordered]
+    def _take(self, located: LocatedFlows) -> None:
+        """Take rates, moves and parts of the flows, which are the same."""
+        order = located.flows.order
+        self._flows = located.flows
+        self.since_ns[:] = located.since_ns[order]
         self.last_move_ns = int(self.since_ns.max(initial=UNKNOWN))
-        self.pinned[:] = [found.pinned for found in ordered]
-        self.rate_bps[:] = [UNKNOWN if found.rate_bps is None else found.rate_bps for found in ordered]
-        measured = (found.measured_bytes for found in ordered)
-        self.measured_bytes[:] = [UNKNOWN if nbytes is None else nbytes for nbytes in measured]
-        self.packet_bytes[:] = [found.packet_bytes or DEFAULT_PACKET_BYTES for found in ordered]
-        self.past_bps[:] = [found.past_bps for found in ordered]
-        self._variance[:] = [_variance(found) for found in ordered]
+        self.pinned[:] = located.pinned[order]
+        self.rate_bps[:], self.measured_bytes[:] = located.rate_bps[order], located.measured_bytes[order]
+        packet_bytes = located.packet_bytes[order]
+        self.packet_bytes[:] = np.where(packet_bytes > 0, packet_bytes, DEFAULT_PACKET_BYTES)
+        self.past_bps[:] = located.past_bps[order]
+        self._variance[:] = self._variances(located.uncertain_bps[order])
+        self._book, self._parts = located.book, _in_rows(located.parts, order)
+
+    def _variances(self, uncertain_bps: Longs) -> npt.NDArray[np.float64]:
+        """Return the variances of rates: 0 for those that are known, else as of packets that come by chance."""
+        estimated = (self.measured_bytes != UNKNOWN) & (self.rate_bps != UNKNOWN)
+        by_chance = np.where(estimated, rate_variances(self.rate_bps, self.measured_bytes, self.packet_bytes), 0.0)
+        return np.where(uncertain_bps == UNKNOWN, by_chance, uncertain_bps.astype(np.float64) ** 2)
 
 
-def _variance(found: Assignment) -> float:
-    """Return the variance of a flow's rate: 0 for one that is known, else as of packets that come by chance."""
-    if found.uncertain_bps is not None:
-        return float(found.uncertain_bps) ** 2
-    if found.measured_bytes is None or found.rate_bps is None:
-        return 0.0
-    return rate_variance(found.rate_bps, found.measured_bytes, found.packet_bytes or DEFAULT_PACKET_BYTES)
+def _in_rows(parts: Parts, order: Longs) -> Parts:
+    """Return parts by flows' rows, where their places were given in an order."""
+    row: Longs = np.zeros(len(order), np.int64)
+    row[order] = np.arange(len(order))
+    flow = row[parts.flow]
+    by_row = np.argsort(flow, kind="stable")
+    return Parts(flow[by_row], parts.path[by_row], parts.rate_bps[by_row], parts.variance[by_row])
 
 
 def rate_variance(rate_bps: int, measured_bytes: int, packet_bytes: int = DEFAULT_PACKET_BYTES) -> float:
     """Return the variance of a rate that was estimated from so many bytes of packets that come by chance."""
-    return float(rate_bps) ** 2 / max(measured_bytes / packet_bytes, 1.0)
+    return float(rate_bps) * rate_bps / max(measured_bytes / packet_bytes, 1.0)
+
+
+def rate_variances(
+    rate_bps: Longs, measured_bytes: Longs, packet_bytes: Longs | int = DEFAULT_PACKET_BYTES
+) -> npt.NDArray[np.float64]:
+    """Return `rate_variance` of many rates."""
+    rates = rate_bps.astype(np.float64)
+    variances: npt.NDArray[np.float64] = rates * rates / np.maximum(measured_bytes / packet_bytes, 1.0)
+    return variances
 
 
 class _Groups:
@@ -248,6 +293,11 @@ class _Groups:
         count = np.searchsorted(self._keys, wanted, "right") - first
         rows: Ids = self._rows[np.repeat(first - _starts(count), count) + np.arange(count.sum())]
         return rows
+
+
+def _counting(counts: npt.NDArray[np.integer]) -> Longs:
+    """Return the numbers from 0 up to each count, group after group."""
+    return np.arange(int(counts.sum())) - np.repeat(_starts(counts), counts)
 
 
 def _starts(counts: npt.NDArray[np.integer]) -> Longs:

@@ -23,10 +23,12 @@ from controller.algorithms.search import PathSearch
 from controller.algorithms.trees import DestinationTrees
 from controller.errors import PathError
 from controller.paths.deciding.beliefs import FORESEEN_NS, Beliefs
+from controller.paths.deciding.path_book import Path, PathBook
 from controller.paths.settings import DecideSettings
 from dataplane.topology.values import LinkKey, Topology
 
-Path = tuple[str, ...]
+__all__ = ["NOBODY", "Network", "Own", "Path", "PathFigures", "Rows", "StateGraph"]
+
 Rows = tuple[int, ...]
 """A path as the rows of its links in the network's table."""
 
@@ -98,6 +100,14 @@ class Network:
         self.candidates = lru_cache(maxsize=_REMEMBERED)(self._candidates)
         self.base = lru_cache(maxsize=_REMEMBERED)(self._base)
         self._prepared: set[tuple[str, str]] = set()
+        self._book = PathBook(self.table)
+
+    @property
+    def book(self) -> PathBook:
+        """Numbers of paths; another book begins when one is full, so numbers are looked up in the book they are of."""
+        if len(self._book) >= _REMEMBERED:
+            self._book = PathBook(self.table)
+        return self._book
 
     def prepare(self, ends: Iterable[tuple[str, str]], limit: int, most: int) -> None:
         """Work out the candidates of pairs of switches before they are asked for, of at most so many at a time."""

@@ -7,8 +7,9 @@ from typing import Final
 import numpy as np
 
 from controller.algorithms.link_table import Flags, Longs
-from controller.paths.deciding.flow_table import UNKNOWN, FlowTable
+from controller.paths.deciding.flow_table import FlowTable
 from controller.paths.deciding.graph import StateGraph
+from controller.paths.deciding.located import UNKNOWN
 from controller.paths.settings import Mode
 
 _UNLIMITED_BPS: Final = 1 << 62

@@ -17,10 +17,12 @@ from collectors.native.reception import Reception, Stop
 from collectors.native.state_lock import StateLock
 from collectors.reading_budget import ReadingBudget
 from collectors.receive_clock import ReceiveClock
+from collectors.record_columns import RecordColumns
 from collectors.reference.core import reference_parts
 from collectors.report_reader import ReportReader
 from collectors.settings import CollectorSettings, Core
 from collectors.state.link_notes import LinkNotes
+from collectors.state.record_log import LATE_NS, KeptRecords
 from collectors.statistics.sketch import Sketch
 from collectors.values import (
     CollectorStatus,
@@ -39,9 +41,11 @@ from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.marking import Marking
 
 RecordSink = Callable[[tuple[HopRecord, ...]], None]
+ColumnSink = Callable[[RecordColumns], None]
 DropSink = Callable[[tuple[DropRecord, ...]], None]
 
 
+_NO_LIMIT: Final = 1 << 62
 _SLICE: Final = 4096
 """Payloads that native code takes before other threads that want the state have it."""
 
@@ -80,9 +84,11 @@ class Collector:
         self._links = LinkNotes(topology)
         self._budget = ReadingBudget(settings, clock, is_limited=self._native is not None)
         self._reception: Reception | None = None
+        self._log, self._records_per_s = parts.log, settings.records_reports_per_s
         # Replaced, never changed: the receiving thread may be going through them.
         self._read_load: Callable[[], DaemonLoad] = lambda: NO_LOAD
         self._sinks: tuple[RecordSink, ...] = ()
+        self._column_sinks: tuple[tuple[ColumnSink, int], ...] = ()
         self._drop_sinks: tuple[DropSink, ...] = ()
 
     @property
@@ -102,60 +108,50 @@ class Collector:
         """
         with self._lock:
             self._receive(payload, source, None if address is None else int(address))
+            self._hand_over_at_once()
 
     def _receive(self, payload: bytes, source: object, address: int | None) -> None:
         read = self._reader.read(payload, source, self._clock.now_ns(), address)
         if read is None:
             return
-        for sink in self._sinks if read.records else ():
-            sink(read.records)
         for drop_sink in self._drop_sinks if read.drops else ():
             drop_sink(read.drops)
 
     def receive_many(self, payloads: Payloads) -> None:
-        """Take payloads in their order, in bulk where that can be; they count as of when they came.
-
-        While there are subscribers, as many reports as the settings allow are taken one by one, which makes records.
-        """
+        """Take payloads in their order, in bulk where that can be; they count as of when they came."""
         with self._lock:
+            self._log.say_behind(payloads.age_ns > LATE_NS)
             if payloads.age_ns:
                 with self._clock.set_back(payloads.age_ns):
                     self._receive_many(payloads)
             else:
                 self._receive_many(payloads)
+            self._hand_over_at_once()
 
     def _receive_many(self, payloads: Payloads) -> None:
         self._tick()
         done, count, native = 0, len(payloads), self._native
-        for_records = bool(self._sinks)
         while done < count:
-            for_records = for_records and self._budget.take_record()
-            if native is not None and not for_records:
+            if native is not None:
                 begun = done
                 done = self._take_natively(native, payloads, done)
-                self._count_withheld(done - begun)
                 self._lock.step_aside()
                 if done < count and done == begun + _SLICE:
                     continue
             if done < count:
-                self._read_row(payloads, done, for_records=for_records)
+                self._read_row(payloads, done)
                 self._lock.step_aside()
                 done += 1
 
-    def _read_row(self, payloads: Payloads, row: int, *, for_records: bool, began_ns: int | None = None) -> None:
+    def _read_row(self, payloads: Payloads, row: int, *, began_ns: int | None = None) -> None:
         """Read a payload in Python, and charge the time since `began_ns` for it, or since now."""
         began_ns = self._budget.now_ns() if began_ns is None else began_ns
-        if not for_records:
-            self._budget.take_other()
+        self._budget.take_other()
         self._receive(payloads.payload(row), payloads.source(row), payloads.address(row))
         self._budget.charge(began_ns)
 
     def _tick(self) -> None:
         self._state.tick(self._clock.now_ns(), self._accounting.states)
-
-    def _count_withheld(self, reports: int) -> None:
-        if self._sinks:
-            self._counters[Count.RECORDS_WITHHELD] += reports
 
     def _take_natively(self, native: NativeCore, payloads: Payloads, first: int) -> int:
         skip, now_ns = not self._budget.allows_other, self._clock.now_ns()
@@ -210,29 +206,26 @@ class Collector:
             drops = self._counters[Count.PACKET_DROPPED]
             native.settle(reception)
             self._take_notes(native, state.now_ns or self._clock.now_ns(), drops)
-            self._count_withheld(state.taken)
-            state.taken = 0
+            self._hand_over_at_once()
             skip = not self._budget.allows_other
-            reads_next = bool(self._sinks) and self._budget.allows_record
-            native.plan(
-                reception, skip_others=skip, leave_drops=bool(self._drop_sinks) and not skip, leave_next=reads_next
-            )
+            native.plan(reception, skip_others=skip, leave_drops=bool(self._drop_sinks) and not skip)
 
     def _read_next(self, reception: Reception) -> None:
-        """Read the payload that the native loop has stopped at, for subscribers if they are why."""
+        """Read the payload that the native loop has stopped at."""
         state = reception.state
-        for_records = bool(state.left_next) and self._budget.take_record()
         with self._clock.set_to(state.now_ns):
-            self._read_row(reception.payloads, state.row, for_records=for_records, began_ns=state.returned_ns)
+            self._read_row(reception.payloads, state.row, began_ns=state.returned_ns)
         reception.pass_row()
 
     def subscribe(self, sink: RecordSink) -> Callable[[], None]:
         """Call `sink` with each report's records, in travelling order; return what ends that.
 
-        It is called in the thread that gives payloads, while nobody else has the state: it must not wait.
+        It is called in the thread that gives payloads, while nobody else has the state: it must not wait. What several
+        processes read comes faster as columns.
         """
-        self._sinks = (*self._sinks, sink)
-        self._plan_again()
+        with self._lock:
+            self._sinks = (*self._sinks, sink)
+            self._want_records()
         return lambda: self._unsubscribe(sink)
 
     def _plan_again(self) -> None:
@@ -241,7 +234,46 @@ class Collector:
             self.settle(self._reception)
 
     def _unsubscribe(self, sink: RecordSink) -> None:
-        self._sinks = without(self._sinks, sink)
+        with self._lock:
+            self._sinks = without(self._sinks, sink)
+            self._want_records()
+
+    def subscribe_columns(self, sink: ColumnSink, reports_per_s: int | None = None) -> Callable[[], None]:
+        """Have `hand_over_records` call `sink` with the records of an even sample of reports; return what ends that.
+
+        The sample has about `reports_per_s`, of which settings allow so many.
+        """
+        entry = sink, _NO_LIMIT if reports_per_s is None else reports_per_s
+        with self._lock:
+            self._column_sinks = (*self._column_sinks, entry)
+            self._want_records()
+        return lambda: self._unsubscribe_columns(entry)
+
+    def _unsubscribe_columns(self, entry: tuple[ColumnSink, int]) -> None:
+        with self._lock:
+            self._column_sinks = without(self._column_sinks, entry)
+            self._want_records()
+
+    def _want_records(self) -> None:
+        wanted = max([_NO_LIMIT if self._sinks else 0, *(per_s for _, per_s in self._column_sinks)])
+        self._log.want(min(wanted, self._records_per_s), is_capped=wanted > self._records_per_s)
+
+    def hand_over_records(self) -> None:
+        """Give subscribers the records that reports have left since the last call; call it some times a second."""
+        with self._lock:
+            kept = self._log.take()
+        self._hand_over(kept)
+
+    def _hand_over_at_once(self) -> None:
+        if self._sinks:
+            self._hand_over(self._log.take())
+
+    def _hand_over(self, kept: KeptRecords) -> None:
+        for column_sink, per_s in self._column_sinks:
+            column_sink(kept.sample(per_s))
+        for report in kept.sample(_NO_LIMIT).reports() if self._sinks else ():
+            for sink in self._sinks:
+                sink(report)
 
     def subscribe_drops(self, sink: DropSink) -> Callable[[], None]:
         """Call `sink` with the drops of each report that has any, as of `subscribe`; return what ends that."""

@@ -33,7 +33,13 @@ class Count(StrEnum):
     """Hop records made."""
 
     RECORDS_WITHHELD = "records withheld"
-    """Reports whose records no subscriber got: more came than settings allow."""
+    """Reports whose records no subscriber got: more came than settings allow, or than were fetched in time."""
+
+    RECORDS_NOT_SAMPLED = "records not sampled"
+    """Reports outside the sample of records that subscribers asked for."""
+
+    RECORDS_SHED = "records shed"
+    """Reports whose records no subscriber got because the collector was behind: reports had waited for too long."""
 
     DROPS_WITHHELD = "drops withheld"
     """Drops that count in the losses, but whose records no subscriber got: more came than settings allow."""

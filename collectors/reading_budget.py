@@ -13,19 +13,17 @@ BURST_NS: Final = 40_000_000
 
 
 class ReadingBudget:
-    """Counts and times what Python reads; once little time is left, records go first, and the state keeps the rest.
+    """Counts and times what Python reads.
 
     Without `is_limited` all is allowed: of a core that reads every report in Python anyway.
     """
 
     def __init__(self, settings: CollectorSettings, clock: Clock, *, is_limited: bool) -> None:
         self._clock = clock
-        self._records = TokenBucket(settings.records_reports_per_s, clock)
         others = settings.other_reports_per_s if is_limited else None
         self._others = None if others is None else TokenBucket(others, clock)
         per_s = max(int(settings.python_share * SECOND_NS), 1)
         self._time = TokenBucket(per_s, clock, BURST_NS)
-        self._reserved_ns = per_s * BURST_NS // SECOND_NS // 2
 
     def now_ns(self) -> int:
         """Return the time that `charge` counts from."""
@@ -36,18 +34,9 @@ class ReadingBudget:
         self._time.spend(max(self._clock.now_ns() - began_ns, 0))
 
     @property
-    def allows_record(self) -> bool:
-        """Whether a report may be read for the records that subscribers want."""
-        return self._records.left > 0 and self._time.left > self._reserved_ns
-
-    @property
     def allows_other(self) -> bool:
         """Whether a report may be read that only Python reads."""
         return self._others is None or (self._others.left > 0 and self._time.left > 0)
-
-    def take_record(self) -> bool:
-        """Return whether a report may be read for its records, and count it."""
-        return self.allows_record and self._records.take(1) == 1
 
     def take_other(self) -> None:
         """Count a report that only Python reads."""

@@ -6,6 +6,7 @@ whose records subscribers want; with the reference, all are. The `CoreParts` tha
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from collectors.counters import Count, Counters
@@ -15,27 +16,29 @@ from collectors.decode.reports import DecodedReport, MeasuredPacket
 from collectors.decode.sequence import Accounting, Arrival, content_mark
 from collectors.decode.sources import ReportSources
 from collectors.state.builder import StateBuilder
+from collectors.state.record_log import RecordLog, choice_of
 from collectors.values import DropRecord, FlowKey, HopRecord, RecordKind
 from dataplane.errors import WireError
 from dataplane.topology.values import Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 from dataplane.wire.marking import Marking
+from dataplane.wire.report_group import ReportGroup
 
 
 @dataclass(frozen=True, slots=True)
 class CoreParts:
-    """What a core has: accounts of numbers, indices of hops, and the state."""
+    """What a core has: accounts of numbers, indices of hops, the state, and the log of records for subscribers."""
 
     accounting: Accounting
     indices: HopIndices
     state: StateBuilder
+    log: RecordLog
 
 
 @dataclass(frozen=True, slots=True)
 class ReadReport:
-    """What one report contained: hops in travelling order, those of nodes that the topology knows, and drops."""
+    """The drops that one report contained; the hops of nodes that the topology knows are in the log of records."""
 
-    records: tuple[HopRecord, ...]
     drops: tuple[DropRecord, ...]
 
 
@@ -55,6 +58,7 @@ class ReportReader:
     ) -> None:
         self._accounting = parts.accounting
         self._state = parts.state
+        self._log = parts.log
         self._records = RecordMaker(topology, counters, parts.indices)
         self._counters = counters
         self._sources = sources
@@ -85,22 +89,20 @@ class ReportReader:
             self._counters[Count.REPEATED] += 1
             return None
         self._counters[Count.CONTESTED] += arrival is Arrival.CONTESTED
-        records = tuple(self._packets(decoded, now_ns))
-        self._counters[Count.RECORDS] += len(records)
+        self._packets(decoded, now_ns)
         drops = self._drops(decoded, now_ns)
         for item in decoded.items:
             self._state.jobs.add(decoded.group.node_id, item.said, item.child, now_ns)
-        return ReadReport(tuple(record for record in records if record.node_id in self._known), drops)
+        return ReadReport(drops)
 
     def _refuse(self, error: WireError, source: object) -> None:
         self._counters[Count.MALFORMED] += 1
         self._counters[f"{Count.MALFORMED} {error.header}"] += 1
         self.last_problem = str(error) if source is None else f"report from {source}: {error}"
 
-    def _packets(self, decoded: DecodedReport, now_ns: int) -> list[HopRecord]:
+    def _packets(self, decoded: DecodedReport, now_ns: int) -> None:
         self._counters[Count.NO_FLOW] += decoded.skipped
         self._counters[Count.RESERVED_TYPE] += decoded.reserved
-        found: list[HopRecord] = []
         for packet in decoded.packets:
             if self._is_report(packet.flow):
                 self._counters[Count.ABOUT_REPORTS] += 1
@@ -111,8 +113,16 @@ class ReportReader:
             self._state.note_stamp(records)
             # Packet by packet: two of a group may look the same.
             self._state.add(records)
-            found += records
-        return found
+            self._counters[Count.RECORDS] += len(records)
+            self._note(decoded.group, packet, records, now_ns)
+
+    def _note(self, group: ReportGroup, packet: MeasuredPacket, records: Sequence[HopRecord], now_ns: int) -> None:
+        """Put the records of a packet into the log, if its report is among those that subscribers get."""
+        if not packet.hops:
+            return
+        choice = choice_of(packet.kind, group.node_id, group.sequence, packet.packet_id, packet.flow)
+        if self._log.choose(choice, now_ns):
+            self._log.put([record for record in records if record.node_id in self._known], choice)
 
     def _drops(self, decoded: DecodedReport, now_ns: int) -> tuple[DropRecord, ...]:
         drops = [drop for drop in decoded.drops if drop.flow is None or not self._is_report(drop.flow)]

@@ -9,6 +9,8 @@ from collections.abc import Callable, Sized
 from math import ceil
 from typing import Generic, TypeVar
 
+from collectors.record_columns import RecordColumns
+
 T = TypeVar("T", bound=Sized)
 
 
@@ -83,4 +85,30 @@ class Handover(Generic[T]):
             if not self._items:
                 self._filled.clear()
                 self._has_called = False
+        return taken
+
+
+class RecordQueue:
+    """Batches of hop records that wait for one subscriber, of a bounded number of records; for any thread."""
+
+    def __init__(self, room: int, on_full: Callable[[], None]) -> None:
+        self._room, self._on_full = room, on_full
+        self._guard = threading.Lock()
+        self._batches: list[RecordColumns] = []
+        self._held = 0
+
+    def offer(self, batch: RecordColumns) -> None:
+        """Put a batch in line, unless it is empty; call `on_full` instead if there is no room."""
+        with self._guard:
+            fits = self._held + len(batch) <= self._room
+            if fits and len(batch):
+                self._batches.append(batch)
+                self._held += len(batch)
+        if not fits:
+            self._on_full()
+
+    def take(self) -> list[RecordColumns]:
+        """Return the batches in line, oldest first."""
+        with self._guard:
+            taken, self._batches, self._held = self._batches, [], 0
         return taken

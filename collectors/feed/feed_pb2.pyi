@@ -19,8 +19,10 @@ class WatchSnapshotsRequest(_message.Message):
     def __init__(self, interval_ns: _Optional[int] = ...) -> None: ...
 
 class WatchRecordsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("reports_per_s",)
+    REPORTS_PER_S_FIELD_NUMBER: _ClassVar[int]
+    reports_per_s: int
+    def __init__(self, reports_per_s: _Optional[int] = ...) -> None: ...
 
 class WatchDropsRequest(_message.Message):
     __slots__ = ()

@@ -6,31 +6,46 @@ from collections.abc import Sequence
 from typing import Final
 
 from collectors.feed import records_pb2 as messages
-from collectors.feed.columns import UNKNOWN, Columns
+from collectors.feed.columns import UNKNOWN, Columns, Enumeration
 from collectors.feed.keys import flows_in, flows_out, pick
-from collectors.values import DropRecord, HopRecord
+from collectors.record_columns import RecordColumns
+from collectors.values import DropRecord, HopRecord, RecordKind
 from dataplane.rpc.errors import MessageError
 
 _HOPS: Final = Columns(HopRecord, messages.HopRecords, others=("flow",))
+_KINDS: Final = Enumeration(RecordKind, messages.RecordKind.DESCRIPTOR)
+_NUMBERS: Final = {int(kind): number for kind, number in _KINDS.numbers.items()}
 _DROPS: Final = Columns(DropRecord, messages.DropRecords, others=("flow",))
 
 
 def records_message(records: Sequence[HopRecord]) -> messages.HopRecords:
     """Return hop records as a message."""
-    message = messages.HopRecords()
-    # By identity: the hops of a packet share one object.
-    flows = {id(record.flow): record.flow for record in records}
-    places = {one: place for place, one in enumerate(flows)}
-    flows_out(message.flows, list(flows.values()))
-    message.flow.extend([places[id(record.flow)] for record in records])
-    _HOPS.write(message, records)
-    return message
+    return record_columns_message(RecordColumns.of(records))
 
 
 def records_of(message: messages.HopRecords) -> tuple[HopRecord, ...]:
     """Return the hop records of a message; raise MessageError."""
-    flows = pick("HopRecords.flow", flows_in(message.flows), message.flow)
-    return tuple(_HOPS.read(message, len(flows), flow=flows))
+    return record_columns_of(message).records()
+
+
+def record_columns_message(columns: RecordColumns) -> messages.HopRecords:
+    """Return columns of hop records as a message."""
+    message = messages.HopRecords()
+    flows_out(message.flows, columns.flows)
+    message.flow.extend(columns.flow)
+    _HOPS.write_numbers(message, {**columns.columns, "kind": [_NUMBERS[kind] for kind in columns.columns["kind"]]})
+    return message
+
+
+def record_columns_of(message: messages.HopRecords) -> RecordColumns:
+    """Return the columns of hop records of a message; raise MessageError."""
+    flows, flow = flows_in(message.flows), message.flow[:]
+    if flow and max(flow) >= len(flows):
+        raise MessageError(f"HopRecords.flow has the place {max(flow)}, where {len(flows)} are there")
+    columns = dict(_HOPS.read_numbers(message, len(flow)))
+    kinds = {number: int(_KINDS.member(number)) for number in set(columns["kind"])}
+    columns["kind"] = [kinds[number] for number in columns["kind"]]
+    return RecordColumns(flows, flow, columns)
 
 
 def drops_message(drops: Sequence[DropRecord]) -> messages.DropRecords:

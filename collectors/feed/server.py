@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 import threading
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
 
 from google.protobuf.message import Message
 
@@ -16,13 +16,14 @@ from collectors.errors import CollectorError
 from collectors.events.service import EventService
 from collectors.feed import events_pb2, feed_pb2, links_pb2
 from collectors.feed.events import events_message, rules_message, rules_of
-from collectors.feed.records import drops_message, records_message
+from collectors.feed.records import drops_message, record_columns_message
 from collectors.feed.signals import SignalBoard, signals_message, tells
 from collectors.feed.snapshots import notes_of, snapshot_message, status_message
 from collectors.feed.statuses import statuses_of
+from collectors.record_columns import RecordColumns
 from collectors.settings import FEED_ADDRESS, Positive
-from collectors.subscribers import Handover, SharedSnapshots, next_due
-from collectors.values import Event, NetworkSignals, Snapshot
+from collectors.subscribers import Handover, RecordQueue, SharedSnapshots, next_due
+from collectors.values import DropRecord, Event, NetworkSignals, Snapshot
 from dataplane.config import Strict
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.access.settings import TlsSettings
@@ -46,9 +47,6 @@ _NEEDS: Final = {
     "GetStatus": Permission.READ,
 }
 
-T = TypeVar("T")
-_Subscribe = Callable[[Callable[[tuple[T, ...]], None]], Callable[[], None]]
-
 
 class FeedSettings(Strict, frozen=True):
     """Where the collector serves its feed, and how much it keeps for a slow subscriber."""
@@ -60,10 +58,16 @@ class FeedSettings(Strict, frozen=True):
     """Certificates for HOST:PORT: ours, and by `ca` or `tokens` whom we serve."""
 
     queue_batches: Positive = 4096
-    """How many reports' records wait for one subscriber; those beyond are dropped and counted."""
+    """How many reports' drops, or events, wait for one subscriber; those beyond are dropped and counted."""
 
-    batch_records: Positive = 1024
-    """About how many records go into one message."""
+    batch_drops: Positive = 1024
+    """About how many drops go into one message."""
+
+    queue_records: Positive = 65_536
+    """How many hop records wait for one subscriber; batches beyond are dropped and counted."""
+
+    record_interval_ns: Positive = 50_000_000
+    """How often hop records are sent, all that have come since."""
 
     shortest_interval_ns: Positive = 10_000_000
     """Snapshots are sent no more often than this, whatever a subscriber asks for."""
@@ -132,26 +136,31 @@ class FeedServer:
         self._collector.begin_round()
         return snapshot_bytes(self._collector.snapshot())
 
-    async def _watch_records(self, _: feed_pb2.WatchRecordsRequest) -> AsyncIterator[Message]:
-        async for message in self._batches(self._collector.subscribe, records_message):
-            yield message
-
-    async def _watch_drops(self, _: feed_pb2.WatchDropsRequest) -> AsyncIterator[Message]:
-        async for message in self._batches(self._collector.subscribe_drops, drops_message):
-            yield message
-
-    async def _batches(
-        self, subscribe: _Subscribe[T], message_of: Callable[[Sequence[T]], Message]
-    ) -> AsyncIterator[Message]:
-        """Yield what a subscription delivers, several batches of it together where the subscriber is behind."""
-        queue: Handover[tuple[T, ...]] = Handover(self._settings.queue_batches)
-        unsubscribe = subscribe(lambda batch: self._hand_over(queue, batch))
+    async def _watch_records(self, request: feed_pb2.WatchRecordsRequest) -> AsyncIterator[Message]:
+        wanted = request.reports_per_s if request.HasField("reports_per_s") else None
+        waiting = RecordQueue(self._settings.queue_records, self._count_dropped)
+        unsubscribe = self._collector.subscribe_columns(waiting.offer, wanted)
         try:
             # The first message, without content, says that the subscription stands.
-            yield message_of(())
+            yield record_columns_message(RecordColumns.of(()))
             while True:
-                batches = await queue.take(self._settings.batch_records)
-                yield message_of([one for batch in batches for one in batch])
+                await asyncio.sleep(self._settings.record_interval_ns / 1e9)
+                self._collector.hand_over_records()
+                for columns in waiting.take():
+                    yield record_columns_message(columns)
+        finally:
+            unsubscribe()
+
+    async def _watch_drops(self, _: feed_pb2.WatchDropsRequest) -> AsyncIterator[Message]:
+        """Yield drops, several batches of them together where the subscriber is behind."""
+        queue: Handover[tuple[DropRecord, ...]] = Handover(self._settings.queue_batches)
+        unsubscribe = self._collector.subscribe_drops(lambda batch: self._hand_over(queue, batch))
+        try:
+            # The first message, without content, says that the subscription stands.
+            yield drops_message(())
+            while True:
+                batches = await queue.take(self._settings.batch_drops)
+                yield drops_message([one for batch in batches for one in batch])
         finally:
             unsubscribe()
 
@@ -203,7 +212,7 @@ class FeedServer:
     async def _get_status(self, _: feed_pb2.GetStatusRequest) -> feed_pb2.CollectorStatus:
         return status_message(self._collector.status())
 
-    def _hand_over(self, queue: Handover[tuple[T, ...]], batch: tuple[T, ...]) -> None:
+    def _hand_over(self, queue: Handover[tuple[DropRecord, ...]], batch: tuple[DropRecord, ...]) -> None:
         if not queue.offer(batch):
             self._count_dropped()
 
@@ -211,7 +220,7 @@ class FeedServer:
         with self._guard:  # the receiving thread and the loop's both count these
             self._collector.counters[Count.FEED_BATCHES_DROPPED] += 1
 
-    def _offer(self, queue: asyncio.Queue[tuple[T, ...]], batch: tuple[T, ...]) -> None:
+    def _offer(self, queue: asyncio.Queue[tuple[Event, ...]], batch: tuple[Event, ...]) -> None:
         if queue.full():
             self._count_dropped()
         else:

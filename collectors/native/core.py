@@ -14,6 +14,7 @@ from collectors.native.fallback import NativeHopIndices, NativeStitcher
 from collectors.native.kernel_calls import kernel_calls
 from collectors.native.memory import CellMemory, address_in
 from collectors.native.reception import Reception, Stop
+from collectors.native.record_log import NativeRecordLog
 from collectors.native.sequence import NativeAccounting
 from collectors.native.state_lock import StateLock
 from collectors.native.structures import NONE32, Decoder, Hop, ItemCell, Layout, Packet, Pattern
@@ -54,6 +55,7 @@ class NativeCore:
         self.accounting = NativeAccounting(settings.sequence, counters)
         self.stitcher = NativeStitcher(topology, settings.state, counters, self.store)
         self.indices = NativeHopIndices(self.store)
+        self.log = NativeRecordLog(self.store, counters)
         self._counters = counters
         self.last_refusal: str | None = None
         """Which report did not come from where its switch's reports come from, the last time."""
@@ -134,13 +136,13 @@ class NativeCore:
         """Prepare a socket's receive loop to take what it reads to this core's state, which has a lock."""
         reception.share(lock, checks_sources=self._checks_sources)
 
-    def plan(self, reception: Reception, *, skip_others: bool, leave_drops: bool, leave_next: bool) -> None:
+    def plan(self, reception: Reception, *, skip_others: bool, leave_drops: bool) -> None:
         """Say what `receive` skips and leaves to Python, as `take` does, or whether it leaves the next payload.
 
         Under the state's lock; it may be receiving.
         """
         self._decoder.leaves_drops = leave_drops
-        reception.state.skips_others, reception.state.leaves_next = skip_others, leave_next
+        reception.state.skips_others = skip_others
         reception.set_clocks()
 
     def receive(self, reception: Reception, until_ns: int, *, waits: bool) -> Stop:
@@ -181,7 +183,7 @@ def native_parts(
 ) -> CoreParts:
     """Return accounts, indices and state over native memory, for what Python reads."""
     state = NetworkStateBuilder(topology, clock, settings.state, counters, core.store, core.stitcher)
-    return CoreParts(core.accounting, core.indices, state)
+    return CoreParts(core.accounting, core.indices, state, core.log)
 
 
 def _noticed(cell: tuple[int, int, int, int, int, int]) -> NoticedItem:

@@ -228,6 +228,15 @@ def _packed(data: bytes, size: int) -> list[bytes]:
     return [data[start : start + size] for start in range(0, len(data), size)]
 
 
+def distinct_flows(keys: NDArray[np.uint64]) -> tuple[list[FlowKey], Integers]:
+    """Return the distinct flows among rows of key words, and each row's place among them."""
+    if not len(keys):
+        return [], np.zeros(0, np.int64)
+    _, first, places = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    addresses: dict[tuple[int, int, int], IPv4Address | IPv6Address] = {}
+    return [_flow(words, addresses) for words in keys[first].tolist()], places.reshape(-1)
+
+
 def _flow(words: Sequence[int], known: dict[tuple[int, int, int], IPv4Address | IPv6Address]) -> FlowKey:
     source_high, source_low, target_high, target_low, about = words
     source = _address(about & 0xF, source_high, source_low, known)

@@ -10,6 +10,7 @@ from typing import Any
 from collectors.native.kernels.batch import take_reports
 from collectors.native.kernels.decode.frames import find_payloads
 from collectors.native.kernels.receive import receive_reports
+from collectors.native.kernels.records import choose_record
 from collectors.native.kernels.sequence import observe
 from collectors.native.kernels.state.flows import take_packet
 from collectors.native.kernels.state.gaps import take_stamp
@@ -32,6 +33,7 @@ class KernelCalls:
     take_path: Callable[..., None]
     take_packet: Callable[..., None]
     take_stamp: Callable[..., None]
+    choose_record: Callable[..., int]
     read_figures: Callable[..., None]
     observe: Callable[..., int]
     find_payloads: Callable[..., int]
@@ -53,6 +55,7 @@ def kernel_calls() -> KernelCalls:
         take_path,
         take_packet,
         take_stamp,
+        choose_record,
         read_figures,
         observe,
         find_payloads,

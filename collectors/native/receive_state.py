@@ -55,8 +55,7 @@ class ReceiveState(Struct):
     row: u32
     checks_sources: u32  # not 0: it matters where reports come from
     skips_others: u32  # not 0: of payloads that only Python reads the number is accounted
-    leaves_next: u32  # not 0: the next payload is Python's to read, whatever its form
-    left_next: u32  # not 0: that is why the loop stopped at `row`
+    is_behind: u32  # not 0: what was read last had waited for long
     is_idle: u32  # the last wait ended without a payload
     now_ns: u64  # when the payloads came
     returned_ns: u64  # when the loop returned
@@ -66,7 +65,6 @@ class ReceiveState(Struct):
     error: i32
     virtual_ns: u64  # the time, where the clock is not the machine's; 0: it is
     wall_ahead_ns: u64  # how far the wall clock is ahead of the machine's; wraps
-    taken: u64  # payloads that were taken natively since Python looked
     cut: u64  # datagrams that did not fit
     oldest_ns: u64  # the longest that a payload had waited when it was read, since Python looked
     refused: u32  # not 0: a payload was refused since Python looked, and this is the last of them

@@ -134,6 +134,30 @@ class GrownCell(Struct):
     known: u64
 
 
+class RecordCell(Struct):
+    """A hop record (`collectors.values.HopRecord`), 128 bytes."""
+
+    key: Inline[u64, Literal[5]]
+    received_ns: u64
+    packet_id: u64
+    ingress_timestamp_ns: u64
+    egress_timestamp_ns: u64
+    reporter_id: u32
+    sequence: u32
+    hop_index: u32
+    hop_count: u32
+    node_id: u32
+    ingress_port: u32
+    egress_port: u32
+    hop_latency_ns: u32
+    queue: u32  # as a hop has it
+    tx_bytes_per_window: u32
+    buffer: u32
+    kind: u32
+    choice: u32  # `collectors.state.record_log.choice_of`
+    _gap: u32
+
+
 class RouteCell(Struct):
     """A path over the switches; its nodes stand in `nodes` of the table of routes."""
 

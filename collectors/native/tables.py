@@ -16,6 +16,7 @@ from collectors.native.structures import (
     LinkEnd,
     PendingCell,
     PendingHop,
+    RecordCell,
     RouteCell,
     RouteHop,
     SwitchClockCell,
@@ -194,6 +195,22 @@ class SignalTable(Struct):
     unlisted: u64
 
 
+class RecordTable(Struct):
+    """Hops of the reports that subscribers want, and which these are (`collectors.state.record_log`)."""
+
+    cells: Array[RecordCell]
+    count: u32
+    room: u32
+    per_s: u64  # reports, 0: nobody wants any
+    share: u64  # of 1 << 32: choices below become records
+    seen: u64  # in this period
+    seen_per_s: u64  # in the last one
+    begun_ns: u64
+    full_ns: u64  # when the budget is, or was, full
+    is_behind: u64
+    is_capped: u64  # not 0: subscribers want more than settings allow
+
+
 class Batch(Struct):
     """The time of the payloads that are being taken, and what it is in slots."""
 
@@ -229,6 +246,9 @@ class Counts(Struct):
     drops_capped: u64
     unknown_reporter: u64
     wrong_source: u64
+    records_withheld: u64
+    records_not_sampled: u64
+    records_shed: u64
     refused_row: u32  # the last of these
 
 
@@ -246,3 +266,4 @@ class TelemetryTables(Struct):
     pending: InPlace[PendingTables]
     losses: InPlace[LossTable]
     signals: InPlace[SignalTable]
+    records: InPlace[RecordTable]

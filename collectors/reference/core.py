@@ -5,6 +5,7 @@ from __future__ import annotations
 from collectors.counters import Counters
 from collectors.reference.builder import PlainStateBuilder
 from collectors.reference.hop_indices import PlainHopIndices
+from collectors.reference.record_log import PlainRecordLog
 from collectors.reference.sequence import PlainAccounting
 from collectors.report_reader import CoreParts
 from collectors.settings import CollectorSettings
@@ -18,4 +19,5 @@ def reference_parts(topology: Topology, clock: Clock, settings: CollectorSetting
         PlainAccounting(settings.sequence, counters),
         PlainHopIndices(topology, counters, settings.state.max_flows),
         PlainStateBuilder(topology, clock, settings.state, counters),
+        PlainRecordLog(counters),
     )

@@ -1,4 +1,4 @@
-"""The budget of what Python reads one by one: by count, by time, and records before other forms."""
+"""The budget of what Python reads one by one: by count and by time."""
 
 from __future__ import annotations
 
@@ -11,31 +11,27 @@ MS = 1_000_000
 S = 1_000 * MS
 
 
-def test_time_spent_withholds_records_first_and_then_other_forms() -> None:
+def test_time_spent_leaves_reports_unread() -> None:
     clock = VirtualClock()
     budget = ReadingBudget(CollectorSettings(python_share=0.5), clock, is_limited=True)
     states = []
     for _ in range(5):
-        states.append((budget.take_record(), budget.allows_other))
+        states.append(budget.allows_other)
         began_ns = budget.now_ns()
         clock.advance_to(clock.now_ns() + 10 * MS)
         budget.charge(began_ns)
-    # 40 ms of a half are 20 ms, of which records leave 10; each report costs 10 ms, in which 5 come back.
-    assert states == [(True, True), (False, True), (False, True), (False, False), (False, False)]
+    # 40 ms of a half are 20 ms; each report costs 10 ms, in which 5 come back.
+    assert states == [True, True, True, False, False]
     clock.advance_to(clock.now_ns() + 2 * BURST_NS)
-    assert budget.take_record()
+    assert budget.allows_other
 
 
-def test_unlimited_reading_of_other_forms_costs_records_alone() -> None:
+def test_unlimited_reading_goes_on_whatever_it_takes() -> None:
     clock = VirtualClock()
-    settings = CollectorSettings(other_reports_per_s=None, records_reports_per_s=2)
-    budget = ReadingBudget(settings, clock, is_limited=True)
+    budget = ReadingBudget(CollectorSettings(other_reports_per_s=None), clock, is_limited=True)
     clock.advance_to(3 * S)
     budget.charge(0)
     assert budget.allows_other
-    assert not budget.allows_record
-    clock.advance_to(60 * S)
-    assert [budget.take_record() for _ in range(3)] == [True, True, False]
 
 
 def test_bucket_pays_back_what_was_spent_beyond_it() -> None:

@@ -50,7 +50,7 @@ class Bench:
         self, core: Core, give: Give, *, relays: tuple[str, ...] | None = (), topology: Topology | None = None
     ) -> None:
         self.clock = VirtualClock(10_000 * MS)
-        settings = CollectorSettings(core=core, relays=relays, records_reports_per_s=5000)
+        settings = CollectorSettings(core=core, relays=relays)
         self.collector = Collector(topology or build_topology(), self.clock, settings)
         self._give = give
         self._genuine = Reporter()

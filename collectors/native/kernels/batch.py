@@ -6,6 +6,7 @@ from collectors.native.kernels.decode.decoding import DECODED, REPORT_VERSION, d
 from collectors.native.kernels.decode.flow_key import same_key
 from collectors.native.kernels.decode.hops import egress_of
 from collectors.native.kernels.drops import note_gap_before, take_drop, take_hops_before
+from collectors.native.kernels.records import note_records
 from collectors.native.kernels.sequence import (
     CONTESTED,
     ELSEWHERE,
@@ -209,6 +210,8 @@ def take_group(tables: TelemetryTables, sequences: SequenceTable, decoder: Decod
                 # The hops that a route is known by are others than when they were compared.
                 find_links_again(tables, decoder, packet)
             take_hops(tables, decoder, packet, cell)
+        if tables.records.per_s != 0 and packet.fresh != 0:
+            note_records(tables, decoder, packet)
         i += 1
     settle_counts(tables)
 

@@ -120,8 +120,7 @@ def take_rows(state: ReceiveState, tables: TelemetryTables, sequences: SequenceT
     take_lock(state.lock)
     is_python: bool = False
     while state.row < state.row_count and not is_python and decoder.item_count <= decoder.most_items:
-        state.left_next = state.leaves_next
-        is_python = state.leaves_next != 0 or take_slice(state, tables, sequences, decoder)
+        is_python = take_slice(state, tables, sequences, decoder)
         if has_waiters(state.lock):
             release_lock(state.lock)
             take_lock(state.lock)
@@ -134,12 +133,11 @@ def take_slice(state: ReceiveState, tables: TelemetryTables, sequences: Sequence
     """Take some payloads; True if the next one is Python's to read."""
     begin_batch(tables, state.now_ns)
     tables.batch.skips_others = as_u64(state.skips_others)
+    tables.records.is_behind = as_u64(state.is_behind)
     tables.batch.sources = address(state.sources) if state.checks_sources != 0 else 0
     end: u32 = min(state.row + SLICE, state.row_count)
     refused: u64 = tables.counts.wrong_source
-    first: u32 = state.row
-    state.row = take_reports(tables, sequences, decoder, state.data, state.places, state.lengths, first, end)
-    state.taken += as_u64(state.row - first)
+    state.row = take_reports(tables, sequences, decoder, state.data, state.places, state.lengths, state.row, end)
     if tables.counts.wrong_source != refused:
         note_refused(state, tables.counts.refused_row)
     return state.row < end and decoder.item_count <= decoder.most_items
@@ -251,6 +249,7 @@ def read_messages(state: ReceiveState) -> bool:
     state.message_count = as_u32(got)
     age_ns: u64 = age_of_newest(state)
     state.oldest_ns = max(state.oldest_ns, age_ns)
+    state.is_behind = as_u32(age_ns > LATE_NS)
     state.now_ns = come_late(state, age_ns) if is_late else clock_ns(state)
     return True
 

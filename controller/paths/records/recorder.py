@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import islice
-from operator import attrgetter
 from typing import Any
 
+from collectors.record_columns import COLUMNS, RecordColumns
 from collectors.values import FlowKey, HopRecord, RecordKind
 from controller.errors import PathError
 from dataplane.database import Database
@@ -33,21 +33,24 @@ class Recorder:
         self._database, self._max_records, self._batch_records = database, max_records, batch_records
         self.written = 0
 
-    def record(self, records: Iterable[HopRecord], offset_ns: int = 0) -> None:
+    def record(self, records: Iterable[HopRecord]) -> None:
+        """Write records as `record_columns` does."""
+        self.record_columns(RecordColumns.of(list(records)))
+
+    def record_columns(self, records: RecordColumns, offset_ns: int = 0) -> None:
         """Write records, a transaction a batch, and let the oldest go; raise PathError if the file refuses.
 
         `offset_ns` is added to when they were received.
         """
-        source = iter(records)
-        while batch := list(islice(source, self._batch_records)):
-            rows = [_row(record, offset_ns) for record in batch]
+        source = _rows(records, offset_ns)
+        while rows := list(islice(source, self._batch_records)):
             with self._database.transaction() as connection:
                 connection.executemany(_INSERT, rows)
                 # Ids grow with every row, so the newest ones are those above the highest less what is kept.
                 connection.execute(
                     "DELETE FROM records WHERE id <= (SELECT max(id) FROM records) - ?", (self._max_records,)
                 )
-            self.written += len(batch)
+            self.written += len(rows)
 
     def of_flow(self, flow: FlowKey, limit: int = 100) -> list[HopRecord]:
         """Return a flow's newest records, newest first."""
@@ -91,15 +94,17 @@ class Recorder:
         return [_record(row) for row in self._database.query(statement, (*parameters, limit))]
 
 
-_rest_of = attrgetter(*(field.name for field in fields(HopRecord)[2:]))
 _SIGNED = 1 << 63
 _SPAN = 1 << 64
 
 
-def _row(record: HopRecord, offset_ns: int) -> tuple[object, ...]:
-    flow = record.flow
-    key = (flow.src.packed, flow.dst.packed, flow.protocol, flow.src_port, flow.dst_port)
-    return (record.received_ns + offset_ns, *key, *(_to_signed(value) for value in _rest_of(record)))
+def _rows(records: RecordColumns, offset_ns: int) -> Iterator[tuple[object, ...]]:
+    """Yield the records as rows of the table."""
+    keys = [(one.src.packed, one.dst.packed, one.protocol, one.src_port, one.dst_port) for one in records.flows]
+    others = (records.known(name) for name in COLUMNS if name != "received_ns")
+    signed = zip(*map(_to_signed, others), strict=True)
+    for received_ns, flow, rest in zip(records.columns["received_ns"], records.flow, signed, strict=True):
+        yield (received_ns + offset_ns, *keys[flow], *rest)
 
 
 def _record(row: Sequence[Any]) -> HopRecord:
@@ -109,9 +114,11 @@ def _record(row: Sequence[Any]) -> HopRecord:
     return replace(record, kind=RecordKind(record.kind))
 
 
-def _to_signed(value: int | None) -> int | None:
-    """SQLite's integers are signed, a time stamp of 64 bits need not fit."""
-    return value - _SPAN if value is not None and value >= _SIGNED else value
+def _to_signed(column: Sequence[int | None]) -> Sequence[int | None]:
+    """Return numbers as SQLite has them, whose integers are signed: a packet's id of 64 bits need not fit."""
+    if all(value is None or value < _SIGNED for value in column):
+        return column
+    return [value - _SPAN if value is not None and value >= _SIGNED else value for value in column]
 
 
 def _to_unsigned(value: int | None) -> int | None:

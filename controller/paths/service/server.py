@@ -22,7 +22,8 @@ import grpc
 from collectors.feed import links_pb2, records_pb2
 from collectors.feed.records import records_message
 from collectors.feed.statuses import statuses_of
-from collectors.values import HopRecord, LinkStatus, NetworkSignals, Snapshot
+from collectors.record_columns import RecordColumns
+from collectors.values import LinkStatus, NetworkSignals, Snapshot
 from controller.errors import DeadPathError, NoSuchPathError, PathError
 from controller.intents import FlowSpec, RouteSet
 from controller.paths.balancing.values import Rebalance
@@ -102,8 +103,8 @@ class Feed(Protocol):
         """Yield a snapshot at every interval."""
         ...
 
-    def records(self) -> AsyncIterator[tuple[HopRecord, ...]]:
-        """Yield batches of hop records."""
+    def record_columns(self, reports_per_s: int | None = None) -> AsyncIterator[RecordColumns]:
+        """Yield batches of hop records, of about so many reports a second."""
         ...
 
     def signals(self, queue_frames: float, shortest_gap_ns: int) -> AsyncIterator[NetworkSignals]:
@@ -125,7 +126,7 @@ class PathServer:
         self._core, self._recorder, self._settings, self._clock = core, recorder, settings, clock
         self._traces = traces
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="paths")
-        self._pending: asyncio.Queue[tuple[HopRecord, ...]] = asyncio.Queue(MAX_PENDING_BATCHES)
+        self._pending: asyncio.Queue[RecordColumns] = asyncio.Queue(MAX_PENDING_BATCHES)
         self._subscribers: set[asyncio.Queue[Decision]] = set()
         self._balance_subscribers: set[asyncio.Queue[Rebalance]] = set()
         self._routes = core.routes
@@ -260,10 +261,10 @@ class PathServer:
                 await self.step(snapshot, taken_ns, woken=woken)
 
     async def _receive(self, feed: Feed) -> None:
-        async for records in feed.records():
+        async for records in feed.record_columns(self._settings.records.reports_per_s):
             if self._pending.full():
                 self.counters["record_batches_dropped"] += 1
-            elif records:
+            elif len(records):
                 self._pending.put_nowait(records)
 
     async def _follow_signals(self, feed: Feed) -> None:
@@ -278,7 +279,7 @@ class PathServer:
         while True:
             records = await self._pending.get()
             try:
-                await self._in_worker(partial(self._recorder.record, records, self._feed_time.offset_ns))
+                await self._in_worker(partial(self._recorder.record_columns, records, self._feed_time.offset_ns))
                 self.counters["records"] += len(records)
             except PathError as error:
                 self.counters["records_failed"] += len(records)

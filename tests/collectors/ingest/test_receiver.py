@@ -42,12 +42,13 @@ def test_reports_sent_to_the_port_become_records() -> None:
     async def scenario() -> list[tuple[HopRecord, ...]]:
         heard: list[tuple[HopRecord, ...]] = []
         enough = asyncio.Event()
-        core = collector()
+        core, loop = collector(), asyncio.get_running_loop()
 
         def sink(records: tuple[HopRecord, ...]) -> None:
             heard.append(records)
             if len(heard) == 5:
-                enough.set()
+                # The receiving thread is another one.
+                loop.call_soon_threadsafe(enough.set)
 
         core.subscribe(sink)
         receiver = ReportReceiver(core, LOOPBACK)

@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from typer.testing import CliRunner
 
+from collectors.record_columns import RecordColumns
 from collectors.values import (
     DelaySource,
     FlowKey,
@@ -79,9 +80,10 @@ class Feed:
         self._decided.set()
         await asyncio.Event().wait()
 
-    async def records(self) -> AsyncIterator[tuple[HopRecord, ...]]:
+    async def record_columns(self, reports_per_s: int | None = None) -> AsyncIterator[RecordColumns]:
+        assert reports_per_s
         stacked = HopRecord(1, FLOW, 1, 1, 0, None, 1, 1, 2, 7000, 0, 3, 10, 7010, 999, 1)
-        yield (stacked, replace(stacked, kind=RecordKind.XD, tx_bytes_per_window=998))
+        yield RecordColumns.of([stacked, replace(stacked, kind=RecordKind.XD, tx_bytes_per_window=998)])
         await asyncio.Event().wait()
 
     async def signals(self, queue_frames: float, shortest_gap_ns: int) -> AsyncIterator[NetworkSignals]:

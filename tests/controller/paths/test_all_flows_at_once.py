@@ -51,13 +51,13 @@ class Telemetry:
 
     def _flow(self) -> FlowKey:
         chance = self.chance
-        ends = [TOPOLOGY.host[chance.choice(HOSTS)].ipv4 for _ in range(2)]
+        ends: list[IPv4Address | IPv6Address] = [TOPOLOGY.host[chance.choice(HOSTS)].ipv4 for _ in range(2)]
         if chance.random() < 0.1:
-            ends[chance.randrange(2)] = STRANGERS[0]  # type: ignore[call-overload]  # of one family
+            ends[chance.randrange(2)] = STRANGERS[0]
         if chance.random() < 0.05:
-            ends = [STRANGERS[1], STRANGERS[1]]  # type: ignore[list-item]
+            ends = [STRANGERS[1], STRANGERS[1]]
         port = chance.choice((80, 443, PROBE_UDP_PORT))
-        return FlowKey(*ends, chance.choice((6, 17)), chance.randrange(1000, 1004), port)
+        return FlowKey(ends[0], ends[1], chance.choice((6, 17)), chance.randrange(1000, 1004), port)
 
     def _path(self, flow: FlowKey) -> Path:
         chance = self.chance

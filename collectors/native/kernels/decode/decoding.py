@@ -112,9 +112,9 @@ def decode_unlike(decoder: Decoder, data: Array[u8], length: u64, row: u32) -> u
             packet = decoder.packets[as_u64(decoder.packet_count)]
             packet.row = row
             packet.leads = 0
+            packet.sequence = load_be32(data, 0)
             if at == 8:
                 packet.leads = 1
-                packet.sequence = load_be32(data, 0)
                 packet.mark = content_mark(data, length)
             packet.hash = hash_key(reference(packet.key[0]))
             packet.stamped = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collectors.native.kernels.decode.hops import read_hop
 from collectors.native.kernels.decode.identity import NO_INT, has_whole_int, identity
-from collectors.native.structures import QUEUE, Decoder, Layout, Packet
+from collectors.native.structures import Decoder, Layout, Packet
 from dataplane.native import Array, as_u32, as_u64, kernel, load_be32, u8, u32, u64
 
 DECODED = 0
@@ -18,10 +18,7 @@ EXCEEDED = 0x0600_0000
 def read_single(  # noqa: PLR0917 - kernels have no keywords
     decoder: Decoder, data: Array[u8], inner_at: u64, int_at: u64, end: u64, packet: Packet, own_at: u64, own: Layout
 ) -> u32:
-    """Read the reporter's own hop; look only whether the INT headers that the packet carries make sense.
-
-    A queue's report is joined to no other, so that nothing asks which packet it is about.
-    """
+    """Read the reporter's own hop; look only whether the INT headers that the packet carries make sense."""
     int_end: u64 = int_at
     packet.missing = 0
     if int_at != NO_INT:
@@ -37,8 +34,7 @@ def read_single(  # noqa: PLR0917 - kernels have no keywords
     if not read_hop(data, own_at, own.words, hop):
         return OTHER
     hop.node_id = packet.node_id
-    if packet.kind != QUEUE:
-        packet.identity = identity(data, inner_at, int_at, int_end, packet)
+    packet.identity = identity(data, inner_at, int_at, int_end, packet)
     packet.first_hop = decoder.hop_count
     packet.hop_count = 1
     decoder.hop_count += 1

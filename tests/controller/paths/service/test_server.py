@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from collectors.record_columns import RecordColumns
 from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, NetworkSignals, Snapshot
 from controller.errors import PathError
 from controller.intents import FlowSpec, Route, RouteSet
@@ -64,10 +65,11 @@ class FakeFeed:
         while True:
             yield await self.waiting.get()
 
-    async def records(self) -> AsyncIterator[tuple[HopRecord, ...]]:
-        yield ()
+    async def record_columns(self, reports_per_s: int | None = None) -> AsyncIterator[RecordColumns]:
+        assert reports_per_s == RecordSettings().reports_per_s
+        yield RecordColumns.of(())
         while True:
-            yield await self.batches.get()
+            yield RecordColumns.of(await self.batches.get())
 
     async def signals(self, queue_frames: float, shortest_gap_ns: int) -> AsyncIterator[NetworkSignals]:
         assert (queue_frames, shortest_gap_ns) == (DecideSettings().idle_frames, LEAST_GAP_NS)
@@ -280,7 +282,7 @@ def test_records_that_cannot_be_written_are_counted_and_told_once(
         async with running(topology, tmp_path) as bench:
             bench.feed.waiting.put_nowait(Snapshot(0, {}, {}, {}))
             with monkeypatch.context() as broken:
-                broken.setattr(Recorder, "record", refuse)
+                broken.setattr(Recorder, "record_columns", refuse)
                 for _ in range(3):
                     bench.feed.batches.put_nowait((hop(1), hop(2)))
                 while (await bench.client.status()).counters["records_failed"] < 6:

@@ -7,7 +7,7 @@ those of enumerations; a column without entries is unknown throughout.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from enum import Enum
 from operator import attrgetter
@@ -143,11 +143,20 @@ class Columns(Generic[V]):
         for one, column in zip(self._columns, zip(*map(self._get, values), strict=True), strict=bool(values)):
             _put(message, one, one.numbers(column))
 
+    def write_numbers(self, message: Message, numbers: Mapping[str, Sequence[Any]]) -> None:
+        """Put columns, by name and as they travel, into a message."""
+        for one in self._columns:
+            _put(message, one, numbers[one.name])
+
     def read(self, message: Message, count: int, **others: Sequence[object]) -> Iterator[V]:
         """Return the values of a message of so many rows, given what travelled otherwise; raise MessageError."""
-        numbers = ((one, self._read(one, getattr(message, one.name)[:], count)) for one in self._columns)
-        columns = {one.name: one.values(column) for one, column in numbers} | others
+        numbers = self.read_numbers(message, count)
+        columns = {one.name: one.values(numbers[one.name]) for one in self._columns} | others
         return map(self._kind, *(columns[name] for name in self._order))
+
+    def read_numbers(self, message: Message, count: int) -> dict[str, Sequence[Any]]:
+        """Return a message's columns as they travel; raise MessageError unless each has `count` valid entries."""
+        return {one.name: self._read(one, getattr(message, one.name)[:], count) for one in self._columns}
 
     def _read(self, one: _Column, numbers: Sequence[Any], count: int) -> Sequence[Any]:
         if not numbers and one.absent is not None:

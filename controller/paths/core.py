@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from collectors.values import FlowKey, LinkStatus, Snapshot
-from controller.algorithms.link_table import Flags
+from controller.algorithms.link_table import Flags, Longs
 from controller.errors import PathError
 from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from controller.links.loss_failures import LossFailureDetector
@@ -25,6 +25,7 @@ from controller.paths.deciding.graph import Network, Path
 from controller.paths.deciding.located import LocatedFlows
 from controller.paths.engineering.engineer import TrafficEngineer, demands_of, possible
 from controller.paths.engineering.settings import EngineeringSettings
+from controller.paths.flow_admission import admit
 from controller.paths.locating import locate
 from controller.paths.managed_flows import ManagedFlows
 from controller.paths.pins import Pins
@@ -40,6 +41,7 @@ RECENT_DECISIONS = 1000
 """Decisions that are kept in memory; the store keeps more."""
 
 _EXPLAINED_MOVES = 10
+_REPLACED_EVERY_NS = 1_000_000_000
 _PREPARED_A_ROUND = 4
 """Pairs of switches whose candidate paths a calm round works out, so that one that moves flows need not."""
 
@@ -71,6 +73,7 @@ class PathServerCore:
         self._check_flows()
         self._seen = SeenFlows(self.network, self._rates)
         self._pins = Pins(topology)
+        self._replaced_ns = -_REPLACED_EVERY_NS
         self._managed = ManagedFlows(self.network, self._seen.code)
         self._managed.add(self._rates, 0)
         self._assigned: dict[FlowSpec, Assigned] = {}
@@ -457,9 +460,31 @@ class PathServerCore:
         numbers = self._managed.numbers(shown)
         self._managed.seen_ns[numbers[numbers >= 0]] = now_ns
         new, room = shown[numbers < 0], max(self._max_flows - len(self._managed), 0)
-        self._managed.add(map(self._seen.flow, new[:room].tolist()), now_ns)
         if len(new) > room:
-            self.counters["flows_over_limit"] += len(new) - room
+            new = self._admit(new, seen, room, now_ns)
+        self._managed.add(map(self._seen.flow, new.tolist()), now_ns)
+
+    def _admit(self, new: Longs, seen: SeenRows, room: int, now_ns: int) -> Longs:
+        """Return the codes of the newcomers that are looked after from now on, and let go of those they replace.
+
+        Flows are replaced once a second at most: what is known of all flows by number has to be made anew.
+        """
+        may_replace = not 0 <= now_ns - self._replaced_ns < _REPLACED_EVERY_NS
+        self._replaced_ns = now_ns if may_replace else self._replaced_ns
+        held = np.full(len(self._managed), not may_replace)
+        for flows in (self._assigned, self._pins.paths):
+            held[[number for number, _ in self._managed.among(flows)]] = True
+        known = np.array([self._seen.code(flow) for flow in self._managed], np.int64)
+        found = admit(seen.sent_bps(new), seen.sent_bps(known), held, room=room)
+        self.counters["flows_over_limit"] += len(new) - len(found.admitted)
+        self.counters["flows_replaced"] += len(found.removed)
+        if len(found.removed):
+            gone = np.zeros(len(self._managed), np.bool_)
+            gone[found.removed] = True
+            for number in found.removed.tolist():
+                self._moved_ns.pop(self._managed.names[number], None)
+            self._managed.remove(gone)
+        return new[found.admitted]
 
     def _forget(self, now_ns: int) -> bool:
         """Drop flows not seen for long; return whether an explicit path went with one."""

@@ -1,58 +1,41 @@
 """Admission of flows to the path server: when there are more than it looks after, it keeps the heaviest.
 
 Flows that a decision or a person put on a path stay; of the others those that send least make room for those that send
-clearly more. Twice as much is asked of a newcomer, as a rate of few packets is uncertain and a flow that comes and goes
+clearly more. A newcomer has to send twice as much: a rate of few packets is uncertain, and a flow that comes and goes
 would lose what the decider knows of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from heapq import nlargest, nsmallest
 from typing import Final
 
-from controller.intents import FlowSpec
+import numpy as np
+
+from controller.algorithms.link_table import Flags, Longs
 
 _CLEARLY: Final = 2
-"""A newcomer has to send this many times what the flow sends that makes room for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Flows that come to be looked after, those that make room for them, and how many find none."""
+    """Rows of the newcomers that are admitted, heaviest first, and of the known flows that make room for them."""
 
-    admitted: tuple[FlowSpec, ...]
-    removed: tuple[FlowSpec, ...] = ()
-    refused: int = 0
+    admitted: Longs
+    removed: Longs
 
 
-def admit(
-    newcomers: Collection[FlowSpec],
-    known: Iterable[FlowSpec],
-    rates_bps: Mapping[FlowSpec, int],
-    held: Collection[FlowSpec],
-    *,
-    room: int,
-) -> Admission:
+def admit(new_bps: Longs, known_bps: Longs, held: Flags, *, room: int) -> Admission:
     """Return which newcomers find a place where `room` places are free.
 
-    A flow without a rate sends nothing; `held` flows of those `known` never make room.
+    `new_bps` and `known_bps` are what newcomers and known flows send, 0 where that is unknown; known flows that are
+    `held` never make room. Of equal newcomers the first is admitted, of equal known flows the first makes room.
     """
-    if len(newcomers) <= room:
-        return Admission(tuple(newcomers))
-
-    def rate_bps(flow: FlowSpec) -> int:
-        return rates_bps.get(flow, 0)
-
-    heaviest = nlargest(len(newcomers), newcomers, key=rate_bps)
-    admitted, challengers = heaviest[:room], heaviest[room:]
-    # No more can change places than there are challengers.
-    lightest = nsmallest(len(challengers), (flow for flow in known if flow not in held), key=rate_bps)
-    removed: list[FlowSpec] = []
-    for challenger, flow in zip(challengers, lightest, strict=False):
-        if rate_bps(challenger) <= _CLEARLY * rate_bps(flow):
-            break
-        admitted.append(challenger)
-        removed.append(flow)
-    return Admission(tuple(admitted), tuple(removed), len(newcomers) - len(admitted))
+    heaviest = np.argsort(-new_bps, kind="stable")
+    challengers = heaviest[room:]
+    movable = np.flatnonzero(~held)
+    lightest = movable[np.argsort(known_bps[movable], kind="stable")]
+    count = min(len(challengers), len(lightest))
+    # Challengers get lighter and their opponents heavier: once one loses, all that follow do.
+    wins = int((new_bps[challengers[:count]] > _CLEARLY * known_bps[lightest[:count]]).sum())
+    return Admission(heaviest[: room + wins], lightest[:wins])

@@ -224,6 +224,17 @@ class SeenRows:
         rows, codes, group = self._grouped
         return self.rates.rows(rows).summed(group, len(codes))
 
+    def sent_bps(self, codes: Longs) -> Longs:
+        """Return what the flows of these codes send without probes, 0 where that is unknown."""
+        rows = np.flatnonzero((self.code != NO_FLOW) & ~self.is_probe)
+        shown, group = np.unique(self.code[rows], return_inverse=True)
+        if not len(shown):
+            return np.zeros(len(codes), np.int64)
+        rates: Longs = np.zeros(len(shown), np.int64)
+        np.add.at(rates, group, np.maximum(self.paths.integers("rate_bps")[rows], 0))
+        place = np.minimum(np.searchsorted(shown, codes), len(shown) - 1)
+        return np.where(shown[place] == codes, rates[place], 0)
+
     @cached_property
     def spread_pairs(self) -> SpreadPairs:
         """The paths of the pairs of hosts that are not mostly on one; a 5-tuple without a rate counts for nothing."""

@@ -188,7 +188,8 @@ class PathServerSettings(Strict, frozen=True):
     forget_after_ns: DurationNs = 60_000_000_000
     """A flow that telemetry has not shown for this long loses its explicit path; those listed in `flows` never do."""
     max_flows: Positive = 4096
-    """Maximum number of flows; further ones are counted and follow the base routes."""
+    """Maximum number of flows; when there are more, the heaviest are looked after. The others are counted and follow
+    the base routes."""
     flows: tuple[ManagedFlow, ...] = ()
     """The flows to decide about; default: every pair of hosts that telemetry shows."""
     decide: DecideSettings = DecideSettings()

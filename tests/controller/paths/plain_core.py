@@ -46,15 +46,38 @@ class PlainCore(PathServerCore):
         if self._rates:
             return
         self._managed.add((*self._assigned, *self._pins.paths), now_ns)
-        flows = (self._seen.flow_of(key) for key in seen.paths.flow_keys() if not is_probe(key))
-        for flow in dict.fromkeys(flow for flow in flows if flow is not None):
+        rates: dict[FlowSpec, int] = {}
+        for key, rate_bps in zip(seen.paths.flow_keys(), seen.paths.integers("rate_bps").tolist(), strict=True):
+            flow = None if is_probe(key) else self._seen.flow_of(key)
+            if flow is not None:
+                rates[flow] = rates.get(flow, 0) + max(rate_bps, 0)
+        for flow in rates:
             number = self._managed.number(flow)
             if number is not None:
                 self._managed.seen_ns[number] = now_ns
-            elif len(self._managed) >= self._max_flows:
-                self.counters["flows_over_limit"] += 1
-            else:
-                self._managed.add((flow,), now_ns)
+        new = [flow for flow in rates if flow not in self._managed]
+        room = max(self._max_flows - len(self._managed), 0)
+        if len(new) > room:
+            new = self._admitted(new, rates, room, now_ns)
+        self._managed.add(new, now_ns)
+
+    def _admitted(self, new: list[FlowSpec], rates: dict[FlowSpec, int], room: int, now_ns: int) -> list[FlowSpec]:
+        may_replace = not 0 <= now_ns - self._replaced_ns < 1_000_000_000
+        self._replaced_ns = now_ns if may_replace else self._replaced_ns
+        heaviest = sorted(new, key=lambda flow: -rates[flow])
+        admitted, challengers = heaviest[:room], heaviest[room:]
+        held = {*self._assigned, *self._pins.paths}
+        movable = [flow for flow in self._managed if may_replace and flow not in held]
+        lightest = sorted(movable, key=lambda flow: rates.get(flow, 0))
+        for challenger, flow in zip(challengers, lightest, strict=False):
+            if rates[challenger] <= 2 * rates.get(flow, 0):
+                break
+            self._moved_ns.pop(flow, None)
+            self._managed.discard(flow)
+            self.counters["flows_replaced"] += 1
+            admitted.append(challenger)
+        self.counters["flows_over_limit"] += len(new) - len(admitted)
+        return admitted
 
     def _measured_flows(self, snapshot: Snapshot, forwarding: Forwarding) -> list[MeasuredFlow]:
         def has_route(key: FlowKey, src: str, dst: str) -> bool:

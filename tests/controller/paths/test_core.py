@@ -104,6 +104,25 @@ def test_more_flows_than_allowed_are_counted_and_left_alone(topology: Topology) 
     assert core.counters["flows_over_limit"] == 1
 
 
+def test_heavy_newcomer_takes_the_place_of_a_light_flow(topology: Topology) -> None:
+    hosts = [f"10.0.{place}.1" for place in range(1, 5)]
+    keys = [FlowKey(IPv4Address(src), IPv4Address("10.0.4.1"), 17, 1, 4000) for src in hosts[:3]]
+
+    def sending(*rates_bps: int | None) -> Snapshot:
+        paths = {key: PathState(key, ("a", "b"), 1, 1, 0, rate) for key, rate in zip(keys, rates_bps, strict=False)}
+        return Snapshot(0, {}, paths, {})
+
+    core = PathServerCore(topology, SETTINGS, max_flows=2)
+    core.step(sending(1000, 100), 0)
+    core.step(sending(1000, 100, 150), 1000 * MS)
+    assert core.counters["flows_over_limit"] == 1
+    core.step(sending(1000, 100, 900), 1500 * MS)
+    assert core.counters["flows_replaced"] == 0, "flows are replaced once a second at most"
+    core.step(sending(1000, 100, 900), 2000 * MS)
+    assert set(core.current(Snapshot(0, {}, {}, {}), 0)) == {FlowSpec("ha", "hd"), FlowSpec("hc", "hd")}
+    assert (core.flows, core.counters["flows_replaced"]) == (2, 1)
+
+
 def test_where_there_is_no_room_the_first_flows_of_the_snapshot_are_looked_after(topology: Topology) -> None:
     hosts = [f"10.0.{place}.1" for place in range(1, 5)]
     pairs = [(src, dst) for src in hosts for dst in hosts if src != dst]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import signal
 import threading
@@ -13,6 +14,8 @@ from typing import Final, NoReturn
 
 LOGGER = logging.getLogger("millrace")
 
+_YOUNG_OBJECTS: Final = 50_000
+_OLDER_GENERATIONS: Final = (20, 20)
 HANGUP_IGNORED: Final = "SIGHUP changes nothing: settings are read at the start"
 
 
@@ -54,6 +57,17 @@ def unwinding() -> Iterator[None]:
     finally:
         for number in taken:
             signal.signal(number, signal.SIG_DFL)
+
+
+def collect_seldom() -> None:
+    """Have the interpreter look for cycles seldom, and never in what is there already; for the life of the process.
+
+    A daemon that holds a hundred thousand resources and makes thousands of small values for each decision otherwise
+    spends a third of its time looking through the resources, which are in no cycles.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS, *_OLDER_GENERATIONS)
 
 
 async def run_until(work: Coroutine[object, object, None], stop: asyncio.Event) -> None:

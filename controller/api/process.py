@@ -39,7 +39,7 @@ from dataplane.errors import MillraceError
 from dataplane.given import SECRET_BYTES, read_given
 from dataplane.rpc.access.tls import TlsFiles, check_current, load_into, server_context
 from dataplane.rpc.addresses import is_unix
-from dataplane.running import run_until, stop_on_signals
+from dataplane.running import collect_seldom, run_until, stop_on_signals
 
 LOGGER = logging.getLogger("millrace.api")
 
@@ -61,6 +61,7 @@ def run(
 
     What `reload` says then is not put in force; keys that have changed are said.
     """
+    collect_seldom()
     asyncio.run(_until_signalled(settings, on_ready, reload))
 
 

@@ -24,7 +24,7 @@ from dataplane.config import load
 from dataplane.config.changes import not_in_force
 from dataplane.errors import MillraceError
 from dataplane.metrics_server import serve_metrics
-from dataplane.running import run_until, stop_on_signals, until_first_ends
+from dataplane.running import collect_seldom, run_until, stop_on_signals, until_first_ends
 
 LOGGER = logging.getLogger("millrace.scheduler")
 
@@ -41,6 +41,7 @@ def run(
     reload: Callable[[], SchedulerSettings] | None = None,
 ) -> None:
     """Schedule until SIGINT or SIGTERM; SIGHUP puts the profiles of `reload` in force, the rest stays."""
+    collect_seldom()
     asyncio.run(_until_signalled(settings, on_ready, reload))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Any, Self
 
 import msgspec
@@ -70,8 +71,7 @@ class Hardware(Strict, frozen=True):
 
     def node(self, name: str, labels: dict[LabelName, LabelValue]) -> values.Node:
         """Return it as schedulers see it."""
-        raw: dict[str, Any] = msgspec.to_builtins(self)
-        return msgspec.convert({**raw, "name": name, "labels": labels}, values.Node)
+        return _node_of(self, name, tuple(labels.items()))
 
 
 class DeviceNeed(Strict, frozen=True):
@@ -98,11 +98,7 @@ class Request(Strict, frozen=True):
     @property
     def value(self) -> requests.Request:
         """It as schedulers see it."""
-        needs = tuple(
-            requests.DeviceRequest(need.kind, need.count, need.thousandths, frozenset(need.models), need.memory_bytes)
-            for need in self.devices
-        )
-        return requests.Request(self.cpu_milli, self.memory_bytes, needs)
+        return _request_of(self)
 
     @classmethod
     def of(cls, request: requests.Request) -> Self:
@@ -151,6 +147,23 @@ class Load(Strict, frozen=True):
     busy: Annotated[float, Meta(ge=0, le=1)] | None = None
     memory_free_bytes: Count | None = None
     power_w: Seconds | None = None
+
+
+@lru_cache(maxsize=16_384)
+def _node_of(hardware: Hardware, name: str, labels: tuple[tuple[LabelName, LabelValue], ...]) -> values.Node:
+    """Return hardware as schedulers see it; a node says the same with each heartbeat, so it is kept."""
+    raw: dict[str, Any] = msgspec.to_builtins(hardware)
+    return msgspec.convert({**raw, "name": name, "labels": dict(labels)}, values.Node)
+
+
+@lru_cache(maxsize=4096)
+def _request_of(request: Request) -> requests.Request:
+    """Return a request as schedulers see it; many pods ask for the same, so it is kept."""
+    needs = tuple(
+        requests.DeviceRequest(need.kind, need.count, need.thousandths, frozenset(need.models), need.memory_bytes)
+        for need in request.devices
+    )
+    return requests.Request(request.cpu_milli, request.memory_bytes, needs)
 
 
 def _checked(make: Any, *arguments: Any) -> None:  # noqa: ANN401 - whatever makes a value

@@ -11,7 +11,7 @@ import numpy as np
 from collectors.values import FlowKey, LinkStatus, Snapshot
 from controller.algorithms.link_table import Flags, Longs
 from controller.errors import PathError
-from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
+from controller.intents import FlowSpec, RouteSet, WeightedRoute
 from controller.links.loss_failures import LossFailureDetector
 from controller.paths.balancing.balancer import Balancer, weights_on
 from controller.paths.balancing.flows import measured_flows, report_flows
@@ -23,8 +23,10 @@ from controller.paths.deciding.decider import Decider
 from controller.paths.deciding.evacuation import Evacuation, ReportedLinks
 from controller.paths.deciding.graph import Network, Path
 from controller.paths.deciding.located import LocatedFlows
-from controller.paths.engineering.engineer import TrafficEngineer, demands_of, possible
+from controller.paths.engineering.demands import demands_of, possible
+from controller.paths.engineering.engineer import TrafficEngineer
 from controller.paths.engineering.settings import EngineeringSettings
+from controller.paths.explicit_routes import explicit_routes
 from controller.paths.flow_admission import admit
 from controller.paths.locating import locate
 from controller.paths.managed_flows import ManagedFlows
@@ -35,6 +37,7 @@ from controller.paths.round_result import RoundResult
 from controller.paths.seen_flows import SeenFlows, SeenRows, is_probe
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.telemetry_load import DEFAULT_PACKET_BYTES
+from dataplane.clock import Clock
 from dataplane.topology.values import LinkKey, Topology
 
 RECENT_DECISIONS = 1000
@@ -47,7 +50,10 @@ _PREPARED_A_ROUND = 4
 
 
 class PathServerCore:
-    """Steps the decider and remembers what it did; the same object serves virtual time and the process."""
+    """Steps the decider and remembers what it did; the same object serves virtual time and the process.
+
+    `clock` only bounds how long traffic engineering computes; without one it is not bounded.
+    """
 
     def __init__(
         self,
@@ -59,6 +65,7 @@ class PathServerCore:
         engineering: EngineeringSettings | None = None,
         max_flows: int = 4096,
         forget_after_ns: int = 60_000_000_000,
+        clock: Clock | None = None,
     ) -> None:
         self.network = Network(topology)
         self.settings = settings
@@ -85,7 +92,7 @@ class PathServerCore:
         self._evacuation = Evacuation(self._backups, self._reported, return_after_ns=settings.return_after_ns)
         self.engineer: TrafficEngineer | None = None
         self._balancer = Balancer(self.network, settings)
-        self.routes = self._restore(engineering)
+        self.routes = self._restore(engineering, clock)
 
     @property
     def flows(self) -> int:
@@ -329,7 +336,7 @@ class PathServerCore:
 
     def _route_set(self, version: int) -> RouteSet:
         weighted = self._balancer.weighted if self.engineer is None else self.engineer.weighted
-        return RouteSet(version, _routes(self._assigned), weighted, _routes(self._pins.paths))
+        return RouteSet(version, explicit_routes(self._assigned), weighted, explicit_routes(self._pins.paths))
 
     def current(self, snapshot: Snapshot, now_ns: int) -> LocatedFlows:
         """Return every flow looked after with the path that it is on, as far as anybody can know."""
@@ -415,7 +422,7 @@ class PathServerCore:
                 if host not in self.network.topology.attachment:
                     raise PathError(f"flows: topology {self.network.topology.name} has no host {host!r}")
 
-    def _restore(self, engineering: EngineeringSettings | None) -> RouteSet:
+    def _restore(self, engineering: EngineeringSettings | None, clock: Clock | None) -> RouteSet:
         """Take up what was saved and still fits, and begin engineering; return the routes to go on from."""
         version, explicit, weighted, lost = 0, dict[FlowSpec, Assigned](), tuple[WeightedRoute, ...](), 0
         if self._store is not None:
@@ -430,9 +437,8 @@ class PathServerCore:
             self._balancer = Balancer(self.network, self.settings, weighted)
         else:
             # Nobody would look after other explicit paths, not even when one of their links dies.
-            self.engineer = TrafficEngineer(
-                self.network.topology, engineering, possible(weighted, self.network.topology)
-            )
+            fitting = possible(weighted, self.network.topology)
+            self.engineer = TrafficEngineer(self.network.topology, engineering, fitting, clock)
         served = self._route_set(version)
         dropped = len(explicit) - len(served.routes) + len(weighted) - len(served.weighted) + lost
         self.counters["saved_routes_dropped"] += dropped
@@ -524,12 +530,3 @@ class PathServerCore:
             self._assigned.pop(decision.flow, None)
         else:
             self._assigned[decision.flow] = Assigned(decision.new_path, decision.time_ns)
-
-
-def _routes(paths: Mapping[FlowSpec, Assigned]) -> tuple[Route, ...]:
-    return tuple(Route(flow, entry.path) for flow, entry in sorted(paths.items(), key=_route_order))
-
-
-def _route_order(item: tuple[FlowSpec, Assigned]) -> tuple[str, ...]:
-    flow = item[0]
-    return tuple(map(str, (flow.src_host, flow.dst_host, flow.protocol, flow.src_port, flow.dst_port)))

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 
-from collectors.values import FlowKey, Snapshot
 from controller.base_paths import next_hops
-from controller.errors import ControllerError, PathError
+from controller.errors import PathError
 from controller.intents import WeightedRoute
+from controller.paths.engineering.in_force import InForce
+from controller.paths.engineering.search import Place, Problem, Search
 from controller.paths.engineering.settings import EngineeringSettings
-from controller.paths.engineering.splits import by_flows, ecmp
-from controller.paths.engineering.values import Demands, FloatArray, IntArray, Splits, SwitchGraph
-from controller.paths.engineering.weights import quantise, rounded
-from controller.tables.weighted_routes import spreads_of
+from controller.paths.engineering.splits import ecmp
+from controller.paths.engineering.values import Demands, FloatArray, Splits, SwitchGraph
+from dataplane.clock import Clock, VirtualClock
 from dataplane.topology.values import LinkKey, Topology
 
-_HOT = 0.9
-"""A link is hot with this share of the busiest one's utilisation."""
+TURN_NS = 200_000_000
+"""How long a step computes at most before other decisions have their turn; the next step goes on."""
+
+_PROGRAM_SHARE = 0.25
+"""A linear program may take this part of a round's time, for it cannot be interrupted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,25 +38,44 @@ class EngineeringRound:
     reason: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Unfinished:
+    """Where a round was when its time was used up."""
+
+    splits: Splits
+    place: Place
+
+
 class TrafficEngineer:
-    """Keeps weighted routes that suit the measured demands; `weighted` are those in force."""
+    """Keeps weighted routes that suit the measured demands; `weighted` are those in force.
+
+    By `clock` a step knows how long it has computed; without one, time stands still and a round ends in one step.
+    """
 
     def __init__(
-        self, topology: Topology, settings: EngineeringSettings, weighted: Sequence[WeightedRoute] = ()
+        self,
+        topology: Topology,
+        settings: EngineeringSettings,
+        weighted: Sequence[WeightedRoute] = (),
+        clock: Clock | None = None,
     ) -> None:
         self.topology, self.settings = topology, settings
         self.weighted = tuple(weighted)
         self.failed_rounds = 0
         self.last_problem: str | None = None
         self.rounds: deque[EngineeringRound] = deque(maxlen=1000)
-        self._base = {
-            (name, destination): tuple(sorted(link.head.node for link in links))
-            for destination, ways in next_hops(topology).items()
-            for name, links in ways.items()
-        }
+        self._clock = clock or VirtualClock()
+        self._limit_s = None if clock is None else _PROGRAM_SHARE * settings.round_time_ns / 1e9
+        self._in_force = InForce(topology, next_hops(topology), weighted)
         self._demands: dict[tuple[str, str], float] = {}
         self._last_ns: int | None = None
-        self._dead: frozenset[LinkKey] = frozenset()
+        self._search: Search | None = None
+        self._spent_ns = 0
+        self._prices: FloatArray | None = None
+        self._unfinished: _Unfinished | None = None
+        self._detours: set[int] = set()
+        self._is_returning = False
+        self._set_dead(frozenset())
 
     def step(
         self,
@@ -65,33 +87,34 @@ class TrafficEngineer:
         """Take the newest demands; return what changed in `weighted`, None if nothing did.
 
         `pinned_bps` is what links carry beside, on paths that are not engineered.
-        A round is due after each interval, and at once where the dead links are other ones than before. A round whose
-        linear program is not solved is counted, and improves nothing.
+        Routes over a link that has died change at once, and nothing is computed then but ways around it. A round begins
+        after each interval, and in the next step after dead links have changed; it may go on over several steps. A
+        round that fails is counted, and changes nothing.
         """
-        broken = dead != self._dead
-        if not broken and self._last_ns is not None and now_ns - self._last_ns < self.settings.interval_ns:
+        if dead != self._dead:
+            self._last_ns = None
+            has_died = bool(dead - self._dead)
+            around = self._leave(dead, demands, now_ns, pinned_bps)
+            if has_died or around is not None:
+                return around
+        if self._search is None:
+            if self._last_ns is not None and now_ns - self._last_ns < self.settings.interval_ns:
+                return None
+            self._last_ns, self._spent_ns = now_ns, 0
+            self._smooth(demands)
+        try:
+            self._search = self._search or self._begun(pinned_bps)
+            return None if self._search is None else self._go_on(self._search, now_ns)
+        except PathError as error:
+            self.failed_rounds += 1
+            self.last_problem = str(error)
+            self._search = self._unfinished = None
             return None
-        self._last_ns, self._dead = now_ns, dead
-        self._smooth(demands)
-        graph = SwitchGraph.of(self.topology, dead)
-        usual = ecmp(graph, graph.delay_ns)
-        demand = _reachable(usual, graph.demand_matrix(self._demands))
-        # Where links died or returned all routes are computed from nothing; else the present ones are the start.
-        present = usual if broken else self._present(graph, usual)
-        pinned = np.array([pinned_bps.get(link, 0.0) for link in graph.links])
-        found = self._improved(graph, present, demand, pinned)
-        before, after = (_busiest(splits, demand, pinned) for splits in (present, found))
-        if before - after < self.settings.min_gain * before:
-            found, after = present, before
-        weighted = tuple(self._routes(found))
-        if weighted == self.weighted:
-            return None
-        changed = tuple(sorted({route.destination for route in set(weighted) ^ set(self.weighted)}))
-        self.weighted = weighted
-        reason = _reason(dead, broken=broken, before=before, after=after)
-        done = EngineeringRound(now_ns, before, after, changed, reason)
-        self.rounds.append(done)
-        return done
+
+    @property
+    def is_searching(self) -> bool:
+        """Whether a round has begun that the next step goes on with."""
+        return self._search is not None
 
     def explain(self, path: Sequence[str]) -> str:
         """Return why traffic is on a path: the weights that it meets there, and what the last round said."""
@@ -111,122 +134,102 @@ class TrafficEngineer:
         mixed = {pair: kept * self._demands.get(pair, 0.0) + (1 - kept) * demands.get(pair, 0.0) for pair in pairs}
         self._demands = {pair: rate_bps for pair, rate_bps in mixed.items() if rate_bps >= 1.0}
 
-    def _improved(self, graph: SwitchGraph, present: Splits, demand: FloatArray, pinned: FloatArray) -> Splits:
-        """Return better splits, the present ones where the program is not solved."""
-        try:
-            return self._improve(graph, present, demand, pinned)
-        except PathError as error:
-            self.failed_rounds += 1
-            self.last_problem = str(error)
-            return present
+    def _set_dead(self, dead: frozenset[LinkKey]) -> None:
+        self._dead = dead
+        self._graph = SwitchGraph.of(self.topology, dead)
+        self._usual = ecmp(self._graph, self._graph.delay_ns)
+        self._search = self._unfinished = self._prices = None
 
-    def _improve(self, graph: SwitchGraph, present: Splits, demand: FloatArray, pinned: FloatArray) -> Splits:
-        """Return better splits for the destinations that load the busiest links most, the others as they are."""
-        from controller.paths.engineering.program import solve  # noqa: PLC0415 - scipy takes long to import
+    def _leave(
+        self, dead: frozenset[LinkKey], demands: Demands, now_ns: int, pinned_bps: Mapping[LinkKey, float]
+    ) -> EngineeringRound | None:
+        """Route destinations whose traffic met a dead link by shortest paths around it; return what changed."""
+        self._is_returning |= bool(self._dead - dead) and bool(self._detours)
+        self._set_dead(dead)
+        if not self._demands:
+            self._smooth(demands)
+        self._detours |= set(self._in_force.uses(dead).tolist())
+        splits = self._present()
+        most = self._problem(pinned_bps).max_utilisation(splits)
+        names = ", ".join(sorted(map(str, dead)))
+        reason = f"dead: {names}; by shortest paths around, the busiest link is at {most:.1%}"
+        return self._put_in_force(splits, now_ns, most, most, reason)
 
-        loads = {int(place): present.loads_towards(int(place), demand[:, place]) for place in _wanted(demand)}
-        if not loads:
-            return present
-        total = np.sum(list(loads.values()), axis=0) + pinned
-        utilisation = total / graph.rate_bps
-        hot = utilisation >= _HOT * utilisation.max()
-        ranked = sorted(loads, key=lambda place: (-float(loads[place][hot].sum()), place))
-        chosen = ranked[: self.settings.max_destinations]
-        fixed = total - np.sum([loads[place] for place in chosen], axis=0)
-        found = solve(graph, demand, chosen, fixed_bps=np.maximum(fixed, 0.0), enough=self.settings.enough)
-        return rounded(by_flows(graph, found.flows_bps, found.destinations, present))
+    def _present(self) -> Splits:
+        """Return the splits in force; destinations that met a dead link go by shortest paths."""
+        shares = self._in_force.over(self._graph)
+        lost = self._in_force.uses(self._dead)
+        shares[lost] = self._usual.shares[lost]
+        return Splits(self._graph, shares)
 
-    def _present(self, graph: SwitchGraph, usual: Splits) -> Splits:
-        """Return the splits in force: weighted routes, else base routes."""
-        shares = usual.shares.copy()
-        number = {key: place for place, key in enumerate(graph.links)}
-        if self._dead:
-            self._take_base_routes(graph, number, shares)
-        for route in self.weighted:
-            destination, switch = graph.number[route.destination], graph.number[route.switch]
-            total = sum(weight for _, weight in route.next_hops)
-            shares[destination, graph.leaving[switch]] = 0.0
-            for peer, weight in route.next_hops:
-                shares[destination, number[LinkKey(route.switch, peer)]] = weight / total
-        return Splits(graph, shares)
+    def _begun(self, pinned_bps: Mapping[LinkKey, float]) -> Search | None:
+        """Begin a round; return None where nothing is to be gained."""
+        settings, present = self.settings, self._present()
+        problem = self._problem(pinned_bps)
+        start, place = (None, None) if self._unfinished is None else (self._unfinished.splits, self._unfinished.place)
+        keep = self._without_detours(present) if self._is_returning else present
+        search = Search(problem, keep, start=start, place=place, limit_s=self._limit_s)
+        if self._is_returning or search.could_gain(settings.min_gain, self._prices):
+            return search
+        self._prices, self._unfinished = search.prices, None
+        return None
 
-    def _take_base_routes(self, graph: SwitchGraph, number: Mapping[LinkKey, int], shares: FloatArray) -> None:
-        """Put base routes in place of the shortest ways that are alive: who has no weights does not know of those."""
-        for (switch, destination), peers in self._base.items():
-            links = [number[key] for key in (LinkKey(switch, peer) for peer in peers) if key in number]
-            if len(links) == len(peers):
-                towards = graph.number[destination]
-                shares[towards, graph.leaving[graph.number[switch]]] = 0.0
-                shares[towards, links] = 1.0 / len(links)
+    def _without_detours(self, present: Splits) -> Splits:
+        """Return splits that go by shortest paths again where a link had been dead."""
+        shares, back = present.shares.copy(), sorted(self._detours)
+        shares[back] = self._usual.shares[back]
+        return Splits(self._graph, shares)
 
-    def _routes(self, splits: Splits) -> Iterator[WeightedRoute]:
-        """Yield the routes that differ from the base routes, by switch and destination."""
-        graph = splits.graph
-        for switch, leaving in enumerate(graph.leaving):
-            for destination in range(len(graph.switches)):
-                shares = splits.shares[destination, leaving]
-                if not shares.any():
-                    continue
-                weights = quantise(shares.tolist())
-                used = [(graph.links[link].dst, w) for link, w in zip(leaving, weights, strict=True) if w]
-                pair = graph.switches[switch], graph.switches[destination]
-                even = len({weight for _, weight in used}) == 1
-                if not (even and tuple(sorted(peer for peer, _ in used)) == self._base.get(pair)):
-                    yield WeightedRoute(*pair, tuple(sorted(used)))
+    def _go_on(self, search: Search, now_ns: int) -> EngineeringRound | None:
+        """Search for a turn; conclude the round when the search is finished or the round's time is used up."""
+        began_ns = self._clock.now_ns()
+        left_ns = self.settings.round_time_ns - self._spent_ns
+        for _ in search:
+            turn_ns = self._clock.now_ns() - began_ns
+            if turn_ns >= min(TURN_NS, left_ns):
+                self._spent_ns += turn_ns
+                break
+        if not search.is_finished and self._spent_ns < self.settings.round_time_ns:
+            return None
+        return self._conclude(search, now_ns)
 
+    def _conclude(self, search: Search, now_ns: int) -> EngineeringRound | None:
+        """Put what was found in force if it gains enough; after links returned, if nothing is lost by it."""
+        self._search, self._prices = None, search.prices
+        self._unfinished = None if search.is_finished else _Unfinished(search.draft(), search.place)
+        problem, found, present = search.problem, search.result(), self._present()
+        before, after = (problem.max_utilisation(splits) for splits in (present, found))
+        is_gain = before > after and before - after >= self.settings.min_gain * before
+        if self._is_returning:
+            if not is_gain and after > max(before, self.settings.enough):
+                return None
+            self._is_returning = False
+            self._detours = self._detours if self._dead else set()
+        elif not is_gain:
+            return None
+        return self._put_in_force(found, now_ns, before, after, self._reason(before, after))
 
-def demands_of(
-    snapshot: Snapshot, topology: Topology, explicit_path: Callable[[FlowKey], Sequence[str] | None] = lambda _: None
-) -> tuple[dict[tuple[str, str], float], dict[LinkKey, float]]:
-    """Return what telemetry shows that hosts send each other, in bit/s by (source, destination) switch.
+    def _reason(self, before: float, after: float) -> str:
+        gain = f"the busiest link goes from {before:.1%} to {after:.1%}"
+        return gain if self._unfinished is None else f"{gain}, and the next round goes on"
 
-    What has an explicit path is no demand that could be split: it comes second, in bit/s by link. A flow whose rate is
-    not known yet counts for nothing.
-    """
-    hosts = topology.host_by_address
-    found: dict[tuple[str, str], float] = {}
-    pinned: dict[LinkKey, float] = {}
-    for key, state in snapshot.paths.items():
-        src, dst = hosts.get(key.src), hosts.get(key.dst)
-        if src is None or dst is None or not state.rate_bps:
-            continue
-        path = explicit_path(key)
-        if path is None:
-            pair = topology.attachment[src.name].node, topology.attachment[dst.name].node
-            found[pair] = found.get(pair, 0.0) + state.rate_bps
-        for link in map(LinkKey, path or (), (path or ())[1:]):
-            pinned[link] = pinned.get(link, 0.0) + state.rate_bps
-    return found, pinned
+    def _put_in_force(
+        self, splits: Splits, now_ns: int, before: float, after: float, reason: str
+    ) -> EngineeringRound | None:
+        weighted = self._in_force.replace(splits)
+        if set(weighted) == set(self.weighted):
+            return None
+        changed = tuple(sorted({route.destination for route in set(weighted) ^ set(self.weighted)}))
+        self.weighted = weighted
+        done = EngineeringRound(now_ns, before, after, changed, reason)
+        self.rounds.append(done)
+        return done
 
-
-def possible(saved: tuple[WeightedRoute, ...], topology: Topology) -> tuple[WeightedRoute, ...]:
-    """Return saved weighted routes, none where the topology no longer has all of them."""
-    try:
-        spreads_of(topology, next_hops(topology), saved)
-    except ControllerError:
-        return ()
-    return saved
-
-
-def _wanted(demand: FloatArray) -> IntArray:
-    return np.flatnonzero(demand.sum(axis=0))
-
-
-def _reachable(usual: Splits, demand: FloatArray) -> FloatArray:
-    """Return the demands that have a way: those cut off by dead links cannot be helped."""
-    graph, found = usual.graph, demand.copy()
-    for switch, leaving in enumerate(graph.leaving):
-        found[switch, ~usual.shares[:, leaving].any(axis=1)] = 0.0
-    return found
-
-
-def _busiest(splits: Splits, demand: FloatArray, pinned: FloatArray) -> float:
-    return float(((splits.loads_bps(demand) + pinned) / splits.graph.rate_bps).max(initial=0.0))
-
-
-def _reason(dead: frozenset[LinkKey], *, broken: bool, before: float, after: float) -> str:
-    gain = f"the busiest link goes from {before:.1%} to {after:.1%}"
-    if not broken:
-        return gain
-    names = ", ".join(sorted(map(str, dead)))
-    return f"dead: {names}; {gain}" if dead else f"all links are back; {gain}"
+    def _problem(self, pinned_bps: Mapping[LinkKey, float]) -> Problem:
+        """Return what is to be routed now: the demands that have a way, for those that dead links cut off have none."""
+        graph, demand = self._graph, self._graph.demand_matrix(self._demands)
+        has_way = np.zeros_like(demand, dtype=bool)
+        destination, link = np.nonzero(self._usual.shares > 0)
+        has_way[graph.tails[link], destination] = True
+        pinned = np.array([pinned_bps.get(link, 0.0) for link in graph.links])
+        return Problem.of(graph, np.where(has_way, demand, 0.0), pinned, self.settings.enough)

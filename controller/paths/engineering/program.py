@@ -1,112 +1,105 @@
-"""The linear program: traffic for every destination over every link, the busiest link as empty as can be.
+"""The linear program over trees: the mixture of each destination's trees that leaves the busiest link most room.
 
-Stage one minimises the maximum utilisation U over all links: for each destination d and switch v other than d, what
-leaves v for d less what enters v for d is the demand from v to d; for each link, the sum over all destinations is at
-most U times its rate. Stage two keeps U (or a utilisation that is low enough anyway) as a bound and minimises the
-propagation delay of all traffic, so that no packet makes a detour that lowers no maximum. Variables: destinations with
-traffic times links; both stages are solved by HiGHS (scipy).
+For each destination its trees (columns, each with its loads) have shares that add up to 1; on each link what all
+trees together load is at most U times its rate. Minimised is U over a scale, plus a little of the delay. That is the
+master program of Dantzig and Wolfe's decomposition of the multicommodity flow problem, with trees in place of paths.
+Only links that may become the busiest have a row; those that a solution overloads are added, and it is solved again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import optimize, sparse
 
-from controller.errors import PathError
-from controller.paths.engineering.values import FloatArray, SwitchGraph
+from controller.paths.engineering.values import FloatArray, IntArray
 
-_SLACK = 1e-6
-"""Stage two may exceed stage one's utilisation by this share: solvers are exact to about 1e-7."""
-
-_HOP_NS = 1.0
-"""What a link costs beside its delay, so that links of no delay are not used in circles."""
+_BUSY = 0.75
+"""Links with this share of the busiest one's utilisation have a row from the start."""
+_MOST_PASSES = 8
+_EXACT = 1e-3
+"""By this share a link without a row may exceed the maximum of those that have one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Solution:
-    """Traffic by (destination in question, link) in bit/s, and the least possible maximum utilisation."""
+class Columns:
+    """Trees to mix: whose each one is (row of its destination), its loads by link, and what its delay costs."""
 
-    destinations: tuple[int, ...]
-    flows_bps: FloatArray
-    max_utilisation: float
+    owners: IntArray
+    loads: FloatArray
+    delay_costs: FloatArray
 
 
-def solve(
-    graph: SwitchGraph,
-    demand_bps: FloatArray,
-    destinations: Sequence[int],
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """The share of each tree, and what a unit of load on each link costs in the optimum."""
+
+    shares: FloatArray
+    prices: FloatArray
+
+
+def mixing(
+    columns: Columns,
+    rates: FloatArray,
+    fixed: FloatArray,
+    loads: FloatArray,
     *,
-    fixed_bps: FloatArray | None = None,
-    enough: float = 0.0,
-) -> Solution:
-    """Return the flows towards `destinations` of least maximum utilisation and, among those, of least delay.
+    scale: float,
+    enough: float,
+    limit_s: float | None,
+) -> Generator[None, None, Mixture | None]:
+    """Return the best mixture, None where it is not found; yield between the programs that this takes.
 
-    `demand_bps[v, d]` is by switches; `fixed_bps` is load that stays on the links. Utilisation is not pressed below
-    `enough` at the cost of delay. Raises PathError where a demand has no way.
+    Each program is given up after `limit_s`. U is not pressed below `enough`. `fixed` is load that stays, `loads` the
+    present total: they tell which links may become the busiest.
     """
-    wanted = tuple(destinations)
-    links = len(graph.links)
-    fixed = np.zeros(links) if fixed_bps is None else fixed_bps
-    if not wanted or not demand_bps[:, wanted].any():
-        flows = np.zeros((len(wanted), links))
-        return Solution(wanted, flows, _utilisation(fixed, graph))
-    # Bit/s of the fastest link are the unit: HiGHS's tolerances are absolute.
-    unit_bps = float(graph.rate_bps.max())
-    balance, wants = _balance(graph, demand_bps / unit_bps, wanted)
-    carried = sparse.hstack([sparse.eye_array(links, format="csr")] * len(wanted), format="csr")
-    rates = graph.rate_bps / unit_bps
-    capacity = sparse.hstack([carried, sparse.csr_array(-rates.reshape(-1, 1))], format="csr")
-    objective = np.zeros(len(wanted) * links + 1)
-    objective[-1] = 1.0
-    padded = sparse.hstack([balance, sparse.csr_array((balance.shape[0], 1))], format="csr")
-    first = _run(objective, capacity, -fixed / unit_bps, padded, wants)
-    least = float(first[-1])
-    bound = max(least * (1 + _SLACK) + 1e-9, enough)
-    room = np.maximum(bound * rates - fixed / unit_bps, 0.0)
-    costs = np.tile(graph.delay_ns + _HOP_NS, len(wanted))
-    second = _run(costs / costs.max(), carried, room, balance, wants)
-    flows = second.reshape(len(wanted), links) * unit_bps
-    return Solution(wanted, np.where(flows < 0, 0.0, flows), least)
+    utilisation = loads / rates
+    has_row = utilisation >= _BUSY * utilisation.max()
+    for _ in range(_MOST_PASSES):
+        links = np.flatnonzero(has_row)
+        found = _solve(columns, rates[links], fixed[links], links, scale, enough, limit_s)
+        if found is None:
+            return None
+        shares, most, duals = found
+        utilisation = (shares @ columns.loads + fixed) / rates
+        missing = (utilisation > most * (1 + _EXACT)) & ~has_row
+        if not missing.any():
+            prices = np.zeros(len(rates))
+            prices[links] = np.maximum(duals, 0.0)
+            return Mixture(shares, prices)
+        has_row |= utilisation >= _BUSY * utilisation.max()
+        yield
+    return None
 
 
-def _balance(
-    graph: SwitchGraph, demand: FloatArray, destinations: Sequence[int]
-) -> tuple[sparse.csr_array, FloatArray]:
-    """Return the rows "out less in is the demand" of each destination's own block, for all switches but itself."""
-    switches, links = len(graph.switches), len(graph.links)
-    number = np.arange(links)
-    incidence = sparse.csr_array(
-        (
-            np.concatenate([np.ones(links), -np.ones(links)]),
-            (np.concatenate([graph.tails, graph.heads]), np.concatenate([number, number])),
-        ),
-        shape=(switches, links),
+def _solve(  # noqa: PLR0917 - the program's parts
+    columns: Columns,
+    rates: FloatArray,
+    fixed: FloatArray,
+    links: IntArray,
+    scale: float,
+    enough: float,
+    limit_s: float | None,
+) -> tuple[FloatArray, float, FloatArray] | None:
+    """Return the shares, U and the links' duals, None where there is no optimum within the limit."""
+    from scipy import optimize, sparse  # noqa: PLC0415 - scipy takes long to import
+
+    trees, owners = len(columns.owners), int(columns.owners.max()) + 1
+    at_most = sparse.hstack(
+        [sparse.csr_array(columns.loads[:, links].T), sparse.csr_array(-rates.reshape(-1, 1))], format="csc"
     )
-    others = [np.delete(np.arange(switches), destination) for destination in destinations]
-    blocks = [incidence[rows] for rows in others]
-    wants = np.concatenate([demand[rows, destination] for rows, destination in zip(others, destinations, strict=True)])
-    return sparse.block_diag(blocks, format="csr"), wants
-
-
-def _run(
-    objective: FloatArray,
-    at_most: sparse.csr_array,
-    limits: FloatArray,
-    equal: sparse.csr_array,
-    values: FloatArray,
-) -> FloatArray:
+    whole = sparse.csr_array((np.ones(trees), (columns.owners, np.arange(trees))), shape=(owners, trees + 1))
     found = optimize.linprog(  # type: ignore[call-overload]  # scipy-stubs know dense matrices only
-        objective, A_ub=at_most, b_ub=limits, A_eq=equal, b_eq=values, bounds=(0, None), method="highs"
+        np.append(columns.delay_costs, 1.0 / scale),
+        A_ub=at_most,
+        b_ub=-fixed,
+        A_eq=whole,
+        b_eq=np.ones(owners),
+        bounds=[*[(0.0, None)] * trees, (enough, None)],
+        method="highs-ds",
+        options={} if limit_s is None else {"time_limit": limit_s},
     )
-    if found.status == 2:
-        raise PathError("traffic engineering: a demand has no path to its destination")
-    if found.x is None:
-        raise PathError(f"traffic engineering: the linear program is not solved: {found.message}")
-    return np.asarray(found.x, dtype=np.float64)
-
-
-def _utilisation(loads_bps: FloatArray, graph: SwitchGraph) -> float:
-    return float((loads_bps / graph.rate_bps).max(initial=0.0))
+    if found.status != 0:
+        return None
+    return np.asarray(found.x[:-1]), float(found.x[-1]), -np.asarray(found.ineqlin.marginals)

@@ -21,7 +21,7 @@ class EngineeringSettings(Strict, frozen=True):
     """Weights change only if that takes this share off the utilisation of the busiest link."""
     enough: Share = 0.3
     """Utilisation is not pressed below this at the cost of delay."""
-    max_destinations: Positive = 8
-    """Destinations whose routes may change in one round, those first that load the busiest links most."""
+    round_time_ns: Positive = 2_000_000_000
+    """How long a round may compute in all; what it has found by then counts, and the next one goes on from there."""
     smoothing: Share = 0.5
     """The part of the last round's demands in this round's: 0 takes the newest measurement alone."""

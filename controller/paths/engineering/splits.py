@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator
-
 import numpy as np
 
-from controller.paths.engineering.values import FloatArray, Splits, SwitchGraph
+from controller.paths.engineering.trees import cheapest_trees
+from controller.paths.engineering.values import FloatArray, IntArray, Splits, SwitchGraph
 
 _LEAST_SHARE = 1e-6
 """A smaller share of a switch's traffic is the solver's noise."""
@@ -26,16 +24,17 @@ def shortest(graph: SwitchGraph, costs: FloatArray) -> Splits:
 
 
 def ecmp(graph: SwitchGraph, costs: FloatArray) -> Splits:
-    """Return equal shares for all links on paths of least cost; costs (at least 0) are compared exactly, then hops."""
-    shares = np.zeros((len(graph.switches), len(graph.links)))
-    for destination in range(len(graph.switches)):
-        far = _distances(graph, costs, destination)
-        for place, leaving in enumerate(graph.leaving):
-            if place == destination or place not in far:
-                continue
-            good = [int(link) for link in leaving if _through(graph, costs, far, int(link)) == far[place]]
-            shares[destination, good] = 1.0 / len(good)
-    return Splits(graph, shares)
+    """Return equal shares for all links on paths of least cost, then of fewest hops.
+
+    Costs are at least 0; whole numbers are compared exactly.
+    """
+    size = len(graph.switches)
+    # One number for cost and hops: a path has fewer hops than there are switches.
+    combined = costs * size + 1.0
+    distance = cheapest_trees(graph, combined, np.arange(size)).distance
+    beyond = distance[:, graph.heads] + combined
+    is_good = (beyond == distance[:, graph.tails]) & np.isfinite(beyond)
+    return Splits(graph, is_good / np.maximum(_by_tail(graph, is_good.astype(np.float64)), 1.0))
 
 
 def by_flows(graph: SwitchGraph, flows_bps: FloatArray, destinations: tuple[int, ...], otherwise: Splits) -> Splits:
@@ -45,92 +44,95 @@ def by_flows(graph: SwitchGraph, flows_bps: FloatArray, destinations: tuple[int,
     out. The result has no cycle: traffic that meets the flows stays with them.
     """
     shares = otherwise.shares.copy()
-    for row, destination in zip(flows_bps, destinations, strict=True):
-        clean = _without_ends(graph, _without_circles(graph, _without_noise(graph, row)), destination)
-        for place, leaving in enumerate(graph.leaving):
-            total = clean[leaving].sum()
-            if place != destination and total > 0:
-                shares[destination, leaving] = clean[leaving] / total
+    if destinations:
+        rows = np.array(destinations)
+        shares[rows] = shares_of_flows(graph, flows_bps, rows, shares[rows])
     return Splits(graph, shares)
+
+
+def shares_of_flows(graph: SwitchGraph, flows: FloatArray, destinations: IntArray, otherwise: FloatArray) -> FloatArray:
+    """Return shares by (row, link) as `by_flows` does; `otherwise` has a row for each destination, too."""
+    clean = _without_noise(graph, flows)
+    # Most circles are links used both ways.
+    back = graph.link_between[graph.heads, graph.tails]
+    both = np.where(back >= 0, np.minimum(clean, clean[:, back]), 0.0)
+    clean = clean - both
+    for row in np.flatnonzero(_has_circle(graph, clean)):
+        clean[row] = _without_circles(graph, clean[row])
+    clean = _without_ends(graph, clean, destinations)
+    total = _by_tail(graph, clean)
+    own = graph.tails == destinations[:, None]
+    return np.where((total > 0) & ~own, clean / np.where(total > 0, total, 1.0), otherwise)
+
+
+def _by_tail(graph: SwitchGraph, values: FloatArray) -> FloatArray:
+    """Return, for each row and link, the sum over all links that leave the same switch."""
+    padded = np.concatenate([values, np.zeros((len(values), 1))], axis=1)
+    return np.asarray(padded[:, graph.leaving_padded].sum(axis=2)[:, graph.tails])
 
 
 def _without_noise(graph: SwitchGraph, flows: FloatArray) -> FloatArray:
     """Drop trickles: a switch must not split traffic that it does not get."""
-    clean = flows.copy()
-    for leaving in graph.leaving:
-        total = clean[leaving].sum()
-        clean[leaving] = np.where(clean[leaving] < _LEAST_SHARE * total, 0.0, clean[leaving])
-    return np.where(clean < _LEAST_SHARE * clean.max(initial=0.0), 0.0, clean)
+    most = flows.max(axis=1, initial=0.0, keepdims=True)
+    clean = np.where(flows < _LEAST_SHARE * _by_tail(graph, flows), 0.0, flows)
+    return np.where(clean < _LEAST_SHARE * most, 0.0, clean)
+
+
+def _has_circle(graph: SwitchGraph, flows: FloatArray) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return which rows have a cycle of positive flow: switches that nothing leads to are taken away until none is."""
+    used, rows, size = flows > 0, len(flows), len(graph.switches)
+    while True:
+        entered = np.zeros((rows, size), dtype=bool)
+        row, link = np.nonzero(used)
+        entered[row, graph.heads[link]] = True
+        kept = used & entered[:, graph.tails]
+        if np.count_nonzero(kept) == len(row):
+            return np.asarray(kept.any(axis=1))
+        used = kept
 
 
 def _without_circles(graph: SwitchGraph, flows: FloatArray) -> FloatArray:
-    clean = flows.copy()
-    while (circle := _circle(graph, clean)) is not None:
-        clean[circle] -= clean[circle].min()
-    return clean
-
-
-def _without_ends(graph: SwitchGraph, flows: FloatArray, destination: int) -> FloatArray:
-    """Drop what ends at switches on the way, where it was noise: with their usual ways it might come back."""
-    clean = flows.copy()
-    while True:
-        goes_on = np.bincount(graph.tails, weights=clean, minlength=len(graph.switches)) > 0
-        goes_on[destination] = True
-        ends = (clean > 0) & ~goes_on[graph.heads]
-        if not ends.any():
-            return clean
-        clean[ends] = 0.0
-
-
-def _circle(graph: SwitchGraph, flows: FloatArray) -> list[int] | None:
-    """Return the links of a cycle of positive flow, None if there is none (depth first, without recursion)."""
+    """Take out the flow of each cycle, depth first; switches are done once no cycle can pass them any more."""
+    left, tails, heads = flows.tolist(), graph.tails.tolist(), graph.heads.tolist()
+    open_links = [links.tolist()[::-1] for links in graph.leaving]
     done: set[int] = set()
     for start in range(len(graph.switches)):
         trail: list[int] = []
-        on_trail = {start: 0}
-        choices = [_used(graph, flows, start)]
-        while choices and start not in done:
-            link = next(choices[-1], None)
-            if link is None:
-                choices.pop()
-                finished = int(graph.heads[trail.pop()]) if trail else start
-                done.add(finished)
-                on_trail.pop(finished, None)
-                continue
-            head = int(graph.heads[link])
-            if head in on_trail:
-                return [*trail[on_trail[head] :], link]
-            if head not in done:
-                trail.append(link)
-                on_trail[head] = len(trail)
-                choices.append(_used(graph, flows, head))
-    return None
+        depth = {start: 0}
+        place = start
+        while start not in done:
+            links = open_links[place]
+            while links and (left[links[-1]] <= 0 or heads[links[-1]] in done):
+                links.pop()
+            if not links:
+                done.add(place)
+                del depth[place]
+                place = tails[trail.pop()] if trail else place
+            elif heads[links[-1]] in depth:
+                place = heads[links[-1]]
+                circle = [*trail[depth[place] :], links[-1]]
+                least = min(left[link] for link in circle)
+                for link in circle:
+                    left[link] -= least
+                for link in trail[depth[place] :]:
+                    del depth[heads[link]]
+                del trail[depth[place] :]
+            else:
+                trail.append(links[-1])
+                place = heads[links[-1]]
+                depth[place] = len(trail)
+    return np.array(left)
 
 
-def _used(graph: SwitchGraph, flows: FloatArray, place: int) -> Iterator[int]:
-    return (int(link) for link in graph.leaving[place] if flows[link] > 0)
-
-
-def _distances(graph: SwitchGraph, costs: FloatArray, destination: int) -> dict[int, tuple[float, int]]:
-    entering: list[list[int]] = [[] for _ in graph.switches]
-    for link, head in enumerate(graph.heads):
-        entering[head].append(link)
-    far: dict[int, tuple[float, int]] = {}
-    queue = [(0.0, 0, destination)]
-    while queue:
-        cost, hops, place = heapq.heappop(queue)
-        if place in far:
-            continue
-        far[place] = cost, hops
-        for link in entering[place]:
-            tail = int(graph.tails[link])
-            if tail not in far:
-                heapq.heappush(queue, (cost + float(costs[link]), hops + 1, tail))
-    return far
-
-
-def _through(
-    graph: SwitchGraph, costs: FloatArray, far: dict[int, tuple[float, int]], link: int
-) -> tuple[float, int] | None:
-    onward = far.get(int(graph.heads[link]))
-    return None if onward is None else (onward[0] + float(costs[link]), onward[1] + 1)
+def _without_ends(graph: SwitchGraph, flows: FloatArray, destinations: IntArray) -> FloatArray:
+    """Drop what ends at switches on the way, where it was noise: with their usual ways it might come back."""
+    clean, rows = flows.copy(), np.arange(len(flows))
+    while True:
+        goes_on = np.zeros((len(rows), len(graph.switches)), dtype=bool)
+        row, link = np.nonzero(clean > 0)
+        goes_on[row, graph.tails[link]] = True
+        goes_on[rows, destinations] = True
+        ends = (clean > 0) & ~goes_on[:, graph.heads]
+        if not ends.any():
+            return clean
+        clean[ends] = 0.0

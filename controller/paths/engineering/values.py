@@ -64,6 +64,22 @@ class SwitchGraph:
         """The links that leave each switch."""
         return tuple(np.flatnonzero(self.tails == place) for place in range(len(self.switches)))
 
+    @cached_property
+    def leaving_padded(self) -> IntArray:
+        """The links that leave each switch as rows of one length, filled up with the number of links."""
+        width = max(map(len, self.leaving), default=0)
+        table: IntArray = np.full((len(self.switches), width), len(self.links), dtype=np.int64)
+        for row, links in zip(table, self.leaving, strict=True):
+            row[: len(links)] = links
+        return table
+
+    @cached_property
+    def link_between(self) -> IntArray:
+        """The link from one switch to another, by (tail, head); -1 where there is none."""
+        table: IntArray = np.full((len(self.switches), len(self.switches)), -1, dtype=np.int64)
+        table[self.tails, self.heads] = np.arange(len(self.links))
+        return table
+
     def demand_matrix(self, demands: Demands) -> FloatArray:
         """Return bit/s by (source, destination); raise PathError for a switch that is not here or a negative demand."""
         matrix = np.zeros((len(self.switches), len(self.switches)))
@@ -90,10 +106,50 @@ class Splits:
 
     def loads_bps(self, demand: FloatArray) -> FloatArray:
         """Return the load of each link; raise PathError if a demand has no way to its destination."""
-        loads = np.zeros(len(self.graph.links))
-        for destination in np.flatnonzero(demand.sum(axis=0)):
-            loads += self.loads_towards(int(destination), demand[:, destination])
+        wanted = np.flatnonzero(demand.sum(axis=0))
+        return np.asarray(self.loads_by_destination(wanted, demand[:, wanted].T).sum(axis=0))
+
+    def loads_by_destination(self, destinations: IntArray, entering_bps: FloatArray) -> FloatArray:
+        """Return the loads of all links by destination, given what enters at each switch for each of them.
+
+        `entering_bps[k, switch]` goes to `destinations[k]`, as does row k of the result. All destinations are followed
+        at once, level by level; `loads_towards` is the readable twin. Raises PathError if what enters has no way, or
+        for a cycle.
+        """
+        graph, size = self.graph, len(self.graph.switches)
+        passing = entering_bps.astype(np.float64)
+        passing[np.arange(len(destinations)), destinations] = 0.0
+        # Each pair of a destination and a switch is a vertex of one large graph without cycles.
+        flat = passing.reshape(-1)
+        row, link = np.nonzero(self.shares[destinations] > 0)
+        tail, head = row * size + graph.tails[link], row * size + graph.heads[link]
+        share, loads = self.shares[destinations[row], link], np.zeros((len(destinations), len(graph.links)))
+        by_tail = np.argsort(tail, kind="stable")
+        starts = np.searchsorted(tail[by_tail], np.arange(len(flat) + 1))
+        waiting = np.bincount(head, minlength=len(flat))
+        ready, done = np.flatnonzero(waiting == 0), 0
+        while len(ready):
+            done += len(ready)
+            used = by_tail[_ranges(starts[ready], starts[ready + 1])]
+            carried = flat[tail[used]] * share[used]
+            loads[row[used], link[used]] = carried
+            np.add.at(flat, head[used], carried)
+            np.subtract.at(waiting, head[used], 1)
+            reached = np.unique(head[used])
+            ready = reached[waiting[reached] == 0]
+        if done != len(flat):
+            stuck = int(np.flatnonzero(waiting > 0)[0]) // size
+            raise PathError(f"the splits towards {graph.switches[destinations[stuck]]} make a cycle")
+        self._check_arrival(destinations, passing, starts)
         return loads
+
+    def _check_arrival(self, destinations: IntArray, passing: FloatArray, starts: IntArray) -> None:
+        """Raise PathError for traffic that ends at a switch which is not its destination."""
+        ends = (np.diff(starts) == 0).reshape(passing.shape) & (passing > 0)
+        ends[np.arange(len(destinations)), destinations] = False
+        for row, place in np.argwhere(ends):
+            names = self.graph.switches
+            raise PathError(f"there is no path from {names[place]} to {names[destinations[row]]}")
 
     def loads_towards(self, destination: int, demand_bps: FloatArray) -> FloatArray:
         """Return the load of each link by traffic for one destination, given what enters at each switch.
@@ -132,3 +188,10 @@ class Splits:
         if len(found) != len(graph.switches):
             raise PathError(f"the splits towards {graph.switches[destination]} make a cycle")
         return found
+
+
+def _ranges(starts: IntArray, ends: IntArray) -> IntArray:
+    """Return all numbers from each start up to its end, one range after the other."""
+    lengths = ends - starts
+    before = np.repeat(np.cumsum(lengths) - lengths, lengths)
+    return np.asarray(np.repeat(starts, lengths) + np.arange(int(lengths.sum())) - before)

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from controller.paths.engineering.values import Splits
+from controller.paths.engineering.values import FloatArray, IntArray, Splits, SwitchGraph
 from controller.tables.routing import MAX_GROUP_SIZE
 
 TOLERANCE = 1 / 64
@@ -43,14 +43,52 @@ def _quantise(shares: tuple[float, ...], max_total: int, tolerance: float) -> tu
 
 def rounded(splits: Splits, max_total: int = MAX_GROUP_SIZE, tolerance: float = TOLERANCE) -> Splits:
     """Return the splits that whole weights make; links whose weight is 0 carry nothing."""
-    graph, shares = splits.graph, np.zeros_like(splits.shares)
-    for destination in range(len(graph.switches)):
-        for leaving in graph.leaving:
-            wanted = splits.shares[destination, leaving]
-            if wanted.any():
-                weights = np.array(quantise(wanted.tolist(), max_total, tolerance), dtype=np.float64)
-                shares[destination, leaving] = weights / weights.sum()
-    return Splits(graph, shares)
+    return Splits(splits.graph, rounded_shares(splits.graph, splits.shares, max_total, tolerance))
+
+
+def rounded_shares(
+    graph: SwitchGraph, shares: FloatArray, max_total: int = MAX_GROUP_SIZE, tolerance: float = TOLERANCE
+) -> FloatArray:
+    """Return the shares, by (destination, link), that whole weights make: those of `quantise` in each group."""
+    padded = np.concatenate([shares, np.zeros((len(shares), 1))], axis=1)
+    groups = padded[:, graph.leaving_padded]
+    members = np.count_nonzero(groups > 0, axis=2)
+    groups[members == 1] = groups[members == 1] > 0
+    weights = quantise_rows(groups[members > 1], max_total, tolerance)
+    groups[members > 1] = weights / weights.sum(axis=1, keepdims=True)
+    padded[:, graph.leaving_padded] = groups
+    return np.ascontiguousarray(padded[:, :-1])
+
+
+def quantise_rows(shares: FloatArray, max_total: int = MAX_GROUP_SIZE, tolerance: float = TOLERANCE) -> IntArray:
+    """Return the weights of many groups at once, one a row; `quantise` is the readable twin.
+
+    Weights keep the total that was chosen: they are not divided by what they have in common.
+    """
+    exact = shares / shares.sum(axis=1, keepdims=True)
+    found = _largest_remainders(exact, max_total)
+    is_near = np.zeros(len(exact), dtype=bool)
+    rows = np.arange(len(exact))
+    for parts in range(1, max_total + 1):
+        weights = _largest_remainders(exact[rows], parts)
+        errors = np.abs(weights / parts - exact[rows]).max(axis=1, initial=0.0)
+        # The first total that is near is taken, unless a later one is exact.
+        first = (errors <= tolerance) & ~is_near[rows]
+        is_exact = errors <= _SAME
+        taken = first | is_exact
+        found[rows[taken]] = weights[taken]
+        is_near[rows[first]] = True
+        rows = rows[~is_exact]
+    return found
+
+
+def _largest_remainders(exact: FloatArray, parts: int) -> IntArray:
+    """Return `largest_remainder` of each row."""
+    weights = np.floor(exact * parts).astype(np.int64)
+    order = np.argsort(weights - exact * parts, axis=1, kind="stable")
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(exact.shape[1])[None, :], axis=1)
+    return np.asarray(weights + (rank < (parts - weights.sum(axis=1))[:, None]))
 
 
 def _smallest(exact: Sequence[float], max_total: int, tolerance: float) -> list[int] | None:

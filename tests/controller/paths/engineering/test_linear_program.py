@@ -14,13 +14,14 @@ from scipy import optimize
 
 from controller.errors import PathError
 from controller.paths.engineering.figures import figures
-from controller.paths.engineering.program import solve
 from controller.paths.engineering.splits import by_flows, ecmp, shortest
+from controller.paths.engineering.trees import cheapest_trees
 from controller.paths.engineering.values import FloatArray, Splits, SwitchGraph
 from controller.paths.engineering.weights import rounded
 from dataplane.topology.demands import gravity
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import LinkKey, Topology
+from tests.reference.whole_program import solve
 
 
 def graph_of(*links: tuple[str, str, float, float]) -> SwitchGraph:
@@ -130,6 +131,31 @@ def test_a_trickle_that_splits_below_what_counts_makes_no_cycle() -> None:
     splits = by_flows(graph, flows, (graph.number["d"],), shortest(graph, graph.delay_ns))
     assert shares_at(splits, "d", "v") == {"d": 1.0, "w": 0.0}
     assert splits.order(graph.number["d"])
+
+
+@settings(max_examples=30, deadline=None)
+@given(loaded_networks())
+def test_loads_of_all_destinations_are_those_of_each(network: tuple[SwitchGraph, FloatArray]) -> None:
+    graph, demand = network
+    for splits in (shortest(graph, graph.delay_ns), ecmp(graph, graph.delay_ns), rounded(engineered(graph, demand))):
+        wanted = np.flatnonzero(demand.sum(axis=0))
+        together = splits.loads_by_destination(wanted, demand[:, wanted].T)
+        each = np.array([splits.loads_towards(int(place), demand[:, place]) for place in wanted])
+        assert together == pytest.approx(each)
+
+
+@settings(max_examples=30, deadline=None)
+@given(loaded_networks())
+def test_trees_have_the_loads_of_shortest_paths(network: tuple[SwitchGraph, FloatArray]) -> None:
+    graph, demand = network
+    rng = np.random.default_rng(1)
+    costs = rng.uniform(1, 2, len(graph.links))  # no two paths cost the same
+    wanted = np.flatnonzero(demand.sum(axis=0))
+    trees = cheapest_trees(graph, costs, wanted)
+    paths = ecmp(graph, np.round(costs * 1e9))
+    assert trees.loads(graph, demand[:, wanted].T) == pytest.approx(
+        np.array([paths.loads_towards(int(place), demand[:, place]) for place in wanted])
+    )
 
 
 @settings(max_examples=20, deadline=None)

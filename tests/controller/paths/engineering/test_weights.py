@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.paths.engineering.weights import TOLERANCE, quantise
+from controller.paths.engineering.weights import TOLERANCE, quantise, quantise_rows
 from controller.tables.routing import MAX_GROUP_SIZE
 
+Quantise = Callable[[list[float]], tuple[int, ...]]
 
+
+def one_row(shares: list[float]) -> tuple[int, ...]:
+    """Return what the vectorised twin makes of one group among others, in lowest terms."""
+    rows = np.array([[1.0] * len(shares), shares, shares[::-1]])
+    weights = quantise_rows(rows)[1]
+    return tuple((weights // np.gcd.reduce(weights)).tolist())
+
+
+both = pytest.mark.parametrize("twin", [quantise, one_row], ids=["reference", "rows"])
+
+
+@both
 @pytest.mark.parametrize(
     ("shares", "weights"),
     [
@@ -23,14 +39,15 @@ from controller.tables.routing import MAX_GROUP_SIZE
     ],
 )
 def test_shares_become_the_smallest_weights_that_are_close_enough(
-    shares: tuple[float, ...], weights: tuple[int, ...]
+    shares: tuple[float, ...], weights: tuple[int, ...], twin: Quantise
 ) -> None:
-    assert quantise(shares) == weights
+    assert twin(list(shares)) == weights
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=12).filter(lambda shares: sum(shares) > 1e-3))
-def test_no_share_is_off_by_more_than_the_bound(shares: list[float]) -> None:
-    weights = quantise(shares)
+@both
+@given(shares=st.lists(st.floats(0, 1), min_size=1, max_size=12).filter(lambda shares: sum(shares) > 1e-3))
+def test_no_share_is_off_by_more_than_the_bound(twin: Quantise, shares: list[float]) -> None:
+    weights = twin(shares)
     total = sum(weights)
     assert 1 <= total <= MAX_GROUP_SIZE
     worst = max(abs(weight / total - share / sum(shares)) for weight, share in zip(weights, shares, strict=True))
@@ -39,7 +56,8 @@ def test_no_share_is_off_by_more_than_the_bound(shares: list[float]) -> None:
         assert worst <= TOLERANCE + 1e-12
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=6).filter(lambda shares: sum(shares) > 1e-3))
-def test_shares_that_weights_already_make_keep_these_weights(shares: list[float]) -> None:
-    weights = quantise(shares)
-    assert quantise([weight / sum(weights) for weight in weights]) == weights
+@both
+@given(shares=st.lists(st.floats(0, 1), min_size=1, max_size=6).filter(lambda shares: sum(shares) > 1e-3))
+def test_shares_that_weights_already_make_keep_these_weights(twin: Quantise, shares: list[float]) -> None:
+    weights = twin(shares)
+    assert twin([weight / sum(weights) for weight in weights]) == weights

@@ -31,6 +31,7 @@ LONG_WAIT: Final = 0.3
 """A lag counts as the machine's if the main thread waited this share of the time for a processor."""
 _MACHINE: Final = "other processes use the processors: give this daemon its own, or move it to another machine"
 _NS: Final = 1_000_000_000
+_LEAST_NS: Final = 100_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +124,8 @@ class LoadMonitor:
         drops, drop_causes = self._drops(spent_ns)
         self._last_ns, self._last_times = now_ns, times
         causes = [
-            *self._processor_causes(threads, waiting, lag_ns),
+            # A share of a moment says nothing.
+            *(self._processor_causes(threads, waiting, lag_ns) if spent_ns >= _LEAST_NS else ()),
             *self._queue_causes(queues),
             *drop_causes,
             *(cause for look in self._looks if (cause := look()) is not None),

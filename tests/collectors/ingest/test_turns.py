@@ -171,7 +171,8 @@ def test_loops_shed_the_same_reports_over_the_budget(benches: list[Bench]) -> No
         assert counters[Count.RECORDS] == 30 * 3
         assert counters[Count.MALFORMED] + counters[Count.NOT_READ] == 30
         assert counters[Count.MALFORMED] == 5
-        assert counters[Count.RECORDS_WITHHELD] >= 20
+        # On a busy machine reports wait for longer, and their records are shed instead.
+        assert counters[Count.RECORDS_WITHHELD] + counters[Count.RECORDS_SHED] >= 20
 
 
 @pytest.mark.parametrize("loop", LOOPS[:2])

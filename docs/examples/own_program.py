@@ -27,6 +27,7 @@ from tempfile import TemporaryDirectory
 
 import finsy as fy
 
+from dataplane.local.deadline import local_timeout
 from dataplane.nic import NicPort, memory_pair
 from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program
@@ -74,7 +75,7 @@ async def exchange(ports: dict[int, NicPort], sender: int, receiver: int) -> Non
     ends = {port: address for address, port in PORT_OF.items()}
     macs = {"src_mac": 0x020000000000 + sender, "dst_mac": 0x020000000000 + receiver}
     frame = udp_frame(**macs, src=ends[sender], dst=ends[receiver], src_port=1000, dst_port=2000, payload=b"hello")
-    async with asyncio.timeout(10):
+    async with local_timeout(10, "the exchange of frames"):  # waits longer on a busy machine
         for _ in range(FRAMES):
             ports[sender].send([frame])
             while not (arrived := ports[receiver].receive(1)):

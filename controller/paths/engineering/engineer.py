@@ -13,7 +13,7 @@ from controller.base_paths import next_hops
 from controller.errors import PathError
 from controller.intents import WeightedRoute
 from controller.paths.engineering.in_force import InForce
-from controller.paths.engineering.search import Place, Problem, Search
+from controller.paths.engineering.search import Draft, Problem, Search
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.engineering.splits import ecmp
 from controller.paths.engineering.values import Demands, FloatArray, Splits, SwitchGraph
@@ -36,14 +36,6 @@ class EngineeringRound:
     max_utilisation_after: float
     destinations: tuple[str, ...]
     reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Unfinished:
-    """Where a round was when its time was used up."""
-
-    splits: Splits
-    place: Place
 
 
 class TrafficEngineer:
@@ -72,7 +64,8 @@ class TrafficEngineer:
         self._search: Search | None = None
         self._spent_ns = 0
         self._prices: FloatArray | None = None
-        self._unfinished: _Unfinished | None = None
+        self._unfinished: Draft | None = None
+        """Where a round was when its time was used up."""
         self._detours: set[int] = set()
         self._is_returning = False
         self._set_dead(frozenset())
@@ -166,9 +159,8 @@ class TrafficEngineer:
         """Begin a round; return None where nothing is to be gained."""
         settings, present = self.settings, self._present()
         problem = self._problem(pinned_bps)
-        start, place = (None, None) if self._unfinished is None else (self._unfinished.splits, self._unfinished.place)
         keep = self._without_detours(present) if self._is_returning else present
-        search = Search(problem, keep, start=start, place=place, limit_s=self._limit_s)
+        search = Search(problem, keep, draft=self._unfinished, limit_s=self._limit_s)
         if self._is_returning or search.could_gain(settings.min_gain, self._prices):
             return search
         self._prices, self._unfinished = search.prices, None
@@ -196,7 +188,7 @@ class TrafficEngineer:
     def _conclude(self, search: Search, now_ns: int) -> EngineeringRound | None:
         """Put what was found in force if it gains enough; after links returned, if nothing is lost by it."""
         self._search, self._prices = None, search.prices
-        self._unfinished = None if search.is_finished else _Unfinished(search.draft(), search.place)
+        self._unfinished = None if search.is_finished else search.draft()
         problem, found, present = search.problem, search.result(), self._present()
         before, after = (problem.max_utilisation(splits) for splits in (present, found))
         is_gain = before > after and before - after >= self.settings.min_gain * before

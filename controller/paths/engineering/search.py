@@ -10,7 +10,7 @@ any moment: more time gives better weights, never wrong ones.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -42,6 +42,8 @@ _MOST_IN_GROUP = 32
 _MOST_ENTRIES = 150_000
 """Loads that are not 0 in all linear programs of a search: beyond that they take longer than a round should."""
 _MOST_MIXTURES = 8
+_MOST_MIXINGS = 3
+"""Searches that begin with the linear program, one where the last was interrupted: it may be too long for a round."""
 _MOST_TREES = 14
 """Trees a destination has in the linear program: the cheapest."""
 _NOISE = 1e-7
@@ -88,6 +90,16 @@ class Place:
     """That of the potential when the sweep began."""
     before: float = 0.0
     """The potential then."""
+    mixings: int = 0
+    """How often the linear program has been begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What a search has come to, for another one to go on from."""
+
+    splits: Splits
+    place: Place
 
 
 class Search:
@@ -98,13 +110,13 @@ class Search:
         problem: Problem,
         present: Splits,
         *,
-        start: Splits | None = None,
-        place: Place | None = None,
+        draft: Draft | None = None,
         limit_s: float | None = None,
     ) -> None:
-        """Begin at `start` and `place`, else at the splits in force; `limit_s` is the most the program may take."""
+        """Begin at a draft, else at the splits in force; `limit_s` is the most the program may take."""
         self.problem, self.present = problem, present
-        self.place = place or Place()
+        start = present if draft is None else draft.splits
+        self.place = Place() if draft is None else replace(draft.place)
         graph = problem.graph
         self._limit_s = limit_s
         self._unit_bps = float(graph.rate_bps.max())
@@ -113,12 +125,14 @@ class Search:
         self._entering = problem.entering_bps / self._unit_bps
         self._present_shares = present.shares[problem.destinations]
         self._present_loads = present.loads_by_destination(problem.destinations, self._entering)
-        self._shares = (start or present).shares[problem.destinations]
-        self._loads = (start or present).loads_by_destination(problem.destinations, self._entering)
+        self._shares = start.shares[problem.destinations]
+        self._loads = start.loads_by_destination(problem.destinations, self._entering)
         self._total = self._loads.sum(axis=0) + self._fixed
         self._delays = (graph.delay_ns + _HOP_NS) / self._least_delay()
         self._best = self._merit(), self._total, self._shares.copy(), self._loads.copy()
         self._met: list[dict[bytes, FloatArray]] = [{} for _ in problem.destinations]
+        self._mixed: FloatArray | None = None
+        """What the linear program has found and no weights have been made of yet."""
         self._prices = np.ones_like(self._rates)
         self.bound = 0.0
         """The maximum utilisation is at least this, however traffic is split."""
@@ -152,12 +166,17 @@ class Search:
         """Of the best splits so far."""
         return self._maximum(self._best[1])
 
-    def draft(self) -> Splits:
-        """Return the splits that the search is at."""
-        return self._with(self._shares)
+    def draft(self) -> Draft:
+        """Return where the search is; one that is mixing goes on with what it has mixed so far."""
+        has_mixed, place = self._mixed is not None, replace(self.place)
+        self._take_mixture()
+        if has_mixed:
+            place.stage = len(SHARPNESS) + 1
+        return Draft(self._with(self._shares), place)
 
     def result(self) -> Splits:
         """Return the best splits so far; destinations that need not change keep those in force."""
+        self._take_mixture()
         self._keep_best()
         _, total, shares, loads = self._best
         shares = shares.copy()
@@ -266,7 +285,10 @@ class Search:
 
     def _mix(self) -> Generator[None, None, bool]:
         """Let the linear program mix the trees that were met, and any it finds cheaper; return whether it did."""
-        flows, entries = None, 0
+        entries, has_mixed = 0, False
+        self.place.mixings += 1
+        if self.place.mixings > _MOST_MIXINGS:
+            return False
         costs = self._potential(SHARPNESS[-1]).prices(self._total)
         for _ in range(_MOST_MIXTURES):
             columns = self._columns(costs)
@@ -284,20 +306,24 @@ class Search:
             )
             if found is None:
                 break
-            flows = np.zeros_like(self._loads)
-            np.add.at(flows, columns.owners, found.shares[:, None] * columns.loads)
+            self._mixed, has_mixed = np.zeros_like(self._loads), True
+            np.add.at(self._mixed, columns.owners, found.shares[:, None] * columns.loads)
             if found.prices.any():
                 self._raise_bound(found.prices)
             costs = found.prices + self._delay_costs(_PROGRAM_DELAY_WEIGHT)
             if not self._meet(costs):
                 break
             yield
-        if flows is None:
-            return False
-        self._shares, self._loads = self._weighted(np.arange(len(flows)), flows)
-        self._total = self._loads.sum(axis=0) + self._fixed
+        self._take_mixture()
+        return has_mixed
+
+    def _take_mixture(self) -> None:
+        """Make weights of the newest mixture."""
+        if self._mixed is None:
+            return
+        self._shares, self._loads = self._weighted(np.arange(len(self._mixed)), self._mixed)
+        self._total, self._mixed = self._loads.sum(axis=0) + self._fixed, None
         self._keep_best()
-        return True
 
     def _meet(self, costs: FloatArray) -> bool:
         """Meet the cheapest trees of all destinations; return whether one of them is new."""

@@ -44,6 +44,7 @@ from dataplane.switch.pipeline import DigestMessage, PreparedProgram
 from dataplane.switch.ports.board import PortBoard, UsableWatch
 from dataplane.switch.ports.states import HelloSettings, OperStatus, PortCounters, PortListener, PortState
 from dataplane.switch.tables import ForwardingState
+from dataplane.switch.tables.native.kernel_calls import WRITERS
 from dataplane.switch.tracing.live.tracer import LiveTracer
 from dataplane.switch.traffic import PortSettings, deflect_session_of
 from dataplane.switch.v1model import PRIORITIES
@@ -90,6 +91,8 @@ class NativeSwitch:
         self._drops: Counter[str] = Counter()
         self._parser_errors: Counter[str] = Counter()
         library = kernel_library(ring, clear, rest, run_without_program)
+        # Now rather than while a client waits for its first program: the first time this takes seconds.
+        kernel_library(*WRITERS)
         self._ring: Callable[[Bell], None] = library.bind(ring)
         self._clear, self._rest = library.bind(clear), library.bind(rest)
         self._frames = BlockPool(FRAMES, 0)

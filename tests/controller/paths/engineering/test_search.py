@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from controller.paths.engineering.potential import Potential
-from controller.paths.engineering.search import Place, Problem, Search
+from controller.paths.engineering.search import Problem, Search
 from controller.paths.engineering.splits import ecmp, shortest
 from controller.paths.engineering.values import FloatArray, SwitchGraph
 from controller.paths.engineering.weights import quantise
@@ -71,12 +71,11 @@ def test_search_can_end_at_any_step() -> None:
 def test_search_goes_on_where_another_one_stopped() -> None:
     problem, _ = problem_of(network("2"))
     present = ecmp(problem.graph, problem.graph.delay_ns)
-    draft, place, rounds = present, Place(), 0
-    search = Search(problem, present)
+    rounds, search = 0, Search(problem, present)
     while not search.is_finished:
-        search = Search(problem, present, start=draft, place=place)
+        search = Search(problem, present, draft=search.draft())
         next(iter(search), None)
-        draft, place, rounds = search.draft(), search.place, rounds + 1
+        rounds += 1
     whole = exhausted(Search(problem, present))
     assert rounds > 10
     assert problem.max_utilisation(search.result()) <= whole.max_utilisation * WITHIN

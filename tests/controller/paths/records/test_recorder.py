@@ -112,11 +112,16 @@ def test_a_query_names_at_most_one_thing(recorder: Recorder, diamond: Topology) 
         recorder.of_flow(FOUR, 0)
 
 
-def test_a_batch_that_fails_leaves_nothing_behind(recorder: Recorder) -> None:
-    broken = record(2)
-    object.__setattr__(broken, "node_id", None)
-    with pytest.raises(PathError, match=r"paths\.db: cannot write"):
-        recorder.record([record(1), broken])
+def test_a_batch_that_fails_leaves_nothing_behind(tmp_path: Path, open_database: OpenDatabase) -> None:
+    database = open_database(str(tmp_path / "paths.db"))
+    recorder = Recorder(database, max_records=10, batch_records=3)
+    with database.transaction() as connection:
+        connection.execute(
+            "CREATE TEMP TRIGGER refuse BEFORE INSERT ON records WHEN new.node_id = 7"
+            " BEGIN SELECT RAISE(ABORT, 'no node 7'); END"
+        )
+    with pytest.raises(PathError, match=r"paths\.db: cannot write.*no node 7"):
+        recorder.record([record(1), record(2, node_id=7)])
     assert recorder.count() == 0
 
 

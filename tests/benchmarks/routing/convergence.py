@@ -69,7 +69,7 @@ def bounded_optimum(graph: SwitchGraph, demand: FloatArray) -> Optimum:
     search = Search(problem, ecmp(graph, graph.delay_ns))
     for _ in search:
         pass
-    start = search.draft().loads_by_destination(problem.destinations, problem.entering_bps)
+    start = search.draft().splits.loads_by_destination(problem.destinations, problem.entering_bps)
     return Optimum(optimum_between(graph, demand, start)[0], None)
 
 

@@ -95,8 +95,13 @@ def address_of(asked: str, listening: socket.socket) -> str:
     return asked if is_unix(asked) else f"{asked.rpartition(':')[0]}:{listening.getsockname()[1]}"
 
 
-def protocol_of(limits: HttpLimits, on_slow: Callable[[], None]) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol with a deadline for the head of each request, also the first one of a connection."""
+def protocol_of(
+    limits: HttpLimits, on_slow: Callable[[], None], on_open: Callable[[int], None]
+) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol with a deadline for the head of each request, also the first one of a connection.
+
+    `on_open` gets how many connections are open, with each new one.
+    """
 
     class Guarded(H11Protocol):
         _deadline: asyncio.TimerHandle | None = None
@@ -114,6 +119,7 @@ def protocol_of(limits: HttpLimits, on_slow: Callable[[], None]) -> type[asyncio
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
+            on_open(len(self.connections))
             _end_strangers(transport)
             self._arm()
 
@@ -165,11 +171,19 @@ class HttpServer:
         listening: socket.socket,
         limits: HttpLimits,
         context: ssl.SSLContext | None,
+        *,
         on_slow: Callable[[], None],
+        on_full: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_slow` is called for each request that takes too long to come, `on_full` for connections refused."""
+
+        def opened(count: int) -> None:
+            if count >= limits.connections:
+                on_full()  # uvicorn answers its requests with 503
+
         self._config = uvicorn.Config(
             application,
-            http=protocol_of(limits, on_slow),
+            http=protocol_of(limits, on_slow, opened),
             ws="none",
             interface="asgi3",
             lifespan="off",
@@ -184,6 +198,11 @@ class HttpServer:
         self._state = ServerState()
         self._listening, self._context, self._head_s = listening, context, limits.head_s
         self._server: asyncio.Server | None = None
+
+    @property
+    def connections(self) -> int:
+        """Connections that are open."""
+        return len(self._state.connections)
 
     async def start(self) -> None:
         """Listen, with a deadline for TLS's first words as well."""

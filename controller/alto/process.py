@@ -80,7 +80,7 @@ def _server(settings: AltoSettings, service: AltoService, listening: socket.sock
         await routes(scope, receive, answer)
 
     limits = HttpLimits(_HEADER_BYTES, timeout_s, timeout_s, timeout_s, settings.connections)
-    return HttpServer(serve_in_time, listening, limits, None, _log_slow)
+    return HttpServer(serve_in_time, listening, limits, None, on_slow=_log_slow)
 
 
 def _log_slow() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import grpc
 
+from controller.api.overload import monitor_of
 from controller.api.registry.cache import ResourceCache
 from controller.api.registry.registry import Registry
 from controller.api.retention import keep_within
@@ -127,10 +128,22 @@ async def serve(
                 one,
                 limits.http,
                 None if is_unix(place) else context,
-                metrics.slow_requests.inc,
+                on_slow=metrics.note_slow_request,
+                on_full=metrics.note_refused_connection,
             )
             for place, one in listening
         ]
+        monitor = monitor_of(
+            service,
+            storage,
+            limits,
+            metrics=metrics,
+            audit=audit,
+            sessions=board,
+            connections=lambda: max(server.connections for server in servers),
+            log=LOGGER,
+        )
+        metrics.read_load = lambda: monitor.load
 
         async def work() -> None:
             async with asyncio.TaskGroup() as group:
@@ -138,6 +151,7 @@ async def serve(
                 group.create_task(tokens.run())
                 group.create_task(keep_within(settings.retention, registry, cache))
                 group.create_task(_keep_certificate(files))
+                group.create_task(monitor.run())
                 await cache.loaded.wait()
                 await tokens.loaded.wait()
                 for server in servers:

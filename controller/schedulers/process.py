@@ -15,6 +15,7 @@ from controller.api.client import ApiClient, find_place
 from controller.schedulers.costs import costs_of
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.profiles import profiles_of
+from controller.schedulers.overload import monitor_of
 from controller.schedulers.serving.metrics import Metrics
 from controller.schedulers.serving.scheduler import Scheduler
 from controller.schedulers.serving.tasks.scheduler import TaskScheduler
@@ -23,7 +24,8 @@ from dataplane.clock import MonotonicClock
 from dataplane.config import load
 from dataplane.config.changes import not_in_force
 from dataplane.errors import MillraceError
-from dataplane.metrics_server import serve_metrics
+from dataplane.load.metrics import load_families
+from dataplane.metrics_server import LoopCollector, serve_metrics
 from dataplane.running import collect_seldom, run_until, stop_on_signals, until_first_ends
 
 LOGGER = logging.getLogger("millrace.scheduler")
@@ -111,7 +113,7 @@ async def serve(
             on_scheduler(scheduler)
         if on_ready is not None:
             on_ready(f"profiles {', '.join(profiles)}, API at {client.place.address}{where}")
-        works = [scheduler.run()]
+        tasks = None
         if settings.tasks is not None:
             tasks = TaskScheduler(
                 client,
@@ -125,5 +127,7 @@ async def serve(
                 learning=metrics.learning,
             )
             await stack.enter_async_context(tasks.lessons.opened())
-            works.append(tasks.run())
+        monitor = monitor_of(scheduler, tasks, LOGGER)
+        metrics.registry.register(LoopCollector(lambda: load_families("scheduler", monitor.load)))
+        works = [scheduler.run(), monitor.run(), *([] if tasks is None else [tasks.run()])]
         await run_until(until_first_ends(*works), stop)

@@ -20,6 +20,14 @@ class Storage(ABC):
     An acknowledged write is on the disk. Reads of the newest revision see every write that was acknowledged before.
     """
 
+    most_waiting: int | None = None
+    """Requests that may wait in this process; None: no limit of ours."""
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait in this process for their turn."""
+        return 0
+
     @abstractmethod
     async def revision(self) -> int:
         """Return the newest revision."""

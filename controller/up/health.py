@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -22,6 +22,7 @@ from controller.up.plan import UpPlan
 from controller.up.values import Health, metrics_address
 from dataplane.errors import MillraceError
 from dataplane.fabric.live.stats import read_stats
+from dataplane.load.values import Overload
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.channels import open_aio_channel
@@ -36,6 +37,8 @@ _WAIT_NS: Final = 500_000_000
 _AT_A_TIME: Final = 32
 
 _SAMPLE: Final = re.compile(r"^millrace_(?:scheduler|placement|balance)_(\w+)(?:\{[^}]*\})? (\S+)$", re.MULTILINE)
+
+_OVERLOAD: Final = re.compile(r"millrace_[a-z]+_overload_seconds\{")
 
 Check = Callable[[], Awaitable[Health]]
 
@@ -172,41 +175,44 @@ async def check_api(address: str) -> Health:
     if answer.status_code not in (200, 503):
         return Health(ok=False, text=f"/readyz answers {answer.status_code}")
     found = msgspec.json.decode(answer.content, type=_ReadyAnswer)
-    return Health(ok=answer.status_code == 200, text=f"storage {found.storage}, revision {found.revision}")
+    text = f"storage {found.storage}, revision {found.revision}"
+    return Health(ok=answer.status_code == 200, text="; ".join([text, *found.overloads]))
 
 
 async def check_scheduler(ready_line: str | None) -> Health:
     """Return whether the scheduler answers, and how many pods it has decided about."""
-    found = await _totals(ready_line, ("decisions_total", "waiting", "failures_total"))
-    return (
-        found
-        if isinstance(found, Health)
-        else Health(ok=True, text="{} decisions, {} pods wait, {} failures".format(*found))
-    )
+    text = await _scrape(ready_line)
+    if isinstance(text, Health):
+        return text
+    decisions, waiting, failures = _totals(text, ("decisions_total", "waiting", "failures_total"))
+    found = f"{decisions} decisions, {waiting} pods wait, {failures} failures"
+    return Health(ok=True, text="; ".join([found, *_overloads(text)]))
 
 
 async def check_placement(ready_line: str | None) -> Health:
     """Return whether the main controller answers, what it knows, and which nodes are silent."""
-    found = await _totals(ready_line, ("groups", "pods", "nodes", "silent_nodes", "stuck_pods", "failures_total"))
+    found = await _scrape(ready_line)
     if isinstance(found, Health):
         return found
-    groups, pods, nodes, silent, stuck, failures = found
+    names = ("groups", "pods", "nodes", "silent_nodes", "stuck_pods", "failures_total")
+    groups, pods, nodes, silent, stuck, failures = _totals(found, names)
     text = f"{groups} groups, {pods} pods, {nodes} nodes, {silent} of them silent, {failures} failures"
     return Health(ok=True, text=f"{text}, {stuck} pods do not stop" if stuck else text)
 
 
 async def check_balance(ready_line: str | None) -> Health:
     """Return whether the management service answers, what it knows, and how many holders are silent."""
-    found = await _totals(ready_line, ("pools", "units", "silent_holders", "moved_units_total", "failures_total"))
+    found = await _scrape(ready_line)
     if isinstance(found, Health):
         return found
-    pools, units, silent, moved, failures = found
+    names = ("pools", "units", "silent_holders", "moved_units_total", "failures_total")
+    pools, units, silent, moved, failures = _totals(found, names)
     text = f"{pools} pools, {units} units held, {moved} moved, {failures} failures"
     return Health(ok=True, text=f"{text}, {silent} holders are silent" if silent else text)
 
 
-async def _totals(ready_line: str | None, names: Sequence[str]) -> list[int] | Health:
-    """Return the sums of a daemon's metrics of these names; what is wrong where they cannot be had."""
+async def _scrape(ready_line: str | None) -> str | Health:
+    """Return a daemon's metrics; what is wrong where they cannot be had."""
     from httpx import AsyncClient, HTTPError  # noqa: PLC0415
 
     url = metrics_address(ready_line)
@@ -217,11 +223,27 @@ async def _totals(ready_line: str | None, names: Sequence[str]) -> list[int] | H
             answer = (await client.get(url, timeout=None)).raise_for_status()
         except HTTPError as error:
             return Health(ok=False, text=f"{url}: {error or type(error).__name__}")
+    return answer.text
+
+
+def _totals(text: str, names: Sequence[str]) -> list[int]:
+    """Return the sums of metrics of these names."""
     totals = dict.fromkeys(names, 0.0)
-    for name, value in _SAMPLE.findall(answer.text):
+    for name, value in _SAMPLE.findall(text):
         if name in totals:
             totals[name] += float(value)
     return [int(total) for total in totals.values()]
+
+
+def _overloads(text: str) -> Iterator[str]:
+    """Yield what a daemon's metrics say of its overload."""
+    from prometheus_client.parser import text_string_to_metric_families  # noqa: PLC0415 - rarely needed
+
+    # The parser takes a while for all of them.
+    lines = [line for line in text.splitlines() if _OVERLOAD.match(line)]
+    for family in text_string_to_metric_families("\n".join([*lines, ""])):
+        for sample in family.samples:
+            yield str(Overload(sample.labels["cause"], sample.labels["advice"], round(sample.value * 1e9)))
 
 
 async def check_node(api: str, name: str) -> Health:
@@ -262,3 +284,4 @@ class _ReadyAnswer(msgspec.Struct):
 
     storage: str
     revision: int
+    overloads: tuple[str, ...] = ()

@@ -36,14 +36,16 @@ class DropRate(_message.Message):
     def __init__(self, reason: _Optional[str] = ..., per_s: _Optional[float] = ...) -> None: ...
 
 class Overload(_message.Message):
-    __slots__ = ("cause", "advice", "for_ns")
+    __slots__ = ("cause", "advice", "for_ns", "name")
     CAUSE_FIELD_NUMBER: _ClassVar[int]
     ADVICE_FIELD_NUMBER: _ClassVar[int]
     FOR_NS_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
     cause: str
     advice: str
     for_ns: int
-    def __init__(self, cause: _Optional[str] = ..., advice: _Optional[str] = ..., for_ns: _Optional[int] = ...) -> None: ...
+    name: str
+    def __init__(self, cause: _Optional[str] = ..., advice: _Optional[str] = ..., for_ns: _Optional[int] = ..., name: _Optional[str] = ...) -> None: ...
 
 class DaemonLoad(_message.Message):
     __slots__ = ("cores", "waiting", "loop_lag_ns", "threads", "queues", "drops", "overloads")

@@ -22,6 +22,14 @@ def load_families(daemon: str, load: DaemonLoad) -> Iterator[Metric]:
     yield gauge("processor_wait_ratio", "Share of time ready to run without a processor.", load.waiting)
     yield gauge("loop_lag_seconds", "Longest delay of a timer of the event loop.", load.loop_lag_ns / 1e9)
     yield gauge("overloaded", "1: at least one cause of overload lasts.", float(bool(load.overloads)))
+    causes = GaugeMetricFamily(
+        f"millrace_{daemon}_overload_seconds",
+        "How long a cause of overload has lasted, and what would help.",
+        labels=["cause", "advice"],
+    )
+    for overload in load.overloads:
+        causes.add_metric([overload.name, overload.advice], overload.for_ns / 1e9)
+    yield causes
     threads = GaugeMetricFamily(f"millrace_{daemon}_thread_cores", "Processor time by thread.", labels=["thread"])
     for thread in load.threads:
         threads.add_metric([thread.name], thread.share)

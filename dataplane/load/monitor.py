@@ -132,7 +132,7 @@ class LoadMonitor:
         ]
         self._take(causes, now_ns)
         overloads = tuple(
-            Overload(known.cause.text, known.cause.advice, now_ns - known.since_ns)
+            Overload(known.cause.text, known.cause.advice, now_ns - known.since_ns, known.cause.key)
             for known in self._known.values()
             if known.counts
         )
@@ -157,7 +157,7 @@ class LoadMonitor:
         for queue, (_, advice, full_from, oldest_ns) in zip(queues, self._queues, strict=True):
             limit, waited_ns = queue.limit, queue.oldest_ns
             if limit is not None and queue.length >= full_from * limit:
-                yield Cause(queue.name, f"{queue.name}: {queue.length} of at most {limit} wait", advice)
+                yield Cause(queue.name, f"{queue.name}: {queue.length} of at most {limit}", advice)
             elif oldest_ns is not None and waited_ns is not None and waited_ns > oldest_ns:
                 yield Cause(queue.name, f"{queue.name}: the oldest has waited for {waited_ns / 1e9:.1f} s", advice)
 

@@ -39,6 +39,8 @@ class Overload:
     cause: str
     advice: str
     for_ns: int = 0
+    name: str = ""
+    """Of the cause, without figures."""
 
     def __str__(self) -> str:
         return f"overloaded for {self.for_ns / 1e9:.0f} s: {self.cause}; {self.advice}"

@@ -28,6 +28,8 @@ class HealthAnswer(Strict, frozen=True):
     revision: Count
     age_ns: Count | None = None
     """Of what is read, where the storage is away."""
+    overloads: tuple[str, ...] = ()
+    """What overloads the server, for how long, and what would help."""
 
 
 class TokenList(Strict, frozen=True):

@@ -137,6 +137,7 @@ def _health(service: Service, metrics: Metrics) -> list[Any]:
                 storage="answers" if away is None else f"away: {away}",
                 revision=cache.ring.revision,
                 age_ns=None if away is None else cache.age_ns,
+                overloads=tuple(map(str, metrics.read_load().overloads)),
             )
         )
 

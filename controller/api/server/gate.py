@@ -195,7 +195,7 @@ class Gate:
                     if not message.get("more_body"):
                         return b"".join(parts)
         except TimeoutError:
-            self._metrics.slow_requests.inc()
+            self._metrics.note_slow_request()
             raise InvalidError(f"the body did not come within {self._limits.body_s:g} s") from None
 
     def _answering(self, asked: _Asked, scope: Scope, send: Send) -> Send:
@@ -203,7 +203,7 @@ class Gate:
             if message["type"] == "http.response.start":
                 asked.status = message["status"]
             send_s = scope.get("state", {}).get(PATIENCE_S, self._limits.send_s)
-            await send_in_time(scope, send, message, send_s, self._metrics.slow_readers.inc)
+            await send_in_time(scope, send, message, send_s, self._metrics.note_slow_reader)
 
         return answer
 

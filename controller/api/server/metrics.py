@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -14,6 +14,9 @@ from controller.api.registry.encoding import BY_PLURAL
 from controller.api.server.audit import AuditLog
 from controller.api.service import Service
 from controller.api.sessions.board import SessionBoard
+from controller.errors import TooManyError
+from dataplane.load.metrics import load_families
+from dataplane.load.values import NO_LOAD, DaemonLoad
 
 _METHODS: Final = ("GET", "POST", "PUT", "DELETE")
 _OTHERS: Final = ("bindings", "releases", "dispatches", "picks", "completions", "tokens", "execs", "batches")
@@ -23,6 +26,7 @@ class Metrics:
     """Counters of requests, and what service and audit log count."""
 
     def __init__(self, service: Service, audit: AuditLog, sessions: SessionBoard) -> None:
+        self.read_load: Callable[[], DaemonLoad] = lambda: NO_LOAD
         self._registry = CollectorRegistry()
         self._requests = Counter(
             "millrace_api_requests", "Requests answered.", ("method", "what", "status"), registry=self._registry
@@ -31,14 +35,20 @@ class Metrics:
             "millrace_api_request_seconds", "Time from a request's head to its answer's end; no watches.",
             registry=self._registry,
         )  # fmt: skip
-        self.slow_readers = Counter(
-            "millrace_api_slow_readers", "Connections closed as nothing of the answer was taken.",
-            registry=self._registry,
-        )  # fmt: skip
-        self.slow_requests = Counter(
-            "millrace_api_slow_requests", "Requests whose head or body took too long.", registry=self._registry
-        )
-        self._registry.register(_State(service, audit, sessions))
+        self.slow_readers = self.slow_requests = self.refused_connections = self.over_rate = 0
+        self._registry.register(_State(self, service, audit, sessions))
+
+    def note_slow_reader(self) -> None:
+        """Count a connection that was closed as nothing of an answer was taken."""
+        self.slow_readers += 1
+
+    def note_slow_request(self) -> None:
+        """Count a request whose head or body took too long."""
+        self.slow_requests += 1
+
+    def note_refused_connection(self) -> None:
+        """Count a connection beyond the limit."""
+        self.refused_connections += 1
 
     def note(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
@@ -47,6 +57,7 @@ class Metrics:
         what = word if word in BY_PLURAL or word in _OTHERS else "other"
         self._requests.labels(method if method in _METHODS else "other", what, str(status)).inc()
         self._seconds.observe(seconds)
+        self.over_rate += status == TooManyError.status
 
     def text(self) -> bytes:
         """Return all of it in Prometheus' format."""
@@ -56,8 +67,8 @@ class Metrics:
 class _State(Collector):
     """What is as it is when somebody looks."""
 
-    def __init__(self, service: Service, audit: AuditLog, sessions: SessionBoard) -> None:
-        self._service, self._audit, self._sessions = service, audit, sessions
+    def __init__(self, metrics: Metrics, service: Service, audit: AuditLog, sessions: SessionBoard) -> None:
+        self._metrics, self._service, self._audit, self._sessions = metrics, service, audit, sessions
 
     def collect(self) -> Iterable[Metric]:
         """Yield the families."""
@@ -72,8 +83,16 @@ class _State(Collector):
         )
         yield GaugeMetricFamily("millrace_api_watches", "Watches that are open.", value=service.watches.open)
         yield GaugeMetricFamily("millrace_api_sessions", "Sessions that are open.", value=len(self._sessions))
-        sessions = self._sessions
+        sessions, metrics = self._sessions, self._metrics
         counters = (
+            (
+                "millrace_api_slow_readers",
+                "Connections closed as nothing of the answer was taken.",
+                metrics.slow_readers,
+            ),
+            ("millrace_api_slow_requests", "Requests whose head or body took too long.", metrics.slow_requests),
+            ("millrace_api_connections_refused", "Connections beyond the limit.", metrics.refused_connections),
+            ("millrace_api_requests_over_rate", "Requests beyond the rate of a principal.", metrics.over_rate),
             ("millrace_api_sessions_opened", "Logs read and commands run in containers.", sessions.opened),
             ("millrace_api_sessions_refused", "Sessions beyond a limit.", sessions.refused),
             ("millrace_api_sessions_unanswered", "Sessions that no node answered in time.", sessions.unanswered),
@@ -84,3 +103,4 @@ class _State(Collector):
         )
         for name, text, value in counters:
             yield CounterMetricFamily(name, text, value=value)
+        yield from load_families("api", metrics.read_load())

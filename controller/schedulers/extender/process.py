@@ -86,7 +86,7 @@ async def serve(settings: ExtenderSettings, stop: asyncio.Event, on_ready: Calla
         routes = application(service, settings.limits, metrics, token=token)
         server = HttpServer(
             _in_time(routes, settings, metrics), listening, settings.limits.http,
-            None if is_unix(settings.listen) else context, metrics.slow.inc,
+            None if is_unix(settings.listen) else context, on_slow=metrics.slow.inc,
         )  # fmt: skip
 
         async def work() -> None:

@@ -31,6 +31,8 @@ class PendingQueue:
     def __init__(self, settings: QueueSettings) -> None:
         self.settings = settings
         self.refused_full = 0
+        self.left_out = 0
+        """All that there was no room for, since the beginning."""
         self._waiting: dict[str, _Waiting] = {}
         self._due: list[tuple[int, int, str, int]] = []
         self._later: list[tuple[int, str, int]] = []
@@ -59,6 +61,7 @@ class PendingQueue:
             return True
         if not self.has_room:
             self.refused_full += 1
+            self.left_out += 1
             return False
         self._orders += 1
         self._waiting[name] = one = _Waiting(priority, self._orders, now_ns)
@@ -78,6 +81,11 @@ class PendingQueue:
                 return name
             heappop(self._due)
         return None
+
+    def undecided(self, now_ns: int) -> tuple[int, int | None]:
+        """Return how many are due, and for how long the one that is due for longest has been (ns; None: nobody is)."""
+        due = [one.due_ns for one in self._waiting.values() if not one.is_out and one.due_ns <= now_ns]
+        return len(due), now_ns - min(due) if due else None
 
     def next_due_ns(self) -> int | None:
         """Return when the next one is due, None if nobody waits."""

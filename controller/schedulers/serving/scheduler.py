@@ -80,6 +80,10 @@ class Scheduler:
             group.create_task(self._decide_for_ever(group))
             group.create_task(self.lessons.run())
 
+    def undecided(self) -> tuple[int, int | None]:
+        """Return how many pods and groups wait for their turn, and for how long (ns) the oldest has."""
+        return self.queue.undecided(self._clock.now_ns())
+
     def take_profiles(self, profiles: Mapping[str, Profile]) -> None:
         """Decide by other profiles from now on; who was refused is looked at again."""
         self.profiles = dict(profiles)

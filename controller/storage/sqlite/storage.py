@@ -11,7 +11,7 @@ from controller.errors import LeaseError, StorageError
 from controller.storage.base import Storage
 from controller.storage.log import Happened, RecentEvents
 from controller.storage.sqlite.tables import Tables
-from controller.storage.sqlite.worker import Worker
+from controller.storage.sqlite.worker import MOST_WAITING, Worker
 from controller.storage.values import (
     Change,
     Event,
@@ -51,6 +51,13 @@ class SqliteStorage(Storage):
     async def open(cls, path: str) -> Self:
         """Open a file, or make it; raise StorageError if that is impossible or another process has it."""
         return cls(await asyncio.to_thread(Tables, path))
+
+    most_waiting = MOST_WAITING
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for the thread that has the file."""
+        return self._worker.waiting
 
     async def revision(self) -> int:
         """Return the newest revision."""

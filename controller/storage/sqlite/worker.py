@@ -50,6 +50,11 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name="storage", daemon=True)
         self._thread.start()
 
+    @property
+    def waiting(self) -> int:
+        """Requests that were not taken yet."""
+        return self._requests.qsize()
+
     async def read(self, work: Work) -> Any:  # noqa: ANN401 - whatever the function gives
         """Return what a function of the tables gives, after all that was asked before."""
         return await self._ask(work, writes=False)

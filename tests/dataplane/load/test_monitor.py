@@ -64,7 +64,9 @@ def test_overload_begins_and_ends_with_one_line_each(bench: Bench, caplog: pytes
     caplog.set_level(logging.INFO)
     for _ in range(10):
         load = bench.second(main=0.99)
-    assert load.overloads == (Overload("thread MainThread used 99% of a core", "use fewer subscribers", 9 * S),)
+    assert load.overloads == (
+        Overload("thread MainThread used 99% of a core", "use fewer subscribers", 9 * S, "thread MainThread"),
+    )
     for _ in range(END_AFTER):
         load = bench.second()
     assert not load.overloads
@@ -108,13 +110,14 @@ def test_growing_drop_counters_are_rates_and_causes(bench: Bench) -> None:
         counters.update({"socket full": 40, "harmless": 9})
         load = bench.second()
     assert load.drops == (DropRate("socket full", 40.0),)
-    assert load.overloads == (Overload("socket full: 40 a second", "raise receiver.socket_buffer_bytes", S),)
+    advice = "raise receiver.socket_buffer_bytes"
+    assert load.overloads == (Overload("socket full: 40 a second", advice, S, "drops socket full"),)
 
 
 @pytest.mark.parametrize(
     ("queue", "cause"),
     [
-        (QueueLoad("batches", 60, 64), "batches: 60 of at most 64 wait"),
+        (QueueLoad("batches", 60, 64), "batches: 60 of at most 64"),
         (QueueLoad("batches", 3, 64, 4 * S), "batches: the oldest has waited for 4.0 s"),
         (QueueLoad("batches", 3, 64, S), None),
         (QueueLoad("batches", 3), None),

@@ -67,6 +67,8 @@ class TaskScheduler:
         self.knowledge = Knowledge(self.view, settings, _hours(self.view, settings, topology))
         self._client, self._clock, self._now_ns = client, clock, now_ns
         self._changed = asyncio.Event()
+        self.last_round_ns = 0
+        """How long the last look at all tasks took."""
         self._listed: set[type[Resource]] = set()
         writer = Writer(client, self.view, self.metrics, name=name, clock=clock, now_ns=now_ns)
         self._profiles = profiles = task_profiles_of(settings.profiles)
@@ -147,7 +149,8 @@ class TaskScheduler:
             self.metrics.failures.inc()
             LOGGER.warning("%s", error)
         self.metrics.waiting.set(sum(1 for _ in self.view.waiting()))
-        self.metrics.seconds.observe((self._clock.now_ns() - begun_ns) / _NS_PER_S)
+        self.last_round_ns = self._clock.now_ns() - begun_ns
+        self.metrics.seconds.observe(self.last_round_ns / _NS_PER_S)
 
 
 def _hours(view: TasksView, settings: TaskSettings, topology: str | None) -> Hours:

@@ -1,4 +1,4 @@
-"""How many reports Python may read one by one: it takes hundreds of times as long for each as native code does."""
+"""A budget for reports that Python reads one by one, at hundreds of times the cost of native code."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ C_co = TypeVar("C_co", bound=Column, covariant=True)
 
 
 class PackedColumn(Protocol[C_co]):
-    """How a column travels."""
+    """Packs and unpacks a column for the feed."""
 
     def pack(self, column: Column) -> bytes:
         """Return a column as bytes."""

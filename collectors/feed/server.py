@@ -58,22 +58,22 @@ class FeedSettings(Strict, frozen=True):
     """Certificates for HOST:PORT: ours, and by `ca` or `tokens` whom we serve."""
 
     queue_batches: Positive = 4096
-    """How many reports' drops, or events, wait for one subscriber; those beyond are dropped and counted."""
+    """Messages of drops or events queued for one subscriber; those beyond are dropped and counted."""
 
     batch_drops: Positive = 1024
     """About how many drops go into one message."""
 
     queue_records: Positive = 65_536
-    """How many hop records wait for one subscriber; batches beyond are dropped and counted."""
+    """Hop records queued for one subscriber; batches beyond are dropped and counted."""
 
     record_interval_ns: Positive = 50_000_000
-    """How often hop records are sent, all that have come since."""
+    """Time between two messages of hop records, each with all that have come since."""
 
     shortest_interval_ns: Positive = 10_000_000
     """Snapshots are sent no more often than this, whatever a subscriber asks for."""
 
     signal_interval_ns: Positive = 5_000_000
-    """How often signs of a change are looked for while somebody watches for them; messages come no more often."""
+    """Time between two looks for signs of a change, while somebody watches; messages come no more often."""
 
     limits: Limits = Limits()
     """What all subscribers may take together."""

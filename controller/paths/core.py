@@ -117,10 +117,10 @@ class PathServerCore:
         beliefs, rows = self._decider.beliefs, list(self.network.rows(path))
         return bool((beliefs.offered_bps[rows] + more_bps > beliefs.table.rate_bps[rows]).any())
 
-    def step(self, snapshot: Snapshot, now_ns: int, *, woken: bool = False) -> RoundResult | None:
+    def step(self, snapshot: Snapshot, now_ns: int, *, out_of_turn: bool = False) -> RoundResult | None:
         """Decide one round; return the new set of routes and what made it, None where it stays as it is.
 
-        A round out of turn (`woken`) confirms no wish: its snapshot is hardly newer than the last.
+        A round out of turn (`out_of_turn`) confirms no wish: its snapshot is hardly newer than the last.
         """
         self._snapshot = snapshot = self._loss_failures.confirmed(snapshot)
         self._discover(self._seen.rows(snapshot), now_ns)
@@ -135,13 +135,13 @@ class PathServerCore:
             return self._publish(decisions) if decisions or engineered or forgotten else None
         current = self.current(snapshot, now_ns)
         self._decider.locate(current)
-        more = self._decider.step(now_ns, confirming=not woken)
+        more = self._decider.step(now_ns, confirming=not out_of_turn)
         for decision in more:
             self._apply(decision)
         paths = current.paths()
         self._backups.prepare(paths)
-        changes = self._rebalance(snapshot, now_ns, moved=bool(decisions or more), confirming=not woken)
-        if not decisions and not more and not woken:
+        changes = self._rebalance(snapshot, now_ns, moved=bool(decisions or more), confirming=not out_of_turn)
+        if not decisions and not more and not out_of_turn:
             ends = ((path[0], path[-1]) for path in paths)
             self.network.prepare(ends, self.settings.candidates, _PREPARED_A_ROUND)
         if not decisions and not more and not forgotten and not changes:

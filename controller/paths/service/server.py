@@ -186,16 +186,16 @@ class PathServer:
             await self._server.stop()
             self._worker.shutdown(wait=True, cancel_futures=True)
 
-    async def step(self, snapshot: Snapshot, taken_ns: int, *, woken: bool = False) -> None:
+    async def step(self, snapshot: Snapshot, taken_ns: int, *, out_of_turn: bool = False) -> None:
         """Decide on a snapshot, taken at a time of ours, and publish what comes of it; an old one is only counted.
 
-        `woken` says that it was asked for out of turn, as the network has changed.
+        `out_of_turn`: it was asked for as the network has changed, not as its time had come.
         """
         now_ns = self._clock.now_ns()
         if self._feed_watch.is_old(taken_ns, now_ns):
             self.counters["stale_snapshots"] += 1
             return
-        result = await self._in_worker(partial(self._core.step, snapshot, now_ns, woken=woken))
+        result = await self._in_worker(partial(self._core.step, snapshot, now_ns, out_of_turn=out_of_turn))
         self._round_ns = self._clock.now_ns() - now_ns
         self._signals.decided(moved=result is not None)
         self._last_step_ns = now_ns
@@ -218,7 +218,7 @@ class PathServer:
         async for snapshot in feed.snapshots(self._settings.interval_ns):
             self._feed_time.observe(snapshot.taken_ns, self._clock.now_ns())
             self._feed_time_known.set()
-            self._take(snapshot, woken=False)
+            self._take(snapshot, out_of_turn=False)
 
     async def _look_at_once(self, feed: Feed) -> None:
         """Ask for a snapshot out of turn whenever there are signs that the network has changed."""
@@ -227,14 +227,14 @@ class PathServer:
             self._woken.clear()
             async with aclosing(feed.snapshots(self._settings.interval_ns)) as snapshots:
                 async for snapshot in snapshots:
-                    self._take(snapshot, woken=True)
+                    self._take(snapshot, out_of_turn=True)
                     break
 
-    def _take(self, snapshot: Snapshot, *, woken: bool) -> None:
+    def _take(self, snapshot: Snapshot, *, out_of_turn: bool) -> None:
         taken_ns = snapshot.taken_ns + self._feed_time.offset_ns
         self._feed_watch.observe(taken_ns)
         self.log_silence()
-        self._newest = snapshot, taken_ns, woken
+        self._newest = snapshot, taken_ns, out_of_turn
         self._arrived.set()
 
     async def _listen_for_silence(self) -> None:
@@ -257,8 +257,8 @@ class PathServer:
             await self._arrived.wait()
             self._arrived.clear()
             if self._newest is not None:
-                snapshot, taken_ns, woken = self._newest
-                await self.step(snapshot, taken_ns, woken=woken)
+                snapshot, taken_ns, out_of_turn = self._newest
+                await self.step(snapshot, taken_ns, out_of_turn=out_of_turn)
 
     async def _receive(self, feed: Feed) -> None:
         async for records in feed.record_columns(self._settings.records.reports_per_s):

@@ -176,7 +176,7 @@ def test_loops_shed_the_same_reports_over_the_budget(benches: list[Bench]) -> No
 
 
 @pytest.mark.parametrize("loop", LOOPS[:2])
-def test_joined_datagrams_are_taken_apart_over_many_turns_of_rows(bench: Bench) -> None:
+def test_joined_datagrams_span_several_turns(bench: Bench) -> None:
     """More datagrams than there are rows, the last of each message shorter."""
     report = Reporter().stacked(long_way(bench.clock.now_ns()))
     first_word, sent = int.from_bytes(report[:4], "big"), 0
@@ -212,7 +212,7 @@ def test_reports_that_waited_count_as_of_when_they_came(bench: Bench, waited_ns:
 
 
 @every_loop
-def test_machine_time_set_ahead_makes_no_report_older_than_the_last(bench: Bench) -> None:
+def test_reports_stay_in_order_when_the_clock_is_set_ahead(bench: Bench) -> None:
     bench.turns.take(waits=False)
     bench.send([Reporter().stacked(long_way(bench.clock.now_ns()))])
     bench.stand_still(2 * S)

@@ -71,9 +71,7 @@ def test_packets_that_say_nothing_of_queues_are_no_sign(core: Core) -> None:
 
 @every_core
 @pytest.mark.parametrize(("hop", "is_inner"), [(1, True), (2, False)])
-def test_a_report_of_a_congested_queue_is_a_sign_between_switches(
-    core: Core, hop: int, is_inner: bool, reporter: Reporter
-) -> None:
+def test_only_queues_between_switches_are_signs(core: Core, hop: int, is_inner: bool, reporter: Reporter) -> None:
     taken = seen(core, [reporter.congested(long_way()[hop])])
     assert taken == NetworkSignals(queue_frames=0 if is_inner else None, queue_reported=is_inner)
 

@@ -22,7 +22,7 @@ from collectors.reference.core import reference_parts
 from collectors.report_reader import ReportReader
 from collectors.settings import CollectorSettings, Core
 from collectors.state.link_notes import LinkNotes
-from collectors.state.record_log import LATE_NS, KeptRecords
+from collectors.state.record_log import KeptRecords
 from collectors.statistics.sketch import Sketch
 from collectors.values import (
     CollectorStatus,
@@ -120,7 +120,7 @@ class Collector:
     def receive_many(self, payloads: Payloads) -> None:
         """Take payloads in their order, in bulk where that can be; they count as of when they came."""
         with self._lock:
-            self._log.say_behind(payloads.age_ns > LATE_NS)
+            self._log.say_behind(payloads.is_behind)
             if payloads.age_ns:
                 with self._clock.set_back(payloads.age_ns):
                     self._receive_many(payloads)

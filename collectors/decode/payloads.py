@@ -14,7 +14,8 @@ class Payloads:
     """Payload i is the `lengths[i]` bytes of `data` (one dimension, contiguous) from `places[i]` on.
 
     `source_of` says who sent it, where that is known; it only appears in the explanation of a refusal. `age_ns` is how
-    long they have been there, 0 for what comes now. `addresses` are the IPv4 addresses that they came from, 0 where
+    long they have been there, 0 for what comes now; `is_behind` says that reading has been late for a while, so that no
+    records are made of them. `addresses` are the IPv4 addresses that they came from, 0 where
     that is none (`collectors.decode.sources`); None: who gives them answers for them.
     """
 
@@ -24,6 +25,7 @@ class Payloads:
     source_of: Callable[[int], object] | None = None
     age_ns: int = 0
     addresses: NDArray[np.uint32] | None = None
+    is_behind: bool = False
 
     def __len__(self) -> int:
         return len(self.lengths)

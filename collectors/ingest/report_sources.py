@@ -17,7 +17,7 @@ from collectors.decode.payloads import Payloads
 from collectors.errors import CollectorError
 from collectors.ingest.datagrams import DatagramVector
 from collectors.ingest.frames import FrameReader
-from collectors.native.receive_state import LATE_NS, MESSAGES
+from collectors.native.receive_state import BEHIND_NS, LATE_NS, MESSAGES
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.errors import PortError
 from dataplane.linux import DROP_ALL, SocketBacklog, ask_receive_buffer, attach_filter, read_backlog
@@ -100,6 +100,8 @@ class SocketSource:
         self._vector.stamp_ns()  # from now on the kernel takes them
         self._read_up_to_ns = self._clock.now_ns()  # what came before has been read
         self._late_messages = 1
+        self.behind_since_ns: int | None = None
+        """Since when reading has been late, without the socket having been empty; None: it is not late."""
         self._lost = WrappingCount()
 
     @property
@@ -137,10 +139,14 @@ class SocketSource:
             is_late = now_ns - self._read_up_to_ns > LATE_NS
             payloads = self._vector.receive(self._late_messages if is_late else MESSAGES)
             if payloads is None:
-                self._read_up_to_ns, self._late_messages = now_ns, 1
+                self._read_up_to_ns, self._late_messages, self.behind_since_ns = now_ns, 1, None
                 return
-            if is_late:
-                payloads = replace(payloads, age_ns=self._age_ns())
+            age_ns = self._age_ns() if is_late else 0
+            if age_ns:
+                self.behind_since_ns = now_ns if self.behind_since_ns is None else self.behind_since_ns
+                payloads = replace(payloads, age_ns=age_ns, is_behind=now_ns - self.behind_since_ns > BEHIND_NS)
+            else:
+                self.behind_since_ns = None
             left -= len(payloads)
             yield payloads
 

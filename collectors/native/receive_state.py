@@ -19,6 +19,8 @@ CONTROL_BYTES = 64
 ROWS = 4096
 """Payloads that messages are taken apart into before the first of them is taken."""
 LATE_NS = 20_000_000
+BEHIND_NS = 50_000_000
+"""A reader that is late for longer than this has too much to do; for less, it had no processor for a while."""
 """What has waited for less counts as come now."""
 HEAD_BYTES = 8
 """Of a refused payload, which name the switch that it claims to be of."""
@@ -55,7 +57,8 @@ class ReceiveState(Struct):
     row: u32
     checks_sources: u32  # not 0: it matters where reports come from
     skips_others: u32  # not 0: of payloads that only Python reads the number is accounted
-    is_behind: u32  # not 0: what was read last had waited for long
+    is_behind: u32  # not 0: what was read has been late for longer than BEHIND_NS
+    behind_since_ns: u64  # since when, without the socket having been empty; 0: what was read last was not late
     is_idle: u32  # the last wait ended without a payload
     now_ns: u64  # when the payloads came
     returned_ns: u64  # when the loop returned

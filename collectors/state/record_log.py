@@ -19,8 +19,6 @@ PERIOD_NS: Final = 100_000_000
 SECOND_NS: Final = 1_000_000_000
 ALL: Final = 1 << 32
 """The share that takes every report."""
-LATE_NS: Final = 20_000_000
-"""Reports that have waited longer than this show that the collector is behind."""
 MIX: Final = 0x9E37_79B9_7F4A_7C15, 0xBF58_476D_1CE4_E5B9
 """Multipliers of a finaliser of SplitMix64 (Steele, Lea and Flood, 2014)."""
 _WORD: Final = 0xFFFF_FFFF_FFFF_FFFF

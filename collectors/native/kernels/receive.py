@@ -9,6 +9,7 @@ from __future__ import annotations
 from collectors.native.kernels.batch import take_reports
 from collectors.native.kernels.state.windows import begin_batch
 from collectors.native.receive_state import (
+    BEHIND_NS,
     CONTROL_BYTES,
     EMPTY,
     FAILED,
@@ -243,13 +244,18 @@ def read_messages(state: ReceiveState) -> bool:
     if got <= 0:
         state.read_up_to_ns = begun_ns
         state.late_messages = 1
+        state.behind_since_ns = 0
         if got < 0 and is_lasting(last_error()):
             state.error = last_error()
         return False
     state.message_count = as_u32(got)
     age_ns: u64 = age_of_newest(state)
     state.oldest_ns = max(state.oldest_ns, age_ns)
-    state.is_behind = as_u32(age_ns > LATE_NS)
+    if age_ns <= LATE_NS:
+        state.behind_since_ns = 0
+    elif state.behind_since_ns == 0:
+        state.behind_since_ns = begun_ns
+    state.is_behind = as_u32(state.behind_since_ns != 0 and begun_ns - state.behind_since_ns > BEHIND_NS)
     state.now_ns = come_late(state, age_ns) if is_late else clock_ns(state)
     return True
 

@@ -34,6 +34,8 @@ class PortHello:
         self._next_ns = now_ns
         self._looked_ns = now_ns
         self._silence_ns = 0
+        self._skipped_ns = now_ns
+        """When the newest hello that was passed over would have been sent."""
         self._unread = self._at_rest = False
         self._sent = self._received = 0
         self._drops: Counter[str] = Counter()
@@ -130,6 +132,7 @@ class PortHello:
         while interval_ns is not None and self._next_ns <= until_ns:
             sent_ns = self._next_ns
             self._next_ns = sent_ns + self._jitter(interval_ns)
+            self._skipped_ns = sent_ns
             self._sent += 1
             yield sent_ns
 
@@ -141,8 +144,11 @@ class PortHello:
 
     def resume(self, now_ns: int) -> None:
         """Continue, having listened all the time."""
-        self._silence_ns += now_ns - self._looked_ns
-        self._looked_ns, self._at_rest = now_ns, False
+        # As `step` would have: with each hello sent, and after each interval. The rest counts by the settings to come.
+        looked_ns = max(self._looked_ns, self._skipped_ns)
+        looked_ns += (now_ns - looked_ns) // self.session.expected_interval_ns * self.session.expected_interval_ns
+        self._silence_ns += looked_ns - self._looked_ns
+        self._looked_ns, self._at_rest = looked_ns, False
 
     # ---- what the switch's owner decides
 

@@ -114,7 +114,8 @@ def inlet() -> Iterator[socket.socket]:
 
 def test_sender_sends_as_ordered(inlet: socket.socket) -> None:
     port = inlet.getsockname()[1]
-    settings = SenderSettings(LEAF_SPINE, 40, Mix.UNIFORM, 1, port, 2000.0)
+    # Slow enough for the socket's buffer to hold all that is sent while this process waits for a processor.
+    settings = SenderSettings(LEAF_SPINE, 40, Mix.UNIFORM, 1, port, 200.0)
     command = [sys.executable, sender.__file__]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None

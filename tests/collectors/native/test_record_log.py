@@ -11,13 +11,13 @@ import msgspec
 
 from collectors.collector import Collector
 from collectors.counters import Count, Counters
-from collectors.decode.payloads import Payloads, payloads_of
+from collectors.decode.payloads import payloads_of
 from collectors.native.core import NativeCore
 from collectors.native.record_log import NativeRecordLog
 from collectors.record_columns import RecordColumns
 from collectors.reference.record_log import PlainRecordLog
 from collectors.settings import CollectorSettings, Core
-from collectors.state.record_log import LATE_NS, PERIOD_NS, ROOM, RecordLog, mixed
+from collectors.state.record_log import PERIOD_NS, ROOM, RecordLog, mixed
 from collectors.values import HopRecord, RecordKind
 from dataplane.clock import VirtualClock
 from dataplane.wire import report
@@ -168,20 +168,16 @@ def test_a_smaller_subscription_is_a_sample_of_the_larger(core: Core) -> None:
 
 
 @every_core
-def test_reports_that_have_waited_leave_no_records(core: Core) -> None:
+def test_reports_leave_no_records_while_reading_is_behind(core: Core) -> None:
     collector, heard = collector_of(core), list[tuple[HopRecord, ...]]()
     collector.subscribe(heard.append)
     reporter = Reporter()
     waiting = [reporter.stacked(long_way(n * MICRO)) for n in range(5)]
-    collector.receive_many(payloads_of_age(waiting, LATE_NS + 1))
+    collector.receive_many(replace(payloads_of(waiting), age_ns=S, is_behind=True))
     assert (len(heard), collector.counters[Count.RECORDS_SHED]) == (0, 5)
     assert collector.counters[Count.RECORDS] == 15  # of which the state is made
     receive_together(collector, [reporter.stacked(long_way(n * MICRO)) for n in range(5)])
     assert len(heard) == 5
-
-
-def payloads_of_age(parts: list[bytes], age_ns: int) -> Payloads:
-    return replace(payloads_of(parts), age_ns=age_ns)
 
 
 def logs() -> Sequence[tuple[RecordLog, Counters]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dataplane.fabric.virtual import VirtualFabric
@@ -92,6 +92,7 @@ happenings = st.lists(
 
 @settings(max_examples=30)
 @given(happenings)
+@example([(0, 5, ("s2", "s3")), (121_100_000, 4, ("s3", "s2"))])
 def test_hellos_that_are_passed_over_would_have_changed_nothing(
     happened: list[tuple[int, int, tuple[str, str]]],
 ) -> None:

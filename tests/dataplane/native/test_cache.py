@@ -125,7 +125,8 @@ def test_a_write_that_fails_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_oldest_files_go(tmp_path: Path) -> None:
+def test_the_oldest_files_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "KEPT_FILES", 64)
     for number in range(cache.KEPT_FILES + 3):
         assert cache.write(tmp_path, f"k{number}", ObjectCode((), (bytes([number]), b"more")))
         os.utime(tmp_path / f"k{number}.o", (number, number))

@@ -115,13 +115,13 @@ class VirtualRun:
         if self.deciding:
             signals = self.collector.take_signals()
             if self._signals.observe(signals, self.fabric.now_ns, self.paths.outgrows):
-                self.fabric.call_after(0, lambda: self._decide(woken=True))
+                self.fabric.call_after(0, lambda: self._decide(out_of_turn=True))
 
-    def _decide(self, *, woken: bool = False) -> None:
+    def _decide(self, *, out_of_turn: bool = False) -> None:
         self._write_records()
         self.collector.begin_round()
         snapshot = self.collector.snapshot()
-        result = self.paths.step(snapshot, self.fabric.now_ns, woken=woken)
+        result = self.paths.step(snapshot, self.fabric.now_ns, out_of_turn=out_of_turn)
         self._signals.decided(moved=result is not None)
         if result is None:
             return

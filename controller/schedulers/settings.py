@@ -54,5 +54,5 @@ class SchedulerSettings(Strict, frozen=True):
     """How tasks are dispatched to compute centres; null: tasks are left to other schedulers."""
     name: str = field(default_factory=socket.gethostname)
     """Who stands in decisions as the scheduler."""
-    explained_nodes: Annotated[int, Meta(ge=1, le=256)] = 16
+    explained_nodes: Annotated[int, Meta(ge=1, le=256)] = 8
     """Of so many nodes, refused and scored ones, a decision keeps the reasons."""

@@ -155,7 +155,7 @@ class SchedulerSection(Strict, frozen=True):
     """Figures of the network that are older are not believed."""
     metrics: SchedulerMetrics = SchedulerMetrics(port=0)
     """Where Prometheus finds its metrics, which are its sign of life; default: a free port of loopback."""
-    explained_nodes: Annotated[int, msgspec.Meta(ge=1, le=256)] = 16
+    explained_nodes: Annotated[int, msgspec.Meta(ge=1, le=256)] = 8
     """Of so many nodes a decision keeps the reasons."""
     tasks: TaskSettings | None = None
     """How tasks are dispatched to compute centres; default: as by default where centres are named, else not."""

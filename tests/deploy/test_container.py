@@ -28,6 +28,8 @@ from controller.up.plan import make_plan
 from controller.up.settings import UpSettings
 from controller.up.state import StateFolder
 from dataplane.config import load
+from dataplane.load.metrics import load_families
+from dataplane.load.values import DaemonLoad, DropRate, Overload, QueueLoad, ThreadLoad
 from dataplane.switch.arguments import parse_arguments
 from dataplane.switch.drivers import make_driver
 from dataplane.switch.metrics import SwitchCollector
@@ -54,6 +56,14 @@ def labels_of(families: Iterable[Metric]) -> dict[str, set[str]]:
     return found
 
 
+LOAD = DaemonLoad(
+    threads=(ThreadLoad("MainThread", 0.5),),
+    queues=(QueueLoad("watches", 1, 2, 3),),
+    drops=(DropRate("full", 1.0),),
+    overloads=(Overload("watches: 1 of at most 1", "raise limits.watches", 5, "watches"),),
+)
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     """Return what collector, controller, job service, path server, switch, scheduler and placement serve."""
@@ -63,6 +73,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
     ProcessCollector(registry=process)
     families = [*status.families(STATUS), *jobs.families([JOB]), *paths.families(PATHS), *process.collect()]
     families += [*scheduler.registry.collect(), *placement.registry.collect()]
+    for daemon in ("paths", "controller", "api", "scheduler"):
+        families += load_families(daemon, LOAD)
     families += StateCollector(build_topology(), reading).collect()
     path = tmp_path_factory.mktemp("port") / "p1"
     with ExitStack() as stack:

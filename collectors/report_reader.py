@@ -27,7 +27,7 @@ from dataplane.wire.report_group import ReportGroup
 
 @dataclass(frozen=True, slots=True)
 class CoreParts:
-    """What a core has: accounts of numbers, indices of hops, the state, and the log of records for subscribers."""
+    """A core's parts: accounts of numbers, indices of hops, the state, and the log of records for subscribers."""
 
     accounting: Accounting
     indices: HopIndices

@@ -1,4 +1,4 @@
-"""Which reports become hop records for subscribers: an even sample of all, and none while the collector is behind.
+"""The choice of reports that become hop records: an even sample of all, and none while the collector is behind.
 
 `RecordBudget` chooses in plain Python, `collectors.native.kernels.records` in native memory; both choose the same.
 """
@@ -15,7 +15,7 @@ from collectors.values import FlowKey, HopRecord, RecordKind
 ROOM: Final = 16_384
 """Hops that wait to be taken; reports whose hops find no room are withheld."""
 PERIOD_NS: Final = 100_000_000
-"""How often the share of the sample follows the number of reports."""
+"""Time between two adjustments of the sample's share to the number of reports."""
 SECOND_NS: Final = 1_000_000_000
 ALL: Final = 1 << 32
 """The share that takes every report."""
@@ -25,7 +25,7 @@ _WORD: Final = 0xFFFF_FFFF_FFFF_FFFF
 
 
 class Choice(Enum):
-    """What becomes of a report's records."""
+    """The fate of a report's records."""
 
     TAKEN = "taken"
     WITHHELD = "withheld"

@@ -196,12 +196,12 @@ class Strikes:
         self._counts.clear()
 
     @property
-    def doubtful(self) -> Set[EntityKey]:
+    def refused(self) -> Set[EntityKey]:
         """What was refused: it is left out when a switch is read, and may be tried once more after that."""
         return self._counts.keys()
 
     @property
-    def given_up(self) -> frozenset[EntityKey]:
+    def refused_twice(self) -> frozenset[EntityKey]:
         """What was refused twice."""
         return frozenset(key for key, count in self._counts.items() if count >= MAX_STRIKES)
 

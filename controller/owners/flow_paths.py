@@ -58,16 +58,16 @@ class FlowPathsOwner(Owner):
     def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
         """Return the paths that a switch has, and those whose way onward is in place; the steps do the rest."""
         onward = restorable(self.topology, switch, self._desired, self._of(known, known.live))
-        doubtful = self.strikes.doubtful
+        refused = self.strikes.refused
         found = {key: entity for key, entity in actual.items() if self.owns(key)}
-        return {**found, **{key: entity for key, entity in onward.items() if key not in doubtful}}
+        return {**found, **{key: entity for key, entity in onward.items() if key not in refused}}
 
     def plan(self, known: Known) -> UpdatePlan:
         """Return the steps from the paths that are held to those that are wanted."""
         if self.routes is None:
             return NO_STEPS
         held = self._of(known, known.held)
-        return plan(self.topology, self._desired, held, known.live, self.strikes.given_up)
+        return plan(self.topology, self._desired, held, known.live, self.strikes.refused_twice)
 
     def refused(self, refusal: Refusal) -> Verdict:
         """Do without what was refused twice: one full table does not stop the rest."""

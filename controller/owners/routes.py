@@ -135,7 +135,7 @@ class RoutesOwner(Owner):
         wanted = self._wanted[switch]
         missing = [key for key in wanted if key.kind is Kind.ENTRY and key not in actual]
         circling = self._circling(switch, missing, RouteTables(wanted, self._ports(switch)), known.held)
-        if not circling and not self.strikes.doubtful and not any(key in self._destinations for key in actual):
+        if not circling and not self.strikes.refused and not any(key in self._destinations for key in actual):
             return wanted
         found = {key: actual[key] for key in wanted if key.kind is Kind.ENTRY and key in actual}
         found.update(self._allowed(switch, missing, circling, known.held))
@@ -150,7 +150,7 @@ class RoutesOwner(Owner):
         self, switch: str, missing: Sequence[EntityKey], circling: Set[EntityKey], held: Mapping[str, Entities]
     ) -> Iterator[tuple[EntityKey, Entity]]:
         """Yield routes that a switch lacks and may have: the wanted one, else the base one, else none."""
-        refused = self.strikes.doubtful
+        refused = self.strikes.refused
         wanted, base = (
             RouteTables(entities, self._ports(switch)) for entities in (self._wanted[switch], self._base[switch])
         )
@@ -203,7 +203,7 @@ class RoutesOwner(Owner):
     ) -> Sequence[EntityKey]:
         """Put what live switches are to write of routes that change together into levels; return routes that wait."""
         place: dict[str, int] = {}
-        key, refused = keys[0], self.strikes.given_up
+        key, refused = keys[0], self.strikes.refused_twice
 
         def is_due(name: str) -> bool:
             return name in due or (not self._views[name].held and self._views[name].is_due(key))

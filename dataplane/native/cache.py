@@ -22,7 +22,7 @@ from typing import Final
 MAGIC = b"millrace object 3\n"
 DIGEST_BYTES = 32
 KEPT_FILES = 512
-"""The files used last that are kept: programs and kernels of several versions, about 40 kB each."""
+"""The files used last that are kept: programs and kernels of several versions, some ten kB each."""
 _DRAFT: Final = ".new-"
 _ABANDONED_NS: Final = 600_000_000_000
 """A file that is being written is younger, or its writer was killed."""

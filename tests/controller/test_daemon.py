@@ -428,7 +428,10 @@ def test_a_refused_flow_is_given_up_after_a_second_look_and_tried_again_with_new
             lab.refuse.add("ipv4_flow_paths")
             run.source.put_nowait(routes(1, "abd"))
             await run.until(
-                lambda: len(run.daemon.features.flow_paths.strikes.given_up) == 1 and len(run.daemon.status().live) == 4
+                lambda: (
+                    len(run.daemon.features.flow_paths.strikes.refused_twice) == 1
+                    and len(run.daemon.status().live) == 4
+                )
             )
             assert "ipv4_flow_paths" not in {key.table for key in lab.tables("d")}
             lab.refuse.clear()

@@ -6,17 +6,21 @@ Dead links are left out, where they are known.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from controller.algorithms.costs import FORBIDDEN
 from controller.algorithms.link_table import LinkTable
 from controller.algorithms.trees import DestinationTrees
 from dataplane.topology.values import DirectedLink, LinkKey, Topology
 
-NextHops = Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]
+NextHops: TypeAlias = Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]
 """By destination switch, then by switch: the equally good links to leave by, in order of port."""
 
 
-def next_hops(topology: Topology, down: Set[LinkKey] = frozenset()) -> NextHops:
+def next_hops(topology: Topology, down: Set[LinkKey] = frozenset()) -> BaseHops:
     """Return, for every destination switch, every other switch's equal-cost links; unreachable ones are absent.
 
     None of them is among the links that are `down`.
@@ -24,7 +28,7 @@ def next_hops(topology: Topology, down: Set[LinkKey] = frozenset()) -> NextHops:
     table = LinkTable.of(topology)
     costs = table.configured_costs()
     costs[[table.link_number[key] for key in down if key in table.link_number]] = FORBIDDEN
-    return _NextHops(DestinationTrees(table, costs), [topology.directed_links[key] for key in table.links])
+    return BaseHops(DestinationTrees(table, costs), [topology.directed_links[key] for key in table.links])
 
 
 def base_paths(hops: NextHops, src: str, dst: str) -> Iterator[tuple[str, ...]]:
@@ -37,7 +41,14 @@ def base_paths(hops: NextHops, src: str, dst: str) -> Iterator[tuple[str, ...]]:
             yield (src, *rest)
 
 
-class _NextHops(Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]):
+class Arrows(NamedTuple):
+    """Who sends to whom for a destination: two columns of switches' numbers, which are places in the topology."""
+
+    tails: NDArray[np.intp]
+    heads: NDArray[np.intp]
+
+
+class BaseHops(Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]):
     """Next hops by destination, worked out for each when it is first asked for: most switches have no hosts."""
 
     def __init__(self, trees: DestinationTrees, links: Sequence[DirectedLink]) -> None:
@@ -50,6 +61,12 @@ class _NextHops(Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]):
             number = self._trees.table.switch_number[destination]
             found = self._found[destination] = _towards(self._trees, self._links, number)
         return found
+
+    def arrows(self, destination: str) -> Arrows:
+        """Return the next hops towards a destination as columns."""
+        table = self._trees.table
+        rows = self._trees.tight_links(table.switch_number[destination])
+        return Arrows(table.tail[rows].astype(np.intp), table.head[rows].astype(np.intp))
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._trees.table.switches)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from functools import cached_property
+from typing import TypeAlias
 
 from finsy import P4ActionProfileGroup, P4IndirectAction, P4TableEntry
 
@@ -19,7 +20,10 @@ _SELECTORS = {family.routes: family.selector for family in FAMILIES}
 LAYER = _TABLES | frozenset(_SELECTORS.values())
 """The tables of routes, and the profiles of their groups and members."""
 
-_NOTHING: frozenset[EntityKey] = frozenset()
+_TABLE_OF = {selector: table for table, selector in _SELECTORS.items()}
+
+_Group: TypeAlias = tuple[str, int]
+"""A table of routes, and the number of a group of its routes."""
 
 
 def is_route_layer(key: EntityKey) -> bool:
@@ -113,7 +117,7 @@ class RouteView:
             if key.kind is not Kind.ENTRY:
                 continue
             own = held.get(key)
-            if own is None or not same(own, entity) or (changed and not changed.isdisjoint(_group_of(entity))):
+            if (own is not entity and (own is None or not same(own, entity))) or _group_of(entity) in changed:
                 found.append(key)
         return frozenset(found)
 
@@ -123,7 +127,7 @@ class RouteView:
         held, other = self.held or {}, self._other_groups
         found = []
         for key, entity in held.items():
-            if entity is self.wanted.get(key) and (not other or other.isdisjoint(_group_of(entity))):
+            if entity is self.wanted.get(key) and _group_of(entity) not in other:
                 continue
             if key.kind is Kind.ENTRY and key in self._routes and not self.peers(key) <= self.wanted_tables.peers(key):
                 found.append(key)
@@ -140,23 +144,23 @@ class RouteView:
         return tuple(sorted(key for key in spare if key not in used))
 
     @cached_property
-    def _changed_groups(self) -> frozenset[EntityKey]:
+    def _changed_groups(self) -> frozenset[_Group]:
         """The wanted groups that are missing or other ones: another writer may have changed them."""
-        held = self.held or {}
-        return frozenset(
-            key
-            for key, entity in self.wanted.items()
-            if key.kind is Kind.GROUP and not (key in held and same(held[key], entity))
-        )
+        return _unlike(self.wanted, self.held or {})
 
     @cached_property
-    def _other_groups(self) -> frozenset[EntityKey]:
+    def _other_groups(self) -> frozenset[_Group]:
         """The held groups that are not as wanted."""
-        return frozenset(
-            key
-            for key, entity in (self.held or {}).items()
-            if key.kind is Kind.GROUP and not (key in self.wanted and same(entity, self.wanted[key]))
-        )
+        return _unlike(self.held or {}, self.wanted)
+
+
+def _unlike(entities: Entities, others: Entities) -> frozenset[_Group]:
+    """Return the groups of routes that the others lack or have otherwise."""
+    return frozenset(
+        (_TABLE_OF[key.table], key.number)
+        for key, entity in entities.items()
+        if key.kind is Kind.GROUP and key.table in _TABLE_OF and not (key in others and same(entity, others[key]))
+    )
 
 
 def _name_of(entity: Entity) -> tuple[str, int | None, int | None] | None:
@@ -167,10 +171,10 @@ def _name_of(entity: Entity) -> tuple[str, int | None, int | None] | None:
     return None
 
 
-def _group_of(entity: Entity) -> frozenset[EntityKey]:
+def _group_of(entity: Entity) -> _Group | None:
     """Return the group that a route leans on, if it is one."""
-    if not (isinstance(entity, P4TableEntry) and isinstance(entity.action, P4IndirectAction)):
-        return _NOTHING
-    if entity.action.group_id is None or entity.table_id not in _SELECTORS:
-        return _NOTHING
-    return frozenset((EntityKey(Kind.GROUP, _SELECTORS[entity.table_id], (), entity.action.group_id),))
+    # By class and not by isinstance, and no key made: this is asked of each route of each switch.
+    if entity.__class__ is not P4TableEntry or entity.action.__class__ is not P4IndirectAction:
+        return None
+    group = entity.action.group_id
+    return None if group is None else (entity.table_id, group)

@@ -13,16 +13,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
-from controller.base_paths import NextHops, next_hops
+import numpy as np
+
+from controller.base_paths import Arrows, NextHops, next_hops
 from controller.errors import ControllerError
 from controller.intents import WeightedRoute
 from controller.owners.base import Known, Owner, Refusal, Strikes, Verdict
+from controller.owners.change_order import ChangeOrder
 from controller.owners.route_views import LAYER, RouteTables, RouteView, is_route_layer
 from controller.owners.steps import NO_STEPS, Phase, Step, UpdatePlan
 from controller.tables.entities import Entities, Entity, EntityKey, Kind, Update, Verb, key_of, same
 from controller.tables.routing import Spread, hash_entity
 from controller.tables.shared_routes import SharedRoutes
-from controller.tables.weighted_routes import Spreads, onward, order, spreads_of
+from controller.tables.weighted_routes import Spreads, spreads_of
 from dataplane.topology.values import Endpoint, LinkKey, Topology
 
 __all__ = ["RoutesOwner", "is_route_layer"]
@@ -51,8 +54,12 @@ class RoutesOwner(Owner):
         self._spreads: Spreads = spreads_of(topology, self._hops, ())
         self._base = {node.name: self._entities(node.name) for node in topology.switches}
         self._wanted = dict(self._base)
-        self._orders: dict[str, list[tuple[str, tuple[str, ...]]]] = {}
+        self._names = [node.name for node in topology.switches]
+        self._row = {name: row for row, name in enumerate(self._names)}
+        self._orders: dict[str, ChangeOrder] = {}
         self._views: dict[str, RouteView] = {}
+        self._unheld = np.ones(len(self._names), dtype=bool)
+        """By row, the switches that hold nothing as far as is known."""
         self._strays: dict[str, frozenset[EntityKey]] = {}
         self._stray_count: dict[EntityKey, int] = {}
 
@@ -172,6 +179,7 @@ class RoutesOwner(Owner):
             return NO_STEPS
         held, live = known.held, known.live
         self._look(held)
+        self._unheld = np.array([not self._views[name].held for name in self._names], dtype=bool)
         levels: list[dict[str, list[Update]]] = []
         pending: set[EntityKey] = set()
         for keys, due in self._changes(live):
@@ -202,23 +210,23 @@ class RoutesOwner(Owner):
         self, keys: Sequence[EntityKey], due: Set[str], known: Known, levels: list[dict[str, list[Update]]]
     ) -> Sequence[EntityKey]:
         """Put what live switches are to write of routes that change together into levels; return routes that wait."""
-        place: dict[str, int] = {}
         key, refused = keys[0], self.strikes.refused_twice
-
-        def is_due(name: str) -> bool:
-            return name in due or (not self._views[name].held and self._views[name].is_due(key))
-
-        for name, peers in self._order(self._destinations[key]):
-            wanted, ahead = self._wanted[name], [place[peer] for peer in peers if peer in place]
-            if key not in wanted or len(ahead) < len(peers):
-                continue
-            if not is_due(name):
-                place[name] = max(ahead, default=0)
-            elif name in known.live and refused.isdisjoint(self._views[name].wanted_tables.needs(wanted[key])):
-                place[name] = max(ahead, default=0) + 1
-                for each in keys:
-                    _put(levels, place[name] - 1, name, _write(each, wanted[each], known.held[name]))
-        return keys if any(name not in place and is_due(name) for name in known.live) else ()
+        order = self._order(self._destinations[key])
+        is_due, stuck = np.zeros((2, len(self._names)), dtype=bool)
+        is_due[[self._row[name] for name in due]] = True
+        is_due |= self._unheld & order.reaching
+        for row in np.flatnonzero(is_due).tolist():
+            name = self._names[row]
+            leans_on = self._views[name].wanted_tables.needs(self._wanted[name][key])
+            stuck[row] = name not in known.live or not refused.isdisjoint(leans_on)
+        waves = order.waves(is_due, stuck)
+        for row in order.rows[is_due[order.rows] & (waves[order.rows] > 0)].tolist():
+            name = self._names[row]
+            wanted, held = self._wanted[name], known.held[name]
+            for each in keys:
+                _put(levels, waves[row] - 1, name, _write(each, wanted[each], held))
+        waiting = np.flatnonzero(is_due & (waves < 0)).tolist()
+        return keys if any(self._names[row] in known.live for row in waiting) else ()
 
     def _groups(
         self, levels: Sequence[Mapping[str, Sequence[Update]]], held: Mapping[str, Entities]
@@ -246,17 +254,25 @@ class RoutesOwner(Owner):
         multiplier = hash_entity(self.topology, switch)
         return {key_of(multiplier): multiplier, **self._shared.entities(hops, switch, spreads)}
 
-    def _order(self, destination: str) -> list[tuple[str, tuple[str, ...]]]:
-        """Return the switches that reach a destination, each after all that it sends to, and with those."""
+    def _order(self, destination: str) -> ChangeOrder:
+        """Return the switches that reach a destination, each after all that it sends to."""
         if destination not in self._orders:
-            names = order(self.topology, self._hops, self._spreads, destination)
-            self._orders[destination] = [(name, self._onward(name, destination)) for name in names]
+            arrows = self._arrows(destination)
+            self._orders[destination] = ChangeOrder(arrows, self._row[destination], len(self._row))
         return self._orders[destination]
 
-    def _onward(self, switch: str, destination: str) -> tuple[str, ...]:
-        if switch == destination:
-            return ()
-        return onward(self.topology, self._hops, self._spreads, switch, destination)
+    def _arrows(self, destination: str) -> Arrows:
+        """Return who sends to whom for a destination by the wanted routes."""
+        base, row = self._hops.arrows(destination), self._row
+        weighted = {name: spread[destination] for name, spread in self._spreads.items() if destination in spread}
+        if not weighted:
+            return base
+        others = ~np.isin(base.tails, [row[name] for name in weighted])
+        extra = [
+            (row[name], row[self._ports(name)[port].node]) for name, spread in weighted.items() for port, _ in spread
+        ]
+        tails, heads = np.array(extra, dtype=np.intp).T
+        return Arrows(np.append(base.tails[others], tails), np.append(base.heads[others], heads))
 
     def _ports(self, switch: str) -> Mapping[int, Endpoint]:
         return self.topology.neighbours[switch]

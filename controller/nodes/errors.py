@@ -1,9 +1,20 @@
-"""Errors of a node's manager."""
+"""Errors of a node's manager, and any error in one line."""
 
 from __future__ import annotations
 
+from typing import Final
+
 from controller.errors import ControllerError
+
+_LONGEST: Final = 400
 
 
 class NodeError(ControllerError):
     """A node's manager cannot run as it is set; one line that names the node, the file or the key."""
+
+
+def reason_of(error: BaseException) -> str:
+    """Return an error as one printable line; of an error that nobody foresaw its type comes first."""
+    text = str(error) if isinstance(error, ControllerError) else f"{type(error).__name__}: {error}"
+    line = " ".join(text.split())
+    return "".join(letter if letter.isprintable() else "?" for letter in line)[:_LONGEST]

@@ -23,6 +23,7 @@ from controller.nodes.runtimes.settings import make_runtime
 from controller.nodes.serving.manager import Manager
 from controller.nodes.settings import NodeSettings
 from controller.nodes.state_folder import NodeFolder
+from controller.nodes.watchdog import feed_watchdog
 from dataplane.cgroup_limits import group_folders
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
@@ -67,6 +68,8 @@ async def serve(
         machine = machine_of(settings, nvml)
         place = _place(settings, machine, folder.identity())
         client = await stack.enter_async_context(ApiClient(api_place(settings.api, settings.token_file), tries=TRIES))
+        feeding = asyncio.create_task(feed_watchdog(), name="watchdog")
+        stack.callback(feeding.cancel)
         runtime = runtime or make_runtime(settings.runtime, folder.path)
         stack.push_async_callback(runtime.close)
         version = await _start(runtime)

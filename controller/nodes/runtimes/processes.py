@@ -15,8 +15,17 @@ from dataplane.cgroups import Group, group_of
 from dataplane.local import programs
 
 _LOGRUS: Final = re.compile(r'time=(?:"[^"]*"|\S+) level=\w+ msg=("(?:[^"\\]|\\.)*"|\S+)')
+_OURS: Final = frozenset({"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
 _LONGEST: Final = 400
 """Characters of a program's words that are passed on."""
+
+
+def child_environment(more: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment of a runtime's program: ours without what is between us and systemd, and `more`.
+
+    runc would have a container's start wait for a word to NOTIFY_SOCKET, and hand that to the container.
+    """
+    return {name: value for name, value in os.environ.items() if name not in _OURS} | dict(more or {})
 
 
 async def run_program(
@@ -32,10 +41,13 @@ async def run_program(
     It has a process group of its own, which is killed when the deadline passes or the caller is cancelled.
     """
     name = os.path.basename(command[0])  # noqa: PTH119 - a word of a command
-    whole = None if environment is None else {**os.environ, **environment}
     try:
         ended = await programs.run(
-            command, deadline_s=deadline_s, doing=f"{name}: {doing}", environment=whole, pass_fds=pass_fds
+            command,
+            deadline_s=deadline_s,
+            doing=f"{name}: {doing}",
+            environment=child_environment(environment),
+            pass_fds=pass_fds,
         )
     except TimeoutError as error:  # an OSError, too
         raise RuntimeTimeoutError(name, doing, deadline_s) from error

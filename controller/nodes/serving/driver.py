@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from itertools import count
+from pathlib import Path
 from typing import Final
 
 from controller.api.client import ApiClient
@@ -23,9 +24,11 @@ from controller.nodes.deciding.orders import Place, order_of
 from controller.nodes.deciding.planning import plan
 from controller.nodes.deciding.records import NOTHING, Memory, after_failure, after_start, observe
 from controller.nodes.deciding.values import MANAGER_LABEL, Action, Actual, Release, Remove, Run, Step, Stop, Wanted
+from controller.nodes.errors import reason_of
 from controller.nodes.lease import LeaseKeeper
 from controller.nodes.runtimes.base import OUT_OF_MEMORY_CODE, ContainerPhase, ContainerState, Runtime
 from controller.nodes.runtimes.errors import ContainerError, OrderError
+from controller.nodes.serving.attempts import MOST_DEATHS, Attempts
 from controller.nodes.settings import NodeSettings
 from dataplane.cgroup_limits import limit, remove_empty
 
@@ -90,6 +93,7 @@ class Driver:
         self._slots = asyncio.Semaphore(settings.at_once)
         self._pulls = asyncio.Semaphore(settings.pulls)
         self._looked = asyncio.Event()
+        self._attempts = Attempts(Path(settings.state).absolute() / "attempts")
         self._fenced: set[str] = set()
         self._left: set[str] = set()
         """Pods without containers whose control groups are still there."""
@@ -112,6 +116,7 @@ class Driver:
             self.memory = self.memory.only(bound)
             self._dismissed = {key: why for key, why in self._dismissed.items() if bound.get(key[0]) == key[1]}
             self._end_obsolete_starts(pods)
+            self._attempts.keep(bound)
         self._changed.set()
 
     def note_written(self, pod: Pod) -> None:
@@ -180,10 +185,10 @@ class Driver:
             turn, ok = next(self._turns), True
             try:
                 states = await self._runtime.list(self.place.node)
-            except ContainerError as error:
-                if self.problem != str(error):
-                    LOGGER.warning("%s", error)
-                self.problem, ok = str(error), False
+            except Exception as error:  # noqa: BLE001 - one pod's or one look's trouble, not the manager's
+                if self.problem != reason_of(error):
+                    LOGGER.warning("%s", reason_of(error))
+                self.problem, ok = reason_of(error), False
             else:
                 self._take_view(states, turn)
             self._changed.set()
@@ -221,10 +226,10 @@ class Driver:
                     async for _ in ends:
                         said = ""
                         self._dirty.set()
-            except ContainerError as error:
-                if str(error) != said:
-                    LOGGER.warning("ends of containers are not told: %s", error)
-                said = str(error)
+            except Exception as error:  # noqa: BLE001 - one pod's or one look's trouble, not the manager's
+                if reason_of(error) != said:
+                    LOGGER.warning("ends of containers are not told: %s", reason_of(error))
+                said = reason_of(error)
             await asyncio.sleep(_LOOK_AGAIN_S)
             self._dirty.set()
 
@@ -286,10 +291,20 @@ class Driver:
                 busy.task.cancel()
 
     async def _carry_out(self, step: Step, pod: Pod | None) -> None:
+        if pod is None or not any(isinstance(action, Run) for action in step.actions):
+            await self._carry_out_all(step, pod)
+        elif (deaths := self._attempts.deaths(pod.metadata.uid)) >= MOST_DEATHS:
+            LOGGER.warning("pod %s: held back: its start has ended this manager %d times", step.pod, deaths)
+            self.dismiss(pod, Phase.FAILED, f"held back: its start has ended the node's manager {deaths} times")
+        else:
+            async with self._attempts.counted(pod.metadata.uid):
+                await self._carry_out_all(step, pod)
+
+    async def _carry_out_all(self, step: Step, pod: Pod | None) -> None:
         done = await asyncio.gather(*(self._act(step.pod, pod, one) for one in step.actions), return_exceptions=True)
         for error in done:
-            if isinstance(error, ControllerError):
-                LOGGER.warning("pod %s: %s", step.pod, error)
+            if isinstance(error, Exception):  # of one pod: never the end of the manager, which all pods have
+                LOGGER.warning("pod %s: %s", step.pod, reason_of(error))
                 self._resting[step.pod] = self._now_ns() + _REST_NS
             elif isinstance(error, BaseException):
                 raise error
@@ -346,9 +361,9 @@ class Driver:
         begun_ns = self._now_ns()
         try:
             state = await self._make(pod, container, action)
-        except ContainerError as error:
-            LOGGER.warning("pod %s: %s: %s", pod.metadata.name, action.container, error)
-            record = after_failure(self.memory.record(key), str(error), self._now_ns(), self._terms)
+        except Exception as error:  # noqa: BLE001 - one pod's or one look's trouble, not the manager's
+            LOGGER.warning("pod %s: %s: %s", pod.metadata.name, action.container, reason_of(error))
+            record = after_failure(self.memory.record(key), reason_of(error), self._now_ns(), self._terms)
             self.memory = self.memory.with_record(key, record)
         else:
             took_ns = self._now_ns() - begun_ns
@@ -370,7 +385,7 @@ class Driver:
             made = await self._runtime.create(order)
             try:
                 await self._runtime.start_container(made)
-            except ContainerError:
+            except Exception:
                 with suppress(ContainerError):
                     await self._runtime.remove(made)
                 raise

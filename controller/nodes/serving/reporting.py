@@ -18,6 +18,7 @@ from controller.api.resources import Pod
 from controller.api.resources.hardware import Load
 from controller.errors import ApiError, NotFoundError, StaleError
 from controller.nodes.deciding.statuses import is_news, is_other_load, status_of
+from controller.nodes.errors import reason_of
 from controller.nodes.serving.driver import Driver
 
 LOGGER: Final = logging.getLogger("millrace.node")
@@ -88,8 +89,8 @@ class PodReporter:
             return False
         except NotFoundError as error:
             LOGGER.debug("pod %s: %s", name, error)
-        except ApiError as error:
-            LOGGER.warning("pod %s: its status is not written: %s", name, error)
+        except Exception as error:  # noqa: BLE001 - one pod's
+            LOGGER.warning("pod %s: its status is not written: %s", name, reason_of(error))
         else:
             self.driver.note_written(written)
         return True

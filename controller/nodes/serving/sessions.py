@@ -13,7 +13,7 @@ from controller.api.sessions.frames import Frame, Stream, data_frames, error_fra
 from controller.api.sessions.values import SessionKind, SessionRequest
 from controller.errors import ApiError, ControllerError
 from controller.nodes.deciding.values import Actual
-from controller.nodes.errors import NodeError
+from controller.nodes.errors import NodeError, reason_of
 from controller.nodes.runtimes.base import STDERR, ExecSession, Output, Runtime, Terminal
 
 LOGGER: Final = logging.getLogger("millrace.node")
@@ -60,6 +60,8 @@ class Sessions:
                 await self._client.answer_session(self._node, request.number, frames)
         except ApiError as error:
             LOGGER.debug("pod %s: its session ends: %s", request.pod, error)  # the user has gone
+        except Exception as error:  # noqa: BLE001 - one session's
+            LOGGER.warning("pod %s: its session ends: %s", request.pod, reason_of(error))
 
     def _container(self, request: SessionRequest, *, running: bool) -> Actual:
         """Return the container that is asked for; raise NodeError if it is not here."""
@@ -127,8 +129,8 @@ async def _with_errors(frames: AsyncGenerator[Frame, None]) -> AsyncGenerator[Fr
         try:
             async for frame in frames:
                 yield frame
-        except ControllerError as error:
-            yield error_frame(str(error))
+        except Exception as error:  # noqa: BLE001 - one session's
+            yield error_frame(reason_of(error))
 
 
 def _frames_of(output: Output) -> list[Frame]:

@@ -14,9 +14,9 @@ from controller.api.resources.node import Image
 from controller.api.resources.pod import Phase
 from controller.nodes.deciding.idle import Activity, idle_reason, limit_s, observe
 from controller.nodes.deciding.values import Actual
+from controller.nodes.errors import reason_of
 from controller.nodes.machine import Figures, Gauges
 from controller.nodes.runtimes.base import Runtime
-from controller.nodes.runtimes.errors import ContainerError
 from controller.nodes.serving.driver import Driver
 from controller.nodes.settings import NodeSettings
 from dataplane.cgroups import Usage
@@ -56,10 +56,10 @@ class UsageReader:
                 Image(digest=one.digest, names=one.names[:256], nbytes=one.nbytes) for one in found[:_MOST_IMAGES]
             )
             usages = await self._usages(one for one in self._driver.view if one.runs)
-        except ContainerError as error:
-            if str(error) != self._said:
-                LOGGER.warning("%s", error)
-            self._said = str(error)
+        except Exception as error:  # noqa: BLE001 - figures, not pods
+            if reason_of(error) != self._said:
+                LOGGER.warning("%s", reason_of(error))
+            self._said = reason_of(error)
             return
         self._said = ""
         self._take(usages)
@@ -72,7 +72,8 @@ class UsageReader:
             async with slots:
                 try:
                     return container.pod, await self._runtime.usage(container.id)
-                except ContainerError:
+                except Exception as error:  # noqa: BLE001 - figures, not pods
+                    LOGGER.debug("pod %s: its use: %s", container.pod, reason_of(error))
                     return container.pod, None
 
         found: dict[str, list[Usage]] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import secrets
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.nodes.runtimes.errors import RuntimeAwayError, RuntimeTimeoutError
-from controller.nodes.runtimes.processes import one_line
+from controller.nodes.runtimes.processes import child_environment, one_line
 from dataplane.local.deadline import local_timeout
 
 _LOOK_S: Final = 0.02
@@ -28,7 +27,7 @@ class PodmanService:
         # A service of before, whose manager was killed, removes its socket's path when it ends: never ours.
         self.socket = folder / f"podman-{secrets.token_hex(3)}.sock"
         self._program, self._deadline_s = program, deadline_s
-        self._environment = {**os.environ, **environment}
+        self._environment = child_environment(environment)
         self._process: Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._said = b""

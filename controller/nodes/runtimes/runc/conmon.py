@@ -19,7 +19,7 @@ from typing import Final
 
 from controller.nodes.runtimes.errors import ContainerError, RuntimeAwayError, RuntimeTimeoutError
 from controller.nodes.runtimes.logs import LOG_BYTES
-from controller.nodes.runtimes.processes import one_line
+from controller.nodes.runtimes.processes import child_environment, one_line
 from dataplane.local.deadline import local_timeout
 from dataplane.local.programs import kill_group
 
@@ -59,7 +59,7 @@ class Conmon:
                     stdin=DEVNULL,
                     stdout=DEVNULL,
                     stderr=DEVNULL,
-                    env={**os.environ, **self.environment, "_OCI_SYNCPIPE": str(writing)},
+                    env=child_environment({**self.environment, "_OCI_SYNCPIPE": str(writing)}),
                     pass_fds=(writing,),
                     # It leaves a file `oom` where it is started, beside the one in its persist folder.
                     cwd=folder,

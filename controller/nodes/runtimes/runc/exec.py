@@ -16,7 +16,7 @@ from typing import Final
 
 from controller.nodes.runtimes.base import STDERR, STDOUT, Output, Terminal
 from controller.nodes.runtimes.errors import ContainerError, RuntimeAwayError, RuntimeTimeoutError
-from controller.nodes.runtimes.processes import kill_member, one_line
+from controller.nodes.runtimes.processes import child_environment, kill_member, one_line
 from dataplane.cgroups import Group
 from dataplane.local.deadline import local_timeout
 from dataplane.local.programs import close_pipes, end_group
@@ -173,7 +173,7 @@ async def start_exec(
     deadline_s: float,
 ) -> RuncExec:
     """Run runc's exec command and return when the process has begun; the caller closes the session."""
-    variables = {**os.environ, **environment}
+    variables = child_environment(environment)
     try:
         if terminal is None:
             process = await asyncio.create_subprocess_exec(

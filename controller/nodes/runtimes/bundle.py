@@ -8,8 +8,11 @@ Source: OCI runtime specification 1.0, config.md and config-linux.md.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -17,6 +20,8 @@ from typing import Any, Final
 from controller.nodes.runtimes.base import ContainerOrder, Mount
 from controller.nodes.runtimes.devices import device_files, is_cdi
 from controller.nodes.runtimes.errors import OrderError
+from controller.nodes.runtimes.reading.beneath import FOLDER, RefusedError, open_at
+from controller.nodes.runtimes.reading.child import ReadRefusedError, ask
 from controller.nodes.runtimes.resources import resources_of
 from controller.nodes.runtimes.security import CAPABILITIES, HostFolders, nearest_rlimits
 
@@ -60,39 +65,81 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
+class Bind:
+    """A folder or file of the machine, by its descriptor, that the container sees at `target`."""
+
+    descriptor: int
+    target: Path
+    is_writable: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Bundle:
-    """A bundle's own part: its process, its root folder with links followed, its mounts and its hostname."""
+    """A bundle's own part: its process, a descriptor of its root folder, its mounts and its hostname."""
 
     process: Process
-    root: Path
-    mounts: tuple[Mount, ...] = ()
+    root: int
+    mounts: tuple[Bind, ...] = ()
     hostname: str | None = None
 
 
-def read_bundle(folder: Path, folders: HostFolders) -> Bundle:
-    """Return what a bundle says; raise OrderError if it leads out of itself, is malformed, or lies where it may not."""
-    folder = folders.bundle(folder)
+async def read_bundle(folder: Path, folders: HostFolders, stack: ExitStack, deadline_s: float) -> Bundle:
+    """Return what a bundle says; raise OrderError if it leads out of itself, is malformed, or lies where it may not.
+
+    Who may write to the bundle may do so meanwhile: what was checked is held by descriptors, which `stack` closes.
+    """
+    top = await asyncio.to_thread(folders.open_bundle, folder)
+    stack.callback(os.close, top)
     path = folder / "config.json"
-    try:
-        with path.open("rb") as opened:
-            content = opened.read(_MOST_BYTES + 1)
-        config = json.loads(content) if len(content) <= _MOST_BYTES else None
-    except FileNotFoundError as error:
-        raise OrderError(f"bundle {folder}: has no config.json") from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise OrderError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(config, dict):
-        raise OrderError(f"{path}: is no JSON object of at most {_MOST_BYTES} bytes")
+    config = await _config_in(top, path, deadline_s)
     if config.get("hooks"):
         raise OrderError(f"{path}: hooks: are refused: they run on the machine, outside of the container")
     try:
-        root = (folder / str(config["root"]["path"])).resolve()
-        if not root.is_dir() or not root.is_relative_to(folder) or root == folder:
-            raise OrderError(f"{path}: root.path: {config['root']['path']} is no folder inside the bundle")
-        mounts = _mounts_of(config.get("mounts") or (), path, folders)
-        return Bundle(process_of(config["process"]), root, mounts, config.get("hostname"))
+        root = await asyncio.to_thread(_root_in, top, str(config["root"]["path"]), path)
+        stack.callback(os.close, root)
+        mounts = _mounts_of(config.get("mounts") or (), path)
+        process = process_of(config["process"])
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise OrderError(f"{path}: is not what a bundle has: {error!r}") from error
+    return Bundle(process, root, await hold_mounts(mounts, folders, stack), config.get("hostname"))
+
+
+async def hold_mounts(mounts: Sequence[Mount], folders: HostFolders, stack: ExitStack) -> tuple[Bind, ...]:
+    """Return mounts with descriptors of their sources, which `stack` closes; raise OrderError for a refused one."""
+    found = []
+    for mount in mounts:
+        descriptor = await asyncio.to_thread(folders.open_mount, mount)
+        stack.callback(os.close, descriptor)
+        found.append(Bind(descriptor, mount.target, mount.is_writable))
+    return tuple(found)
+
+
+async def _config_in(top: int, path: Path, deadline_s: float) -> dict[str, Any]:
+    request = {"do": "config", "folder": top, "name": path.name, "most": _MOST_BYTES + 1}
+    try:
+        content = await ask(f"read {path}", deadline_s, request, descriptors=(top,))
+        config = json.loads(content) if len(content) <= _MOST_BYTES else None
+    except ReadRefusedError as error:
+        if str(error) == "does not exist":
+            raise OrderError(f"bundle {path.parent}: has no config.json") from None
+        raise OrderError(f"{path}: cannot be read: it {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise OrderError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(config, dict):
+        raise OrderError(f"{path}: is no JSON object of at most {_MOST_BYTES} bytes")
+    return config
+
+
+def _root_in(top: int, name: str, path: Path) -> int:
+    """Return a descriptor of a bundle's root folder."""
+    try:
+        root = open_at(top, name, kind=FOLDER)
+    except RefusedError as error:
+        raise OrderError(f"{path}: root.path: {name} is no folder inside the bundle: it {error}") from None
+    if os.path.samestat(os.fstat(root), os.fstat(top)):
+        os.close(root)
+        raise OrderError(f"{path}: root.path: {name} is no folder inside the bundle: it is the bundle")
+    return root
 
 
 def process_of(process: Mapping[str, Any]) -> Process:
@@ -182,8 +229,8 @@ def _bind(mount: Mount) -> dict[str, Any]:
     return {"destination": str(mount.target), "type": "bind", "source": str(mount.source), "options": options}
 
 
-def _mounts_of(mounts: Sequence[Mapping[str, Any]], path: Path, folders: HostFolders) -> tuple[Mount, ...]:
-    """Return a bundle's mounts of the machine's folders, each checked; what the kernel makes is ours to mount."""
+def _mounts_of(mounts: Sequence[Mapping[str, Any]], path: Path) -> tuple[Mount, ...]:
+    """Return a bundle's mounts of the machine's folders; what the kernel makes is ours to mount."""
     found = []
     for number, mount in enumerate(mounts):
         options = set(mount.get("options") or ())
@@ -191,7 +238,7 @@ def _mounts_of(mounts: Sequence[Mapping[str, Any]], path: Path, folders: HostFol
             wanted = Mount(Path(mount["source"]), Path(mount["destination"]), is_writable="ro" not in options)
             if not wanted.source.is_absolute():
                 raise OrderError(f"{path}: mounts[{number}]: source {wanted.source} is to begin with /")
-            found.append(folders.mount(wanted))
+            found.append(wanted)
         elif mount.get("type") not in _KERNEL_TYPES:
             raise OrderError(f"{path}: mounts[{number}]: a mount of type {mount.get('type')} is refused")
     return tuple(found)

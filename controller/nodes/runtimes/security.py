@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from controller.nodes.runtimes.base import ContainerOrder, Mount
 from controller.nodes.runtimes.errors import OrderError
+from controller.nodes.runtimes.reading.beneath import ANY, FOLDER, RefusedError, open_below
 
 CAPABILITIES: Final = (
     *("CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_NET_BIND_SERVICE"),
     *("CAP_SETFCAP", "CAP_SETGID", "CAP_SETPCAP", "CAP_SETUID", "CAP_SYS_CHROOT"),
 )
 """What root in a container keeps: podman's own default."""
-"""Over which a quota of CPU time holds."""
 LEAST_QUOTA_MILLI: Final = 10
 """The kernel takes no quota below 1 ms of a period."""
 LARGEST_QUOTA_MILLI: Final = 1_000_000
@@ -29,21 +30,27 @@ _UNLIMITED: Final = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class HostFolders:
-    """Folders of the machine that containers may see (`mounts`), and those that bundles may lie in; none by default."""
+    """Folders of the machine that containers may see (`mounts`), and that bundles and image files may lie in."""
 
     mounts: tuple[Path, ...] = ()
     bundles: tuple[Path, ...] = ()
+    images: tuple[Path, ...] = ()
 
-    def bundle(self, path: Path) -> Path:
-        """Return a bundle's folder with links followed; raise OrderError if bundles may not lie there."""
-        return _inside(path, self.bundles, f"bundle {path}", "bundle_folders")
+    def open_bundle(self, path: Path) -> int:
+        """Return a descriptor of a bundle's folder; raise OrderError if none may lie there."""
+        try:
+            return open_below(_names(self.bundles), str(path), "bundle_folders", kind=FOLDER)
+        except RefusedError as error:
+            raise OrderError(f"bundle {path}: {error}") from None
 
-    def mount(self, mount: Mount) -> Mount:
-        """Return a mount with links followed; raise OrderError if it is of a folder that containers may not see."""
-        source = _inside(mount.source, self.mounts, f"mount of {mount.source}", "mount_folders")
+    def open_mount(self, mount: Mount) -> int:
+        """Return a descriptor of a mount's source; raise OrderError for one that containers may not see."""
         if not mount.target.is_absolute() or ".." in mount.target.parts or mount.target == Path("/"):
             raise OrderError(f"mount of {mount.source}: target {mount.target} is no path in a container")
-        return Mount(source, mount.target, mount.is_writable)
+        try:
+            return open_below(_names(self.mounts), str(mount.source), "mount_folders", kind=ANY)
+        except RefusedError as error:
+            raise OrderError(f"mount of {mount.source}: {error}") from None
 
 
 def nearest_rlimits() -> tuple[tuple[str, int], ...]:
@@ -77,11 +84,5 @@ def check_order(order: ContainerOrder) -> None:
         raise OrderError(f"container {order.name}: cgroup_parent {order.cgroup_parent} is no path of a control group")
 
 
-def _inside(path: Path, folders: tuple[Path, ...], what: str, setting: str) -> Path:
-    try:
-        found = path.resolve(strict=True)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise OrderError(f"{what}: does not exist") from error
-    if not any(found.is_relative_to(folder.resolve()) for folder in folders):
-        raise OrderError(f"{what}: lies in none of the node's {setting}")
-    return found
+def _names(folders: Iterable[Path]) -> tuple[str, ...]:
+    return tuple(str(folder) for folder in folders)

@@ -103,7 +103,7 @@ class PodmanRuntime:
         if order.bundle is not None or order.image is None:
             raise OrderError(f"container {order.name}: podman runs images, the runc runtime runs bundles")
         doing = f"create {order.name}"
-        body = specification_of(order, await self._images.id_of(order.image), self._folders)
+        body = specification_of(order, await self._images.id_of(order.image))
         return str(json.loads(await self._call("POST", "containers/create", doing, body=body))["Id"])
 
     async def start_container(self, id: str) -> None:  # noqa: A002

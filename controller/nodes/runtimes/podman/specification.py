@@ -6,14 +6,18 @@ from typing import Any
 
 from controller.nodes.runtimes.base import ContainerOrder
 from controller.nodes.runtimes.devices import device_files, is_cdi
+from controller.nodes.runtimes.errors import OrderError
 from controller.nodes.runtimes.logs import LOG_BYTES
 from controller.nodes.runtimes.resources import resources_of
-from controller.nodes.runtimes.security import CAPABILITIES, HostFolders, check_order, nearest_rlimits
+from controller.nodes.runtimes.security import CAPABILITIES, check_order, nearest_rlimits
 
 
-def specification_of(order: ContainerOrder, image_id: str, folders: HostFolders) -> dict[str, Any]:
+def specification_of(order: ContainerOrder, image_id: str) -> dict[str, Any]:
     """Return the body of a request that creates a container."""
     check_order(order)
+    if order.mounts:
+        # It takes paths, which somebody may swap between our look at them and its own.
+        raise OrderError(f"container {order.name}: podman mounts no folders of the machine, the runc runtime does")
     devices = [*(file.path for file in device_files(order.devices)), *(name for name in order.devices if is_cdi(name))]
     specification: dict[str, Any] = {
         "name": order.name,
@@ -31,15 +35,6 @@ def specification_of(order: ContainerOrder, image_id: str, folders: HostFolders)
         "resource_limits": resources_of(order),
         "r_limits": [{"type": name, "soft": limit, "hard": limit} for name, limit in nearest_rlimits()],
         "devices": [{"path": device} for device in devices],
-        "mounts": [
-            {
-                "type": "bind",
-                "source": str(mount.source),
-                "destination": str(mount.target),
-                "options": ["rbind", "rw" if mount.is_writable else "ro", "nosuid", "nodev"],
-            }
-            for mount in map(folders.mount, order.mounts)
-        ],
         "netns": {"nsmode": "none"}
         if order.network_namespace is None
         else {"nsmode": "path", "value": str(order.network_namespace)},

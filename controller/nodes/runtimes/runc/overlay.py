@@ -1,27 +1,37 @@
 """A container's root folder: an image's, shared and never written to, under a layer of the container's own (overlayfs).
 
-Source: Documentation/filesystems/overlayfs.rst of Linux; mount(2).
+What is mounted is named by descriptors (/proc/self/fd/N): whoever may write to the folders on the way to it could put
+a link in the place of one. Source: Documentation/filesystems/overlayfs.rst of Linux; mount(2), open(2).
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
-import shutil
+import re
+import stat
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from controller.nodes.runtimes.base import Mount
+from controller.nodes.runtimes.bundle import Bind
 from controller.nodes.runtimes.errors import ContainerError
+from controller.nodes.runtimes.runc.copying import copy_tree
 
 _NODEV: Final = 4
+_BIND: Final = 4096
+_RECURSIVE: Final = 16384
+_PRIVATE: Final = 1 << 18
 _DETACH: Final = 2
 _ESCAPED: Final = ("\\", ":", ",")
 _PAGE_BYTES: Final = 4095
+_MOUNTS_AT_MOST: Final = 4096
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def mount_root(lower: Path, folder: Path) -> None:
-    """Mount `lower` at folder/rootfs with a layer for what is written in `folder`; copy it where that is impossible.
+def mount_root(lower: int, folder: Path) -> None:
+    """Mount the folder of a descriptor at folder/rootfs under a layer of its own; copy it where that is impossible.
 
     Raises ContainerError in one line, with the container's folder as it was, if neither can be.
     """
@@ -30,23 +40,65 @@ def mount_root(lower: Path, folder: Path) -> None:
         for each in (root, upper, work):
             each.mkdir()
         # What is in the image is as it is, devices of the image are not.
-        options = f"lowerdir={_escaped(lower)},upperdir={_escaped(upper)},workdir={_escaped(work)}"
-        if len(options) > _PAGE_BYTES or _mount(root, options) != 0:
-            root.rmdir()
-            shutil.copytree(lower, root, symlinks=True, copy_function=_copy)
+        options = f"lowerdir=/proc/self/fd/{lower},upperdir={_escaped(upper)},workdir={_escaped(work)}"
+        if len(options) > _PAGE_BYTES or _mount("overlay", root, "overlay", _NODEV, options) != 0:
+            copy_tree(lower, root)
     except OSError as error:
         raise ContainerError(
             f"runc: root folder of {folder.name[:12]}: {(error.strerror or str(error)).lower()}"
         ) from error
 
 
-def unmount_root(folder: Path) -> None:
-    """Unmount folder/rootfs; one that is not mounted is fine."""
-    _libc.umount2(os.fsencode(folder / "rootfs"), _DETACH)
+def mount_binds(binds: Sequence[Bind], folder: Path) -> tuple[Mount, ...]:
+    """Mount folders and files of the machine below folder/mounts, where nobody else can swap them; return them there.
+
+    runc takes paths, and a descriptor's mount would be of another mount namespace than its own. `unmount_all` ends it.
+    """
+    found = []
+    for index, bind in enumerate(binds):
+        place = folder / "mounts" / str(index)
+        try:
+            wanted = os.fstat(bind.descriptor)
+            place.parent.mkdir(exist_ok=True, mode=0o700)
+            place.mkdir() if stat.S_ISDIR(wanted.st_mode) else place.touch()
+            source = f"/proc/self/fd/{bind.descriptor}"
+            if _mount(source, place, None, _BIND | _RECURSIVE) or _mount("none", place, None, _PRIVATE | _RECURSIVE):
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            if not os.path.samestat(place.stat(), wanted):
+                raise OSError(0, "another file is mounted than was checked")
+        except OSError as error:
+            raise ContainerError(f"runc: mount at {bind.target}: {(error.strerror or str(error)).lower()}") from error
+        found.append(Mount(place, bind.target, bind.is_writable))
+    return tuple(found)
 
 
-def _mount(target: Path, options: str) -> int:
-    result: int = _libc.mount(b"overlay", os.fsencode(target), b"overlay", _NODEV, os.fsencode(options))
+def unmount_all(folder: Path) -> None:
+    """Unmount all that is mounted in a folder; raise ContainerError if something stays.
+
+    What is still mounted there is the machine's own: the folder is not to be removed with it.
+    """
+    for _ in range(_MOUNTS_AT_MOST):
+        points = _mounted_in(folder)
+        if not points:
+            return
+        if _libc.umount2(os.fsencode(points[-1]), _DETACH) != 0:
+            break
+    raise ContainerError(f"runc: {points[-1]} stays mounted: {os.strerror(ctypes.get_errno()).lower()}")
+
+
+def _mounted_in(folder: Path) -> list[str]:
+    """Return mount points below a folder in the order in which they were made (proc_pid_mountinfo(5))."""
+    start, points = f"{folder}/", []
+    for line in Path("/proc/self/mountinfo").read_bytes().splitlines():
+        point = re.sub(rb"\\([0-7]{3})", lambda found: bytes((int(found[1], 8),)), line.split()[4])
+        if os.fsdecode(point).startswith(start):
+            points.append(os.fsdecode(point))
+    return points
+
+
+def _mount(source: str, target: Path, kind: str | None, flags: int, options: str = "") -> int:
+    words = (os.fsencode(source), os.fsencode(target), None if kind is None else kind.encode())
+    result: int = _libc.mount(*words, ctypes.c_ulong(flags), os.fsencode(options) if options else None)
     return result
 
 
@@ -55,14 +107,3 @@ def _escaped(path: Path) -> str:
     for character in _ESCAPED:
         text = text.replace(character, f"\\{character}")
     return text
-
-
-def _copy(source: str, target: str) -> str:
-    """Copy a file with its owner."""
-    shutil.copy2(source, target, follow_symlinks=False)
-    found = os.lstat(source)
-    os.chown(target, found.st_uid, found.st_gid, follow_symlinks=False)
-    # Changing the owner takes the bits of set-user-id away.
-    if not Path(target).is_symlink():
-        Path(target).chmod(found.st_mode & 0o7777)
-    return target

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,7 +24,7 @@ from controller.nodes.runtimes.base import (
     Output,
     Terminal,
 )
-from controller.nodes.runtimes.bundle import config_of, read_bundle
+from controller.nodes.runtimes.bundle import Bind, Process, config_of, hold_mounts, read_bundle
 from controller.nodes.runtimes.errors import ContainerError, ImageError, NoSuchContainerError, OrderError
 from controller.nodes.runtimes.images.reference import parse_reference
 from controller.nodes.runtimes.images.rootfs import UnpackedImages
@@ -32,7 +33,7 @@ from controller.nodes.runtimes.logs import read_log
 from controller.nodes.runtimes.processes import run_program
 from controller.nodes.runtimes.runc.conmon import Conmon
 from controller.nodes.runtimes.runc.exec import start_exec
-from controller.nodes.runtimes.runc.overlay import mount_root, unmount_root
+from controller.nodes.runtimes.runc.overlay import mount_binds, mount_root, unmount_all
 from controller.nodes.runtimes.runc.records import Record, Records
 from controller.nodes.runtimes.seccomp import PROFILE, read_profile
 from controller.nodes.runtimes.security import HostFolders, check_order
@@ -47,9 +48,12 @@ _PARENT: Final = "/millrace"
 class _Ready:
     """What a container is made of, once its image or bundle is found."""
 
-    root: Path
-    config: Mapping[str, Any]
-    digest: str
+    root: int
+    """A descriptor of the folder."""
+    process: Process
+    binds: tuple[Bind, ...]
+    digest: str = ""
+    hostname: str | None = None
 
 
 class RuncRuntime:
@@ -117,11 +121,14 @@ class RuncRuntime:
             raise OrderError(f"container {order.name}: there is one of that name already")
         container = uuid4().hex
         cgroup = f"{order.cgroup_parent or _PARENT}/{container}"
-        ready = await asyncio.to_thread(self._ready, order, cgroup)
         folder = self._records.path(container)
         try:
-            await asyncio.to_thread(_lay_out, folder, ready)
-            await self._conmon.create(container, folder)
+            with ExitStack() as stack:
+                ready = await self._ready(order, stack)
+                await asyncio.to_thread(self._lay_out, folder, ready, order, cgroup)
+                await self._conmon.create(container, folder)
+            # The container has mounts of its own by now.
+            await asyncio.to_thread(unmount_all, folder / "mounts")
             self._records.write(
                 Record(
                     id=container, name=order.name, labels=dict(order.labels), cgroup=cgroup, image_digest=ready.digest
@@ -237,25 +244,26 @@ class RuncRuntime:
                     if change.name.isalnum():
                         yield Ended(change.name)
 
-    def _ready(self, order: ContainerOrder, cgroup: str) -> _Ready:
+    async def _ready(self, order: ContainerOrder, stack: ExitStack) -> _Ready:
         """Return what a container is made of; raise ContainerError for what is not there or is refused."""
-        mounts = tuple(self._folders.mount(mount) for mount in order.mounts)
+        mounts = await hold_mounts(order.mounts, self._folders, stack)
         if order.bundle is not None:
-            bundle = read_bundle(order.bundle, self._folders)
-            config = config_of(
-                order,
-                bundle.process,
-                (*bundle.mounts, *mounts),
-                cgroup=cgroup,
-                seccomp=self._seccomp,
-                hostname=bundle.hostname,
-            )
-            return _Ready(bundle.root, config, "")
-        found = self._images.find(parse_reference(order.image or ""))
+            bundle = await read_bundle(order.bundle, self._folders, stack, self._deadline_s)
+            return _Ready(bundle.root, bundle.process, (*bundle.mounts, *mounts), hostname=bundle.hostname)
+        found = await asyncio.to_thread(self._images.find, parse_reference(order.image or ""))
         if found is None:
             raise ImageError(f"image {order.image}: is not there")
-        config = config_of(order, found.process, mounts, cgroup=cgroup, seccomp=self._seccomp)
-        return _Ready(found.root, config, found.image.digest)
+        root = os.open(found.root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        stack.callback(os.close, root)
+        return _Ready(root, found.process, mounts, found.image.digest)
+
+    def _lay_out(self, folder: Path, ready: _Ready, order: ContainerOrder, cgroup: str) -> None:
+        """Write a container's bundle."""
+        folder.mkdir(mode=0o700)
+        mounts = mount_binds(ready.binds, folder)
+        config = config_of(order, ready.process, mounts, cgroup=cgroup, seccomp=self._seccomp, hostname=ready.hostname)
+        (folder / "config.json").write_text(json.dumps(config))
+        mount_root(ready.root, folder)
 
     async def _erase(self, container: str, cgroup: str | None = None) -> None:
         """Remove all that there may be of a container, whole or half made."""
@@ -267,7 +275,7 @@ class RuncRuntime:
             while await asyncio.to_thread(kill_in, group):
                 await asyncio.sleep(_LOOK_S)
             await asyncio.to_thread(remove_group, group)
-        unmount_root(folder)
+        await asyncio.to_thread(unmount_all, folder)
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
         (self._exits / container).unlink(missing_ok=True)
 
@@ -343,13 +351,6 @@ class RuncRuntime:
     async def _runc(self, *words: str, doing: str) -> bytes:
         command = (self._program, "--root", str(self._root), *words)
         return await run_program(command, doing, deadline_s=self._deadline_s, environment=self._environment)
-
-
-def _lay_out(folder: Path, ready: _Ready) -> None:
-    """Write a container's bundle."""
-    folder.mkdir(mode=0o700)
-    (folder / "config.json").write_text(json.dumps(ready.config))
-    mount_root(ready.root, folder)
 
 
 def _process_in(folder: Path, command: tuple[str, ...], terminal: Terminal | None) -> dict[str, Any]:

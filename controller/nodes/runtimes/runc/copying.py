@@ -1,0 +1,77 @@
+"""A folder's copy, with owners, modes and attributes: by descriptors, so that no link leads out of what is copied."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_PIECE_BYTES: Final = 8 << 20
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def copy_tree(source: int, target: Path) -> None:
+    """Copy what is in the folder of a descriptor into a folder that is there; raise OSError.
+
+    Devices, pipes and sockets are left out: a container has those that its order names.
+    """
+    reading = os.open(".", _FOLDER, dir_fd=source)
+    try:
+        writing = os.open(target, _FOLDER)
+        try:
+            _copy_folder(reading, writing)
+        finally:
+            os.close(writing)
+    finally:
+        os.close(reading)
+
+
+def _copy_folder(source: int, target: int) -> None:
+    for name in os.listdir(source):
+        mode = os.stat(name, dir_fd=source, follow_symlinks=False).st_mode
+        if stat.S_ISLNK(mode):
+            _copy_link(name, source, target)
+        elif stat.S_ISDIR(mode):
+            os.mkdir(name, 0o700, dir_fd=target)
+            _copy_opened(name, source, target, _FOLDER, _FOLDER)
+        elif stat.S_ISREG(mode):
+            _copy_opened(name, source, target, _FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
+    _copy_attributes(source, target)
+
+
+def _copy_opened(name: str, source: int, target: int, reads: int, writes: int) -> None:
+    reading = os.open(name, reads, dir_fd=source)
+    try:
+        writing = os.open(name, writes, 0o600, dir_fd=target)
+        try:
+            # By now it may be something else than it was when it was looked at.
+            if stat.S_ISDIR(os.fstat(reading).st_mode) and reads == _FOLDER:
+                _copy_folder(reading, writing)
+            elif stat.S_ISREG(os.fstat(reading).st_mode):
+                while os.sendfile(writing, reading, None, _PIECE_BYTES):
+                    pass
+                _copy_attributes(reading, writing)
+        finally:
+            os.close(writing)
+    finally:
+        os.close(reading)
+
+
+def _copy_link(name: str, source: int, target: int) -> None:
+    found = os.stat(name, dir_fd=source, follow_symlinks=False)
+    os.symlink(os.readlink(name, dir_fd=source), name, dir_fd=target)
+    os.chown(name, found.st_uid, found.st_gid, dir_fd=target, follow_symlinks=False)
+
+
+def _copy_attributes(source: int, target: int) -> None:
+    found = os.fstat(source)
+    os.fchown(target, found.st_uid, found.st_gid)
+    # Changing the owner takes the bits of set-user-id away.
+    os.fchmod(target, stat.S_IMODE(found.st_mode))
+    os.utime(target, ns=(found.st_atime_ns, found.st_mtime_ns))
+    with suppress(OSError):  # not every file system has them
+        for name in os.listxattr(source):
+            os.setxattr(target, name, os.getxattr(source, name))

@@ -1,0 +1,200 @@
+"""Bundles whose owner swaps what was checked for a link, while a container is made of it."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from controller.nodes.runtimes.base import Mount
+from controller.nodes.runtimes.bundle import hold_mounts, read_bundle
+from controller.nodes.runtimes.errors import ContainerError, OrderError
+from controller.nodes.runtimes.runc.copying import copy_tree
+from controller.nodes.runtimes.runc.overlay import mount_binds, mount_root, unmount_all
+from controller.nodes.runtimes.security import HostFolders
+
+pytestmark = pytest.mark.root
+
+DEADLINE_S = 60
+TRIES = 30
+_AT_FDCWD, _EXCHANGE = -100, 2
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@pytest.fixture
+def secret(tmp_path: Path) -> Path:
+    """A folder that no container is to see."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "shadow").write_text("root:...")
+    return tmp_path / "secret"
+
+
+@pytest.fixture
+def bundle(tmp_path: Path, secret: Path) -> Path:
+    """A bundle, and beside its root folder a link to the secret."""
+    folder = tmp_path / "bundles" / "b1"
+    (folder / "rootfs" / "etc").mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({"process": {"args": ["sh"]}, "root": {"path": "rootfs"}}))
+    (folder / "trap").symlink_to(secret)
+    return folder
+
+
+@pytest.fixture
+def container(tmp_path: Path) -> Iterator[Path]:
+    (tmp_path / "container").mkdir()
+    yield tmp_path / "container"
+    unmount_all(tmp_path / "container")
+
+
+def exchange(one: Path, other: Path) -> None:
+    """Swap two names, so that at no moment either is gone (renameat2(2))."""
+    assert _libc.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE) == 0
+
+
+@contextmanager
+def swapping(one: Path, other: Path) -> Iterator[None]:
+    """Swap two names as often as can be, until the block ends."""
+    stop = threading.Event()
+
+    def swap() -> None:
+        while not stop.is_set():
+            exchange(one, other)
+
+    thread = threading.Thread(target=swap)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def seen(folder: Path) -> set[str]:
+    return {path.name for path in (folder / "rootfs").iterdir()}
+
+
+def test_a_root_that_was_swapped_after_its_check(bundle: Path, container: Path) -> None:
+    with ExitStack() as stack:
+        found = asyncio.run(read_bundle(bundle, HostFolders(bundles=(bundle.parent,)), stack, DEADLINE_S))
+        exchange(bundle / "rootfs", bundle / "trap")
+        mount_root(found.root, container)
+    assert seen(container) == {"etc"}
+
+
+def test_a_bundle_that_was_swapped_after_its_check(bundle: Path, container: Path, secret: Path) -> None:
+    (secret / "rootfs").mkdir()
+    (bundle.parent / "trap").symlink_to(secret)
+    with ExitStack() as stack:
+        found = asyncio.run(read_bundle(bundle, HostFolders(bundles=(bundle.parent,)), stack, DEADLINE_S))
+        exchange(bundle, bundle.parent / "trap")
+        mount_root(found.root, container)
+    assert seen(container) == {"etc"}
+
+
+def test_a_mount_that_was_swapped_after_its_check(tmp_path: Path, container: Path, secret: Path) -> None:
+    shared = tmp_path / "shared"
+    (shared / "data").mkdir(parents=True)
+    (shared / "data" / "mine").touch()
+    (shared / "trap").symlink_to(secret)
+    with ExitStack() as stack:
+        wanted = (Mount(shared / "data", Path("/data")),)
+        binds = asyncio.run(hold_mounts(wanted, HostFolders(mounts=(shared,)), stack))
+        exchange(shared / "data", shared / "trap")
+        (made,) = mount_binds(binds, container)
+    assert {path.name for path in made.source.iterdir()} == {"mine"}
+    unmount_all(container)
+    assert list(made.source.iterdir()) == []
+
+
+def test_a_root_that_is_swapped_all_the_time(bundle: Path, tmp_path: Path) -> None:
+    outcomes = set[str]()
+    with swapping(bundle / "rootfs", bundle / "trap"):
+        for number in range(TRIES):
+            folder = tmp_path / f"container-{number}"
+            folder.mkdir()
+            try:
+                with ExitStack() as stack:
+                    found = asyncio.run(read_bundle(bundle, HostFolders(bundles=(bundle.parent,)), stack, DEADLINE_S))
+                    mount_root(found.root, folder)
+                outcomes |= seen(folder)
+            except OrderError as error:
+                assert "has a link on its way" in str(error)  # noqa: PT017 - either outcome is right
+                outcomes.add("refused")
+            finally:
+                unmount_all(folder)
+    assert "shadow" not in outcomes
+
+
+def test_a_copy_follows_no_links(bundle: Path, secret: Path, tmp_path: Path) -> None:
+    root = bundle / "rootfs"
+    (root / "etc" / "hosts").write_text("here")
+    (root / "etc" / "hosts").chmod(0o4755)
+    (root / "way-out").symlink_to(secret)
+    os.mkfifo(root / "pipe")
+    (root / "etc" / "trap").symlink_to(secret)
+    target = tmp_path / "copy"
+    target.mkdir()
+    descriptor = os.open(root, os.O_PATH)
+    with swapping(root / "etc" / "hosts", root / "etc" / "trap"):
+        for number in range(TRIES):
+            (target / str(number)).mkdir()
+            try:
+                copy_tree(descriptor, target / str(number))
+            except OSError:
+                continue  # it was a link by the time that it was opened
+    os.close(descriptor)
+    for copy in target.iterdir():
+        assert not (copy / "pipe").exists()
+        files = [path for path in copy.rglob("*") if path.is_file() and not path.is_symlink()]
+        assert "root:..." not in {path.read_text() for path in files}
+    (target / "whole").mkdir()
+    descriptor = os.open(root, os.O_PATH)
+    copy_tree(descriptor, target / "whole")
+    os.close(descriptor)
+    assert {path.name for path in (target / "whole").rglob("*")} == {"etc", "hosts", "trap", "way-out"}
+
+
+@pytest.mark.parametrize("name", ["loop", "loop/deeper", "a" * 300, "rootfs/../../../secret", "/"])
+def test_a_root_that_cannot_be_opened_is_one_line(bundle: Path, name: str) -> None:
+    (bundle / "loop").symlink_to("loop")
+    config = {"process": {"args": ["sh"]}, "root": {"path": name}}
+    (bundle / "config.json").write_text(json.dumps(config))
+    with pytest.raises(OrderError, match="no folder inside the bundle") as refused, ExitStack() as stack:
+        asyncio.run(read_bundle(bundle, HostFolders(bundles=(bundle.parent,)), stack, DEADLINE_S))
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("special", ["pipe", "link", "kmsg"])
+def test_a_config_that_is_no_file_is_refused(bundle: Path, special: str) -> None:
+    path = bundle / "config.json"
+    path.unlink()
+    if special == "pipe":
+        os.mkfifo(path)
+    elif special == "link":
+        path.symlink_to("/proc/kmsg")
+    else:
+        os.mknod(path, 0o020600, os.makedev(1, 11))
+    with pytest.raises(ContainerError, match=r"config\.json: cannot be read: it (is|has)"), ExitStack() as stack:
+        asyncio.run(read_bundle(bundle, HostFolders(bundles=(bundle.parent,)), stack, DEADLINE_S))
+
+
+def test_a_folder_with_mounts_is_not_removed(tmp_path: Path, container: Path) -> None:
+    """What is bound into a container's folder is the machine's: unmounted first, in folders of any name."""
+    precious = tmp_path / "precious folder"
+    precious.mkdir()
+    (precious / "data").touch()
+    with ExitStack() as stack:
+        wanted = (Mount(precious, Path("/data")),)
+        binds = asyncio.run(hold_mounts(wanted, HostFolders(mounts=(precious,)), stack))
+        (made,) = mount_binds(binds, container)
+    assert (made.source / "data").exists()
+    unmount_all(container)
+    assert not (made.source / "data").exists()
+    assert (precious / "data").exists()

@@ -49,6 +49,10 @@ class Place:
         """The control group that all of the node's containers are below."""
         return f"{PARENT}/{self.node}-{self.identity}"
 
+    def cgroup_of(self, pod: str) -> str:
+        """Return the control group of a pod: no pod's name makes it that of anything else."""
+        return f"{self.cgroup}/pod-{pod}"
+
 
 def order_of(place: Place, pod: Pod, container: Container, *, attempt: int, image: str | None) -> ContainerOrder:
     """Return the order for a container, its image being `image`; raise OrderError for a device that is not there.
@@ -57,7 +61,8 @@ def order_of(place: Place, pod: Pod, container: Container, *, attempt: int, imag
     """
     name, request = pod.metadata.name, pod.spec.request
     return ContainerOrder(
-        name=f"millrace-{place.node}-{place.identity}-{name}-{container.name}",
+        # Names have hyphens themselves: pod a-b with container c is not pod a with container b-c.
+        name=f"millrace_{place.node}_{place.identity}_{name}_{container.name}",
         labels={
             NODE_LABEL: place.node,
             MANAGER_LABEL: place.identity,
@@ -77,7 +82,7 @@ def order_of(place: Place, pod: Pod, container: Container, *, attempt: int, imag
         memory_bytes=request.memory_bytes or None,
         devices=_devices(place, pod),
         network_namespace=place.network_namespace,
-        cgroup_parent=f"{place.cgroup}/{name}",
+        cgroup_parent=place.cgroup_of(name),
     )
 
 

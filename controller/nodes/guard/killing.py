@@ -9,7 +9,10 @@ import time
 
 _POLL_S = 0.01
 _MONITORS = "conmon"
-"""The group beside a pod's containers in which podman has its monitors, which tell how containers ended."""
+"""The group in a pod's, beside its containers', where podman has its monitors, which tell how containers ended.
+
+Groups of pods are directly below the node's, and the names of those in them are the runtime's, never a user's.
+"""
 
 
 def processes_in(folders: tuple[str, ...]) -> set[int]:
@@ -18,7 +21,7 @@ def processes_in(folders: tuple[str, ...]) -> set[int]:
     for top in folders:
         depth = top.rstrip("/").count("/")
         for folder, below, _ in os.walk(top):
-            if folder.count("/") - depth <= 1 and _MONITORS in below:
+            if folder.count("/") - depth == 1 and _MONITORS in below:
                 below.remove(_MONITORS)
             found.update(_members(folder))
     return found

@@ -215,7 +215,7 @@ class Driver:
         self._left |= {one.pod for one in before.values()}
         self._left -= {one.pod for one in self.view} | self._tasks.keys()
         # A monitor may take a moment longer than its container.
-        self._left = {name for name in self._left if not remove_empty(f"{self.place.cgroup}/{name}")}
+        self._left = {name for name in self._left if not remove_empty(self.place.cgroup_of(name))}
         self._looked.set()
 
     async def _follow_ends(self) -> None:
@@ -401,7 +401,7 @@ class Driver:
         """Hold the containers of a pod to its limits together; one alone is held by its own."""
         request = pod.spec.request
         if len(pod.spec.containers) > 1 and (request.cpu_milli or request.memory_bytes):
-            group = f"{self.place.cgroup}/{pod.metadata.name}"
+            group = self.place.cgroup_of(pod.metadata.name)
             try:
                 limit(group, request.cpu_milli or None, request.memory_bytes or None)
             except OSError as error:

@@ -89,7 +89,7 @@ def test_two_containers_have_the_pods_limits_together(tmp_path: Path, podman_sto
                 check=True,
             ).stdout.split()
             assert len(pids) == 2
-            parent = group_at(f"{group}/a").folders
+            parent = group_at(f"{group}/pod-a").folders
             assert any("quota" in file.name or file.name == "cpu.max" for file in parent["cpu"].iterdir())
             for pid in pids:
                 found = limits_of(process=pid)
@@ -99,7 +99,7 @@ def test_two_containers_have_the_pods_limits_together(tmp_path: Path, podman_sto
             await world.client.of(Pod).delete("a")
             await world.until_gone("a")
             async with local_timeout(30, "a test"):
-                while group_at(f"{group}/a").folders:
+                while group_at(f"{group}/pod-a").folders:
                     await asyncio.sleep(0.05)
         (Path(settings.state) / "lease").unlink(missing_ok=True)
         remove_empty(group)

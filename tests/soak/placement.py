@@ -157,14 +157,14 @@ def running() -> dict[str, set[str]]:
     base = next((path for path in (_GROUPS / "pids/millrace", _GROUPS / "millrace") if path.is_dir()), None)
     for folder, _, files in os.walk(base or _GROUPS / "millrace"):  # what goes meanwhile is left out
         parts = Path(folder).relative_to(base or _GROUPS / "millrace").parts
-        if len(parts) < 3 or not parts[1].startswith("soak-") or not _is_container(parts[2]):
+        if len(parts) < 3 or not parts[1].startswith("pod-soak-") or not _is_container(parts[2]):
             continue
         try:
             processes = (Path(folder) / "cgroup.procs").read_text().split() if "cgroup.procs" in files else []
         except OSError:
             continue
         if any(_lives(one) for one in processes):
-            found.setdefault(parts[1], set()).add(f"{parts[0]}/{parts[2]}")
+            found.setdefault(parts[1].removeprefix("pod-"), set()).add(f"{parts[0]}/{parts[2]}")
     return found
 
 

@@ -2,7 +2,7 @@
 
 | role | reads | writes |
 | --- | --- | --- |
-| user | everything, logs of pods | pods, groups, tasks, probe tasks: no status; with rights more (below) |
+| user | his and his projects' pods, logs, groups, tasks, decisions; all else | those, probe tasks: no status |
 | node | its Node, the pods on it | its Node (to create it, and its status), status and release of the pods on it |
 | centre | its Centre, its tasks and probe results | its Centre (likewise), status, picks, completions of its tasks |
 | placement | nodes, pods, pod groups, decisions | pods and their releases, nodes, status of pod groups |
@@ -12,16 +12,19 @@
 | admin | everything, and tokens | everything, and tokens |
 | worker | nothing more: workers attend jobs, at the job service | nothing |
 
-All read probe kernels and probe tasks. A user with the right `exec` runs commands in pods, with `kernels` he writes
-probe kernels.
+All read probe kernels and probe tasks. A user with the right `exec` runs commands in his pods, with `kernels` he writes
+probe kernels. Of what others have created he changes nothing; decisions belong to whom their subjects belong.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Final
 
+from controller.api.registry.placements import NewDecision
 from controller.api.registry.selection import How, Selection
+from controller.api.registry.tenants import Tenant, tenant_of
 from controller.api.resources import Kind, Resource, UnitPool
 from controller.api.resources.base import FieldValue
 from controller.errors import ForbiddenError
@@ -50,6 +53,8 @@ class Verb(StrEnum):
 _ALL: Final = (Role.ADMIN, Role.SERVICE)
 _USERS: Final = {"Pod", "PodGroup", "ProbeTask", "Task"}
 _USERS_VERBS: Final = {Verb.CREATE, Verb.REPLACE, Verb.DELETE}
+_PRIVATE: Final = {"Decision", "Pod", "PodGroup", "Project", "Task"}
+"""Kinds of which a user sees what is his or his projects'."""
 
 _RIGHTS: Final = {"ProbeKernel": Right.KERNELS}
 """Kinds that users write with a right of their own: centres run what probe kernels say."""
@@ -93,6 +98,9 @@ def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource)
         may_write = kind.name in _USERS or (right is not None and right in principal.rights)
         if verb is not Verb.READ and not (may_write and verb in _USERS_VERBS):
             raise _forbidden(principal, verb, f"a {kind.name}")
+        is_bounded = verb is not Verb.CREATE and (verb is not Verb.READ or kind.name in _PRIVATE)
+        if is_bounded and not Tenant(principal.name, principal.projects).has(resource.metadata):
+            raise _forbidden(principal, verb, f"{kind.name} {resource.metadata.name}: it is another user's")
         return
     if role in _PART:
         if verb not in _PART[role].get(kind.name, ()):
@@ -116,6 +124,17 @@ def check_list(principal: Principal, kind: Kind[Any], selection: Selection) -> N
         raise _forbidden(principal, Verb.READ, kind.plural)
     if not any((term.name, term.how, term.value) == (field, How.EQUAL, principal.subject) for term in selection.fields):
         raise _forbidden(principal, Verb.READ, f"{kind.plural} but with fields={field}={principal.subject}")
+
+
+def bounded(principal: Principal, kind: Kind[Any], selection: Selection) -> Selection:
+    """Return what a principal gets of a list, or watch, that `check_list` lets pass."""
+    return replace(selection, tenant=tenant_of(principal)) if kind.name in _PRIVATE else selection
+
+
+def check_decision(principal: Principal, decision: NewDecision | None) -> None:
+    """Raise ForbiddenError for a decision of who does not decide: nodes and centres release and complete, too."""
+    if decision is not None and principal.role not in (*_ALL, Role.PLACEMENT):
+        raise _forbidden(principal, Verb.CREATE, "a Decision")
 
 
 def check_bind(principal: Principal) -> None:

@@ -6,14 +6,16 @@ While the storage is away, reads are answered from what is in memory and say how
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from msgspec.structs import replace
 
 from controller.api import access
 from controller.api.access import Verb
-from controller.api.registry import actions, batch_actions, probe_kernels, task_actions, task_reports
+from controller.api.quotas import Quotas
+from controller.api.registry import actions, batch_actions, probe_kernels, task_actions, task_reports, tenants
 from controller.api.registry.batches import BindingBatch, DispatchBatch
 from controller.api.registry.cache import ResourceCache
 from controller.api.registry.changes import fixed_changes
@@ -26,20 +28,38 @@ from controller.api.registry.dispatches import (
 )
 from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest, State
+from controller.api.registry.plain_text import check_plain
 from controller.api.registry.pools.reports import PoolReports
 from controller.api.registry.pools.shares import UnitShares, check_spec
 from controller.api.registry.registry import Listing, Registry
 from controller.api.registry.selection import Selection
-from controller.api.resources import Centre, Kind, Node, Pod, PodGroup, ProbeKernel, Resource, Task, UnitPool
+from controller.api.resources import (
+    Centre,
+    Decision,
+    Kind,
+    Metadata,
+    Node,
+    Pod,
+    PodGroup,
+    ProbeKernel,
+    Project,
+    Resource,
+    Task,
+    UnitPool,
+)
 from controller.api.resources.base import R
 from controller.api.resources.node import NODE
 from controller.api.resources.pod import POD, Phase, PodStatus
+from controller.api.resources.pod_group import POD_GROUP
+from controller.api.resources.project import Quota
 from controller.api.resources.task import TASK
 from controller.api.resources.unit_pool import HolderStatus
 from controller.api.watching import WatchCounters, Watching, WatchLimits
 from controller.errors import (
     ApiError,
+    GoneError,
     InvalidError,
+    NotFoundError,
     StaleError,
     StorageError,
     UnavailableError,
@@ -50,6 +70,8 @@ _AWAY_TIMEOUT_S = 6.0
 _NS_PER_S = 1_000_000_000
 _ENDED = frozenset({"succeeded", "failed", "finished"})
 """Phases of pods and groups in which nothing of them runs any more."""
+_SUBJECTS: Mapping[str, Kind[Any]] = {kind.name.lower(): kind for kind in (POD, POD_GROUP, TASK)}
+"""What a decision about it belongs to whoever it belongs to."""
 _ALIVE = (Phase.PENDING, Phase.BOUND, Phase.STARTING, Phase.RUNNING)
 
 
@@ -73,8 +95,16 @@ class Health:
 class Service:
     """See the module; of one event loop."""
 
-    def __init__(self, registry: Registry, cache: ResourceCache, limits: WatchLimits | None = None) -> None:
+    def __init__(
+        self,
+        registry: Registry,
+        cache: ResourceCache,
+        limits: WatchLimits | None = None,
+        quota: Quota | None = None,
+    ) -> None:
+        """`quota` is what a user may have without a project, or in one that there is no Project of."""
         self.registry, self.cache, self.health = registry, cache, Health()
+        self._quotas = Quotas(cache, quota or Quota())
         self._reports = PoolReports(registry)
         self._watching = Watching(registry.storage, cache, limits or WatchLimits())
 
@@ -88,22 +118,24 @@ class Service:
         """Return a resource, and its age in ns where the storage is away."""
         found, age_ns = await self._get(kind, name)
         access.check(principal, Verb.READ, kind, found)
-        return found, age_ns
+        return self._shown(found), age_ns
 
     async def list(
         self, principal: Principal, kind: Kind[R], selection: Selection, *, revision: int | None, after: str, limit: int
     ) -> tuple[Listing[R], int | None]:
         """Return resources, and their age in ns where the storage is away."""
         access.check_list(principal, kind, selection)
+        selection = access.bounded(principal, kind, selection)
         if not self.health.is_away:
             try:
                 found = await self.registry.list(kind, selection, revision=revision, after=after, limit=limit)
             except UnavailableError as error:
                 self._lost(error)
             else:
-                return found, None
+                return self._all_shown(found), None
         self._check_loaded()
-        return self.cache.list(kind, selection, revision=revision, after=after, limit=limit), self.cache.age_ns
+        found = self.cache.list(kind, selection, revision=revision, after=after, limit=limit)
+        return self._all_shown(found), self.cache.age_ns
 
     async def create(self, principal: Principal, kind: Kind[R], resource: R) -> R:
         """Write a new resource."""
@@ -111,10 +143,19 @@ class Service:
         self.health.check()
         if principal.role is Role.USER:
             resource = replace(resource, status=kind.default("status"))
+        resource = replace(resource, metadata=tenants.owned(principal, kind, resource.metadata))
+        if isinstance(resource, Decision):
+            resource = replace(resource, metadata=tenants.of_subjects(resource.metadata, self._subjects(resource)))
+        tenants.check_labels(principal, None, resource.metadata)
+        if principal.role is Role.USER:
+            check_plain(kind, resource)
         if isinstance(resource, Task):
             begun: Any = replace(kind.default("status"), user=principal.name)
             resource = replace(resource, status=begun)
-        return await self.registry.create(kind, self._stamped(None, resource))
+        with self._quotas.room(principal, resource) as written:
+            made = await self.registry.create(kind, self._stamped(None, resource))
+            written(made.metadata.revision)
+        return made
 
     async def replace(self, principal: Principal, kind: Kind[R], name: str, resource: R, *, expected: int | None) -> R:
         """Write labels and spec; everything else stays as it is."""
@@ -122,9 +163,14 @@ class Service:
         self.health.check()
 
         def replaced(found: R) -> R:
+            tenants.check_labels(principal, found.metadata, resource.metadata)
             metadata = replace(found.metadata, labels=resource.metadata.labels)
             _check_held(found, resource)
-            return replace(found, metadata=metadata, spec=resource.spec)
+            made = replace(found, metadata=metadata, spec=resource.spec)
+            if principal.role is Role.USER:
+                check_plain(kind, made)
+            self._quotas.check_change(principal, found, made)
+            return made
 
         allow = _allowing(principal, Verb.REPLACE, kind)
         return await self.registry.change(kind, name, replaced, expected=expected, allow=allow)
@@ -184,16 +230,18 @@ class Service:
 
     async def release(self, principal: Principal, request: ReleaseRequest) -> PlacementAnswer:
         """Have pods give back what they hold, all or none."""
+        access.check_decision(principal, request.decision)
         self.health.check()
 
         def check(state: State) -> None:
             for item in request.releases:
                 pod = state.pods.get(item.pod)
+                # Both where both are named: what a pod holds elsewhere is for that node to release.
                 if pod is not None:
                     access.check(principal, Verb.RELEASE, POD, pod)
-                elif item.node in state.nodes:
+                if item.node in state.nodes:
                     access.check(principal, Verb.STATUS, NODE, state.nodes[item.node])
-                else:
+                elif pod is None:
                     access.check_bind(principal)
 
         return await actions.release(self.registry, request, check)
@@ -211,6 +259,7 @@ class Service:
 
     async def complete(self, principal: Principal, request: CompletionRequest) -> DispatchAnswer:
         """Have tasks give back their units, all or none."""
+        access.check_decision(principal, request.decision)
         self.health.check()
         return await task_actions.complete(self.registry, request, _completing(principal))
 
@@ -236,9 +285,13 @@ class Service:
     ) -> AsyncIterator[bytes]:
         """Return lines of what happens after a revision, None: from now on; raise GoneError for one forgotten."""
         access.check_list(principal, kind, selection)
+        selection = access.bounded(principal, kind, selection)
         self._watching.check_room()
         self._check_loaded()
         if after is not None and not self._watching.has(after):
+            if selection.tenant is not None:
+                # The storage does not say whose a resource was that has gone.
+                raise GoneError(f"revision {after} is too old for a watch of what is one's own: list again")
             self.health.check()
             await self._watching.check_known(kind, after)
         return self._watching.lines(kind, selection, self.cache.ring.revision if after is None else after)
@@ -265,6 +318,21 @@ class Service:
                 self._lost(error)
         self._check_loaded()
         return self.cache.get(kind, name), self.cache.age_ns
+
+    def _shown(self, resource: R) -> R:
+        return self._quotas.shown(resource) if isinstance(resource, Project) else resource  # type: ignore[return-value]
+
+    def _all_shown(self, listing: Listing[R]) -> Listing[R]:
+        return Listing(tuple(map(self._shown, listing.items)), listing.revision, listing.after)
+
+    def _subjects(self, decision: Decision) -> Iterator[Metadata]:
+        """Yield the metadata of what a decision is about, as far as it is known here."""
+        kind = _SUBJECTS.get(decision.spec.subject_kind)
+        if kind is None:
+            return
+        for name in decision.spec.subjects:
+            with suppress(NotFoundError):
+                yield self.cache.get(kind, name).metadata
 
     def _check_loaded(self) -> None:
         if not self.cache.loaded.is_set():

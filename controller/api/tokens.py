@@ -18,7 +18,7 @@ from controller.storage import Delete, Event, Expected, Storage, Stored
 from dataplane.config import Strict
 from dataplane.malformed import MALFORMED
 from dataplane.rpc.access import Principal, Right, Role
-from dataplane.rpc.access.tokens import Label, TokenRecord, new_token, principal_of
+from dataplane.rpc.access.tokens import Label, Projects, TokenRecord, new_token, principal_of
 
 LOGGER = logging.getLogger("millrace.api")
 
@@ -35,6 +35,8 @@ class TokenRequest(Strict, frozen=True):
     lasts_s: Annotated[float, Meta(gt=0, le=1e10)] | None = None
     rights: Annotated[tuple[Right, ...], Meta(max_length=8)] = ()
     """Of a user, beyond his role."""
+    projects: Projects = ()
+    """Of a user."""
 
 
 class TokenShown(Strict, frozen=True):
@@ -47,6 +49,7 @@ class TokenShown(Strict, frozen=True):
     created_ns: int
     expires_ns: int | None
     rights: tuple[Right, ...] = ()
+    projects: tuple[str, ...] = ()
 
 
 class NewToken(Strict, frozen=True):
@@ -81,6 +84,7 @@ class Tokens:
                 now_ns=now_ns,
                 expires_ns=expires_ns,
                 rights=request.rights,
+                projects=request.projects,
             )
         except ValueError as error:
             raise InvalidError(str(error)) from None
@@ -151,6 +155,7 @@ def shown(record: TokenRecord) -> TokenShown:
         created_ns=record.created_ns,
         expires_ns=record.expires_ns,
         rights=record.rights,
+        projects=record.projects,
     )
 
 

@@ -54,6 +54,10 @@ def create_token(  # noqa: PLR0917 - a command line's options
     rights: Annotated[
         list[str] | None, typer.Option("--right", help="Of a user, beyond his role: exec, kernels.")
     ] = None,
+    projects: Annotated[
+        list[str] | None,
+        typer.Option("--project", help="Of a user: what is of them is his, too; the first is where he creates."),
+    ] = None,
     hours: Annotated[
         float | None, typer.Option(parser=in_hours(0.001), help="How long it counts; else until revoked.")
     ] = None,
@@ -64,7 +68,7 @@ def create_token(  # noqa: PLR0917 - a command line's options
     settings: _Settings = None,
 ) -> None:
     """Make a token, and print it: it is shown this once, only a hash of it is kept."""
-    request = _request(role, name, node or centre or holder, hours, rights or [])
+    request = _request(role, name, node or centre or holder, hours, rights or [], projects or [])
     if settings is None:
         with client_of(address) as client:
             made = client.create_token(request)
@@ -82,10 +86,10 @@ def list_tokens(address: Address = None, form: FormatOption = Format.TABLE) -> N
     """List tokens, without their secrets; times are UTC."""
     with client_of(address) as client:
         found = client.tokens()
-    columns = ("id", "name", "role", "subject", "rights", "created", "expires")
+    columns = ("id", "name", "role", "subject", "rights", "projects", "created", "expires")
     times = ((utc(one.created_ns), None if one.expires_ns is None else utc(one.expires_ns)) for one in found)
     rows = (
-        (one.id, one.name, one.role.value, one.subject, list(one.rights), *when)
+        (one.id, one.name, one.role.value, one.subject, list(one.rights), list(one.projects), *when)
         for one, when in zip(found, times, strict=True)
     )
     show(columns, rows, form)
@@ -109,13 +113,21 @@ def client_of(address: str | None) -> SyncApiClient:
     return SyncApiClient(find_place(address))
 
 
-def _request(role: str, name: str | None, subject: str | None, hours: float | None, rights: list[str]) -> TokenRequest:
+def _request(  # noqa: PLR0917 - a command line's options
+    role: str, name: str | None, subject: str | None, hours: float | None, rights: list[str], projects: list[str]
+) -> TokenRequest:
     import msgspec  # noqa: PLC0415
 
     from controller.api.tokens import TokenRequest  # noqa: PLC0415
     from controller.errors import InvalidError  # noqa: PLC0415
 
-    raw = {"name": name or subject or role, "role": role, "subject": subject, "rights": rights}
+    raw = {
+        "name": name or subject or role,
+        "role": role,
+        "subject": subject,
+        "rights": rights,
+        "projects": projects,
+    }
     try:
         return msgspec.convert(raw | ({} if hours is None else {"lasts_s": hours * _HOUR_S}), TokenRequest)
     except msgspec.ValidationError as error:

@@ -31,6 +31,7 @@ _Role = Annotated[
 _Host = Annotated[
     str | None, typer.Option(help="The host whose worker it is; of other roles the node, centre, holder.")
 ]
+_Projects = Annotated[list[str] | None, typer.Option("--project", help="Of a user; the first is where he creates.")]
 _Rights = Annotated[list[str] | None, typer.Option("--right", help="Of a user, beyond reading: change, operate, ...")]
 _FOLDER: Final = Path("certs")
 _COLUMNS: Final = ("file", "name", "role", "subject", "rights", "addresses", "ends", "days", "signed by")
@@ -62,6 +63,7 @@ def issue(  # noqa: PLR0917 - a command line's options
     role: _Role = None,
     host: _Host = None,
     rights: _Rights = None,
+    projects: _Projects = None,
     days: Days = 90.0,
     force: Force = False,
 ) -> None:
@@ -69,7 +71,9 @@ def issue(  # noqa: PLR0917 - a command line's options
     from dataplane.rpc.access.authority import issued  # noqa: PLC0415
     from dataplane.rpc.access.certificate_files import AUTHORITY, read_pair, write_pair  # noqa: PLC0415
 
-    principal = _principal(name, role or ("service" if addresses else "worker" if host else None), host, rights or [])
+    principal = _principal(
+        name, role or ("service" if addresses else "worker" if host else None), host, rights or [], projects or []
+    )
     pair = issued(read_pair(folder, AUTHORITY), name, principal, addresses or [], now=_now(), lasts=_days(days))
     _say(write_pair(folder, _not_the_authority(name), pair, replaces=force), pair.certificate)
 
@@ -130,6 +134,7 @@ def token(  # noqa: PLR0917 - a command line's options
     role: _Role = None,
     host: _Host = None,
     rights: _Rights = None,
+    projects: _Projects = None,
     hours: Annotated[
         float | None, typer.Option(parser=in_hours(0.001), help="How long it counts; else until removed.")
     ] = None,
@@ -141,12 +146,18 @@ def token(  # noqa: PLR0917 - a command line's options
     from dataplane.rpc.access.token_files import append_record  # noqa: PLC0415
     from dataplane.rpc.access.tokens import new_token  # noqa: PLC0415
 
-    who = _principal(name, role or ("worker" if host else None), host, rights or [])
+    who = _principal(name, role or ("worker" if host else None), host, rights or [], projects or [])
     now_ns = time.time_ns()
     expires_ns = None if hours is None else now_ns + round(hours * 3600e9)
     try:
         text, record = new_token(
-            who.name, who.role, who.subject, now_ns=now_ns, expires_ns=expires_ns, rights=who.rights
+            who.name,
+            who.role,
+            who.subject,
+            now_ns=now_ns,
+            expires_ns=expires_ns,
+            rights=who.rights,
+            projects=who.projects,
         )
     except ValueError as error:
         raise AccessError(f"token: {error}") from None
@@ -155,7 +166,7 @@ def token(  # noqa: PLR0917 - a command line's options
     typer.echo(f"token {record.id} of {who}; without its line in {tokens} it counts no more", err=True)
 
 
-def _principal(name: str, role: str | None, subject: str | None, rights: list[str]) -> Principal:
+def _principal(name: str, role: str | None, subject: str | None, rights: list[str], projects: list[str]) -> Principal:
     from dataplane.errors import AccessError  # noqa: PLC0415
     from dataplane.rpc.access import Principal, Right, Role  # noqa: PLC0415
     from dataplane.rpc.access.values import problem_of  # noqa: PLC0415
@@ -163,10 +174,10 @@ def _principal(name: str, role: str | None, subject: str | None, rights: list[st
     if role is None:
         raise AccessError("a --role is needed, or the --address of a service, or the --host of a worker")
     try:
-        found = Principal(name, Role(role), subject, tuple(Right(right) for right in rights))
+        found = Principal(name, Role(role), subject, tuple(Right(right) for right in rights), tuple(projects))
     except ValueError as error:
         raise AccessError(f"{error}; roles are {', '.join(Role)}, rights {', '.join(Right)}") from None
-    problem = problem_of(found.role, found.subject, found.rights)
+    problem = problem_of(found.role, found.subject, found.rights, found.projects)
     if problem is not None:
         raise AccessError(problem)
     return found

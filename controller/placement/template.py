@@ -33,7 +33,14 @@ def pod_of(group: PodGroup, index: int, job_service: str | None) -> Pod:
     labels = {key: value for key, value in group.metadata.labels.items() if not key.startswith(_OURS)}
     labels |= {GROUP: name, GROUP_UID: group.metadata.uid, INDEX: str(index), TEMPLATE: template_hash(group)}
     spec: PodSpec = replace(template, containers=containers, group=name)
-    return Pod(metadata=Metadata(name=pod_name(name, index), labels=labels), spec=spec)
+    metadata = Metadata(
+        name=pod_name(name, index),
+        owner=group.metadata.owner,
+        project=group.metadata.project,
+        part_of=name,
+        labels=labels,
+    )
+    return Pod(metadata=metadata, spec=spec)
 
 
 def environment_of(group: PodGroup, index: int, job_service: str | None) -> dict[str, str]:

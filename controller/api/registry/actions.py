@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from controller.api.registry import evictions, placements
 from controller.api.registry.encoding import decode, key_of
@@ -20,16 +20,20 @@ from controller.api.registry.placements import (
 from controller.api.registry.pools import shares as pool_shares
 from controller.api.registry.pools.shares import UnitShares
 from controller.api.registry.registry import Registry, away, check_revision, of_revision, retried
+from controller.api.registry.tenants import of_subjects
 from controller.api.resources import Kind, Metadata, Pod, Resource, UnitPool
 from controller.api.resources.base import R
 from controller.api.resources.decision import DECISION
 from controller.api.resources.node import NODE
 from controller.api.resources.pod import POD
 from controller.api.resources.pod_group import POD_GROUP
+from controller.api.resources.task import TASK
 from controller.api.resources.unit_pool import UNIT_POOL
 from controller.errors import ConflictError, StaleError
 from controller.storage import Expected
 from controller.storage.values import ABSENT
+
+_SUBJECTS: Final = (POD, POD_GROUP, TASK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +147,19 @@ async def write_each(registry: Registry, parts: Sequence[tuple[Sequence[Written]
             wanted[key] = one.now
         if decision is not None:
             metadata = Metadata(name=decision.name, uid=secrets.token_hex(8), created_ns=registry.now_ns())
+            metadata = of_subjects(metadata, _subjects(decision, written))
             key = key_of(DECISION, decision.name)
             wanted[key] = placements.decision_of(decision, metadata)
             expected[key] = Expected(key, ABSENT)
     return await registry.write(wanted, tuple(expected.values()))
+
+
+def _subjects(decision: NewDecision, written: Sequence[Written]) -> Iterator[Metadata]:
+    """Yield the metadata of what a decision is about, of what is written with it."""
+    for one in written:
+        found = one.now or one.before
+        if found is not None and one.kind in _SUBJECTS and one.name in decision.spec.subjects:
+            yield found.metadata
 
 
 def placement_written(state: State, made: State) -> list[Written]:

@@ -12,6 +12,7 @@ from controller.api.registry.encoding import ROOT, decode, key_of, kind_of, pref
 from controller.api.registry.events import EventRing, Happening
 from controller.api.registry.registry import Listing, Registry, absent
 from controller.api.registry.selection import Selection
+from controller.api.registry.usage import UsageBook
 from controller.api.resources import Kind, Resource
 from controller.api.resources.base import R
 from controller.errors import CompactedError, GoneError, StorageError
@@ -35,6 +36,8 @@ class ResourceCache:
         self._now_ns = now_ns
         self._resources: dict[str, Resource] = {}
         self.ring = EventRing(0, capacity)
+        self.usage = UsageBook()
+        """What each project, and each owner without one, has at `ring.revision`."""
         self.loaded = asyncio.Event()
         self.known_ns = now_ns()
 
@@ -103,6 +106,7 @@ class ResourceCache:
     async def _load(self) -> None:
         """Read everything again."""
         resources: dict[str, Resource] = {}
+        sizes: dict[str, int] = {}
         revision, after = None, ""
         while True:
             page = await self._storage.scan(ROOT, revision=revision, after=after, limit=_PAGE)
@@ -111,10 +115,14 @@ class ResourceCache:
                 kind = kind_of(stored.key)
                 if kind is not None:
                     resources[stored.key] = decode(kind, stored)
+                    sizes[stored.key] = len(stored.value)
             if not page.more:
                 break
             after = page.items[-1].key
         self._resources = resources
+        self.usage.clear()
+        for key, resource in resources.items():
+            self.usage.put(key, resource, sizes[key])
         self._registry.forget_encoded()
         self._acknowledged.reach(revision)
         self.ring.restart(revision)
@@ -130,6 +138,7 @@ class ResourceCache:
             happening.before = self._resources.pop(event.key, None)
             if happening.now is not None:
                 self._resources[event.key] = happening.now
+            self.usage.put(event.key, happening.now, 0 if event.stored is None else len(event.stored.value))
             happening.is_before_known = True
             happenings.append(happening)
         self.seen()

@@ -57,6 +57,12 @@ def decode(kind: Kind[R], stored: Stored) -> R:
     return replace(found, metadata=replace(found.metadata, revision=stored.modified))
 
 
+def decoded_as(kind: Kind[R], data: bytes) -> R:
+    """Return a resource of what `encode` has made of one."""
+    found: R = _decoder(kind.plural).decode(data)
+    return found
+
+
 @cache
 def _decoder(plural: str) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(BY_PLURAL[plural].type)

@@ -13,6 +13,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 from msgspec.structs import replace
 
+from controller.api.registry.tenants import check_group
 from controller.api.resources import Decision, Node, Pod, PodGroup
 from controller.api.resources.base import Count, Line, Lines, Metadata, Name, TimeNs
 from controller.api.resources.decision import DecisionSpec
@@ -263,6 +264,9 @@ def _bind_groups(state: State, made: State, request: BindingRequest) -> None:
         group = state.groups.get(name)
         if group is None:
             raise NotFoundError(f"there is no PodGroup {name}")
+        for pod in made.pods.values():
+            if pod is not None and pod.spec.group == name:
+                check_group(pod, group)
         if not group.needed:
             raise StaleError(f"PodGroup {name} has {group.status.phase.value}")
         bound = group.status.bound + count

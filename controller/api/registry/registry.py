@@ -11,7 +11,8 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec.structs import replace
 
 from controller.api.registry.acknowledged import AcknowledgedWrites
-from controller.api.registry.encoding import decode, encode, key_of, kind_of, prefix_of
+from controller.api.registry.encoding import decode, decoded_as, encode, key_of, kind_of, prefix_of
+from controller.api.registry.plain_text import made_plain
 from controller.api.registry.selection import ALL, Selection
 from controller.api.resources import Centre, Kind, Metadata, Node, Pod, Resource, Task, UnitPool
 from controller.api.resources.base import R
@@ -161,11 +162,10 @@ class Registry:
 
         Raise ConflictError, with nothing done, where a key is not as expected.
         """
-        changes = tuple(Delete(key) if one is None else Put(key, encode(one)) for key, one in wanted.items())
         self.acknowledged.check()
-        for change in changes:
-            if isinstance(change, Put) and (written := wanted[change.key]) is not None:
-                self._encoded[change.key] = change.value, written
+        made = {key: None if one is None else _plain(key, one) for key, one in wanted.items()}
+        changes = tuple(Delete(key) if one is None else Put(key, one[0]) for key, one in made.items())
+        self._encoded.update((key, one) for key, one in made.items() if one is not None)
         try:
             with away():
                 revision = await self.storage.transact(changes, expected=expected)
@@ -173,8 +173,8 @@ class Registry:
             for key in wanted:
                 self._encoded.pop(key, None)
             raise
-        for key, one in wanted.items():
-            self.acknowledged.note(key, revision, None if one is None else of_revision(one, revision))
+        for key, one in made.items():
+            self.acknowledged.note(key, revision, None if one is None else of_revision(one[1], revision))
         return revision
 
     def forget_encoded(self) -> None:
@@ -240,6 +240,13 @@ def fresh(kind: Kind[R], resource: R) -> R:
     if isinstance(resource, Pod):
         changed["status"] = kind.default("status")
     return replace(resource, **changed)
+
+
+def _plain(key: str, resource: Resource) -> tuple[bytes, Resource]:
+    """Return a resource as it is stored, and as it is then: reports have in part what programs of users have said."""
+    data = encode(resource)
+    plain, kind = made_plain(data), kind_of(key)
+    return plain, resource if plain is data or kind is None else decoded_as(kind, plain)
 
 
 def _check_removable(found: object) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
+from controller.api.registry.tenants import Tenant
 from controller.api.resources import Kind, Resource
 from controller.api.resources.base import FieldValue
 from controller.errors import InvalidError
@@ -49,16 +50,20 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Terms of labels and of fields, all of which must hold."""
+    """Terms of labels and of fields, all of which must hold, and whose resources are meant at all."""
 
     labels: tuple[Term, ...] = ()
     fields: tuple[Term, ...] = ()
+    tenant: Tenant | None = None
+    """With one, only what is his."""
 
     def __bool__(self) -> bool:
-        return bool(self.labels or self.fields)
+        return bool(self.labels or self.fields or self.tenant)
 
     def selects(self, kind: Kind[Any], resource: Resource) -> bool:
         """Return whether a resource of a kind is meant."""
+        if self.tenant is not None and not self.tenant.has(resource.metadata):
+            return False
         labels: Mapping[str, str] = resource.metadata.labels
         return all(term.holds(labels.get(term.name)) for term in self.labels) and all(
             (read := kind.field(term.name)) is not None and term.holds(read(resource)) for term in self.fields
@@ -70,7 +75,7 @@ class Selection:
         found = cls(_terms(labels, "labels"), _terms(fields, "fields"))
         unknown = next((term.name for term in found.fields if kind.field(term.name) is None), None)
         if unknown is not None:
-            known = ", ".join(("name", *kind.fields))
+            known = ", ".join(("name", "owner", "project", *kind.fields))
             raise InvalidError(f"fields: {kind.plural} cannot be selected by {unknown}; known: {known}")
         return found
 

@@ -13,6 +13,7 @@ from controller.api.resources.pod_group import POD_GROUP, PodGroup
 from controller.api.resources.probe_kernel import PROBE_KERNEL, ProbeKernel
 from controller.api.resources.probe_result import PROBE_RESULT, ProbeResult
 from controller.api.resources.probe_task import PROBE_TASK, ProbeTask
+from controller.api.resources.project import PROJECT, Project
 from controller.api.resources.task import TASK, Task
 from controller.api.resources.unit_pool import UNIT_POOL, UnitPool
 
@@ -27,6 +28,7 @@ KINDS: Final[tuple[Kind[Any], ...]] = (
     PROBE_RESULT,
     UNIT_POOL,
     DECISION,
+    PROJECT,
 )
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "ProbeKernel",
     "ProbeResult",
     "ProbeTask",
+    "Project",
     "Resource",
     "Task",
     "UnitPool",

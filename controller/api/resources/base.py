@@ -48,6 +48,12 @@ class Metadata(Strict, frozen=True):
     created_ns: TimeNs = 0
     deleting_ns: TimeNs | None = None
     """Since when it is to go; it does once nothing is held for it any more."""
+    owner: Annotated[str, Meta(max_length=128)] = ""
+    """Whoever created it: a user's name, or `ROLE:NAME` of who has another role; empty: an older version did."""
+    project: Annotated[str, Meta(max_length=63)] = ""
+    """Whose users share it; empty: it is its owner's alone. A user names one of his own, others any."""
+    part_of: Name | None = None
+    """Of a pod: the group whose template it follows, for the same owner and project."""
     labels: Annotated[dict[LabelName, LabelValue], Meta(max_length=64)] = msgspec.field(default_factory=dict)
 
 
@@ -81,12 +87,19 @@ class Kind(Generic[R]):
 
     def field(self, name: str) -> Callable[[R], FieldValue] | None:
         """Return what reads a field that lists can be narrowed by, None if there is none of that name."""
-        return (lambda resource: resource.metadata.name) if name == "name" else self.fields.get(name)
+        return _OF_ALL.get(name) or self.fields.get(name)
 
     def default(self, part: str) -> Any:  # noqa: ANN401 - of whatever type the part is
         """Return a part as it is where nobody has said anything of it."""
         field = _parts_of(self.type)[part]
         return field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+
+
+_OF_ALL: Final[Mapping[str, Callable[[Any], FieldValue]]] = {
+    "name": lambda resource: resource.metadata.name,
+    "owner": lambda resource: resource.metadata.owner or None,
+    "project": lambda resource: resource.metadata.project or None,
+}
 
 
 @cache

@@ -182,5 +182,9 @@ TASK = Kind(
     "Task",
     "tasks",
     Task,
-    fields={"centre": lambda task: task.status.centre, "phase": lambda task: task.status.phase.value},
+    fields={
+        "centre": lambda task: task.status.centre,
+        "phase": lambda task: task.status.phase.value,
+        "probe": lambda task: "true" if task.spec.is_probe else "false",
+    },
 )

@@ -98,9 +98,8 @@ def _task(  # noqa: PLR0917 - what the command line says
         choice=UnitChoice.USER if unit is not None else UnitChoice(choose),
         limit_s=limit,
     )
-    labels = {"millrace.probe": "true", "millrace.probe-reason": "demand"}
     name = f"demand-{probe.metadata.name[:40]}-{centre.metadata.name[:30]}-{time.time_ns() // 1000 % 10**10}"
-    return Task(metadata=Metadata(name=name, labels=labels), spec=spec)
+    return Task(metadata=Metadata(name=name), spec=spec)
 
 
 def _check_unit(centre: Centre, unit: str | None, counts: tuple[int, ...]) -> None:

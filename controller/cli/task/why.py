@@ -24,7 +24,7 @@ def why(
         task = client.of(Task).get(name)
         found = client.of(Decision).list(fields=f"about={name}").items
         its_type = task.spec.task_type
-        probes = client.of(Task).list(labels="millrace.probe=true").items if its_type else ()
+        probes = client.of(Task).list(fields="probe=true").items if its_type else ()
     decisions = sorted(found, key=lambda one: one.metadata.revision)
     if form is not Format.TABLE:
         show(COLUMNS, map(cells, reversed(decisions)), form)

@@ -1,7 +1,8 @@
 """Roles and rights in a certificate: alternative names of the kind URI, which any authority can put there.
 
-`urn:millrace:role:ROLE`, or `urn:millrace:role:ROLE:SUBJECT` of a node, centre, holder or worker's host, once; and
-`urn:millrace:right:RIGHT` for each right of a user. The common name is what logs call its holder.
+`urn:millrace:role:ROLE`, or `urn:millrace:role:ROLE:SUBJECT` of a node, centre, holder or worker's host, once;
+`urn:millrace:right:RIGHT` and `urn:millrace:project:PROJECT` for each right and project of a user. The common name is
+what logs call its holder.
 """
 
 from __future__ import annotations
@@ -18,12 +19,17 @@ from dataplane.rpc.access.values import Principal, Right, Role, problem_of
 
 _ROLE: Final = "urn:millrace:role:"
 _RIGHT: Final = "urn:millrace:right:"
+_PROJECT: Final = "urn:millrace:project:"
 
 
 def uris_of(principal: Principal) -> list[str]:
     """Return the names of a role and of rights; the principal's own name is none of them."""
     subject = "" if principal.subject is None else f":{quote(principal.subject, safe='')}"
-    return [f"{_ROLE}{principal.role.value}{subject}", *(f"{_RIGHT}{right.value}" for right in principal.rights)]
+    return [
+        f"{_ROLE}{principal.role.value}{subject}",
+        *(f"{_RIGHT}{right.value}" for right in principal.rights),
+        *(f"{_PROJECT}{project}" for project in principal.projects),
+    ]
 
 
 def principal_in(certificate: x509.Certificate) -> Principal | None:
@@ -32,18 +38,19 @@ def principal_in(certificate: x509.Certificate) -> Principal | None:
     uris = [uri for uri in alternative_names(certificate, x509.UniformResourceIdentifier) if isinstance(uri, str)]
     roles = [uri.removeprefix(_ROLE) for uri in uris if uri.startswith(_ROLE)]
     rights = [uri.removeprefix(_RIGHT) for uri in uris if uri.startswith(_RIGHT)]
-    if not roles and not rights:
+    projects = tuple(uri.removeprefix(_PROJECT) for uri in uris if uri.startswith(_PROJECT))
+    if not roles and not rights and not projects:
         return None
     if len(roles) != 1:
         raise AccessError(f"the certificate of {name} has {len(roles)} roles, not one")
     role, separator, subject = roles[0].partition(":")
     try:
         found = Principal(
-            name, Role(role), unquote(subject) if separator else None, tuple(Right(right) for right in rights)
+            name, Role(role), unquote(subject) if separator else None, tuple(Right(right) for right in rights), projects
         )
     except ValueError as error:
         raise AccessError(f"the certificate of {name}: {error}") from None
-    problem = problem_of(found.role, found.subject, found.rights)
+    problem = problem_of(found.role, found.subject, found.rights, found.projects)
     if problem is not None:
         raise AccessError(f"the certificate of {name}: {problem}")
     return found

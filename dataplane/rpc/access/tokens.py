@@ -22,8 +22,12 @@ from dataplane.rpc.access.values import Principal, Right, Role, problem_of
 _TOKEN: Final = re.compile(r"millrace_(?P<id>[0-9a-f]{12})_(?P<secret>[A-Za-z0-9_-]{43})", re.ASCII)
 _BEARER: Final = re.compile(r"bearer +(?P<token>\S+)", re.IGNORECASE | re.ASCII)
 _LABEL: Final = r"^[A-Za-z0-9]([A-Za-z0-9._@-]*[A-Za-z0-9])?$(?!\n)"
+_PROJECT: Final = r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?$(?!\n)"
 
 Label = Annotated[str, Meta(pattern=_LABEL, max_length=100)]
+ProjectName = Annotated[str, Meta(pattern=_PROJECT, max_length=63)]
+Projects = Annotated[tuple[ProjectName, ...], Meta(max_length=64)]
+"""The first one is what a user's resources are of where he names none."""
 
 
 class TokenRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -38,16 +42,17 @@ class TokenRecord(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     created_ns: int = 0
     expires_ns: int | None = None
     rights: Annotated[tuple[Right, ...], Meta(max_length=8)] = ()
+    projects: Projects = ()
 
     def __post_init__(self) -> None:
-        problem = problem_of(self.role, self.subject, self.rights)
+        problem = problem_of(self.role, self.subject, self.rights, self.projects)
         if problem is not None:
             raise ValueError(problem)
 
     @property
     def principal(self) -> Principal:
         """Who calls with it."""
-        return Principal(self.name, self.role, self.subject, self.rights)
+        return Principal(self.name, self.role, self.subject, self.rights, self.projects)
 
 
 def new_token(
@@ -58,6 +63,7 @@ def new_token(
     now_ns: int,
     expires_ns: int | None,
     rights: tuple[Right, ...] = (),
+    projects: tuple[str, ...] = (),
 ) -> tuple[str, TokenRecord]:
     """Return a new token, to be shown once, and what is kept of it."""
     number, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
@@ -70,6 +76,7 @@ def new_token(
         created_ns=now_ns,
         expires_ns=expires_ns,
         rights=rights,
+        projects=projects,
     )
     return f"millrace_{number}_{secret}", record
 

@@ -46,12 +46,16 @@ SUBJECTS = (Role.NODE, Role.CENTRE, Role.HOLDER, Role.WORKER)
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls; `name` is for logs and limits, `subject` the one node, centre, holder or host that it stands for."""
+    """Who calls; `subject` is the one node, centre, holder or host that it stands for.
+
+    `name` is for logs and limits; what a user creates is his by it. A user acts on all that is of his `projects`, too.
+    """
 
     name: str
     role: Role
     subject: str | None = None
     rights: tuple[Right, ...] = ()
+    projects: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         """Say who it is, for a line of a refusal or of a log."""
@@ -59,12 +63,16 @@ class Principal:
         return f"{self.name} ({self.role.value}{whose})"
 
 
-def problem_of(role: Role, subject: str | None, rights: tuple[Right, ...]) -> str | None:
-    """Return why there is nobody of this role, subject and rights; None if there is."""
+def problem_of(
+    role: Role, subject: str | None, rights: tuple[Right, ...], projects: tuple[str, ...] = ()
+) -> str | None:
+    """Return why there is nobody of this role, subject, rights and projects; None if there is."""
     if (role in SUBJECTS) != (subject is not None):
         return f"role {role.value} " + ("names its node, centre, holder or host" if role in SUBJECTS else "names none")
     if rights and role is not Role.USER:
         return f"rights are for role user, not {role.value}"
+    if projects and role is not Role.USER:
+        return f"projects are for role user, not {role.value}"
     return None
 
 

@@ -40,10 +40,10 @@ class Served:
         *,
         name: str | None = None,
         rights: tuple[Right, ...] = (),
+        projects: tuple[str, ...] = (),
     ) -> ApiClient:
-        request = TokenRequest(
-            name=name or subject or role.value, role=role, subject=subject, lasts_s=lasts_s, rights=rights
-        )
+        who = name or subject or role.value
+        request = TokenRequest(name=who, role=role, subject=subject, lasts_s=lasts_s, rights=rights, projects=projects)
         made = await self.client.create_token(request)
         return ApiClient(Place(self.url, made.token), tries=1)
 

@@ -33,7 +33,9 @@ def test_all_read_kernels_and_users_write_them_with_a_right_of_their_own(play: P
                     await client.of(ProbeKernel).delete("mine.1")
         async with await served.client_of(Role.USER, rights=(Right.KERNELS,)) as client:
             await client.of(ProbeKernel).create(kernel(2))
-            await client.of(ProbeKernel).delete("mine.1")
+            await client.of(ProbeKernel).delete("mine.2")
+            with pytest.raises(ForbiddenError, match="another user's"):
+                await client.of(ProbeKernel).delete("mine.1")
 
     play(run)
 

@@ -43,9 +43,9 @@ def test_a_watch_resumes_over_a_restart_and_is_gone_after_compaction(tmp_path: P
     async def main() -> None:
         settings = settings_in(tmp_path)
         async with serving(settings, tmp_path) as served:
-            first = await served.client.of(Pod).create(pod("a"))
             token = await served.client.create_token(TokenRequest(name="ann", role=Role.USER))
-            second = await served.client.of(Pod).create(pod("b"))
+            async with ApiClient(Place(served.url, token.token), tries=1) as user:
+                first, second = [await user.of(Pod).create(pod(name)) for name in ("a", "b")]
         async with serving(settings, tmp_path) as served:
             pods = served.client.of(Pod)
             async with ApiClient(Place(served.url, token.token), tries=1) as user:

@@ -158,7 +158,7 @@ def test_a_node_that_is_not_there_or_never_answers_is_a_line_in_time(play: Play)
 def test_a_flood_of_sessions_is_refused_and_others_are_served(play: Play) -> None:
     async def act(served: Served) -> None:
         await bound_pod(served.client)
-        flooding = await served.client_of(Role.USER, name="flood", rights=(Right.EXEC,))
+        flooding = await served.client_of(Role.USER, name="flood", rights=(Right.EXEC,), projects=("play",))
         user, node = await served.client_of(Role.USER), await served.client_of(Role.NODE, "h1")
         async with flooding, user, node:
             for _ in range(4):

@@ -16,6 +16,7 @@ from dataplane.nic.structures import ActionKind
 from dataplane.wire.packet import udp_frame
 from tests.dataplane.nic.flows.frames import frames
 from tests.dataplane.nic.flows.matches import Seen, rules, seen_in
+from tests.examples import examples
 
 GROUPS = {"reports": 3, "others": 4}
 NAMES = [f"rule-{number}" for number in range(12)]
@@ -90,7 +91,7 @@ class Model:
             self.counts[wanted.name] = RuleCount(known.packets + 1, known.bytes + len(frame))
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(30))
 @given(st.data())
 def test_a_linear_search_finds_the_same_rules(data: st.DataObject) -> None:
     seen = seen_in(data.draw(st.lists(frames(), min_size=1, max_size=5)))

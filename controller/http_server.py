@@ -1,4 +1,7 @@
-"""HTTP by uvicorn: sockets of our own, deadlines for slow requests and slow readers, an orderly end."""
+"""HTTP by uvicorn: sockets of our own, deadlines for slow requests and slow readers, an orderly end.
+
+Connections are counted from their first packet on, TLS's handshake included (controller/http_connections.py).
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,11 @@ from typing import Any, Final
 
 import h11
 import uvicorn
+from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
+from controller.http_connections import Connection, ConnectionBook, ConnectionLimits
 from dataplane.rpc.addresses import is_plain, is_unix, unavailable
 from dataplane.rpc.own_folder import is_own_peer
 
@@ -29,7 +34,14 @@ CERTIFICATE: Final = "millrace.certificate"
 """Where a request's scope has the certificate (DER) that TLS has verified of whoever asks; None without one."""
 ABORT: Final = "millrace.abort"
 """Where a request's scope has the function that ends its connection at once, whatever it still has to send."""
+ADMIT: Final = "millrace.admit"
+"""Where a request's scope has the function that makes its connection somebody's: `admit(owner, is_user=...)`.
+
+It returns why there is no room for it, else None.
+"""
 GRACE_S: Final = 2.0
+_LEAST_STRANGERS: Final = 64
+"""Connections without a whole head that a small server takes, too: they come in bursts, and are read one turn later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,58 +107,125 @@ def address_of(asked: str, listening: socket.socket) -> str:
     return asked if is_unix(asked) else f"{asked.rpartition(':')[0]}:{listening.getsockname()[1]}"
 
 
-def protocol_of(
-    limits: HttpLimits, on_slow: Callable[[], None], on_open: Callable[[int], None]
-) -> type[asyncio.Protocol]:
-    """Return uvicorn's protocol with a deadline for the head of each request, also the first one of a connection.
+class _Guarded(H11Protocol):
+    """Uvicorn's protocol with a deadline for the head of each request, also the first one of a connection.
 
-    `on_open` gets how many connections are open, with each new one.
+    Where the application does not know its callers a connection is admitted with its first whole head.
     """
 
-    class Guarded(H11Protocol):
-        _deadline: asyncio.TimerHandle | None = None
+    server_of: HttpServer
+    connection: Connection | None = None
+    _deadline: asyncio.TimerHandle | None = None
 
-        def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's
-            super().__init__(*arguments, **named)
-            inner = self.app
+    def __init__(self, *arguments: Any, **named: Any) -> None:  # noqa: ANN401 - uvicorn's
+        super().__init__(*arguments, **named)
+        self._inner = self.app
+        self.app = self._serve
 
-            async def with_abort(scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
-                scope[ABORT] = self.transport.abort
-                scope[CERTIFICATE] = _certificate_of(self.transport)
-                await inner(scope, receive, send)
+    async def _serve(self, scope: Any, receive: Any, send: Any) -> None:  # noqa: ANN401 - ASGI's
+        scope[ABORT] = self.transport.abort
+        scope[CERTIFICATE] = _certificate_of(self.transport)
+        scope[ADMIT] = self._admit
+        if not self.server_of.knows_callers and self._admit(_host_of(self.transport), is_user=False) is not None:
+            self.server_of.on_full()
+            await service_unavailable(scope, receive, send)
+            return
+        await self._inner(scope, receive, send)
 
-            self.app = with_abort
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if self.connection is None:
+            self.connection = self.server_of.book.open(_host_of(transport), transport.abort)
+        self.connection.close = transport.abort
+        _end_strangers(transport)
+        self._arm()
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-            super().connection_made(transport)
-            on_open(len(self.connections))
-            _end_strangers(transport)
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._disarm()
+        elif self._deadline is None and self.timeout_keep_alive_task is None:
             self._arm()
 
-        def data_received(self, data: bytes) -> None:
-            super().data_received(data)
-            if self.conn.their_state is not h11.IDLE:
-                self._disarm()
-            elif self._deadline is None and self.timeout_keep_alive_task is None:
-                self._arm()
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._disarm()
+        if self.connection is not None:
+            self.server_of.book.forget(self.connection)
+        super().connection_lost(exc)
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._disarm()
-            super().connection_lost(exc)
+    def _admit(self, owner: str, *, is_user: bool) -> str | None:
+        if self.connection is None or self.transport.is_closing():
+            return None  # nobody gets an answer over it
+        return self.server_of.book.admit(self.connection, owner, is_user=is_user)
 
-        def _arm(self) -> None:
-            self._deadline = self.loop.call_later(limits.head_s, self._too_slow)
+    def _arm(self) -> None:
+        self._deadline = self.loop.call_later(self.server_of.limits.head_s, self._too_slow)
 
-        def _disarm(self) -> None:
-            if self._deadline is not None:
-                self._deadline.cancel()
-                self._deadline = None
+    def _disarm(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
-        def _too_slow(self) -> None:
-            on_slow()
-            self.transport.abort()
+    def _too_slow(self) -> None:
+        self.server_of.on_slow()
+        self.transport.abort()
 
-    return Guarded
+
+class _Early(asyncio.Protocol):
+    """Keeps what TLS brings with the last word of its handshake, for the protocol that comes next."""
+
+    def __init__(self) -> None:
+        self.data, self.is_lost = b"", False
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's
+        self.is_lost = True
+
+
+class _Arriving(asyncio.Protocol):
+    """A connection until TLS's handshake is over: asyncio tells nobody of one that never ends it."""
+
+    def __init__(self, server: HttpServer, context: ssl.SSLContext) -> None:
+        self._server, self._context = server, context
+        self._task: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        found = self._server.book.open(_host_of(transport), transport.abort)
+        self._task = asyncio.get_running_loop().create_task(self._shake_hands(transport, found))
+        self._server.arriving.add(self._task)
+        self._task.add_done_callback(self._server.arriving.discard)
+
+    async def _shake_hands(self, transport: asyncio.Transport, connection: Connection) -> None:
+        early, upgraded = _Early(), None
+        try:
+            upgraded = await asyncio.get_running_loop().start_tls(
+                transport,
+                early,
+                self._context,
+                server_side=True,
+                ssl_handshake_timeout=self._server.limits.head_s,
+            )
+        except OSError:  # no TLS, none in time, or gone
+            pass
+        finally:
+            if upgraded is None or early.is_lost:
+                self._server.book.forget(connection)
+                transport.abort()
+        if upgraded is None or early.is_lost:
+            return
+        protocol: Any = self._server.new_protocol()
+        protocol.connection = connection
+        upgraded.set_protocol(protocol)
+        protocol.connection_made(upgraded)
+        if early.data:
+            protocol.data_received(early.data)
+
+
+def _host_of(transport: asyncio.Transport) -> str:
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else ""
 
 
 def _certificate_of(transport: asyncio.Transport) -> bytes | None:
@@ -163,7 +242,11 @@ def _end_strangers(transport: asyncio.Transport) -> None:
 
 
 class HttpServer:
-    """Serves an ASGI application on one socket, between `start` and `stop`, by uvicorn's protocol."""
+    """Serves an ASGI application on one socket, between `start` and `stop`, by uvicorn's protocol.
+
+    An application that knows its callers says by `ADMIT` whose a connection is, and answers those for which there is no
+    room; its servers share a `book`. Without one, connections beyond the limit are answered with 503.
+    """
 
     def __init__(
         self,
@@ -174,44 +257,36 @@ class HttpServer:
         *,
         on_slow: Callable[[], None],
         on_full: Callable[[], None] = lambda: None,
+        book: ConnectionBook | None = None,
     ) -> None:
-        """`on_slow` is called for each request that takes too long to come, `on_full` for connections refused."""
-
-        def opened(count: int) -> None:
-            if count >= limits.connections:
-                on_full()  # uvicorn answers its requests with 503
-
+        """`on_slow` is called for each request that takes too long to come, `on_full` for each that is refused."""
+        strangers = max(_LEAST_STRANGERS, limits.connections)
+        known = ConnectionLimits(limits.connections, limits.connections, strangers, strangers)
+        self.book = ConnectionBook(known) if book is None else book
+        self.limits, self.on_slow, self.on_full, self.knows_callers = limits, on_slow, on_full, book is not None
+        self.arriving: set[asyncio.Task[None]] = set()
+        """Handshakes that are under way."""
         self._config = uvicorn.Config(
             application,
-            http=protocol_of(limits, on_slow, opened),
+            http=type("_Served", (_Guarded,), {"server_of": self}),
             ws="none",
             interface="asgi3",
             lifespan="off",
             log_config=None,
             access_log=False,
             proxy_headers=False,
-            limit_concurrency=limits.connections,
             timeout_keep_alive=max(1, round(limits.idle_s)),
             h11_max_incomplete_event_size=limits.header_bytes,
         )
         self._config.load()
         self._state = ServerState()
-        self._listening, self._context, self._head_s = listening, context, limits.head_s
+        self._listening, self._context = listening, context
         self._server: asyncio.Server | None = None
-
-    @property
-    def connections(self) -> int:
-        """Connections that are open."""
-        return len(self._state.connections)
 
     async def start(self) -> None:
         """Listen, with a deadline for TLS's first words as well."""
         self._server = await asyncio.get_running_loop().create_server(
-            self._protocol,
-            sock=self._listening,
-            ssl=self._context,
-            backlog=_BACKLOG,
-            ssl_handshake_timeout=None if self._context is None else self._head_s,
+            self._arriving, sock=self._listening, backlog=_BACKLOG
         )
 
     async def stop(self) -> None:
@@ -219,6 +294,8 @@ class HttpServer:
         if self._server is None:
             return
         self._server.close()
+        for task in self.arriving:
+            task.cancel()
         for connection in list(self._state.connections):
             connection.shutdown()
         with contextlib.suppress(TimeoutError):
@@ -231,10 +308,14 @@ class HttpServer:
             if isinstance(connection, H11Protocol):
                 connection.transport.abort()
 
-    def _protocol(self) -> asyncio.Protocol:
+    def new_protocol(self) -> asyncio.Protocol:
+        """Return what serves a new connection."""
         found: Any = self._config.http_protocol_class
         protocol: asyncio.Protocol = found(config=self._config, server_state=self._state, app_state={})
         return protocol
+
+    def _arriving(self) -> asyncio.Protocol:
+        return self.new_protocol() if self._context is None else _Arriving(self, self._context)
 
 
 def _path(address: str) -> str:

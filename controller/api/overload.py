@@ -26,7 +26,8 @@ SHED: Final = {
     "sessions refused": "raise limits.sessions or limits.sessions_of_one",
     "slow readers": "connections that take nothing of an answer for limits.send_s are closed",
     "slow requests": "requests that take longer than limits.head_s or limits.body_s to come are left",
-    "requests over the rate": "raise limits.requests_per_s, or find in the audit log who asks so often",
+    "requests over the rate": "raise limits.requests_per_s, or of users limits.user_requests_per_s, or find in the"
+    " audit log who asks so often",
     "audit records lost": "the audit log cannot be written: make room, or set audit.file to another disk",
 }
 """What is refused or lost, and what helps."""
@@ -49,7 +50,7 @@ def monitor_of(
     def refused() -> Mapping[str, int]:
         return {
             "connections refused": metrics.refused_connections,
-            "watches refused": service.watches.refused,
+            "watches refused": service.watches.refused + metrics.refused_watches,
             "watches too slow": service.watches.too_slow,
             "sessions refused": sessions.refused,
             "slow readers": metrics.slow_readers,

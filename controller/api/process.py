@@ -14,6 +14,7 @@ from pathlib import Path
 
 import grpc
 
+from controller.api.listing import IndexedRegistry
 from controller.api.overload import monitor_of
 from controller.api.registry.cache import ResourceCache
 from controller.api.registry.registry import Registry
@@ -26,10 +27,11 @@ from controller.api.server.metrics import Metrics
 from controller.api.service import Service
 from controller.api.sessions.board import SessionBoard
 from controller.api.sessions.service import SessionService
-from controller.api.settings import ApiSettings, EtcdPlace, StoragePlace
+from controller.api.settings import ApiSettings, AuditSettings, EtcdPlace, StoragePlace
 from controller.api.tokens import Tokens
 from controller.api.watching import WatchLimits
 from controller.errors import ApiError
+from controller.http_connections import ConnectionBook
 from controller.http_server import HttpServer, address_of, listening_at
 from controller.storage import Storage
 from controller.storage.sqlite import SqliteStorage
@@ -105,16 +107,20 @@ async def serve(
     clock, limits = MonotonicClock(), settings.limits
     files, context = _tls(settings)
     async with AsyncExitStack() as stack:
-        audit = AuditLog(None if settings.audit is None else Path(settings.audit.file), time.time_ns)
+        audit = _audit_log(settings.audit)
         stack.callback(audit.close)
         storage = await stack.enter_async_context(opened(settings.storage))
         listening = [
             (place, stack.enter_context(listening_at(place, "cannot serve the API", ApiError)))
             for place in settings.addresses
         ]
-        registry, tokens = Registry(storage, time.time_ns), Tokens(storage, time.time_ns)
+        # Of an etcd that several servers write, memory may be behind what another server has acknowledged.
+        is_own = settings.storage.sqlite is not None
+        indexed = IndexedRegistry(storage, time.time_ns)
+        registry, tokens = indexed if is_own else Registry(storage, time.time_ns), Tokens(storage, time.time_ns)
         cache = ResourceCache(registry, clock.now_ns, capacity=limits.watch_events)
-        service = Service(registry, cache, WatchLimits(limits.heartbeat_s, limits.watches))
+        indexed.follow(cache)
+        service = Service(registry, cache, WatchLimits(limits.heartbeat_s, limits.watches), settings.quota)
         board = SessionBoard(limits.session, clock.now_ns)
         metrics = Metrics(service, audit, board)
         reads = settings.audit is not None and settings.audit.reads
@@ -122,6 +128,8 @@ async def serve(
         sessions = SessionService(service, board)
         inner = application(service, tokens, sessions, metrics, version=_version(), more=more)
         gate = Gate(inner, tokens.principal_of, limits, clock, audit=audit, metrics=metrics, audit_reads=reads)
+        metrics.user_watches = gate.watches
+        metrics.connections = book = ConnectionBook(limits.held)
         servers = [
             HttpServer(
                 gate.local if is_unix(place) else gate.remote,
@@ -129,7 +137,7 @@ async def serve(
                 limits.http,
                 None if is_unix(place) else context,
                 on_slow=metrics.note_slow_request,
-                on_full=metrics.note_refused_connection,
+                book=book,
             )
             for place, one in listening
         ]
@@ -140,7 +148,7 @@ async def serve(
             metrics=metrics,
             audit=audit,
             sessions=board,
-            connections=lambda: max(server.connections for server in servers),
+            connections=lambda: book.known,
             log=LOGGER,
         )
         metrics.read_load = lambda: monitor.load
@@ -150,6 +158,7 @@ async def serve(
                 group.create_task(service.run())
                 group.create_task(tokens.run())
                 group.create_task(keep_within(settings.retention, registry, cache))
+                group.create_task(audit.keep())
                 group.create_task(_keep_certificate(files))
                 group.create_task(monitor.run())
                 await cache.loaded.wait()
@@ -167,6 +176,12 @@ async def serve(
             service.stop()
             board.stop()
             await asyncio.gather(*(server.stop() for server in servers))
+
+
+def _audit_log(audit: AuditSettings | None) -> AuditLog:
+    if audit is None:
+        return AuditLog(None, time.time_ns)
+    return AuditLog(Path(audit.file), time.time_ns, max_bytes=audit.max_bytes, kept=audit.kept)
 
 
 @asynccontextmanager

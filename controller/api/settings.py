@@ -8,7 +8,9 @@ from msgspec import Meta
 
 from controller.alto.settings import AltoView
 from controller.api.default_socket import default_socket
+from controller.api.resources.project import Quota
 from controller.api.sessions.board import SessionLimits
+from controller.http_connections import ConnectionLimits
 from controller.http_server import HttpLimits
 from dataplane.config import Strict
 from dataplane.rpc.addresses import exposed, is_loopback, is_unix, target_of
@@ -87,6 +89,12 @@ class AuditSettings(Strict, frozen=True):
     reads: bool = False
     """Also what was read; else what changes something, and refusals."""
 
+    max_bytes: Annotated[int, Meta(ge=1 << 16)] = 64 << 20
+    """A larger file becomes FILE.1, that one FILE.2, and so on."""
+
+    kept: Annotated[int, Meta(ge=1, le=1000)] = 8
+    """So many older files are kept."""
+
 
 class ApiLimits(Strict, frozen=True):
     """What a server takes."""
@@ -110,10 +118,22 @@ class ApiLimits(Strict, frozen=True):
     """A connection without a request is closed after so long."""
 
     connections: Positive = 1024
-    """At a time; more are told so and closed."""
+    """At a time, of whoever has shown who it is; more are told so and closed. Of users three quarters at most."""
+
+    connections_of_one: Positive = 96
+    """Of them, of one user."""
+
+    strangers: Positive = 1024
+    """Connections over which nobody has shown yet who it is, beside those; of more the oldest is closed."""
+
+    strangers_of_one: Positive = 256
+    """Of them, of one address."""
 
     watches: Positive = 512
-    """At a time, of the connections."""
+    """At a time, of the connections. Of users three quarters at most."""
+
+    watches_of_one: Positive = 32
+    """Of them, of one user."""
 
     watch_events: Positive = 16_384
     """Events kept in memory for those who watch; who falls further behind is ended, and may resume."""
@@ -122,7 +142,19 @@ class ApiLimits(Strict, frozen=True):
     """A watch without an event says after so long up to which revision it has seen everything."""
 
     requests_per_s: Positive = 2000
-    """Of one principal."""
+    """Of one node, centre, scheduler, controller or administrator."""
+
+    user_requests_per_s: Positive = 200
+    """Of one user."""
+
+    user_seats: Positive = 8
+    """Requests of users that are worked on at a time; the others wait for their turns, each user in a queue."""
+
+    user_queue: Positive = 64
+    """Requests of one user that wait; more are refused."""
+
+    queue_s: PositiveS = 10.0
+    """A request waits no longer for its turn."""
 
     refusals_per_s: Positive = 10
     """Wrong tokens of one address; more get no answer of their own."""
@@ -156,8 +188,13 @@ class ApiLimits(Strict, frozen=True):
 
     @property
     def http(self) -> HttpLimits:
-        """What concerns connections."""
+        """What concerns each connection."""
         return HttpLimits(self.header_bytes, self.head_s, self.send_s, self.idle_s, self.connections)
+
+    @property
+    def held(self) -> ConnectionLimits:
+        """What concerns connections together."""
+        return ConnectionLimits(self.connections, self.connections_of_one, self.strangers, self.strangers_of_one)
 
 
 class Retention(Strict, frozen=True):
@@ -202,6 +239,9 @@ class ApiSettings(Strict, frozen=True):
     limits: ApiLimits = ApiLimits()
 
     retention: Retention = Retention()
+
+    quota: Quota = Quota()
+    """What each user without a project, and each project without a Project of its name, may have at a time."""
 
     alto: AltoView | None = None
     """With it the cost map is served below /alto, as an ALTO server (RFC 7285) serves it."""

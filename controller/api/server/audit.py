@@ -1,23 +1,50 @@
-"""Who did what, when, and what came of it: a line of JSON each, in a file that only its user reads. Never a token."""
+"""Who did what, when, and what came of it: a line of JSON each, in files that only their user reads. Never a token.
+
+Of a minute's refusals the first has a line of its own for each stranger's address, the first 16 for each caller and
+status; the others are one line with their number. So strangers cannot fill the disk, nor hide what others did.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from controller.errors import ApiError
+from controller.http_connections import group_of
 
 LOGGER = logging.getLogger("millrace.api")
+
+MAX_BYTES: Final = 64 << 20
+KEPT: Final = 8
+WINDOW_NS: Final = 60_000_000_000
+_MOST_REFUSALS: Final = 64
+"""Lines of refusals in a window; those of still more addresses are counted together."""
+
+_LINES_OF_KNOWN: Final = 16
 
 _ENCODER: Final = msgspec.json.Encoder()
 
 
-class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
+class Changed(msgspec.Struct, frozen=True, kw_only=True):
+    """A resource as a request has left it, or as it was when it was deleted."""
+
+    kind: str
+    name: str
+    uid: str
+    revision: int
+    digest: str
+    """Of labels and spec, or labels and status where that was written: SHA-256, which tells nothing of its content."""
+
+
+class AuditRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request that was to change something, or was refused."""
 
     time_ns: int
@@ -30,18 +57,29 @@ class AuditRecord(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     what: str
     status: int
+    changed: Changed | None = None
+    more: int = 0
+    """Refusals like it in the minute before, which have no lines of their own."""
 
 
 class AuditLog:
     """Appends records to a file; raises ApiError where it cannot be had at all.
 
-    Where a record cannot be written later, `failed` counts it and the log says so: requests go on.
+    A file that would have more than `max_bytes` becomes FILE.1, that one FILE.2 and so on, up to `kept`. Where a record
+    cannot be written later, `failed` counts it and the log says so: requests go on.
     """
 
-    def __init__(self, path: Path | None, now_ns: Callable[[], int]) -> None:
+    def __init__(
+        self, path: Path | None, now_ns: Callable[[], int], *, max_bytes: int = MAX_BYTES, kept: int = KEPT
+    ) -> None:
         self._path, self.now_ns = path, now_ns
-        self.written = self.failed = 0
+        self._max_bytes, self._kept = max_bytes, kept
+        self.written = self.failed = self.gathered = 0
+        """Of these `gathered` are refusals that have no line of their own."""
         self._file: int | None = None
+        self._size = 0
+        self._refusals: dict[tuple[str, ...], tuple[AuditRecord, int]] = {}
+        self._since_ns = now_ns()
         self.reopen()
 
     def reopen(self) -> None:
@@ -51,32 +89,84 @@ class AuditLog:
         try:
             fresh = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             os.fchmod(fresh, 0o600)
+            size = os.fstat(fresh).st_size
         except OSError as error:
             raise ApiError(f"audit log {self._path}: {error.strerror}") from None
-        self.close()
-        self._file = fresh
+        if self._file is not None:
+            os.close(self._file)
+        self._file, self._size = fresh, size
 
     def write(self, record: AuditRecord) -> None:
         """Append a record."""
         if self._file is None:
             return
         line = _ENCODER.encode(record) + b"\n"
+        if self._size and self._size + len(line) > self._max_bytes:
+            self._rotate()
         try:
             written = os.write(self._file, line)
         except OSError as error:
             self._fail(error.strerror or str(error))
             return
+        self._size += written
         if written != len(line):
             self._fail("written in part")
             return
         self.written += 1
 
+    def refuse(self, record: AuditRecord) -> None:
+        """Take a refusal: append it if it is the first of its kind for a minute, else count it."""
+        if record.time_ns - self._since_ns >= WINDOW_NS:
+            self.flush()
+        key = group_of(record.client), record.who, record.role, str(record.status)
+        if key not in self._refusals and len(self._refusals) >= _MOST_REFUSALS:
+            key = "", "", "", ""
+            record = replace(record, client="", who="several", role="", subject=None, path="", what="")
+        first, count = self._refusals.get(key, (record, 0))
+        self._refusals[key] = first, count + 1
+        if count < _lines_of(record):
+            self.write(record)
+        else:
+            self.gathered += 1
+
+    def flush(self) -> None:
+        """Append how many refusals of each kind there were beside those that have lines, and begin another minute."""
+        refusals, self._refusals, self._since_ns = self._refusals, {}, self.now_ns()
+        for first, count in refusals.values():
+            if count > _lines_of(first):
+                more = count - _lines_of(first)
+                self.write(replace(first, time_ns=self._since_ns, path="", what="", more=more))
+
+    async def keep(self) -> None:
+        """Flush each minute until cancelled."""
+        while True:
+            await asyncio.sleep(WINDOW_NS / 1e9)
+            self.flush()
+
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
+            self.flush()
             os.close(self._file)
             self._file = None
+
+    def _rotate(self) -> None:
+        if self._path is None:
+            return
+        older = [self._path, *(self._path.with_name(f"{self._path.name}.{number + 1}") for number in range(self._kept))]
+        try:
+            for before, after in reversed(list(pairwise(older))):
+                if before.exists():
+                    before.replace(after)
+            self.reopen()
+        except (OSError, ApiError) as error:
+            LOGGER.warning("audit log %s: cannot begin another file: %s", self._path, error)
 
     def _fail(self, problem: str) -> None:
         self.failed += 1
         LOGGER.warning("audit log %s: %s: a record is lost", self._path, problem)
+
+
+def _lines_of(record: AuditRecord) -> int:
+    """Return how many refusals like one have lines of their own in a window: more where the caller is known."""
+    return _LINES_OF_KNOWN if record.role else 1

@@ -12,12 +12,22 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from collectors.token_bucket import TokenBucket
-from controller.api.server.audit import AuditLog, AuditRecord
+from controller.api.server.audit import AuditLog, AuditRecord, Changed
+from controller.api.server.callers import CALLER, Caller, WatchBook
+from controller.api.server.fairness import FairQueue, Seat, is_user
 from controller.api.server.metrics import Metrics
 from controller.api.server.problems import BODY, MEDIA_TYPE, encoded, headers_of, problem_of
 from controller.api.settings import ApiLimits
-from controller.errors import ApiError, InvalidError, TooLargeError, TooManyError, UnauthorizedError
-from controller.http_server import CERTIFICATE, send_in_time
+from controller.errors import (
+    ApiError,
+    InvalidError,
+    TooLargeError,
+    TooManyError,
+    UnauthorizedError,
+    UnavailableError,
+)
+from controller.http_connections import group_of
+from controller.http_server import ADMIT, CERTIFICATE, send_in_time
 from dataplane.clock import Clock
 from dataplane.errors import AccessError
 from dataplane.rpc.access import Principal
@@ -31,15 +41,19 @@ Send = Callable[[Any], Any]
 Asgi = Callable[[Any, Any, Any], Any]
 
 _MOST_BUCKETS: Final = 4096
-_REFUSED: Final = (401, 403, 429)
+_REFUSED: Final = (401, 403, 429, 503)
 WHAT: Final = "millrace.what"
 """Where a route leaves what it is about, for the audit log."""
 PARTS: Final = "millrace.parts"
 """Where a route leaves what each request of a batch is about, and its status: each is a line of the audit log."""
+CHANGED: Final = "millrace.changed"
+"""Where a route leaves the resource that it has changed, for the audit log."""
 AUDITED: Final = "millrace.audited"
 """Where a route says that the audit log is to have it even though it only reads."""
 PATIENCE_S: Final = "millrace.patience_s"
 """Where a route says how long its reader may take nothing of the answer."""
+_DAMPED_S: Final = 0.5
+"""How long a refusal for asking too much waits, so that who asks again at once costs little."""
 _DRAINED_BYTES: Final = 256 << 10
 _DRAINED_S: Final = 1.0
 _STREAMED: Final = re.compile(r"/v1/(nodes/[^/]+/sessions/[^/]+/output|execs/[^/]+/input)")
@@ -71,6 +85,7 @@ class _Asked:
     status: int = 0
     what: str = ""
     parts: Sequence[tuple[str, int]] = ()
+    changed: Changed | None = None
 
 
 class _StreamedBody:
@@ -121,7 +136,10 @@ class Gate:
         self._application, self._principal_of, self._limits = application, principal_of, limits
         self._audit, self._metrics, self._audit_reads = audit, metrics, audit_reads
         self._requests = Buckets(limits.requests_per_s, clock)
+        self._of_users = Buckets(limits.user_requests_per_s, clock)
         self._refusals = Buckets(limits.refusals_per_s, clock)
+        self._queue = FairQueue(limits.user_seats, limits.user_queue, limits.queue_s, lambda: clock.now_ns() / 1e9)
+        self.watches = WatchBook(limits.watches, limits.watches_of_one)
 
     async def local(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a socket that only its own user can open: who shows no token is its administrator."""
@@ -135,44 +153,69 @@ class Gate:
         if scope["type"] != "http":
             return
         asked, started = _Asked((scope.get("client") or ("",))[0]), time.perf_counter()
-        answer = self._answering(asked, scope, send)
+        answer, caller, seat = self._answering(asked, scope, send), None, Seat()
         try:
-            asked.principal = self._identified(scope, asked, without_token)
-            if not self._requests.take(asked.principal.name):
-                raise TooManyError(
-                    f"{asked.principal.name} asks more than {self._limits.requests_per_s} times a second"
-                )
-            scope["user"], scope["auth"] = asked.principal, None
+            caller = self._identified(scope, asked, without_token)
+            asked.principal = caller.principal
+            self._admit(scope, caller.principal)
+            scope["user"], scope["auth"] = caller.principal, None
             state = scope.setdefault("state", {})
+            state[CALLER] = caller
             if scope["method"] == "POST" and _STREAMED.fullmatch(scope["path"]):
                 body = _StreamedBody(receive)
                 await self._application(scope, body.receive, body.answering(answer))
                 return
             state[BODY] = await self._body(scope, receive)
-            await self._application(scope, _replayed(state[BODY], receive), answer)
+            if is_user(caller.principal.role):
+                seat = await self._queue.take(str(caller.principal))
+            await self._application(scope, _replayed(state[BODY], receive), _giving_back(seat, answer))
         except ApiError as error:
+            if isinstance(error, TooManyError):
+                await asyncio.sleep(_DAMPED_S)
             await _refuse(error, answer, closes=True)
         finally:
+            seat.release()
+            if caller is not None:
+                caller.leave()
             state = scope.get("state", {})
             asked.what, asked.parts = str(state.get(WHAT, "")), state.get(PARTS, ())
+            asked.changed = state.get(CHANGED)
             self._note(scope, asked, time.perf_counter() - started)
 
-    def _identified(self, scope: Scope, asked: _Asked, without_token: Principal | None) -> Principal:
+    def _identified(self, scope: Scope, asked: _Asked, without_token: Principal | None) -> Caller:
         header = next((value for name, value in scope["headers"] if name == b"authorization"), None)
         certificate = scope.get(CERTIFICATE)
-        try:
+
+        def shown() -> Principal | None:
             if header is not None:
-                found: Principal | None = self._principal_of(bearer(header.decode("latin-1")))
-            else:
-                found = without_token if certificate is None else principal_of_der(certificate)
+                return self._principal_of(bearer(header.decode("latin-1")))
+            return without_token if certificate is None else principal_of_der(certificate)
+
+        try:
+            found = shown()
         except AccessError as error:
             raise self._refused(asked, str(error)) from None
         if found is None:
             raise self._refused(asked, "a bearer token is needed, or a certificate with a role")
-        return found
+        return Caller(found, shown, self.watches)
+
+    def _admit(self, scope: Scope, principal: Principal) -> None:
+        """Have the connection be a principal's; raise TooManyError or UnavailableError where that is too much."""
+        of_user, owner = is_user(principal.role), str(principal)
+        problem = scope[ADMIT](owner, is_user=of_user)
+        if problem is not None:
+            self._metrics.note_refused_connection()
+            raise UnavailableError(problem)
+        per_s, buckets = (
+            (self._limits.user_requests_per_s, self._of_users)
+            if of_user
+            else (self._limits.requests_per_s, self._requests)
+        )
+        if not buckets.take(owner):
+            raise TooManyError(f"{principal.name} asks more than {per_s} times a second")
 
     def _refused(self, asked: _Asked, problem: str) -> ApiError:
-        if not self._refusals.take(asked.client):
+        if not self._refusals.take(group_of(asked.client)):
             return TooManyError("too many requests without a token that counts")
         return UnauthorizedError(problem)
 
@@ -215,19 +258,32 @@ class Gate:
             return
         principal = asked.principal or Principal("unknown", LOCAL.role)
         for what, status in asked.parts or ((asked.what, asked.status),):
-            self._audit.write(
-                AuditRecord(
-                    time_ns=self._audit.now_ns(),
-                    who=principal.name,
-                    role="" if asked.principal is None else principal.role.value,
-                    subject=principal.subject,
-                    client=asked.client,
-                    method=method,
-                    path=path[:512],
-                    what=what[:1024],
-                    status=status,
-                )
+            record = AuditRecord(
+                time_ns=self._audit.now_ns(),
+                who=principal.name,
+                role="" if asked.principal is None else principal.role.value,
+                subject=principal.subject,
+                client=asked.client,
+                method=method,
+                path=path[:512],
+                what=what[:1024],
+                status=status,
+                changed=asked.changed,
             )
+            if status in _REFUSED:
+                self._audit.refuse(record)
+            else:
+                self._audit.write(record)
+
+
+def _giving_back(seat: Seat, send: Send) -> Send:
+    """Return what sends an answer, whose work is over once it begins: a reader may take its time, a watch all day."""
+
+    async def answer(message: dict[str, Any]) -> None:
+        seat.release()
+        await send(message)
+
+    return answer
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
-from litestar import Request, Response, delete, get, post, put
+from litestar import MediaType, Request, Response, delete, get, post, put
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from litestar.response import Stream
 
 from controller.api.registry.encoding import key_of
+from controller.api.registry.events import EventType, WatchEvent, line_of
+from controller.api.registry.registry import Listing
 from controller.api.registry.selection import Selection
 from controller.api.resources import Kind
 from controller.api.server.answers import ResourceList
-from controller.api.server.gate import WHAT
+from controller.api.server.audit import Changed
+from controller.api.server.callers import Caller, caller_of
+from controller.api.server.gate import CHANGED, WHAT
 from controller.api.service import Service
-from controller.errors import InvalidError
+from controller.errors import InvalidError, UnauthorizedError
 from dataplane.rpc.access import Principal
 
 if TYPE_CHECKING:
@@ -27,6 +35,10 @@ if TYPE_CHECKING:
 
 NDJSON: Final = "application/x-ndjson"
 MOST_LISTED: Final = 1000
+_AT_ONCE: Final = 64
+"""Resources that are encoded before others have their turn."""
+_PAGE_BYTES: Final = 8 << 20
+_ENCODER: Final = msgspec.json.Encoder()
 
 _Asked = Request[Principal, None, Any]
 _Name = FromPath[str]
@@ -63,8 +75,11 @@ def handlers_of(kind: Kind[Any], service: Service) -> list[HTTPRouteHandler]:
     ) -> Response[ResourceList[Body]]:
         selection = Selection.parse(kind, labels, fields)
         if watch:
+            caller = caller_of(request)
+            caller.hold_watch()
             lines = await service.watch(request.user, kind, selection, after)
-            stream: Any = Stream(lines, media_type=NDJSON, headers={"Cache-Control": "no-store"})
+            told = _while_it_counts(caller, lines, service)
+            stream: Any = Stream(told, media_type=NDJSON, headers={"Cache-Control": "no-store"})
             return stream  # type: ignore[no-any-return]
         place = _place(page) if page else None
         found, age_ns = await service.list(
@@ -75,8 +90,8 @@ def handlers_of(kind: Kind[Any], service: Service) -> list[HTTPRouteHandler]:
             after="" if place is None else place.after,
             limit=limit,
         )
-        more = None if found.after is None else _token(_Place(found.revision, found.after))
-        return Response(ResourceList(items=found.items, revision=found.revision, more=more), headers=_aged(age_ns))
+        body: Any = await _page_of(found)
+        return Response(body, media_type=MediaType.JSON, headers=_aged(age_ns))
 
     @get(one, operation_id=f"get{kind.name}", **common, summary=f"Get a {kind.name}.")
     async def get_one(request: _Asked, name: _Name) -> Response[Body]:
@@ -87,12 +102,14 @@ def handlers_of(kind: Kind[Any], service: Service) -> list[HTTPRouteHandler]:
     async def create(request: _Asked, data: JSONBody[Body]) -> Response[Body]:
         request.scope["state"][WHAT] = f"{kind.name} {data.metadata.name}"
         found = await service.create(request.user, kind, data)
+        _note(request, found, found.spec)
         place = f"{base}/{found.metadata.name}"
         return Response(found, headers={"Location": place} | _tagged(found))
 
     @put(one, operation_id=f"replace{kind.name}", **common, summary="Replace labels and spec.")
     async def replace(request: _Asked, name: _Name, data: JSONBody[Body], if_match: IfMatch = None) -> Response[Body]:
         found = await service.replace(request.user, kind, name, data, expected=expected_of(if_match))
+        _note(request, found, found.spec)
         return Response(found, headers=_tagged(found))
 
     @put(f"{one}/status", operation_id=f"replaceStatusOf{kind.name}", **common, summary="Replace the status.")
@@ -100,14 +117,61 @@ def handlers_of(kind: Kind[Any], service: Service) -> list[HTTPRouteHandler]:
         request: _Asked, name: _Name, data: JSONBody[Body], if_match: IfMatch = None
     ) -> Response[Body]:
         found = await service.replace_status(request.user, kind, name, data, expected=expected_of(if_match))
+        _note(request, found, found.status)
         return Response(found, headers=_tagged(found))
 
     @delete(one, operation_id=f"delete{kind.name}", **common, status_code=200, summary=f"Delete a {kind.name}.")
     async def delete_one(request: _Asked, name: _Name, if_match: IfMatch = None) -> Response[Body]:
         key_of(kind, name)
-        return Response(await service.delete(request.user, kind, name, expected=expected_of(if_match)))
+        found = await service.delete(request.user, kind, name, expected=expected_of(if_match))
+        _note(request, found, found.spec)
+        return Response(found)
 
     return [list_or_watch, get_one, create, replace, replace_status, delete_one]
+
+
+async def _while_it_counts(caller: Caller, lines: Any, service: Service) -> AsyncIterator[bytes]:  # noqa: ANN401
+    """Yield a watch's lines, of which there is one at each heartbeat, until its caller's token counts no more."""
+    async with aclosing(lines):
+        async for line in lines:
+            try:
+                caller.check()
+            except UnauthorizedError as error:
+                revision = service.cache.ring.revision
+                yield line_of(WatchEvent(EventType.ERROR, revision, status=error.status, detail=str(error)))
+                return
+            yield line
+
+
+async def _page_of(found: Listing[Any]) -> bytes:
+    """Return a `ResourceList` as JSON; others have their turn between its pieces.
+
+    A page ends before it has more than `_PAGE_BYTES`, however few resources are on it.
+    """
+    parts, size, after = list[bytes](), 0, found.after
+    for start in range(0, len(found.items), _AT_ONCE):
+        for resource in found.items[start : start + _AT_ONCE]:
+            part = _ENCODER.encode(resource)
+            size += len(part)
+            if parts and size > _PAGE_BYTES:
+                break
+            parts.append(part)
+        if size > _PAGE_BYTES and len(parts) < len(found.items):
+            after = found.items[len(parts) - 1].metadata.name
+            break
+        await asyncio.sleep(0)
+    more = None if after is None else _token(_Place(found.revision, after))
+    rest = _ENCODER.encode({"revision": found.revision, "continue": more})
+    return b'{"items":[' + b",".join(parts) + b"]," + rest[1:]
+
+
+def _note(request: _Asked, found: Any, written: Any) -> None:  # noqa: ANN401 - a resource
+    """Leave for the audit log which resource it was, and a digest of what was written."""
+    metadata = found.metadata
+    digest = hashlib.sha256(_ENCODER.encode([metadata.labels, written])).hexdigest()
+    request.scope["state"][CHANGED] = Changed(
+        kind=found.kind, name=metadata.name, uid=metadata.uid, revision=metadata.revision, digest=digest
+    )
 
 
 def expected_of(if_match: str | None) -> int | None:

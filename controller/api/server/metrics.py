@@ -12,9 +12,11 @@ from prometheus_client.registry import Collector
 
 from controller.api.registry.encoding import BY_PLURAL
 from controller.api.server.audit import AuditLog
+from controller.api.server.callers import WatchBook
 from controller.api.service import Service
 from controller.api.sessions.board import SessionBoard
 from controller.errors import TooManyError
+from controller.http_connections import ConnectionBook
 from dataplane.load.metrics import load_families
 from dataplane.load.values import NO_LOAD, DaemonLoad
 
@@ -35,8 +37,20 @@ class Metrics:
             "millrace_api_request_seconds", "Time from a request's head to its answer's end; no watches.",
             registry=self._registry,
         )  # fmt: skip
+        self.connections: ConnectionBook | None = None
+        self.user_watches: WatchBook | None = None
         self.slow_readers = self.slow_requests = self.refused_connections = self.over_rate = 0
         self._registry.register(_State(self, service, audit, sessions))
+
+    @property
+    def displaced_strangers(self) -> int:
+        """Connections of strangers that had to make room."""
+        return 0 if self.connections is None else self.connections.displaced
+
+    @property
+    def refused_watches(self) -> int:
+        """Watches beyond the shares of users."""
+        return 0 if self.user_watches is None else self.user_watches.refused
 
     def note_slow_reader(self) -> None:
         """Count a connection that was closed as nothing of an answer was taken."""
@@ -92,13 +106,23 @@ class _State(Collector):
             ),
             ("millrace_api_slow_requests", "Requests whose head or body took too long.", metrics.slow_requests),
             ("millrace_api_connections_refused", "Connections beyond the limit.", metrics.refused_connections),
+            (
+                "millrace_api_strangers_displaced",
+                "Connections that had shown no token and made room for others.",
+                metrics.displaced_strangers,
+            ),
             ("millrace_api_requests_over_rate", "Requests beyond the rate of a principal.", metrics.over_rate),
             ("millrace_api_sessions_opened", "Logs read and commands run in containers.", sessions.opened),
             ("millrace_api_sessions_refused", "Sessions beyond a limit.", sessions.refused),
             ("millrace_api_sessions_unanswered", "Sessions that no node answered in time.", sessions.unanswered),
             ("millrace_api_watches_too_slow", "Watches ended as they fell too far behind.", service.watches.too_slow),
-            ("millrace_api_watches_refused", "Watches beyond the limit.", service.watches.refused),
+            (
+                "millrace_api_watches_refused",
+                "Watches beyond a limit.",
+                service.watches.refused + metrics.refused_watches,
+            ),
             ("millrace_api_audit_records", "Records in the audit log.", self._audit.written),
+            ("millrace_api_audit_gathered", "Refusals in lines of several.", self._audit.gathered),
             ("millrace_api_audit_lost", "Records that could not be written.", self._audit.failed),
         )
         for name, text, value in counters:

@@ -16,13 +16,14 @@ from litestar import Request, Response, get, post
 from litestar.params import FromPath, JSONBody, QueryParameter
 from litestar.response import Stream as StreamedResponse
 
+from controller.api.server.callers import Caller, caller_of
 from controller.api.server.gate import AUDITED, PATIENCE_S, WHAT
 from controller.api.server.handlers import NDJSON
 from controller.api.sessions.board import Session
-from controller.api.sessions.frames import MEDIA_TYPE, Frame, Stream
+from controller.api.sessions.frames import MEDIA_TYPE, Frame, Stream, error_frame
 from controller.api.sessions.service import SessionService
 from controller.api.sessions.values import ExecAnswer, ExecRequest, SessionRequest
-from controller.errors import UnavailableError
+from controller.errors import UnauthorizedError, UnavailableError
 from controller.http_server import ABORT
 from dataplane.rpc.access import Principal
 
@@ -82,7 +83,9 @@ def _of_nodes(sessions: SessionService) -> list[Any]:
     @get("/v1/nodes/{name:str}/sessions", operation_id="watchSessions", summary="What a node is to answer.", **common)
     async def watch(request: _Asked, name: _Name) -> Response[SessionRequest]:
         found = await sessions.requests(request.user, name)
-        lines: Any = StreamedResponse(_lines(found), media_type=NDJSON, headers={"Cache-Control": "no-store"})
+        lines: Any = StreamedResponse(
+            _lines(caller_of(request), found), media_type=NDJSON, headers={"Cache-Control": "no-store"}
+        )
         return lines  # type: ignore[no-any-return]
 
     @post(
@@ -105,7 +108,7 @@ def _of_nodes(sessions: SessionService) -> list[Any]:
     )
     async def read_input(request: _Asked, name: _Name, number: _Name) -> Response[bytes]:
         frames = await sessions.input_of(request.user, name, number)
-        return _streamed(request, sessions, _encoded(frames), MEDIA_TYPE)
+        return _streamed(request, sessions, _encoded(request, frames), MEDIA_TYPE)
 
     return [watch, answer, read_input]
 
@@ -116,7 +119,7 @@ async def _answer(
     """Answer with a session's output: as frames where they are asked for, else its bytes alone."""
     frames = await sessions.output(session)
     if as_frames or MEDIA_TYPE in request.headers.get("accept", ""):
-        return _streamed(request, sessions, _encoded(frames), MEDIA_TYPE)
+        return _streamed(request, sessions, _encoded(request, frames), MEDIA_TYPE)
     return _streamed(request, sessions, _bytes(request, frames), _PLAIN)
 
 
@@ -130,17 +133,28 @@ def _streamed(
     return stream  # type: ignore[no-any-return]
 
 
-async def _lines(requests: AsyncGenerator[SessionRequest | None, None]) -> AsyncIterator[bytes]:
-    """Yield requests as lines of JSON, an empty line at the beginning and where there is none for a while."""
+async def _lines(caller: Caller, requests: AsyncGenerator[SessionRequest | None, None]) -> AsyncIterator[bytes]:
+    """Yield requests as lines of JSON, an empty line at the beginning and where there is none for a while.
+
+    It ends where the node's token counts no more: whoever asks again hears why.
+    """
     yield b"\n"
     async with aclosing(requests):
         async for request in requests:
+            if not _counts(caller):
+                return
             yield b"\n" if request is None else msgspec.json.encode(request) + b"\n"
 
 
-async def _encoded(frames: AsyncGenerator[Frame, None]) -> AsyncIterator[bytes]:
+async def _encoded(request: _Asked, frames: AsyncGenerator[Frame, None]) -> AsyncIterator[bytes]:
+    """Yield frames, of which there is one at each heartbeat, until the caller's token counts no more."""
     async with aclosing(frames):
         async for frame in frames:
+            try:
+                caller_of(request).check()
+            except UnauthorizedError as error:
+                yield error_frame(str(error)).encode()
+                return
             yield frame.encode()
 
 
@@ -148,7 +162,7 @@ async def _bytes(request: _Asked, frames: AsyncGenerator[Frame, None]) -> AsyncI
     """Yield what is in frames; what fails under way ends the connection, so that nobody takes a part for the whole."""
     async with aclosing(frames):
         async for frame in frames:
-            if frame.stream is Stream.ERROR:
+            if frame.stream is Stream.ERROR or not _counts(caller_of(request)):
                 request.scope[ABORT]()  # type: ignore[typeddict-item]
                 return
             if frame.payload and not frame.is_last:
@@ -169,6 +183,7 @@ async def _body(request: _Asked, sessions: SessionService, session: Session) -> 
                 await asyncio.gather(part, return_exceptions=True)
                 raise session.error or UnavailableError(f"nothing has come for {silence_s:g} s")
             message: Any = part.result()
+            caller_of(request).check()
             if message["type"] == "http.disconnect":
                 raise UnavailableError("the connection has ended")
             yield message.get("body", b"")
@@ -176,6 +191,14 @@ async def _body(request: _Asked, sessions: SessionService, session: Session) -> 
                 return
     finally:
         ended.cancel()
+
+
+def _counts(caller: Caller) -> bool:
+    try:
+        caller.check()
+    except UnauthorizedError:
+        return False
+    return True
 
 
 def _note(request: _Asked, what: str) -> None:

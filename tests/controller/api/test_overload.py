@@ -66,4 +66,4 @@ def test_who_asks_too_often_is_counted_and_said(play: Play) -> None:
                 await asyncio.sleep(0.1)
                 overloads = (await served.client.health()).overloads
 
-    play(act, requests_per_s=20)
+    play(act, user_requests_per_s=20)

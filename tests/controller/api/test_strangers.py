@@ -408,7 +408,7 @@ def test_a_principal_has_its_rate_and_wrong_tokens_have_less(play: Play) -> None
         statuses = {(await answer_of(served)).status_code for _ in range(50)}
         assert statuses == {401, 429}
 
-    play(act, requests_per_s=20, refusals_per_s=5)
+    play(act, user_requests_per_s=20, refusals_per_s=5)
 
 
 async def watching(served: Served) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -1,0 +1,132 @@
+"""Who holds a server's connections: strangers, users and the system's own roles, each within its share.
+
+A connection belongs to a stranger until a request over it has shown who asks. Strangers keep nobody out: where there
+are too many of them the oldest goes, of the address that has the most; whoever means to ask has asked by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address
+from typing import Final
+
+USERS_SHARE: Final = 0.75
+"""Of connections and watches, for all users together; the rest is kept for nodes, centres, schedulers and the like."""
+_V6_SITE: Final = 64
+"""Bits of an IPv6 address that whoever has one network cannot choose."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """Connections at a time.
+
+    `known` belong to whoever has shown who it is, of which all users have `USERS_SHARE` and each `of_user`;
+    `strangers` come beside them, `strangers_of_address` from one address.
+    """
+
+    known: int
+    of_user: int
+    strangers: int
+    strangers_of_address: int
+
+
+@dataclass(slots=True, eq=False)
+class Connection:
+    """An open connection; `owner` is None as long as nobody knows whose it is."""
+
+    address: str
+    close: Callable[[], None]
+    owner: str | None = None
+    is_user: bool = False
+
+
+@dataclass(slots=True)
+class ConnectionBook:
+    """All connections of one or several servers; of one event loop."""
+
+    limits: ConnectionLimits
+    refused: int = 0
+    """Known callers beyond a limit."""
+    displaced: int = 0
+    """Strangers that had to go."""
+    _strangers: dict[str, dict[Connection, None]] = field(default_factory=dict)
+    """By address, the oldest first."""
+    _of_owners: dict[str, int] = field(default_factory=dict)
+    _known: int = 0
+    _users: int = 0
+
+    @property
+    def known(self) -> int:
+        """Connections of whoever has shown who it is."""
+        return self._known
+
+    @property
+    def strangers(self) -> int:
+        """Connections of whoever has not."""
+        return sum(map(len, self._strangers.values()))
+
+    def open(self, host: str, close: Callable[[], None]) -> Connection:
+        """Take a stranger's connection; `close` ends it at once. Another stranger may have to go."""
+        address = group_of(host)
+        if len(self._strangers.get(address, ())) >= self.limits.strangers_of_address:
+            self._displace(address)
+        elif self.strangers >= self.limits.strangers:
+            self._displace(max(self._strangers, key=lambda one: len(self._strangers[one])))
+        found = Connection(address, close)
+        self._strangers.setdefault(address, {})[found] = None
+        return found
+
+    def admit(self, connection: Connection, owner: str, *, is_user: bool) -> str | None:
+        """Have a connection be somebody's; return why there is no room for it, else None."""
+        if connection.owner == owner:
+            return None
+        limits, others = self.limits, self._known - (connection.owner is not None)
+        users = self._users - connection.is_user
+        problem = None
+        if is_user and self._of_owners.get(owner, 0) >= limits.of_user:
+            problem = f"{limits.of_user} connections of one user are open, there can be no more"
+        elif is_user and users >= max(1, int(limits.known * USERS_SHARE)):
+            problem = "users have too many connections open, there can be no more"
+        elif others >= limits.known:
+            problem = f"{limits.known} connections are open, there can be no more"
+        if problem is not None:
+            self.refused += 1
+            return problem
+        self.forget(connection)
+        connection.owner, connection.is_user = owner, is_user
+        self._of_owners[owner] = self._of_owners.get(owner, 0) + 1
+        self._known += 1
+        self._users += is_user
+        return None
+
+    def forget(self, connection: Connection) -> None:
+        """Note that a connection has ended, or becomes another's; do nothing for one that is not here."""
+        if connection.owner is not None:
+            self._known -= 1
+            self._users -= connection.is_user
+            self._of_owners[connection.owner] -= 1
+            if not self._of_owners[connection.owner]:
+                del self._of_owners[connection.owner]
+            connection.owner, connection.is_user = None, False
+            return
+        strangers = self._strangers.get(connection.address, {})
+        strangers.pop(connection, None)
+        if not strangers:
+            self._strangers.pop(connection.address, None)
+
+    def _displace(self, address: str) -> None:
+        oldest = next(iter(self._strangers[address]))
+        self.forget(oldest)
+        self.displaced += 1
+        oldest.close()
+
+
+def group_of(host: str) -> str:
+    """Return what counts as one address: an IPv6 network of 64 bits is one site's to number as it likes."""
+    if ":" not in host:
+        return host
+    address = IPv6Address(host.partition("%")[0])
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return f"{IPv6Address(int(address) >> _V6_SITE << _V6_SITE)}/{_V6_SITE}"

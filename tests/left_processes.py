@@ -27,3 +27,14 @@ def _those_of(folder: Path) -> list[int]:
             if os.fsencode(folder) in words or works_in.is_relative_to(folder):
                 found.append(int(entry.name))
     return found
+
+
+def processes_of_job(job: str) -> list[int]:
+    """Return a job's processes by what the local engine writes into their environment; keepers are none of them."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            with suppress(OSError):
+                if f"MILLRACE_JOB={job}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+    return found

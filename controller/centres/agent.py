@@ -307,7 +307,7 @@ class Agent:
         except ApiError as error:
             self._failed(Failure.API, str(error))
             await asyncio.sleep(reporting.AGAIN_S)
-        except EngineError as error:
+        except (EngineError, OSError) as error:  # a full disk, for one, is no reason to end
             LOGGER.warning("%s: %s", key, error)
             self._metrics.failures.labels(Failure.ENGINE).inc()
             await asyncio.sleep(reporting.AGAIN_S)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +12,7 @@ from controller.api.resources import Task
 from controller.api.resources.probe_result import ProbeResultStatus, ProbeRun
 from controller.api.resources.task import TaskPhase
 from controller.centres.engines.base import ERRORS_FILE, JobPhase, JobState
+from controller.centres.engines.jobs.places import read_end, read_file
 from controller.centres.errors import CentreError
 from controller.centres.programs import counts_of, result_file
 from controller.schedulers.probe.errors import ProbeError
@@ -47,7 +46,7 @@ def completion_of(task: Task, job: JobState, folder: Path, probe: ProbeTask | No
         status = ProbeResultStatus(runs=measured.runs, could_run=task.status.could_run, problems=_lines(reasons))
         result = NewResult(status=status, kernels={use.name: use.repetitions for use in probe.uses})
     elif phase is TaskPhase.FAILED:
-        reasons += _tail(folder / ERRORS_FILE)
+        reasons += _tail(folder)
     return Completion(
         task=task.metadata.name,
         epoch=task.status.epoch,
@@ -70,14 +69,14 @@ def _measured(task: Task, folder: Path, probe: ProbeTask) -> _Measured:
     """Return the runs on each number of units; one that is not what was asked for is a problem, not a run."""
     runs, problems = [], []
     for units in counts_of(task):
-        file = folder / result_file(units)
+        file = result_file(units)
         try:
-            found = decode(read_bytes(file, MAX_BYTES), source=file.name)
+            found = decode(read_file(folder, file, MAX_BYTES), source=file)
         except (CentreError, ProbeError) as error:
             problems.append(f"on {units} units: {error}")
             continue
         if (found.probe, found.units) != (probe.name, units):
-            problems.append(f"{file.name}: is of probe {found.probe} on {found.units} units, not as it was asked for")
+            problems.append(f"{file}: is of probe {found.probe} on {found.units} units, not as it was asked for")
             continue
         if found.outcome is not Outcome.SUCCEEDED:
             problems.append(f"on {units} units: {found.outcome.value}: {found.problem}")
@@ -85,28 +84,10 @@ def _measured(task: Task, folder: Path, probe: ProbeTask) -> _Measured:
     return _Measured(tuple(runs), tuple(problems))
 
 
-def read_bytes(path: Path, most: int) -> bytes:
-    """Return a regular file's content; raise CentreError for a link, a pipe, a device, or more than so many bytes."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise CentreError(f"{path.name}: {error.strerror or error}") from None
-    try:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
-            raise CentreError(f"{path.name}: is no file")
-        if found.st_size > most:
-            raise CentreError(f"{path.name}: has more than {most} bytes")
-        with os.fdopen(os.dup(descriptor), "rb") as file:
-            return file.read(most)
-    finally:
-        os.close(descriptor)
-
-
-def _tail(path: Path) -> list[str]:
+def _tail(folder: Path) -> list[str]:
     """Return the last lines of a job's errors."""
     try:
-        text = read_bytes(path, 1 << 31)[-_TAIL_BYTES:].decode("utf-8", "replace")
+        text = read_end(folder, ERRORS_FILE, _TAIL_BYTES).decode("utf-8", "replace")
     except CentreError:
         return []
     return [line for line in text.splitlines() if line.strip()][-_TAIL_LINES:]

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from collectors.devices.nvml import Nvml
 from controller.agents.access import namespace_of
+from controller.api.client import find_place
 from controller.centres.engines.base import Engine
 from controller.centres.engines.containers.engine import ContainersEngine
 from controller.centres.engines.containers.settings import ContainersSettings
 from controller.centres.engines.local.engine import LocalEngine
+from controller.centres.engines.local.isolation import Isolation
 from controller.centres.engines.local.machine import look
 from controller.centres.engines.ray.engine import RayEngine
 from controller.centres.engines.ray.settings import RaySettings
 from controller.centres.engines.slurm.engine import SlurmEngine
 from controller.centres.engines.slurm.settings import SlurmSettings
 from controller.centres.folder import CentreFolder
+from controller.centres.programs import python_of
 from controller.centres.settings import CentreSettings
+from dataplane.rpc.access.settings import TOKEN_FILE
 
 
 class ServedCentre(CentreSettings, frozen=True):
@@ -44,13 +51,34 @@ def make_engine(settings: CentreSettings, folder: CentreFolder, jobs: Path, iden
     if isinstance(settings, ServedCentre) and settings.ray is not None:
         return RayEngine(settings.ray, centre=settings.centre, root=jobs)
     if isinstance(settings, ServedCentre) and settings.containers is not None:
-        own = replace(settings.containers, api=settings.containers.api or settings.api)
-        return ContainersEngine(own, centre=settings.centre, root=jobs)
+        containers = replace(settings.containers, api=settings.containers.api or settings.api)
+        return ContainersEngine(containers, centre=settings.centre, root=jobs)
+    own = (folder.path, jobs, *_secrets_of(settings))
+    paths = [Path(part) for part in settings.environment.get("PYTHONPATH", "").split(":") if part.startswith("/")]
     return LocalEngine(
         settings.local,
         settings.units,
         folder.engine,
         f"/millrace/centres/{settings.centre}-{identity}",
         lambda now: look(now, nvml),
+        isolation=lambda now: Isolation(now, own, Path(python_of(settings)), paths),
         network_namespace=namespace_of(settings.local.network_namespace),
     )
+
+
+def _secrets_of(settings: CentreSettings) -> Iterator[Path]:
+    """Yield what jobs are not to see of how the agent finds the service access point, and of who it is there.
+
+    Without root jobs have the agent's user, and a file that is replaced comes out from under what hides it: then the
+    folder is hidden, where it is this user's.
+    """
+    place = find_place(settings.api)
+    tokens = [Path(text) for text in (settings.token_file, os.environ.get(TOKEN_FILE)) if text]
+    sockets = [Path(place.address.removeprefix("unix:"))] if place.address.startswith("unix:") else []
+    keys = [] if place.private_key is None else [place.private_key]
+    for path in (*tokens, *sockets, *keys):
+        absolute = path.absolute()
+        yield absolute
+        with suppress(OSError):
+            if os.geteuid() != 0 and absolute.parent.stat().st_uid == os.geteuid():
+                yield absolute.parent

@@ -17,6 +17,9 @@ from dataplane.topology.values import DeviceKind
 PositiveS = Annotated[float, Meta(gt=0, le=1e6)]
 Positive = Annotated[int, Meta(ge=1, le=1 << 53)]
 WarmModule = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_.]*$(?!\n)", max_length=100)]
+Uid = Annotated[int, Meta(ge=1000, le=(1 << 32) - 3)]
+UidCount = Annotated[int, Meta(ge=1, le=1 << 20)]
+AbsolutePath = Annotated[str, Meta(pattern=r"^/[^\x00]+$", max_length=4096)]
 CpuList = Annotated[str, Meta(pattern=r"^\d{1,5}(-\d{1,5})?(,\d{1,5}(-\d{1,5})?)*$(?!\n)", max_length=1024)]
 """CPUs as Linux writes them: 0-3,8."""
 
@@ -83,13 +86,35 @@ class LocalSettings(Strict, frozen=True):
     network_namespace: str | None = None
     """What jobs run in: a path, a name of `ip netns`, or FABRIC:HOST of a fabric in the kernel; null: the agent's."""
     user: str | None = None
-    """The user that jobs run as, which takes root; null: the agent's own."""
+    """The user that all jobs run as, which takes root; null: of root's agent each job has a number of its own."""
+    uids: tuple[Uid, UidCount] | None = None
+    """The first and the count of the numbers (user and group) that jobs have where the agent is root, one each; null:
+    4096 from 1,900,000,000, or 512 from 60,600 where the machine has no more than 65,536."""
+    unsafe_same_user: bool = False
+    """Jobs run as the agent's own user and see all that it sees, its tokens too; who submits one is this user then."""
+    hidden: Annotated[tuple[AbsolutePath, ...], Meta(max_length=64)] = ()
+    """Files and folders that jobs do not see, beside /run, the agent's home, its state folder and token files."""
+    shown: Annotated[tuple[AbsolutePath, ...], Meta(max_length=64)] = ()
+    """What jobs see nevertheless, read-only: programs in the agent's home, for instance."""
+    writable: Annotated[tuple[AbsolutePath, ...], Meta(max_length=64)] = ()
+    """Folders beside their own into which jobs may write as far as their user may; all else is read-only."""
+    scratch_bytes: Annotated[int, Meta(ge=1 << 16, le=1 << 53)] = 1 << 30
+    """The most that a job's own /tmp, /var/tmp and /dev/shm hold, each; they are memory, and count as the job's."""
     control_groups: ControlGroups = ControlGroups.AUTO
     """Whether jobs are limited by control groups."""
     look_s: PositiveS = 5.0
     """Time between two looks at what the machine has."""
     warm: Annotated[tuple[WarmModule, ...], Meta(max_length=16)] = ()
-    """Modules that are slow to import, such as torch: a process that has them forks the runners of probes."""
+    """Modules that are slow to import, such as torch: a process that has them forks the runners of probes, as the
+    agent's user, which takes `unsafe_same_user`."""
+
+    def __post_init__(self) -> None:
+        if self.unsafe_same_user and (self.user is not None or self.uids is not None):
+            raise ValueError("unsafe_same_user: jobs run as the agent's user, not as `user` or with `uids`")
+        if self.user is not None and self.uids is not None:
+            raise ValueError("user: all jobs run as it, none with a number of `uids`")
+        if self.warm and not self.unsafe_same_user:
+            raise ValueError("warm: needs unsafe_same_user, as the warm process runs probes as the agent's user")
 
 
 class OnStop(StrEnum):
@@ -177,5 +202,3 @@ class CentreSettings(Strict, frozen=True):
             raise ValueError(f"units: {twice} is there twice")
         if not self.units:
             raise ValueError("units: at least one type is needed")
-        if self.local.user is not None and self.jobs_folder is None:
-            raise ValueError("local.user: needs jobs_folder, as no other user can enter the state folder")

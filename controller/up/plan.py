@@ -344,6 +344,8 @@ class _Maker:
         local, in_kernel = section.local, not self.settings.switches and self.settings.time is Time.KERNEL
         if in_kernel and section.hosts and local.network_namespace is None:
             local = replace(local, network_namespace=str(self._namespaces / section.hosts[0]))
+        # Beside the centre's own folder the state folder has what all other daemons keep, tokens among it.
+        local = replace(local, hidden=(*local.hidden, str(self.state.path.absolute())))
         settings = CentreSettings(
             centre=name,
             state=str(self.state.path / "centres" / name),

@@ -12,9 +12,9 @@ from typing import Final
 
 from controller.api.resources.centre import UnitType
 from controller.centres.engines.base import JOB_ENDED, Engine, JobMark, JobOrder, JobPhase, JobState
+from controller.centres.engines.jobs.places import read_file
 from controller.centres.errors import CentreError
 from controller.centres.folder import CentreFolder
-from controller.centres.outcomes import read_bytes
 from controller.centres.programs import cores_of, python_of, python_path
 from controller.centres.settings import CentreSettings
 from controller.schedulers.probe import files
@@ -138,7 +138,7 @@ def _tried(folder: Path, unit: str, uses: dict[str, KernelUse], state: JobState)
     operators, notes = [], []
     for name in sorted(uses):
         try:
-            found = decode(read_bytes(folder / f"{name}.out", MAX_BYTES), source=name)
+            found = decode(read_file(folder, f"{name}.out", MAX_BYTES), source=name)
         except (CentreError, ProbeError) as error:
             why = state.reason or str(error)
             notes.append(f"unit type {unit}: kernel {name} does not run: {why}"[:1000])

@@ -120,6 +120,14 @@ def probe(name: str = "products", **more: object) -> TaskSpec:
     return TaskSpec(program=program, is_probe=True, **more)  # type: ignore[arg-type]
 
 
+def open_folder(folder: Path) -> Path:
+    """Return a folder that jobs and tests both write into."""
+    found = folder / "open"
+    found.mkdir(exist_ok=True)
+    found.chmod(0o777)
+    return found
+
+
 def settings_for(folder: Path, served: Served, token: Path, **more: object) -> CentreSettings:
     made = CentreSettings(
         centre="c1",
@@ -127,7 +135,7 @@ def settings_for(folder: Path, served: Served, token: Path, **more: object) -> C
         api=f"unix:{served.socket.removeprefix('unix:')}",
         token_file=str(token),
         units=(UnitSettings(name="core"),),
-        local=LocalSettings(cores=str(CORE), control_groups=ControlGroups.NEVER),
+        local=LocalSettings(cores=str(CORE), control_groups=ControlGroups.NEVER, writable=(str(open_folder(folder)),)),
         trial=TrialSettings(kernels=()),
         report_s=0.2,
         look_s=0.2,

@@ -25,7 +25,8 @@ from controller.errors import NotFoundError, StaleError
 from controller.schedulers.probe import kernel_files
 from controller.schedulers.probe.values import Implementation, Library, ProbeKernel
 from dataplane.topology.values import DeviceKind
-from tests.controller.centres.centre_world import CORE, CentreWorld, play_centre, probe, script
+from tests.controller.centres.centre_world import CORE, CentreWorld, open_folder, play_centre, probe, script
+from tests.left_processes import processes_of_job
 
 GOOD = """
 class Good(Kernel):
@@ -62,8 +63,9 @@ def say():
     begun = time.monotonic_ns()
     time.sleep(0.05)
     span = [os.environ["MILLRACE_TASK"], sorted(os.sched_getaffinity(0)), begun, time.monotonic_ns()]
-    with open(os.environ["SPANS"], "a") as file:
-        file.write(json.dumps(span) + "\\n")
+    name = f"{os.environ['SPANS']}/span-{span[0]}-{begun}"
+    with open(name, "x") as file:
+        file.write(json.dumps(span))
 
 class Kernel:
     def run(self, inputs): return say() or 1.0
@@ -79,7 +81,8 @@ def runs_these(operators: tuple[str, ...], centre: Centre) -> bool:
 
 def local_engine(world: CentreWorld, has: list[Found]) -> LocalEngine:
     """Return an engine of a machine of which the test says what it has."""
-    local = LocalSettings(control_groups=ControlGroups.NEVER, look_s=0.05)
+    writable = (str(world.folder / "open"),)
+    local = LocalSettings(control_groups=ControlGroups.NEVER, look_s=0.05, writable=writable)
     return LocalEngine(local, world.settings.units, world.folder / "engine", "/millrace-test", lambda _: has[0])
 
 
@@ -196,13 +199,15 @@ def test_a_probe_that_cannot_be_run_is_said_in_a_line(tmp_path: Path) -> None:
 
 
 def test_a_kernel_that_fails_is_a_failed_probe_with_its_reason(tmp_path: Path) -> None:
-    (tmp_path / "users_kernel.py").write_text(KERNEL)
+    (open_folder(tmp_path) / "users_kernel.py").write_text(KERNEL)
 
     async def act(world: CentreWorld) -> None:
         name = await world.add_probe()
         found = await world.client.of(ProbeTask).get(name)
         (use,) = found.spec.uses
-        async with world.agent(replace(world.settings, environment={"PYTHONPATH": str(tmp_path)}, trial=TRIAL)):
+        async with world.agent(
+            replace(world.settings, environment={"PYTHONPATH": str(tmp_path / "open")}, trial=TRIAL)
+        ):
             await world.centre()
             for case, outcome, problem in (
                 ("crash", "crash", "SIGSEGV"),
@@ -241,9 +246,9 @@ def test_a_task_that_was_dispatched_anew_meanwhile_is_not_completed_by_the_old_j
     async def act(world: CentreWorld) -> None:
         async with world.agent():
             await world.centre()
-            await world.submit("a", script("echo $$ >> ../../epochs; sleep 1000"))
+            await world.submit("a", script("sleep 1000"))
             first = await world.until("a", TaskPhase.RUNNING)
-            while not (tmp_path / "state/epochs").exists():
+            while not processes_of_job(first.status.engine_id):
                 await asyncio.sleep(0.02)
             lost = Completion(task="a", epoch=1, phase=TaskPhase.PENDING)
             await world.client.complete(CompletionRequest(completions=(lost,)))
@@ -251,10 +256,7 @@ def test_a_task_that_was_dispatched_anew_meanwhile_is_not_completed_by_the_old_j
             while (found := await world.until("a", TaskPhase.RUNNING)).status.epoch != 2:
                 await asyncio.sleep(0.02)
             assert found.status.engine_id != first.status.engine_id
-            while len((tmp_path / "state/epochs").read_text().split()) < 2:
-                await asyncio.sleep(0.02)
-            old = int((tmp_path / "state/epochs").read_text().split()[0])
-            while Path(f"/proc/{old}").exists():
+            while not processes_of_job(found.status.engine_id) or processes_of_job(first.status.engine_id):
                 await asyncio.sleep(0.02)
 
     play_centre(tmp_path, act)
@@ -321,14 +323,14 @@ def test_a_trial_runs_on_free_units_only(tmp_path: Path) -> None:
     async def act(world: CentreWorld) -> None:
         async with world.agent():
             await world.centre()
-            await world.submit("a", script("while [ ! -e ../../go ]; do sleep 0.02; done"))
+            await world.submit("a", script(f"while [ ! -e {tmp_path}/open/go ]; do sleep 0.02; done"))
             await world.until("a", TaskPhase.RUNNING)
             world.write(replace(world.settings, trial=TrialSettings(kernels=("dgemv",))))
             world.again.set()
             found = await world.centre(lambda centre: any("was free to try" in note for note in centre.status.notes))
             assert found.status.units[0].operators == ()
             assert [path.name.split("-")[1] for path in (tmp_path / "state/engine").iterdir()] == ["task"]
-            (tmp_path / "state/go").write_text("")
+            (tmp_path / "open/go").write_text("")
             await world.until("a", *TASK_ENDED)
             await world.centre(lambda centre: centre.status.units[0].operators == ("dgemv",))
 
@@ -337,11 +339,13 @@ def test_a_trial_runs_on_free_units_only(tmp_path: Path) -> None:
 
 def test_a_kernel_that_is_added_to_the_store_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "_AGAIN_S", 0.1)
-    (tmp_path / "users_kernel.py").write_text(KERNEL + "\ndef good(sizes, seed): return Good(lambda: None)\n" + GOOD)
+    (open_folder(tmp_path) / "users_kernel.py").write_text(
+        KERNEL + "\ndef good(sizes, seed): return Good(lambda: None)\n" + GOOD
+    )
 
     async def act(world: CentreWorld) -> None:
         mine = TrialSettings(kernels=("mine",))
-        async with world.agent(replace(world.settings, environment={"PYTHONPATH": str(tmp_path)}, trial=mine)):
+        async with world.agent(replace(world.settings, environment={"PYTHONPATH": str(tmp_path / "open")}, trial=mine)):
             problem = "there is no kernel mine"
             await world.centre(lambda centre: any(problem in note for note in centre.status.notes))
             for version, entry in ((1, "wrong"), (2, "good")):
@@ -358,8 +362,8 @@ def test_a_kernel_that_is_added_to_the_store_is_tried(tmp_path: Path, monkeypatc
 
 def test_probes_never_share_a_core_with_running_work(tmp_path: Path) -> None:
     """Overlaps of cores are counted from what every job, probe or not, says of itself."""
-    (tmp_path / "spans.py").write_text(SPANS)
-    environment = {"PYTHONPATH": str(tmp_path), "SPANS": str(tmp_path / "spans")}
+    (open_folder(tmp_path) / "spans.py").write_text(SPANS)
+    environment = {"PYTHONPATH": str(tmp_path / "open"), "SPANS": str(tmp_path / "open")}
 
     async def act(world: CentreWorld) -> None:
         found = await world.client.of(ProbeTask).get(await world.add_probe())
@@ -386,8 +390,8 @@ def test_probes_never_share_a_core_with_running_work(tmp_path: Path) -> None:
 
             await asyncio.gather(*(keep(number) for number in range(8)))
         spans: dict[str, list[tuple[list[int], int, int]]] = {}
-        for line in (tmp_path / "spans").read_text().splitlines():
-            task, cores, begun, ended = json.loads(line)
+        for file in sorted((tmp_path / "open").glob("span-*"), key=lambda file: int(file.name.split("-")[-1])):
+            task, cores, begun, ended = json.loads(file.read_text())
             spans.setdefault(task, []).append((cores, begun, ended))
         assert spans.keys() == {f"t{number}" for number in range(8)}
         assert all(len(cores) == 1 and cores == some[0][0] for some in spans.values() for cores, _, _ in some)

@@ -12,9 +12,10 @@ from controller.api.resources import ProbeResult
 from controller.api.resources.task import TASK_ENDED, TaskPhase
 from controller.centres.settings import TrialSettings
 from tests.controller.centres.centre_world import AgentProcess, CentreWorld, play_centre, probe, script
+from tests.left_processes import processes_of_job
 
 TRIAL = TrialSettings(kernels=("dot",))
-UNTIL_GO = "while [ ! -e ../../go ]; do sleep 0.02; done; echo $$ >> ../../ran"
+UNTIL_GO = "while [ ! -e {0}/go ]; do sleep 0.02; done; echo $$ >> {0}/ran"
 
 
 def play_killed(folder: Path, act: Callable[[CentreWorld, AgentProcess], Awaitable[None]], **more: object) -> None:
@@ -36,17 +37,17 @@ def play_killed(folder: Path, act: Callable[[CentreWorld, AgentProcess], Awaitab
 def test_a_job_outlives_its_agent_and_its_result_is_not_lost(tmp_path: Path) -> None:
     async def act(world: CentreWorld, agent: AgentProcess) -> None:
         name = await world.add_probe()
-        await world.submit("runs", script(UNTIL_GO))
+        await world.submit("runs", script(UNTIL_GO.format(tmp_path / "open")))
         await world.until("runs", TaskPhase.RUNNING)
         agent.kill()
         # It ends while nobody looks.
-        (tmp_path / "state/go").write_text("")
+        (tmp_path / "open/go").write_text("")
         while not list((tmp_path / "state/engine").glob("*/exit.json")):
             await asyncio.sleep(0.02)
         agent.start()
         ended = await world.until("runs", *TASK_ENDED)
         assert (ended.status.phase, ended.status.exit_code, ended.status.epoch) == (TaskPhase.SUCCEEDED, 0, 1)
-        assert len((tmp_path / "state/ran").read_text().split()) == 1
+        assert len((tmp_path / "open/ran").read_text().split()) == 1
         # A probe whose agent is killed as soon as it runs.
         await world.submit("probe", probe(name))
         while not list((tmp_path / "state/engine").glob("millrace-probe-probe-*/start.json")):
@@ -63,10 +64,11 @@ def test_a_job_outlives_its_agent_and_its_result_is_not_lost(tmp_path: Path) -> 
 
 def test_a_killed_job_is_told_and_a_killed_keeper_gives_its_task_back(tmp_path: Path) -> None:
     async def act(world: CentreWorld, _: AgentProcess) -> None:
-        await world.submit("job", script("echo $$ > ../../job; sleep 1000"))
-        while not (tmp_path / "state/job").exists() or not (tmp_path / "state/job").read_text():
+        await world.submit("job", script("exec sleep 1000"))
+        running = await world.until("job", TaskPhase.RUNNING)
+        while not (processes := processes_of_job(running.status.engine_id)):
             await asyncio.sleep(0.02)
-        os.kill(int((tmp_path / "state/job").read_text()), signal.SIGKILL)
+        os.kill(processes[0], signal.SIGKILL)
         ended = await world.until("job", *TASK_ENDED)
         assert (ended.status.phase, ended.status.exit_code) == (TaskPhase.FAILED, 137)
         await world.submit("keeper", script("sleep 1000"))

@@ -127,7 +127,10 @@ def test_a_core_or_device_of_two_units_is_refused(types: tuple[UnitSettings, ...
         ("centres: x", "c.yaml:3: .*centres"),
         ("report_s: 0", "c.yaml:3: report_s"),
         ("slurm: {}\nray: {}", "a centre has one engine: slurm, ray or containers, or none of them"),
-        ("local: {user: nobody}", "local.user: needs jobs_folder"),
+        ("local: {unsafe_same_user: true, user: nobody}", "unsafe_same_user: jobs run as the agent's user"),
+        ("local: {user: nobody, uids: [70000, 9]}", "user: all jobs run as it"),
+        ("local: {warm: [torch]}", "warm: needs unsafe_same_user"),
+        ("local: {uids: [1, 9]}", "uids"),
     ],
 )
 def test_settings_that_are_wrong_name_file_line_and_key(line: str, problem: str) -> None:

@@ -24,10 +24,12 @@ import time
 
 TYPE_CHECKING = False  # typing itself takes long to load
 if TYPE_CHECKING:
+    from types import ModuleType
     from typing import Any
 
     Start = dict[str, Any]
-    """The record Start of keeping.py."""
+    Sandbox = dict[str, Any]
+    """The records of keeping.py."""
 
 CANCELLED = "it was cancelled"
 _CANNOT_RUN, _NOT_FOUND = 126, 127
@@ -44,9 +46,12 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Kept:
     """A pipe's output in a file: its beginning and its end, half of the limit each; what is between is counted."""
 
-    def __init__(self, path: str, limit: int) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
-        self._file = os.open(path, flags, 0o644)
+    def __init__(self, folder: int, name: str, limit: int) -> None:
+        # Whatever is there by that name, a link perhaps, is not written through.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        self._file = os.open(name, flags, 0o644, dir_fd=folder)
         self.reader, self.writer = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(self.reader, False)
         self._head_left, self._most, self._tail, self.dropped = limit - limit // 2, limit // 2, bytearray(), 0
@@ -73,6 +78,31 @@ class Kept:
         _write(self._file, bytes(self._tail))
         os.close(self._file)
         os.close(self.reader)
+
+
+class Pipe:
+    """A pipe's two ends, neither of which programs get."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe2(os.O_CLOEXEC)
+
+
+class Told:
+    """Where a job's processes write: its output, its errors, why it cannot be started, how its first one ended."""
+
+    def __init__(self, output: int, errors: int) -> None:
+        self.output, self.errors = output, errors
+        self.problem, self.status = Pipe(), Pipe()
+
+    def close_writers(self) -> None:
+        """Leave the writing to the job."""
+        for descriptor in (self.output, self.errors, self.problem.writer, self.status.writer):
+            os.close(descriptor)
+
+    def status_of_first(self, status: int) -> int:
+        """Return what the process above the job's first one has told of that; `status` where there is none."""
+        told = os.read(self.status.reader, 16)
+        return int(told) if told.isdigit() else status
 
 
 def main(folder: str) -> int:
@@ -109,17 +139,22 @@ def take_lock(path: str) -> bool:
 def run(folder: str, start: Start, woken: int) -> dict[str, Any]:
     """Run a job to its end; return what is to be told of it."""
     began_ns, where = time.time_ns(), os.path.normpath(os.path.join(folder, start["folder"]))  # noqa: PTH118
-    outputs = [Kept(f"{where}/{name}", start["output_limit_bytes"]) for name in ("stdout", "stderr")]
-    problem_reader, problem_writer = os.pipe2(os.O_CLOEXEC)
-    keeper, child = os.getpid(), os.fork()
+    place = os.open(where, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    outputs = [Kept(place, name, start["output_limit_bytes"]) for name in ("stdout", "stderr")]
+    alive = Pipe()  # of which nothing is read but its end, which is ours
+    told = Told(outputs[0].writer, outputs[1].writer)
+    if start["sandbox"] is not None:
+        sandboxing().separate(start["sandbox"])
+    child = os.fork()
     if child == 0:
-        os.close(problem_reader)
-        be_job(start, where, keeper, (outputs[0].writer, outputs[1].writer, problem_writer))
-    for descriptor in (outputs[0].writer, outputs[1].writer, problem_writer):
-        os.close(descriptor)
-    with os.fdopen(problem_reader, encoding="utf-8", errors="replace") as file:
+        os.close(alive.writer)
+        be_job(start, where, alive.reader, told)
+    os.close(alive.reader)
+    told.close_writers()
+    with os.fdopen(told.problem.reader, encoding="utf-8", errors="replace") as file:
         problem = file.read()
     status, reason = wait_for(child, (folder, start), outputs, woken)
+    status = told.status_of_first(status)
     kill_rest(start)
     drain(outputs)
     killed_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
@@ -201,30 +236,61 @@ def grace_of(folder: str, start: Start) -> float:
     return float(start["grace_s"])
 
 
-def be_job(start: Start, where: str, keeper: int, writers: tuple[int, int, int]) -> None:
-    """Become the job, or say why that cannot be and end; `writers` are for its output, its errors, and for that."""
+def be_job(start: Start, where: str, alive: int, told: Told) -> None:
+    """Become the job, or say why that cannot be and end; `alive` is readable once the keeper has ended."""
     program = start["argv"][0]
     try:
+        # Else what wakes the keeper would be written here.
+        signal.set_wakeup_fd(-1)
+        for woken_by in (*_ENDING, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(woken_by, signal.SIG_DFL)
         os.setsid()
         confine(start)
-        os.chdir(where)
-        if start["user"] is not None:
-            be_user(*start["user"])
-        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != keeper:
-            os._exit(_CANNOT_RUN)  # it was killed meanwhile
-        for number, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), *writers[:2])):
+        if start["sandbox"] is not None:
+            be_sandboxed(start["sandbox"], alive, told)
+            os.chdir(where)
+        else:
+            os.chdir(where)
+            if start["user"] is not None:
+                be_user(*start["user"])
+            end_with(alive)
+        for number, descriptor in enumerate((os.open(os.devnull, os.O_RDONLY), told.output, told.errors)):
             os.dup2(descriptor, number)
-        signal.set_wakeup_fd(-1)
-        for number in (*_ENDING, signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
         os.umask(0o077)
         os.execvpe(program, start["argv"], environment_of(start))  # noqa: S606 - the user's own program
     except BaseException as error:  # noqa: BLE001 - whatever it is, it is told
         name = getattr(error, "filename", None)
         name = name if isinstance(name, str) else program  # bytes: the last place in which it was looked for
-        _write(writers[2], f"{name}: {getattr(error, 'strerror', None) or error}".encode()[:500])
+        _write(told.problem.writer, f"{name}: {getattr(error, 'strerror', None) or error}".encode()[:500])
         os._exit(_NOT_FOUND if isinstance(error, FileNotFoundError) else _CANNOT_RUN)
+
+
+def be_sandboxed(sandbox: Sandbox, alive: int, told: Told) -> None:
+    """Return in a new process, the job's first one, inside the sandbox; this one stays above it and reaps orphans."""
+    module = sandboxing()
+    module.enter(sandbox)
+    end_with(alive)  # later: to become another user takes that back
+    child = os.fork()
+    if child:
+        for descriptor in (told.output, told.errors, told.problem.writer):
+            os.close(descriptor)
+        module.attend(child, told.status.writer)
+    os.setsid()
+
+
+def end_with(alive: int) -> None:
+    """Have the kernel kill this process when the keeper ends; end now where it has."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if select.select([alive], [], [], 0)[0]:
+        os._exit(_CANNOT_RUN)
+
+
+def sandboxing() -> ModuleType:
+    """Return the module beside this file: a program that runs alone has no package to import it from."""
+    folder = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    return __import__("sandboxing")
 
 
 def confine(start: Start) -> None:
@@ -322,13 +388,14 @@ def oom_kills(start: Start) -> bool:
 
 
 def signal_all(leader: int, number: int) -> None:
-    """Send a signal to the job's first process with its group, and once to each that has left the group."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(leader, number)
+    """Send a signal to the job's first process with its group, and to each group that others have formed."""
+    groups = set()
     for process in descendants(os.getpid()):
         with contextlib.suppress(ProcessLookupError):
-            if os.getpgid(process) != leader:
-                _kill(process, number)
+            groups.add(os.getpgid(process))
+    for group in {leader, *groups} - {os.getpgrp()}:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
 
 
 def write(folder: str, name: str, told: dict[str, Any]) -> None:

@@ -23,9 +23,30 @@ from dataplane.malformed import MALFORMED
 T = TypeVar("T")
 
 KEEPER: Final = Path(__file__).with_name("keeper.py")
+SANDBOXING: Final = Path(__file__).with_name("sandboxing.py")
 START_FILE: Final = "start.json"
 GRACE_FILE: Final = "grace"
 _MOST_BYTES: Final = 1 << 24
+
+
+class Sandbox(Strict, frozen=True, kw_only=True):
+    """What a job sees of its machine, in mount, process and IPC namespaces of its own; sandboxing.py makes it.
+
+    All paths are absolute, without links. The machine is read-only to the job but for `writable`, /tmp and /var/tmp.
+    """
+
+    maps_user: bool
+    """In a user namespace, as without root; the job then has the keeper's user."""
+    user: tuple[int, int] | None
+    """User and group that the job runs as; None: the keeper's."""
+    hidden: tuple[str, ...]
+    """Folders that are empty to the job, and files without content; those that do not exist are left out."""
+    shown: tuple[str, ...]
+    """What is to be seen nevertheless, read-only, below one that is hidden."""
+    writable: tuple[str, ...]
+    """Where the job may write as far as its user may: its own folder among them."""
+    scratch_bytes: int
+    """The most that /tmp, /var/tmp and /dev/shm hold, each."""
 
 
 class Start(Strict, frozen=True, kw_only=True):
@@ -54,6 +75,8 @@ class Start(Strict, frozen=True, kw_only=True):
     """As of controller.centres.engines.local.limits.JobLimits."""
     network_namespace: str | None = None
     user: tuple[int, int] | None = None
+    """Whom it runs as where it has no sandbox; None: the keeper's user."""
+    sandbox: Sandbox | None = None
     resource_limits: dict[str, int] = msgspec.field(default_factory=dict)
 
 

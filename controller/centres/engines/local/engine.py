@@ -6,7 +6,6 @@ import asyncio
 import itertools
 import logging
 import os
-import pwd
 import shutil
 import signal
 import sys
@@ -19,6 +18,8 @@ from typing import Final
 from controller.api.resources.centre import UnitType
 from controller.centres.engines.base import EXIT_FILE, JOB_ENDED, JobOrder, JobPhase, JobState, Usage
 from controller.centres.engines.jobs.keeping import KEEPER, START_FILE, Ended, Start
+from controller.centres.engines.jobs.places import make_folder, remove
+from controller.centres.engines.local.isolation import Isolation
 from controller.centres.engines.local.limits import Groups
 from controller.centres.engines.local.processes import Watched, end_all_of
 from controller.centres.engines.local.records import Order, Record
@@ -47,8 +48,11 @@ class LocalEngine:
         group: str,
         look: Callable[[LocalSettings], Found],
         *,
+        isolation: Callable[[LocalSettings], Isolation] | None = None,
         network_namespace: Path | None = None,
     ) -> None:
+        self._isolation_of = isolation or (lambda now: Isolation(now, (folder,), Path(sys.executable)))
+        self._isolation = self._isolation_of(settings)
         self._settings, self._units, self._folder, self._look = settings, tuple(units), folder, look
         self._namespace = network_namespace
         self._groups = Groups(group, settings)
@@ -58,7 +62,6 @@ class LocalEngine:
         self._keepers: dict[str, Watched] = {}
         self._ending: dict[str, asyncio.Task[None]] = {}
         self._numbers = itertools.count(1)
-        self._user: tuple[int, int] | None = None
 
     @property
     def name(self) -> str:
@@ -68,13 +71,13 @@ class LocalEngine:
     @property
     def notes(self) -> tuple[str, ...]:
         """What is in no unit, what is missing, and which limits do not hold."""
-        return (*self._division.notes, *self._groups.notes)
+        return (*self._division.notes, *self._groups.notes, *self._isolation.notes)
 
     async def start(self) -> None:
         """Look at the machine, find the jobs that are here; raise EngineError."""
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._user = _user(self._settings.user)
+            await asyncio.to_thread(self._isolation.prepare)
             self._groups.prepare()
         except OSError as error:
             raise EngineError(NAME, f"{error.filename or self._folder}: {error.strerror or error}") from None
@@ -90,8 +93,10 @@ class LocalEngine:
     async def reload(self, settings: LocalSettings, units: Sequence[UnitSettings]) -> None:
         """Take other settings; jobs that run keep what they have. Raise EngineError for what cannot be."""
         divide(Found((), 0), units)
-        self._user = _user(settings.user)
+        isolation = self._isolation_of(settings)
+        await asyncio.to_thread(isolation.prepare)
         self._groups.reload(settings)
+        self._isolation = isolation
         self._settings, self._units, self._found = settings, tuple(units), Found((), 0)
         await self.resources()
 
@@ -134,8 +139,9 @@ class LocalEngine:
         self._check(order)
         try:
             record.path.mkdir(mode=0o700, exist_ok=True)
-            self._write_files(order)
-            record.write("order.json", Order.of(order, next(self._numbers)))
+            user = self._isolation.user(self._taken_uids())
+            make_folder(order.folder, order.files, user)
+            record.write("order.json", Order.of(order, next(self._numbers), user))
         except OSError as error:
             raise EngineError(NAME, f"{record.id}: {error.filename}: {error.strerror or error}") from None
         self._start_waiting()
@@ -186,7 +192,7 @@ class LocalEngine:
             raise EngineError(NAME, f"{job}: is {state.phase.value}, it cannot be forgotten")
         self._groups.remove(job)
         if state is not None and state.folder is not None:
-            shutil.rmtree(state.folder, ignore_errors=True)
+            await asyncio.to_thread(remove, state.folder)
         shutil.rmtree(record.path, ignore_errors=True)
 
     async def usage(self, job: str) -> Usage | None:
@@ -213,21 +219,13 @@ class LocalEngine:
             )
         if not order.argv:
             raise OrderError(NAME, f"task {order.mark.task}: has no command")
-
-    def _write_files(self, order: JobOrder) -> None:
-        """Make the job's folder with its files, its user's where it runs as another one."""
-        order.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        owned = [order.folder]
-        for name, content in order.files.items():
+        for name in order.files:
             if "/" in name or name in ("", ".", ".."):
                 raise OrderError(NAME, f"task {order.mark.task}: {name!r} is no name of a file")
-            path = order.folder / name
-            path.write_bytes(content)
-            path.chmod(0o700 if content.startswith(b"#!") else 0o600)
-            owned.append(path)
-        if self._user is not None:
-            for path in owned:
-                os.chown(path, *self._user)
+
+    def _taken_uids(self) -> set[int]:
+        """Return the users of all jobs that are kept: of one that has ended, its folder is its user's."""
+        return {order.user[0] for each in self._records() if (order := each.order) is not None and order.user}
 
     def _start_waiting(self) -> None:
         """Start what waits, the oldest first; one that finds no units keeps its type for itself."""
@@ -285,7 +283,8 @@ class LocalEngine:
             group_files=limits.group_files,
             oom_files=limits.oom_files,
             network_namespace=None if self._namespace is None else str(self._namespace),
-            user=self._user,
+            user=order.user,
+            sandbox=self._isolation.sandbox(Path(order.folder), order.user),
             resource_limits=dict(limits.resource_limits),
             limit_s=order.limit_s,
             grace_s=order.grace_s,
@@ -365,19 +364,6 @@ class LocalEngine:
         if "/" in job or job in ("", ".", ".."):
             raise EngineError(NAME, f"{job[:100]!r} is no id of a job")
         return Record(self._folder / job)
-
-
-def _user(name: str | None) -> tuple[int, int] | None:
-    """Return a user's and his group's number; raise EngineError where he is not there, or we may not be him."""
-    if name is None:
-        return None
-    try:
-        found = pwd.getpwnam(name)
-    except KeyError:
-        raise EngineError(NAME, f"local.user: there is no user {name}") from None
-    if os.geteuid() not in (0, found.pw_uid):
-        raise EngineError(NAME, f"local.user: jobs as {name} take root")
-    return found.pw_uid, found.pw_gid
 
 
 def _signal(process: int, number: int) -> None:

@@ -38,10 +38,12 @@ class Order(Strict, frozen=True):
     output_limit_bytes: int
     number: int
     """Orders are served in the order of their numbers."""
+    user: tuple[int, int] | None = None
+    """User and group of its own; None: the agent's."""
 
     @classmethod
-    def of(cls, order: JobOrder, number: int) -> Order:
-        """Return what is kept of an order."""
+    def of(cls, order: JobOrder, number: int, user: tuple[int, int] | None) -> Order:
+        """Return what is kept of an order; `user` is the user and group that it runs as."""
         mark = order.mark
         return cls(
             centre=mark.centre,
@@ -58,6 +60,7 @@ class Order(Strict, frozen=True):
             grace_s=order.grace_s,
             output_limit_bytes=order.output_limit_bytes,
             number=number,
+            user=user,
         )
 
     @property

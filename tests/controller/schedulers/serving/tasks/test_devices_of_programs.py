@@ -33,7 +33,8 @@ TELLS = 'printf %s "$MILLRACE_OPERATOR_DEVICES" > "$TOLD/$MILLRACE_TASK"'
 
 def engine_with_dpu(world: CentreWorld) -> LocalEngine:
     """Return the engine of a machine of which the test says that it has a DPU."""
-    local = LocalSettings(control_groups=ControlGroups.NEVER, look_s=0.05)
+    writable = (str(world.folder / "told"),)
+    local = LocalSettings(control_groups=ControlGroups.NEVER, look_s=0.05, writable=writable)
     cores = tuple(sorted(os.sched_getaffinity(0)))[:2]
     found = Found(cores, 1000 * len(cores), 1 << 30, (FoundDevice(0, DeviceKind.DPU, "BlueField"),))
     return LocalEngine(local, UNITS, world.folder / "engine", "/millrace-test", lambda _: found)
@@ -49,6 +50,7 @@ def profile_in(folder: Path) -> TaskProfileSettings:
 def test_a_program_reads_from_its_environment_which_device_each_operator_got(tmp_path: Path) -> None:
     told = tmp_path / "told"
     told.mkdir()
+    told.chmod(0o777)
     operators = operators_of(OperatorGraph("job", (PRODUCT, TRIFLE)), TAKEN_S)
 
     async def act(world: CentreWorld) -> None:

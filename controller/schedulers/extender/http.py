@@ -12,30 +12,50 @@ import binascii
 import hmac
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
+from cryptography import x509
 from litestar import Litestar, Request, Response, get, post
 from litestar.connection import ASGIConnection
-from litestar.exceptions import HTTPException, NotAuthorizedException
+from litestar.exceptions import HTTPException, NotAuthorizedException, PermissionDeniedException
 from litestar.handlers import BaseRouteHandler
 from litestar.params import FromPath
 
 from controller.errors import ControllerError
+from controller.http_server import CERTIFICATE
 from controller.schedulers.extender.messages import MalformedError
 from controller.schedulers.extender.metrics import Metrics
 from controller.schedulers.extender.service import ExtenderService
 from controller.schedulers.extender.settings import ExtenderLimits
+from dataplane.rpc.access.names import alternative_names, common_name
+from dataplane.rpc.addresses import is_loopback
 
 _Asked = Request[Any, Any, Any]
 _JSON: Final = "application/json"
 _TEXT: Final = "text/plain"
+_CLOSING: Final = {"Connection": "close"}
+"""Whoever may not call keeps no connection."""
+_LONGEST_HOST: Final = 100
 VERBS: Final = ("filter", "prioritize", "preempt", "bind")
 
 
-def application(service: ExtenderService, limits: ExtenderLimits, metrics: Metrics, *, token: str | None) -> Litestar:
-    """Return the application; with a token, whoever calls has to show it."""
-    guard = _guard(token, metrics)
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """Who may call. With a token it has to be shown; `names` are those of certificates, None: whatever they say.
+
+    `is_local`: whoever can connect may call, so that what a web page has a browser send is refused.
+    """
+
+    token: str | None = None
+    names: frozenset[str] | None = None
+    is_local: bool = False
+
+
+def application(service: ExtenderService, limits: ExtenderLimits, metrics: Metrics, callers: Callers) -> Litestar:
+    """Return the application, for those who may call."""
     verbs = {
         "filter": service.filter,
         "prioritize": service.prioritize,
@@ -45,7 +65,7 @@ def application(service: ExtenderService, limits: ExtenderLimits, metrics: Metri
     handlers = [_verb(name, verbs[name], service, limits, metrics) for name in VERBS]
     return Litestar(
         route_handlers=[*handlers, _decision(service), _health()],
-        guards=[] if token is None else [guard],
+        guards=[_guard(callers, metrics)],
         request_max_body_size=limits.request_bytes,
         exception_handlers={
             MalformedError: _malformed_body,
@@ -106,16 +126,50 @@ def _health() -> Any:  # noqa: ANN401 - Litestar's
     return health
 
 
-def _guard(token: str | None, metrics: Metrics) -> Any:  # noqa: ANN401 - Litestar's
-    expected = (token or "").encode()
+def _guard(callers: Callers, metrics: Metrics) -> Any:  # noqa: ANN401 - Litestar's
+    expected = None if callers.token is None else callers.token.encode()
 
     def guard(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
-        shown = _shown(connection.headers.get("authorization", ""))
-        if not hmac.compare_digest(shown, expected):
+        headers = connection.headers
+        problem: HTTPException | None = None
+        if expected is not None and not hmac.compare_digest(_shown(headers.get("authorization", "")), expected):
+            problem = NotAuthorizedException(detail="a token that counts is needed", headers=_CLOSING)
+        elif callers.names is not None and callers.names.isdisjoint(names := _names_of(connection)):
+            shown = ", ".join(sorted(names)) or "nobody"
+            detail = f"the certificate is of {shown}, none of callers: {', '.join(sorted(callers.names))}"
+            problem = PermissionDeniedException(detail=detail, headers=_CLOSING)
+        elif callers.is_local and ("origin" in headers or not _is_local(headers.get("host", ""))):
+            detail = f"Host {headers.get('host', '')[:_LONGEST_HOST]!r} is not this machine, and nobody shows a token"
+            problem = PermissionDeniedException(detail=detail, headers=_CLOSING)
+        if problem is not None:
             metrics.strangers.inc()
-            raise NotAuthorizedException(detail="a token that counts is needed")
+            raise problem
+        content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if connection.scope.get("method") == "POST" and content_type != _JSON:
+            raise HTTPException(status_code=415, detail=f"Content-Type is to be {_JSON}")
 
     return guard
+
+
+def _names_of(connection: ASGIConnection[Any, Any, Any, Any]) -> frozenset[str]:
+    """Return what a certificate calls its holder: its common name, DNS names and URIs."""
+    shown: bytes | None = connection.scope.get(CERTIFICATE)  # type: ignore[assignment]
+    return frozenset() if shown is None else _names_in(shown)
+
+
+@lru_cache(maxsize=1024)
+def _names_in(der: bytes) -> frozenset[str]:
+    certificate = x509.load_der_x509_certificate(der)
+    kinds = (x509.DNSName, x509.UniformResourceIdentifier)
+    return frozenset(
+        (common_name(certificate), *(str(name) for kind in kinds for name in alternative_names(certificate, kind)))
+    )
+
+
+def _is_local(host: str) -> bool:
+    """Return whether a Host header names this machine: a page elsewhere may have its own name lead here."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+    return is_loopback(f"{name}:0")
 
 
 def _shown(header: str) -> bytes:
@@ -140,7 +194,7 @@ def _refused(_: _Asked, error: ControllerError) -> Response[bytes]:
 
 
 def _malformed(_: _Asked, error: HTTPException) -> Response[bytes]:
-    return Response(_line(error.detail), status_code=error.status_code, media_type=_TEXT)
+    return Response(_line(error.detail), status_code=error.status_code, media_type=_TEXT, headers=error.headers)
 
 
 def _late(_: _Asked, error: TimeoutError) -> Response[bytes]:

@@ -19,7 +19,7 @@ from controller.schedulers.errors import SchedulerError
 from controller.schedulers.extender import objects
 from controller.schedulers.extender.books import Books
 from controller.schedulers.extender.hardware import kinds_of
-from controller.schedulers.extender.http import application
+from controller.schedulers.extender.http import Callers, application
 from controller.schedulers.extender.kube_api import KubernetesApi
 from controller.schedulers.extender.metrics import Metrics
 from controller.schedulers.extender.service import ExtenderService
@@ -83,7 +83,8 @@ async def serve(settings: ExtenderSettings, stop: asyncio.Event, on_ready: Calla
             now_ns=time.time_ns,
             worker=worker,
         )
-        routes = application(service, settings.limits, metrics, token=token)
+        callers = Callers(token, settings.names, is_local=settings.is_open)
+        routes = application(service, settings.limits, metrics, callers)
         server = HttpServer(
             _in_time(routes, settings, metrics), listening, settings.limits.http,
             None if is_unix(settings.listen) else context, on_slow=metrics.slow.inc,

@@ -13,8 +13,10 @@ from controller.network_state.settings import NetworkStateSettings
 from controller.schedulers.framework.profiles import ProfileSettings
 from controller.schedulers.settings import MetricsSettings
 from dataplane.config import Strict
+from dataplane.rpc.addresses import is_unix
 from dataplane.topology.values import DeviceKind
 
+SCHEDULERS: Final = ("system:kube-scheduler", "kube-scheduler", "millrace-scheduler")
 ADDRESS: Final = "127.0.0.1:8888"
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -125,6 +127,10 @@ class ExtenderSettings(Strict, frozen=True):
     token_file: str | None = None
     """A secret that whoever calls has to show: as a bearer token, or as the password of the URL's user."""
 
+    callers: Annotated[tuple[str, ...], Meta(min_length=1, max_length=64)] | None = None
+    """With a `client_ca`, whose certificates may call: common names, DNS names or URIs. Null: those of a
+    kube-scheduler, "system:kube-scheduler", "kube-scheduler" and "millrace-scheduler", or with a `token_file` any."""
+
     kubernetes: KubernetesSettings | None = None
     """The API server, to know nodes and pods and to bind; null: nothing is known but what a request says."""
 
@@ -159,7 +165,23 @@ class ExtenderSettings(Strict, frozen=True):
     kept_decisions: Annotated[int, Meta(ge=1, le=100_000)] = 1024
     """Of so many pods, the newest, GET /pods/NAMESPACE/NAME says what was decided."""
 
+    @property
+    def names(self) -> frozenset[str] | None:
+        """Names of certificates that may call, None where certificates are not asked for, or any may."""
+        if is_unix(self.listen) or self.tls is None or self.tls.client_ca is None:
+            return None
+        if self.callers is None:
+            return frozenset(SCHEDULERS) if self.token_file is None else None
+        return frozenset(self.callers)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether whoever can connect over TCP may call."""
+        return not is_unix(self.listen) and self.token_file is None and self.names is None
+
     def __post_init__(self) -> None:
+        if self.callers is not None and (self.tls is None or self.tls.client_ca is None):
+            raise ValueError("callers: names of certificates are of use with a client_ca in tls only")
         if is_own(self.listen):
             return
         if self.tls is None or (self.tls.client_ca is None and self.token_file is None):

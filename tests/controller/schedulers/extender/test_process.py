@@ -28,6 +28,7 @@ from tests.controller.schedulers.extender.kube_objects import a_node, a_pod, arg
 from tests.waiting import HANG_S
 
 WAIT_S = 60.0
+JSON = {"Content-Type": "application/json"}
 ANYWHERE = ExtenderSettings(listen="127.0.0.1:0", topology="fat-tree:k=4", host_label="millrace.io/host")
 
 
@@ -54,7 +55,7 @@ def playing(settings: ExtenderSettings, act: Callable[[str], Awaitable[None]]) -
 
 def test_verbs_over_http(tmp_path: Path) -> None:
     async def act(url: str) -> None:
-        async with httpx.AsyncClient(base_url=url) as http:
+        async with httpx.AsyncClient(base_url=url, headers=JSON) as http:
             answer = await http.post("/filter", content=recorded("filter-nodes"))
             assert (answer.status_code, answer.headers["content-type"]) == (200, "application/json")
             assert len(answer.json()["Nodes"]["items"]) == 4
@@ -83,7 +84,7 @@ def test_it_follows_an_api_server_and_binds(tmp_path: Path) -> None:
 
     async def act(url: str) -> None:
         url, metrics = url.split(", metrics at ")
-        async with httpx.AsyncClient(base_url=url) as http:
+        async with httpx.AsyncClient(base_url=url, headers=JSON) as http:
             double.put(a_pod("web", annotations=peers({"pod": "ps", "max_delay": "1 us"})))
             asked = arguments(a_pod("web", annotations=peers({"pod": "ps", "max_delay": "1 us"})), ["n1", "n2"])
             while (found := (await http.post("/filter", content=asked)).json())["NodeNames"] != ["n2"]:
@@ -114,7 +115,7 @@ def test_five_thousand_whole_nodes() -> None:
     body = arguments(a_pod("p", annotations=peers({"host": "h1", "max_delay": "4 us"})), nodes)
 
     async def act(url: str) -> None:
-        async with httpx.AsyncClient(base_url=url, timeout=HANG_S) as http:
+        async with httpx.AsyncClient(base_url=url, headers=JSON, timeout=HANG_S) as http:
             answer = (await http.post("/filter", content=body)).json()
             assert answer["Error"] == ""
             assert len(answer["Nodes"]["items"]) + len(answer["FailedAndUnresolvableNodes"]) == 5000
@@ -130,13 +131,14 @@ def test_what_is_too_large_too_slow_or_too_late_is_refused(monkeypatch: pytest.M
     monkeypatch.setattr(ExtenderService, "prioritize", never)
 
     async def act(url: str) -> None:
-        async with httpx.AsyncClient(base_url=url) as http:
+        async with httpx.AsyncClient(base_url=url, headers=JSON) as http:
             answer = await http.post("/filter", content=b" " * 20_000)
             assert answer.status_code == 413
             answer = await http.post("/prioritize", content=b"{}")
             assert (answer.status_code, answer.text) == (503, "prioritize: nothing was decided within 0.05 s\n")
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-        writer.write(b"POST /filter HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        head = b"POST /filter HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        writer.write(head + b"Content-Length: 100\r\n\r\n{")
         await writer.drain()
         assert b" 408 " in await reader.readline()
         writer.close()
@@ -155,7 +157,7 @@ def test_whoever_shows_no_certificate_of_the_authority_is_not_heard(tmp_path: Pa
         context = ssl.create_default_context(cafile=str(authority.file))
         if shown is not None:
             context.load_cert_chain(*shown)
-        async with httpx.AsyncClient(base_url=url, verify=context) as http:
+        async with httpx.AsyncClient(base_url=url, headers=JSON, verify=context) as http:
             return await http.post("/filter", content=recorded("filter-nodes"))
 
     async def act(url: str) -> None:
@@ -209,7 +211,7 @@ def test_a_token_as_a_bearers_or_in_the_url(tmp_path: Path) -> None:
 
     async def act(url: str) -> None:
         body = recorded("filter-nodes")
-        async with httpx.AsyncClient(base_url=url) as http:
+        async with httpx.AsyncClient(base_url=url, headers=JSON) as http:
             for headers, auth, status in (
                 ({"Authorization": "Bearer a-secret-of-some-length"}, httpx.USE_CLIENT_DEFAULT, 200),
                 ({}, ("kube-scheduler", "a-secret-of-some-length"), 200),

@@ -28,6 +28,7 @@ from typing import Any
 from controller.nodes.runtimes.base import ContainerOrder, Runtime
 from controller.nodes.runtimes.podman import PodmanRuntime
 from controller.nodes.runtimes.runc import RuncRuntime
+from controller.nodes.runtimes.security import HostFolders
 from tests.controller.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
 
 COMMAND = ("/bin/sleep", "1000")
@@ -58,8 +59,10 @@ async def measure(folder: Path, rounds: int) -> dict[str, list[float]]:
     os.environ.update(environment)
     async with AsyncExitStack() as stack:
         stack.callback(remove_podman_storage, folder / "podman", environment)
-        podman = PodmanRuntime(folder / "podman" / "own", environment=environment)
-        runc = RuncRuntime(folder / "runc")
+        podman = PodmanRuntime(
+            folder / "podman" / "own", environment=environment, folders=HostFolders(images=(folder,))
+        )
+        runc = RuncRuntime(folder / "runc", folders=HostFolders(images=(folder,)))
         for runtime in (podman, runc):
             await runtime.start()
             stack.push_async_callback(runtime.close)

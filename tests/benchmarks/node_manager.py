@@ -50,7 +50,8 @@ def main() -> None:
         environment = podman_environment(folder / "podman")
         write_layout(folder / "image")
         kind = RuntimeKind(wanted.runtime)
-        settings = RuntimeSettings(kind=kind, environment=environment if kind is RuntimeKind.PODMAN else {})
+        variables = environment if kind is RuntimeKind.PODMAN else {}
+        settings = RuntimeSettings(kind=kind, environment=variables, image_folders=(folder,))
         try:
             found = asyncio.run(measure(folder, settings, wanted.rounds))
         finally:

@@ -145,7 +145,7 @@ class PlacementWorld:
             api=self.place.address,
             token_file=str(self.token(node)),
             topology=str(self.topology),
-            runtime=RuntimeSettings(environment=self.storage.environment),
+            runtime=RuntimeSettings(environment=self.storage.environment, image_folders=self.storage.image_folders),
             restart=QUICK,
             report_s=0.3,
             look_s=1.0,

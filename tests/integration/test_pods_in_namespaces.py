@@ -112,7 +112,9 @@ def test_a_script_runs_on_the_right_hosts_is_killed_comes_back_and_goes(
     script = SCRIPT.replace("ADDRESS", str(fabric.topology.host["h3"].ipv4))
     in_namespace = {name: fabric.namespace(name) for name in ("h2", "h3")}
     runc = world.node_settings(
-        "h2", network_namespace=in_namespace["h2"], runtime=RuntimeSettings(kind=RuntimeKind.RUNC)
+        "h2",
+        network_namespace=in_namespace["h2"],
+        runtime=RuntimeSettings(kind=RuntimeKind.RUNC, image_folders=world.storage.image_folders),
     )
     world.start(serve_node, runc)
     settings = world.node_settings("h3", network_namespace=in_namespace["h3"])
@@ -149,9 +151,14 @@ def test_mistakes_are_clear_lines_and_the_rest_is_unaffected(
         world.process(world.node_settings("h2", token_file=str(world.token("h1")))),
         world.process(world.node_settings("h3"), before=_A_DAY_SLOW),
     ):
-        hangs = RuntimeSettings(environment=storage.environment, socket=tmp_path / "podman.sock", deadline_s=5.0)
+        folders = storage.image_folders
+        hangs = RuntimeSettings(
+            environment=storage.environment, image_folders=folders, socket=tmp_path / "podman.sock", deadline_s=5.0
+        )
         world.start(serve_node, world.node_settings("h4", runtime=hangs))
-        world.start(serve_node, world.node_settings("h5", runtime=RuntimeSettings(environment=full_disk)))
+        world.start(
+            serve_node, world.node_settings("h5", runtime=RuntimeSettings(environment=full_disk, image_folders=folders))
+        )
         world.until_ready("h1", "h3", "h4", "h5")
         world.apply(_sleeping("good", "h1") + _sleeping("slow", "h3") + _sleeping("held", "h4"), "--wait")
         ids = {name: _id(world.pod(name)) for name in ("good", "slow")}

@@ -255,7 +255,7 @@ def learning_world(folder: Path, image_bytes: int) -> Iterator[LearningWorld]:
             for name in names:
                 more: dict[str, Any] = {"network_namespace": fabric.namespace(name)}
                 if name != SERVER_NODE:
-                    more["runtime"] = RuntimeSettings(kind=RuntimeKind.RUNC)
+                    more["runtime"] = RuntimeSettings(kind=RuntimeKind.RUNC, image_folders=(folder,))
                 world.start(serve_node, world.node_settings(name, **more))
             world.until_ready(*names)
             found = LearningWorld(folder, world, str(fabric.topology.host[SERVER_NODE].ipv4), image_bytes)

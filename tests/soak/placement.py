@@ -286,7 +286,7 @@ def _daemons(
                 state=str(folder / f"state-{name}"),
                 api=place.address,
                 topology=str(topology),
-                runtime=RuntimeSettings(environment=environment),
+                runtime=RuntimeSettings(environment=environment, image_folders=(folder,)),
                 restart=RestartSection(first_wait_s=0.2, longest_wait_s=2.0),
                 report_s=1.0,
             )

@@ -184,6 +184,14 @@ class Runtime(Protocol):
         """Return the images that are there."""
         ...
 
+    async def remove_image(self, digest: str) -> None:
+        """Remove an image; raise ContainerError if a container is of it. One that is gone is fine."""
+        ...
+
+    async def written(self, id: str) -> int:  # noqa: A002
+        """Return the bytes that a container has written to its own layer, beside what is mounted in it."""
+        ...
+
     async def create(self, order: ContainerOrder) -> str:
         """Make a container and return its id; nothing is left of one that cannot be made."""
         ...

@@ -22,6 +22,8 @@ LEAST_QUOTA_MILLI: Final = 10
 LARGEST_QUOTA_MILLI: Final = 1_000_000
 LEAST_MEMORY_BYTES: Final = 6 << 20
 """With less no container starts: runc's own process needs it."""
+IMAGE_FOLDER: Final = "image-files"
+"""In a runtime's own folder: what is put there may be named as an image file, whatever the settings allow."""
 _MOST_FILES: Final = 65_536
 _MOST_PROCESSES: Final = 32_768
 """Podman lowers its own limit to pid_max, which is this by default."""

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from controller.nodes.runtimes.base import Runtime
+from controller.nodes.runtimes.images.limits import ImageLimits
 from controller.nodes.runtimes.podman import PodmanRuntime
 from controller.nodes.runtimes.runc import RuncRuntime
 from controller.nodes.runtimes.seccomp import PROFILE
@@ -46,7 +47,13 @@ class RuntimeSettings(Strict, frozen=True):
     mount_folders: tuple[Path, ...] = ()
     """Folders of the machine that containers may see; none by default."""
     bundle_folders: tuple[Path, ...] = ()
-    """Folders of the machine that OCI bundles may lie in."""
+    """Folders of the machine that OCI bundles may lie in; none by default."""
+    image_folders: tuple[Path, ...] = ()
+    """Folders of the machine that image files may lie in, beside `image-files` in the state folder."""
+    image_bytes: Annotated[int, Meta(ge=1)] = 20 << 30
+    """The most that one image may take, unpacked."""
+    image_files: Annotated[int, Meta(ge=1)] = 2_000_000
+    """The most files and folders that one image may have."""
     seccomp: Seccomp = Seccomp.PROFILE
     """Filter of system calls, for runc."""
     deadline_s: Deadline = 30.0
@@ -56,12 +63,14 @@ class RuntimeSettings(Strict, frozen=True):
 
 def make_runtime(settings: RuntimeSettings, folder: Path) -> Runtime:
     """Return the runtime, which keeps what is its own in `folder`; nothing is started yet."""
-    folders = HostFolders(settings.mount_folders, settings.bundle_folders)
+    folders = HostFolders(settings.mount_folders, settings.bundle_folders, settings.image_folders)
+    limits = ImageLimits(settings.image_bytes, settings.image_files)
     if settings.kind is RuntimeKind.RUNC:
         return RuncRuntime(
             folder,
             environment=settings.environment,
             folders=folders,
+            limits=limits,
             seccomp=PROFILE if settings.seccomp is Seccomp.PROFILE else None,
             deadline_s=settings.deadline_s,
             pull_deadline_s=settings.pull_deadline_s,
@@ -71,6 +80,7 @@ def make_runtime(settings: RuntimeSettings, folder: Path) -> Runtime:
         socket=settings.socket,
         environment=settings.environment,
         folders=folders,
+        limits=limits,
         deadline_s=settings.deadline_s,
         pull_deadline_s=settings.pull_deadline_s,
     )

@@ -54,7 +54,8 @@ def figures(quick: bool, data: Path) -> Mapping[str, float]:
         environment = podman_environment(folder / "podman")
         write_layout(folder / "image")
         try:
-            return asyncio.run(_measure(folder, RuntimeSettings(environment=environment), 3 if quick else _ROUNDS))
+            settings = RuntimeSettings(environment=environment, image_folders=(folder,))
+            return asyncio.run(_measure(folder, settings, 3 if quick else _ROUNDS))
         finally:
             remove_podman_storage(folder / "podman", environment)
 

@@ -35,6 +35,11 @@ class PodmanStorage:
     digest: str
     socket: Path | None = None
 
+    @property
+    def image_folders(self) -> tuple[Path, ...]:
+        """Where a test puts image files: the image, and its own."""
+        return (self.folder.parent,)
+
 
 @contextmanager
 def storage_in(folder: Path) -> Iterator[PodmanStorage]:

@@ -32,6 +32,7 @@ class MemoryRuntime:
         self.deadline_s = 0.05
         self.absent: set[str] = set()
         self.cpu_ns: dict[str, int] = {}
+        self.written_bytes: dict[str, int] = {}
         self.log = b"said\n"
         self._ends: asyncio.Queue[Ended] = asyncio.Queue()
         self._number = 0
@@ -50,6 +51,12 @@ class MemoryRuntime:
 
     async def images(self) -> tuple[Image, ...]:
         return (Image("sha256:image", ("image",), 1000),)
+
+    async def remove_image(self, digest: str) -> None:
+        self.calls.append(("remove image", digest))
+
+    async def written(self, id: str) -> int:  # noqa: A002
+        return self.written_bytes.get(self._pod(id), 0)
 
     async def create(self, order: ContainerOrder) -> str:
         pod = order.labels["millrace.pod"]

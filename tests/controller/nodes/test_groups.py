@@ -73,7 +73,8 @@ def test_processes_are_limited_and_groups_are_made_where_they_count(tmp_path: Pa
 @pytest.mark.containers
 def test_two_containers_have_the_pods_limits_together(tmp_path: Path, podman_storage: PodmanStorage) -> None:
     async def act(world: World) -> None:
-        settings = world.settings(runtime=RuntimeSettings(environment=podman_storage.environment), on_stop=OnStop.STOP)
+        runtime = RuntimeSettings(environment=podman_storage.environment, image_folders=podman_storage.image_folders)
+        settings = world.settings(runtime=runtime, on_stop=OnStop.STOP)
         names = ("x", "y")
         sleeps = tuple(Container(name=name, image=podman_storage.image, command=("sleep", "100")) for name in names)
         async with world.managing(None, settings):

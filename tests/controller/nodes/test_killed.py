@@ -69,7 +69,8 @@ class Process:
 @contextmanager
 def node(tmp_path: Path, storage: PodmanStorage, api: str) -> Iterator[Process]:
     """A manager's process; afterwards its guard, its containers and its control groups are gone."""
-    settings = World.settings_of(tmp_path, api, runtime=RuntimeSettings(environment=storage.environment), report_s=0.2)
+    runtime = RuntimeSettings(environment=storage.environment, image_folders=storage.image_folders)
+    settings = World.settings_of(tmp_path, api, runtime=runtime, report_s=0.2)
     made = Process(tmp_path, settings)
     try:
         yield made

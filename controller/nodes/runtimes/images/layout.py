@@ -26,6 +26,7 @@ _TAG: Final = "org.opencontainers.image.ref.name"
 _INDEX: Final = "application/vnd.oci.image.index.v1+json"
 _ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "ppc64le": "ppc64le", "s390x": "s390x"}
 _BLOCK: Final = tarfile.BLOCKSIZE
+_LONGEST_NAME: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +38,30 @@ class LayoutImage:
     descriptor: dict[str, Any]
     blobs: tuple[str, ...]
 
+    @property
+    def layers(self) -> tuple[str, ...]:
+        """Digests of what is unpacked: all blobs but the manifest and the configuration."""
+        return self.blobs[2:]
+
 
 class Layout:
-    """A folder that is an OCI layout."""
+    """A folder that is an OCI layout; errors name it by `name`, as it may be a copy."""
 
-    def __init__(self, folder: Path, index: dict[str, Any]) -> None:
-        self.folder, self._index = folder, index
+    def __init__(self, folder: Path, name: str, index: dict[str, Any]) -> None:
+        self.folder, self._name, self._index = folder, name, index
 
     @classmethod
-    def read(cls, folder: Path) -> Layout:
+    def read(cls, folder: Path, name: str) -> Layout:
         """Return the layout; raise ImageError if the folder is none."""
         try:
             index = json.loads(_content(folder / "index.json"))
         except FileNotFoundError as error:
-            raise ImageError(f"image oci:{folder}: does not exist (there is no {folder}/index.json)") from error
+            raise ImageError(f"image oci:{name}: does not exist (there is no {name}/index.json)") from error
         except (OSError, ValueError, RecursionError) as error:
-            raise ImageError(f"image oci:{folder}: index.json cannot be read: {error}") from error
+            raise ImageError(f"image oci:{name}: index.json cannot be read: {error}") from error
         if not isinstance(index, dict) or not isinstance(index.get("manifests"), list):
-            raise ImageError(f"image oci:{folder}: index.json lists no manifests")
-        return cls(folder, index)
+            raise ImageError(f"image oci:{name}: index.json lists no manifests")
+        return cls(folder, name, index)
 
     def select(self, reference: Reference) -> LayoutImage:
         """Return the image that is meant: of the tag, of the digest, or the only one; else raise ImageError."""
@@ -103,11 +109,15 @@ class Layout:
 
     def blob(self, digest: str) -> Path:
         """Return the path of a blob; raise ImageError if it is not there."""
+        if not self.has(digest):
+            raise ImageError(f"image oci:{self._name}: has no blob {digest[:80]}")
+        return self.folder / "blobs" / "sha256" / digest.partition(":")[2]
+
+    def has(self, digest: str) -> bool:
+        """Return whether a blob is there."""
         algorithm, _, number = digest.partition(":")
-        path = self.folder / "blobs" / algorithm / number
-        if algorithm != "sha256" or not number.isalnum() or not path.is_file():
-            raise ImageError(f"image oci:{self.folder}: has no blob {digest}")
-        return path
+        is_name = algorithm == "sha256" and number.isalnum() and len(number) < _LONGEST_NAME
+        return is_name and (self.folder / "blobs" / "sha256" / number).is_file()
 
     def _for_this_machine(self, descriptor: dict[str, Any], text: str) -> dict[str, Any]:
         """Return the manifest of an index of several machines' that is for this one's."""

@@ -10,10 +10,11 @@ import asyncio
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import uuid4
 
 import msgspec
@@ -22,14 +23,17 @@ from controller.nodes.runtimes.base import Image
 from controller.nodes.runtimes.bundle import Process, process_of
 from controller.nodes.runtimes.errors import ContainerError, ImageError, RuntimeAwayError, RuntimeTimeoutError
 from controller.nodes.runtimes.images.layout import Layout, LayoutImage
+from controller.nodes.runtimes.images.limits import ImageLimits, held_to, taken_by
 from controller.nodes.runtimes.images.reference import Reference, Transport, parse_reference
+from controller.nodes.runtimes.images.staging import UNFINISHED, ImageFiles, remove_unfinished, work_folder
 from controller.nodes.runtimes.processes import run_program
 
 _MADE: Final = "image.json"
 _TAG: Final = "image"
 _REGISTRIES: Final = "CONTAINERS_REGISTRIES_CONF"
 """Podman reads the file that it names; skopeo is told it."""
-_UNFINISHED: Final = "unfinished-"
+_FILE_WITH_COPY: Final = 2
+"""An archive takes its own bytes and, beside it, those of the layout that is made of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,17 +46,15 @@ class UnpackedImage:
 
 
 class UnpackedImages:
-    """The images in a folder."""
+    """The images in a folder, made of `files` and of what registries have."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str], deadline_s: float) -> None:
-        self._folder, self._environment, self._deadline_s = folder, environment, deadline_s
+    def __init__(self, folder: Path, environment: Mapping[str, str], files: ImageFiles, deadline_s: float) -> None:
+        self._folder, self._environment, self._files, self._deadline_s = folder, environment, files, deadline_s
         self._pulling = asyncio.Lock()
 
     def clean(self) -> None:
         """Remove what a process that died has left half made."""
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        for unfinished in self._folder.glob(f"{_UNFINISHED}*"):
-            shutil.rmtree(unfinished, ignore_errors=True)
+        remove_unfinished(self._folder)
 
     def list(self) -> tuple[Image, ...]:
         """Return all images."""
@@ -76,10 +78,9 @@ class UnpackedImages:
                 return found.image
             if reference.transport is Transport.DIGEST:
                 raise ImageError(f"image {name}: is not there, and a digest alone says of no registry")
-            work = self._folder / f"{_UNFINISHED}{uuid4().hex}"
             try:
-                work.mkdir(parents=True)
-                return await self._bring(reference, work)
+                async with work_folder(self._folder) as work:
+                    return await self._bring(reference, work)
             except RuntimeTimeoutError:
                 raise
             except RuntimeAwayError as error:
@@ -90,8 +91,14 @@ class UnpackedImages:
                 raise ImageError(f"image {name}: does not come: {error}") from error
             except OSError as error:
                 raise ImageError(f"image {name}: {(error.strerror or str(error)).lower()}") from error
-            finally:
-                await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
+
+    async def remove(self, digest: str) -> None:
+        """Remove an image; one that is gone is fine."""
+        async with self._pulling:
+            doomed = self._folder / f"{UNFINISHED}{uuid4().hex}"
+            with suppress(FileNotFoundError):
+                (self._folder / _folder_name(digest)).rename(doomed)
+                await asyncio.to_thread(shutil.rmtree, doomed, ignore_errors=True)
 
     async def _bring(self, reference: Reference, work: Path) -> Image:
         layout, image = await self._layout(reference, work)
@@ -100,7 +107,11 @@ class UnpackedImages:
         if (known := self.find(replace(reference, digest=image.digest))) is not None:
             names = tuple(dict.fromkeys((*known.image.names, *names)))
         else:
-            await self._unpack(layout, image, work)
+            if reference.transport is Transport.OCI:
+                await self._files.complete(reference, layout, image)
+            else:
+                await self._files.measure(reference, (layout.blob(digest) for digest in image.layers))
+            await self._unpack(reference, layout, image, work)
         made = Image(image.digest, names, image.nbytes)
         if known is not None:
             return await asyncio.to_thread(_write, folder, made)
@@ -111,13 +122,13 @@ class UnpackedImages:
     async def _layout(self, reference: Reference, work: Path) -> tuple[Layout, LayoutImage]:
         """Return a layout that has the image."""
         if reference.transport is Transport.OCI:
-            layout = await asyncio.to_thread(Layout.read, Path(reference.name))
-            return layout, await asyncio.to_thread(layout.select, reference)
-        if reference.is_file and not Path(reference.name).is_file():
-            raise ImageError(f"image {reference.text}: no such file or directory")
-        source = f"{reference.transport}:{reference.name}" + (f":{reference.tag}" if reference.tag else "")
+            (work / "copy").mkdir()
+            return await self._files.layout(reference, work / "copy")
         if reference.transport is Transport.REGISTRY:
             source = f"docker://{reference.name}" if reference.digest is None else f"docker://{_pinned(reference)}"
+        else:
+            copy = await self._files.archive(reference, work)
+            source = f"{reference.transport}:{copy}" + (f":{reference.tag}" if reference.tag else "")
         how = () if await self._is_of_docker(source, reference) else ("--preserve-digests",)
         copied = await self._copy(source, work / "layout", reference, *how)
         if reference.is_file and reference.digest not in (None, copied[1].digest):
@@ -136,8 +147,9 @@ class UnpackedImages:
     async def _copy(self, source: str, target: Path, reference: Reference, *how: str) -> tuple[Layout, LayoutImage]:
         """Copy an image into a new layout."""
         words = ("copy", "--quiet", "--format", "oci", *how, source, f"oci:{target}:{_TAG}")
-        await self._run("skopeo", *self._options(), *words, doing=f"copy {reference.text}")
-        layout = await asyncio.to_thread(Layout.read, target)
+        copying = self._run("skopeo", *self._options(), *words, doing=f"copy {reference.text}")
+        await self._held(reference, target.parent, copying)
+        layout = await asyncio.to_thread(Layout.read, target, reference.name)
         return layout, await asyncio.to_thread(layout.select, replace(reference, tag=None, digest=None))
 
     def _options(self) -> tuple[str, ...]:
@@ -147,12 +159,18 @@ class UnpackedImages:
     async def _run(self, *command: str, doing: str) -> bytes:
         return await run_program(command, doing, deadline_s=self._deadline_s, environment=self._environment)
 
-    async def _unpack(self, layout: Layout, image: LayoutImage, work: Path) -> None:
+    async def _held(self, reference: Reference, work: Path, doing: Coroutine[Any, Any, bytes]) -> None:
+        """Let a program go on for as long as what it writes in a folder is within the limits."""
+        limits = self._files.limits
+        most = ImageLimits(limits.most_bytes * _FILE_WITH_COPY, limits.most_files)
+        await held_to(lambda: most, lambda: taken_by(work), reference.text, doing)
+
+    async def _unpack(self, reference: Reference, layout: Layout, image: LayoutImage, work: Path) -> None:
         """Unpack an image's layers, digests checked, into a bundle."""
         named = work / "named"
         await asyncio.to_thread(layout.link, image, named, _TAG)
         words = ("umoci", "unpack", "--image", f"{named}:{_TAG}", str(work / "bundle"))
-        await self._run(*words, doing=f"unpack {image.digest}")
+        await self._held(reference, work, self._run(*words, doing=f"unpack {image.digest}"))
 
 
 def _write(folder: Path, image: Image) -> Image:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from controller.nodes.runtimes.base import Image
-from controller.nodes.runtimes.errors import ContainerError, ImageError, RuntimeTimeoutError
-from controller.nodes.runtimes.images.layout import Layout
+from controller.nodes.runtimes.errors import ContainerError, ImageError, NoSuchContainerError, RuntimeTimeoutError
+from controller.nodes.runtimes.images.limits import ImageLimits, held_to, taken_on
 from controller.nodes.runtimes.images.reference import Reference, Transport, parse_reference
+from controller.nodes.runtimes.images.staging import ImageFiles, work_folder
 from controller.nodes.runtimes.processes import one_line
 
 _PIECE_BYTES: Final = 1 << 20
@@ -46,10 +49,11 @@ class StoredImage:
 
 
 class PodmanImages:
-    """Images, by calls of podman's service."""
+    """Images, by calls of podman's service; files are copied into a folder in `folder` first."""
 
-    def __init__(self, call: Call, deadline_s: float) -> None:
-        self._call, self._deadline_s = call, deadline_s
+    def __init__(self, call: Call, files: ImageFiles, folder: Path, deadline_s: float) -> None:
+        self._call, self._files, self._folder, self._deadline_s = call, files, folder, deadline_s
+        self._pulling = 0
 
     async def pull(self, name: str) -> Image:
         """Return an image, brought if it is not there; a digest that is named is checked."""
@@ -66,7 +70,7 @@ class PodmanImages:
             case Transport.OCI:
                 return await self._from_layout(reference)
             case Transport.OCI_ARCHIVE | Transport.DOCKER_ARCHIVE:
-                return await self._load(reference, _pieces(reference))
+                return await self._from_archive(reference)
 
     async def id_of(self, name: str) -> str:
         """Return podman's id of an image that is there."""
@@ -99,13 +103,21 @@ class PodmanImages:
         return next((image for image in found if image is not None), None)
 
     async def _from_layout(self, reference: Reference) -> Image:
-        layout = await asyncio.to_thread(Layout.read, Path(reference.name))
-        image = await asyncio.to_thread(layout.select, reference)
-        if (found := await self._find(parse_reference(image.digest))) is not None:
-            return found
-        # A name of its own: of two images of one name podman would take it from the first.
-        name = f"localhost/millrace:{image.digest.removeprefix('sha256:')[:_NAME_DIGITS]}"
-        return await self._load(replace(reference, digest=image.digest), layout.archive(image, name))
+        async with work_folder(self._folder) as work:
+            layout, image = await self._files.layout(reference, work)
+            if (found := await self._find(parse_reference(image.digest))) is not None:
+                return found
+            await self._files.complete(reference, layout, image)
+            # A name of its own: of two images of one name podman would take it from the first.
+            name = f"localhost/millrace:{image.digest.removeprefix('sha256:')[:_NAME_DIGITS]}"
+            return await self._load(replace(reference, digest=image.digest), layout.archive(image, name))
+
+    async def _from_archive(self, reference: Reference) -> Image:
+        async with work_folder(self._folder) as work:
+            archive = await self._files.archive(reference, work)
+            await self._files.measure(reference, (archive,), is_archive=True)
+            # The names in it would be what others mean who name an image of a registry.
+            return await self._load(reference, _pieces(await self._files.rename(reference, archive)))
 
     async def _load(self, reference: Reference, content: AsyncIterator[bytes]) -> Image:
         doing = f"load {reference.text}"
@@ -128,8 +140,9 @@ class PodmanImages:
 
     async def _from_registry(self, reference: Reference) -> Image:
         doing, query = f"pull {reference.text}", {"reference": reference.text, "quiet": "true"}
+        pulling = self._call("POST", "images/pull", doing, query=query, deadline_s=self._deadline_s)
         try:
-            answer = await self._call("POST", "images/pull", doing, query=query, deadline_s=self._deadline_s)
+            answer = await self._held(reference, pulling)
         except RuntimeTimeoutError:
             raise
         except ContainerError as error:
@@ -140,17 +153,42 @@ class PodmanImages:
         ids = {image_id for line in lines for image_id in line.get("images") or ()}
         for image_id, stored in (await self.stored()).items():
             if image_id in ids:
+                if stored.image.nbytes > self._files.limits.most_bytes:
+                    await self.remove(stored.image.digest)
+                    raise ImageError(
+                        f"image {reference.text}: takes {stored.image.nbytes} bytes, more than may be here"
+                    )
                 return stored.matches(reference) or stored.image
         raise ImageError(f"image {reference.text}: podman has pulled it and does not have it")
 
+    async def remove(self, digest: str) -> None:
+        """Remove an image by all of its names; raise ContainerError if a container is of it."""
+        for image_id, stored in (await self.stored()).items():
+            if stored.image.digest == digest:
+                for name in (*stored.image.names, image_id):
+                    with suppress(NoSuchContainerError):
+                        await self._call("DELETE", f"images/{quote(name, safe='')}", f"remove image {digest}")
 
-async def _pieces(reference: Reference) -> AsyncIterator[bytes]:
-    """Yield a file's bytes; not those of a device or a pipe, which have no end."""
-    if Path(reference.name).exists() and not Path(reference.name).is_file():
-        raise ImageError(f"image {reference.text}: is no file")
-    try:
-        with await asyncio.to_thread(Path(reference.name).open, "rb") as opened:
-            while piece := await asyncio.to_thread(opened.read, _PIECE_BYTES):
-                yield piece
-    except OSError as error:
-        raise ImageError(f"image {reference.text}: {(error.strerror or str(error)).lower()}") from error
+    async def _held(self, reference: Reference, pulling: Coroutine[Any, Any, bytes]) -> bytes:
+        """Let podman go on for as long as its disk fills no further than the images that are pulled now may."""
+        store = json.loads(await self._call("GET", "info", "info"))["store"]["graphRoot"]
+        self._pulling += 1
+        most, limits = self._pulling, self._files.limits
+
+        def at_most() -> ImageLimits:
+            nonlocal most
+            most = max(most, self._pulling)
+            # What is compressed is there beside what is not.
+            return ImageLimits(2 * most * limits.most_bytes, 2 * most * limits.most_files)
+
+        try:
+            return await held_to(at_most, lambda: taken_on(Path(store)), reference.text, pulling)
+        finally:
+            self._pulling -= 1
+
+
+async def _pieces(file: Path) -> AsyncIterator[bytes]:
+    """Yield a file's bytes."""
+    with file.open("rb") as opened:
+        while piece := await asyncio.to_thread(opened.read, _PIECE_BYTES):
+            yield piece

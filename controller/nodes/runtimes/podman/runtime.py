@@ -28,6 +28,8 @@ from controller.nodes.runtimes.errors import (
     OrderError,
     RuntimeAwayError,
 )
+from controller.nodes.runtimes.images.limits import ImageLimits
+from controller.nodes.runtimes.images.staging import ImageFiles, remove_unfinished
 from controller.nodes.runtimes.logs import read_log
 from controller.nodes.runtimes.podman.client import PodmanClient
 from controller.nodes.runtimes.podman.ends import EndWatch
@@ -36,10 +38,11 @@ from controller.nodes.runtimes.podman.images import PodmanImages
 from controller.nodes.runtimes.podman.memory import MemoryWatch
 from controller.nodes.runtimes.podman.service import PodmanService
 from controller.nodes.runtimes.podman.specification import specification_of
-from controller.nodes.runtimes.security import HostFolders
+from controller.nodes.runtimes.security import IMAGE_FOLDER, HostFolders
 from dataplane.cgroups import Usage, group_at, usage_in
 
 _S_NS: Final = 1_000_000_000
+_COPIES: Final = "image-copies"
 _LOOK_S: Final = 0.01
 _MOST_LOOK_S: Final = 0.5
 _ENDED: Final = frozenset({"exited", "stopped", "dead", "removing"})
@@ -50,7 +53,7 @@ class PodmanRuntime:
     """Containers of podman, by the service behind `socket`, or by one of its own that keeps its socket in `folder`.
 
     `environment` is what a service of its own is told beside ours (CONTAINERS_CONF and the like), `folders` which of
-    the machine's folders containers may see.
+    the machine's folders image files may lie in.
     """
 
     def __init__(
@@ -61,6 +64,7 @@ class PodmanRuntime:
         program: str = "podman",
         environment: Mapping[str, str] | None = None,
         folders: HostFolders = HostFolders(),  # noqa: B008 - frozen
+        limits: ImageLimits = ImageLimits(),  # noqa: B008 - frozen
         deadline_s: float = 30.0,
         pull_deadline_s: float = 600.0,
     ) -> None:
@@ -69,12 +73,16 @@ class PodmanRuntime:
             self._service = PodmanService(program, folder, environment or {}, deadline_s)
             socket = self._service.socket
         self._client = PodmanClient(socket, deadline_s)
-        self._deadline_s, self._folders = deadline_s, folders
+        self._deadline_s, self._folder = deadline_s, folder
         self._memory, self._ends = MemoryWatch(), EndWatch()
-        self._images = PodmanImages(self._call, pull_deadline_s)
+        files = ImageFiles((*folders.images, folder / IMAGE_FOLDER), limits, pull_deadline_s)
+        self._images = PodmanImages(self._call, files, folder / _COPIES, pull_deadline_s)
 
     async def start(self) -> None:
         """Start the service, unless it is somebody else's, and make sure that it answers."""
+        for folder in (self._folder, self._folder / IMAGE_FOLDER):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        await asyncio.to_thread(remove_unfinished, self._folder / _COPIES)
         await self.version()
 
     async def close(self) -> None:
@@ -97,6 +105,15 @@ class PodmanRuntime:
     async def images(self) -> tuple[Image, ...]:
         """Return the images in podman's storage."""
         return await self._images.list()
+
+    async def remove_image(self, digest: str) -> None:
+        """Remove an image that no container is of."""
+        await self._images.remove(digest)
+
+    async def written(self, id: str) -> int:  # noqa: A002
+        """Return what it has written to its own layer."""
+        answer = await self._call("GET", f"containers/{id}/json", f"size of {id[:12]}", query={"size": "true"})
+        return int(json.loads(answer).get("SizeRw") or 0)
 
     async def create(self, order: ContainerOrder) -> str:
         """Make a container of an image that is there."""

@@ -34,6 +34,13 @@ def main(request: dict[str, object]) -> bytes:
             _copier(request).blobs(path, blobs)
         case {"do": "measure", "files": list(files), "archive": bool(is_archive), "most": int(most), "entries": int(n)}:
             return _measured(files, most, n, is_archive=is_archive)
+        case {"do": "rename", "source": str(source), "target": str(target)}:
+            from renaming import NotAnArchiveError, rename  # type: ignore[import-not-found]  # noqa: PLC0415
+
+            try:
+                rename(source, target)
+            except (NotAnArchiveError, RecursionError) as error:
+                raise RefusedError(str(error)) from None
     return b""
 
 

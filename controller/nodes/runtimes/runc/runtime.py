@@ -26,8 +26,10 @@ from controller.nodes.runtimes.base import (
 )
 from controller.nodes.runtimes.bundle import Bind, Process, config_of, hold_mounts, read_bundle
 from controller.nodes.runtimes.errors import ContainerError, ImageError, NoSuchContainerError, OrderError
+from controller.nodes.runtimes.images.limits import ImageLimits, taken_by
 from controller.nodes.runtimes.images.reference import parse_reference
 from controller.nodes.runtimes.images.rootfs import UnpackedImages
+from controller.nodes.runtimes.images.staging import ImageFiles
 from controller.nodes.runtimes.inotify import MOVED_TO, Inotify
 from controller.nodes.runtimes.logs import read_log
 from controller.nodes.runtimes.processes import run_program
@@ -36,7 +38,7 @@ from controller.nodes.runtimes.runc.exec import start_exec
 from controller.nodes.runtimes.runc.overlay import mount_binds, mount_root, unmount_all
 from controller.nodes.runtimes.runc.records import Record, Records
 from controller.nodes.runtimes.seccomp import PROFILE, read_profile
-from controller.nodes.runtimes.security import HostFolders, check_order
+from controller.nodes.runtimes.security import IMAGE_FOLDER, HostFolders, check_order
 from dataplane.cgroups import Usage, group_at, kill_in, oom_kills_in, processes_in, remove_group, usage_in
 
 _LOOK_S: Final = 0.02
@@ -71,6 +73,7 @@ class RuncRuntime:
         conmon: str = "conmon",
         environment: Mapping[str, str] | None = None,
         folders: HostFolders = HostFolders(),  # noqa: B008 - frozen
+        limits: ImageLimits = ImageLimits(),  # noqa: B008 - frozen
         seccomp: Path | None = PROFILE,
         deadline_s: float = 30.0,
         pull_deadline_s: float = 600.0,
@@ -80,14 +83,15 @@ class RuncRuntime:
         self._environment = dict(environment or {})
         self._root, self._exits = folder / "runc", folder / "exits"
         self._records = Records(folder / "containers")
-        self._images = UnpackedImages(folder / "images", self._environment, pull_deadline_s)
+        files = ImageFiles((*folders.images, folder / IMAGE_FOLDER), limits, pull_deadline_s)
+        self._images = UnpackedImages(folder / "images", self._environment, files, pull_deadline_s)
         self._conmon = Conmon(conmon, self._program, self._root, self._exits, self._environment, deadline_s)
         self._profile = seccomp
         self._seccomp: Mapping[str, Any] | None = None
 
     async def start(self) -> None:
         """Make sure that runc and conmon are there; what a process that died has left half made is removed."""
-        for folder in (self._folder, self._root, self._exits, self._records.folder):
+        for folder in (self._folder, self._root, self._exits, self._records.folder, self._folder / IMAGE_FOLDER):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         if self._profile is not None:
             self._seccomp = await asyncio.to_thread(read_profile, self._profile)
@@ -113,6 +117,19 @@ class RuncRuntime:
     async def images(self) -> tuple[Image, ...]:
         """Return the images that are unpacked."""
         return await asyncio.to_thread(self._images.list)
+
+    async def remove_image(self, digest: str) -> None:
+        """Remove an image that no container is of."""
+        if any(record.image_digest == digest for record in await asyncio.to_thread(self._records.all)):
+            raise ImageError(f"image {digest}: a container is of it")
+        await self._images.remove(digest)
+
+    async def written(self, id: str) -> int:  # noqa: A002
+        """Return what it has written to its own layer; where that is a copy of its root folder, the whole of it."""
+        self._records.read(id)
+        folder = self._records.path(id)
+        layer = folder / ("upper" if os.path.ismount(folder / "rootfs") else "rootfs")
+        return (await asyncio.to_thread(taken_by, layer)).nbytes
 
     async def create(self, order: ContainerOrder) -> str:
         """Make a container of an image that is there, or of a bundle's folder."""

@@ -27,6 +27,7 @@ DEADLINE_S = 60
 @asynccontextmanager
 async def started(kind: RuntimeKind, storage: PodmanStorage, **more: object) -> AsyncIterator[Runtime]:
     """Yield a runtime that has started; containers outlive it."""
+    more.setdefault("image_folders", storage.image_folders)
     settings = RuntimeSettings(kind=kind, environment=storage.environment, socket=storage.socket, **more)  # type: ignore[arg-type]
     runtime = make_runtime(settings, storage.folder / "runtime")
     await runtime.start()

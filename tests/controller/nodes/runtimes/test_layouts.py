@@ -16,7 +16,7 @@ from controller.nodes.runtimes.images.reference import parse_reference
 
 def select(folder: Path) -> None:
     reference = parse_reference(f"oci:{folder}")
-    Layout.read(Path(reference.name)).select(reference)
+    Layout.read(Path(reference.name), reference.name).select(reference)
 
 
 def write(folder: Path, manifest: bytes) -> None:

@@ -207,16 +207,18 @@ def test_limits_hold(run: Run, podman_storage: PodmanStorage) -> None:
 @pytest.mark.parametrize(
     ("image", "problem"),
     [
-        ("oci:/nowhere/at/all", "does not exist"),
-        ("oci-archive:/nowhere.tar", "no such file"),
+        ("oci:HERE/at/all", "does not exist"),
+        ("oci:HERE", r"does not exist \(there is no /[^\n]*/index.json\)"),
+        ("oci-archive:HERE/nowhere.tar", "does not exist"),
+        ("oci:/etc", "lies in none of the node's image_folders"),
         ("sha256:" + "0" * 64, "is not there"),
         ("a name", "no name of an image"),
     ],
 )
-def test_an_image_that_does_not_exist(run: Run, image: str, problem: str) -> None:
+def test_an_image_that_does_not_exist(run: Run, podman_storage: PodmanStorage, image: str, problem: str) -> None:
     async def work(runtime: Runtime) -> None:
         with pytest.raises(ImageError, match=rf"^image [^\n]*{problem}[^\n]*$"):
-            await runtime.pull(image)
+            await runtime.pull(image.replace("HERE", str(podman_storage.folder)))
 
     run(work)
 

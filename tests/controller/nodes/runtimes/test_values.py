@@ -11,7 +11,9 @@ import pytest
 from controller.nodes.runtimes.base import Image
 from controller.nodes.runtimes.devices import DeviceUse, device_environment, device_files, is_cdi
 from controller.nodes.runtimes.errors import ContainerError, ImageError
+from controller.nodes.runtimes.images.limits import ImageLimits
 from controller.nodes.runtimes.images.reference import Reference, Transport, parse_reference
+from controller.nodes.runtimes.images.staging import ImageFiles
 from controller.nodes.runtimes.podman.images import PodmanImages
 from controller.nodes.runtimes.processes import one_line
 from controller.nodes.runtimes.runc import RuncRuntime
@@ -123,5 +125,5 @@ def test_an_image_that_podman_is_still_storing_is_none_yet() -> None:
     async def answer(*_: object) -> bytes:
         return json.dumps([stored, {"Id": "2", "Names": None, "Size": 0}]).encode()
 
-    images = asyncio.run(PodmanImages(answer, 1.0).list())
+    images = asyncio.run(PodmanImages(answer, ImageFiles((), ImageLimits(), 1.0), Path("nowhere"), 1.0).list())
     assert images == (Image("sha256:1", ("localhost/a:latest",), 5),)

@@ -47,12 +47,12 @@ class ServedCentre(CentreSettings, frozen=True):
 def make_engine(settings: CentreSettings, folder: CentreFolder, jobs: Path, identity: str, nvml: Nvml | str) -> Engine:
     """Return the engine that the settings name; `jobs` is below which jobs have their folders."""
     if isinstance(settings, ServedCentre) and settings.slurm is not None:
-        return SlurmEngine(settings.slurm, centre=settings.centre, root=jobs)
+        return SlurmEngine(settings.slurm, centre=settings.centre, records=folder.engine)
     if isinstance(settings, ServedCentre) and settings.ray is not None:
-        return RayEngine(settings.ray, centre=settings.centre, root=jobs)
+        return RayEngine(settings.ray, centre=settings.centre, records=folder.engine)
     if isinstance(settings, ServedCentre) and settings.containers is not None:
         containers = replace(settings.containers, api=settings.containers.api or settings.api)
-        return ContainersEngine(containers, centre=settings.centre, root=jobs)
+        return ContainersEngine(containers, centre=settings.centre, records=folder.engine)
     own = (folder.path, jobs, *_secrets_of(settings))
     paths = [Path(part) for part in settings.environment.get("PYTHONPATH", "").split(":") if part.startswith("/")]
     return LocalEngine(

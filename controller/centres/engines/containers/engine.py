@@ -1,7 +1,8 @@
 """The engine that has placement run the jobs in containers: a pod each, of which it knows what the API says.
 
 The books are the Node resources' shares: a job holds what its units have from its pod's binding to its release. What a
-job leaves comes back in its pod's log, as nodes and the agent share no folder.
+job leaves comes back in its pod's log, as nodes and the agent share no folder. A pod is a job's if it has the name and
+the uid that the agent's record has; labels, which users write, say nothing.
 """
 
 from __future__ import annotations
@@ -19,13 +20,9 @@ from controller.api.resources import Node, Pod
 from controller.api.resources.centre import UnitType
 from controller.api.sessions.frames import Stream
 from controller.centres.engines.base import (
-    CENTRE_LABEL,
     ERRORS_FILE,
     JOB_ENDED,
     OUTPUT_FILE,
-    UNIT_LABEL,
-    UNITS_LABEL,
-    JobMark,
     JobOrder,
     JobPhase,
     JobState,
@@ -33,8 +30,8 @@ from controller.centres.engines.base import (
 from controller.centres.engines.containers import units
 from controller.centres.engines.containers.parcels import environment_of, files_in, is_whole
 from controller.centres.engines.containers.pods import (
+    CENTRE,
     exit_code_of,
-    is_in_own_image,
     is_on_a_node,
     phase_of,
     pod_name,
@@ -59,13 +56,13 @@ _MOST_LOG_BYTES: Final = 96 << 20
 
 
 class ContainersEngine(ClusterEngine[Pod]):
-    """Jobs of a centre as pods; `root` is the folder below which the agent has the jobs' folders."""
+    """Jobs of a centre as pods; `records` is a folder of the agent's own."""
 
     name = "containers"
 
-    def __init__(self, settings: ContainersSettings, *, centre: str, root: Path) -> None:
-        super().__init__(centre=centre, root=root, poll_s=settings.poll_s)
-        self._settings, self._root = settings, root
+    def __init__(self, settings: ContainersSettings, *, centre: str, records: Path) -> None:
+        super().__init__(centre=centre, records=records, poll_s=settings.poll_s)
+        self._settings = settings
         self._client: ApiClient | None = None
         self._limits = Watch()
         self._following: dict[str, asyncio.Task[None]] = {}
@@ -74,7 +71,7 @@ class ContainersEngine(ClusterEngine[Pod]):
     async def start(self) -> None:
         """Look whether the service access point answers; raise EngineError in one line if it does not."""
         await self._within("looking at its nodes", self._api.of(Node).list())
-        self._read_folders()
+        self._read_records()
 
     async def close(self) -> None:
         """Close connections; jobs run on."""
@@ -93,24 +90,36 @@ class ContainersEngine(ClusterEngine[Pod]):
         return units.unit_types(self._settings.units, nodes, {pod.metadata.uid for pod in pods.values()})
 
     async def submit(self, order: JobOrder) -> str:
-        """Make a job's pod; the same mark twice is one job, as the pod's name comes from the mark."""
+        """Make a job's pod; the same mark twice is one job."""
+        before = self._folders.find(order.mark)
+        there = None if before is None else await self._there(before)
+        if before is not None and (before.id is not None or there is not None):
+            return self._begin(before, there)
         unit = self._unit(order, self._settings.units)
         self._check_room(order, units.largest(unit, await self._nodes()))
         pod, folder = self._made(order, unit)
-        try:
-            await self._within("making a pod", self._api.of(Pod).create(pod))
-        except StaleError as error:
-            there = await self._pod(pod.metadata.name)
-            if there is None or JobMark.of_labels(there.metadata.labels) != order.mark:
-                raise EngineError(self.name, f"pod {pod.metadata.name} is there, and is not this job's") from error
-        job = self._bind(folder, pod.metadata.name)
-        self._follow(job, self._known[job])
+        return self._begin(folder, await self._within("making a pod", self._api.of(Pod).create(pod)))
+
+    def _begin(self, folder: JobFolder, pod: Pod | None) -> str:
+        """Know a job by its pod's name and uid; None for one whose pod is gone."""
+        name = folder.id or pod_name(folder.mark, folder.token)
+        job = self._bind(folder, name, None if pod is None else pod.metadata.uid)
+        if pod is not None:
+            self._follow(job, self._known[job])
         return job
+
+    async def _there(self, folder: JobFolder) -> Pod | None:
+        """Return the pod of a job, also of one whose making had no answer; None where there is none."""
+        name = folder.id or pod_name(folder.mark, folder.token)
+        try:
+            pod = await self._within("looking at a pod", self._api.of(Pod).get(name))
+        except NotFoundError:
+            return None
+        return pod if folder.uid in (None, pod.metadata.uid) else None
 
     async def cancel(self, job: str, grace_s: float) -> None:
         """Have its pod removed, which has the grace that its order says; what it says until then is kept."""
-        pod = await self._pod(job)
-        folder = self._folder(job, pod)
+        pod, folder = await self._pod(job), self._known.get(job)
         if pod is not None and folder is not None and folder.ending is None and phase_of(pod) not in JOB_ENDED:
             await self._end(job, pod, folder, CANCELLED, grace_s)
 
@@ -155,20 +164,26 @@ class ContainersEngine(ClusterEngine[Pod]):
         return units.own_nodes(self._settings, listing.items)
 
     async def _told(self) -> Mapping[str, Pod]:
-        asked = self._api.of(Pod).list(labels=f"{CENTRE_LABEL}={self._centre}")
+        asked = self._api.of(Pod).list(labels=f"{CENTRE}={self._centre}")
         listing = await self._within("looking at its pods", asked)
-        return {pod.metadata.name: pod for pod in listing.items}
+        return {pod.metadata.name: pod for pod in listing.items if self._is_ours(pod)}
+
+    def _is_ours(self, pod: Pod) -> bool:
+        folder = self._known.get(pod.metadata.name)
+        return folder is not None and folder.uid == pod.metadata.uid
 
     def _sign(self, told: Pod) -> object:
         return told.status.phase
 
     async def _pod(self, name: str) -> Pod | None:
-        """Return a pod of this centre's; None where there is none of that name."""
+        """Return the pod of a job that is known; None where there is none, or another one has its name."""
+        if name not in self._known:
+            return None
         try:
             pod = await self._within("looking at a pod", self._api.of(Pod).get(name))
         except NotFoundError:
             return None
-        return pod if pod.metadata.labels.get(CENTRE_LABEL) == self._centre else None
+        return pod if self._is_ours(pod) else None
 
     async def _delete(self, name: str) -> None:
         with suppress(NotFoundError):
@@ -180,29 +195,18 @@ class ContainersEngine(ClusterEngine[Pod]):
         if order.image is not None:
             if order.files:
                 raise OrderError(self.name, f"task {order.mark.task}: an image of one's own gets no files")
-            folder = self._folders.prepare(replace(order, image=None, argv=order.argv or (order.image,)), passes="")
-            return pod_of(order, unit, self._settings, None), folder
+            named = replace(order, image=None, argv=order.argv or (order.image,))
+            folder = self._folders.prepare(named, passes="", own_image=True)
+            return pod_of(order, unit, self._settings, folder.token, None), folder
         if self._settings.image is None and self._settings.bundle is None:
             raise OrderError(self.name, f"task {order.mark.task}: the settings name neither image nor bundle for it")
         folder = self._folders.prepare(order, passes="MILLRACE_NODE")
-        return pod_of(order, unit, self._settings, environment_of(folder.path, order.mark.task)), folder
-
-    def _folder(self, job: str, pod: Pod | None) -> JobFolder | None:
-        """Return a job's folder; one that nobody has written down is found by its order's mark, or made anew."""
-        if (found := self._known.get(job)) is not None or pod is None:
-            return found
-        labels = pod.metadata.labels
-        mark, count = JobMark.of_labels(labels), labels.get(UNITS_LABEL, "")
-        if mark is None or not count.isdigit():
-            return None
-        there = next((folder for folder in self._folders.all() if folder.mark == mark), None)
-        path = self._root / pod_name(mark) if there is None else there.path
-        self._bind(JobFolder(path, mark, labels.get(UNIT_LABEL, ""), int(count), None), job)
-        return self._known[job]
+        packed = environment_of(folder.path, order.mark.task)
+        return pod_of(order, unit, self._settings, folder.token, packed), folder
 
     async def _state(self, job: str, pod: Pod | None) -> JobState:
-        """Return a job as its folder and its pod say, whose end is written down first."""
-        folder = self._folder(job, pod)
+        """Return a job as its record and its pod say, whose end is written down first."""
+        folder = self._known.get(job)
         if folder is None:
             return unknown_job(job, self._centre)
         if (ended := folder.ended_state) is not None:
@@ -216,9 +220,7 @@ class ContainersEngine(ClusterEngine[Pod]):
             self._write_end(pod, folder, (b"", b""), "")
             return folder.ended_state or folder.state(phase, why_of(pod), exit_code_of(pod))
         self._follow(job, folder)
-        over_s = (
-            self._limits.over_s(job, folder.limit_s) if phase is JobPhase.RUNNING and is_in_own_image(pod) else None
-        )
+        over_s = self._limits.over_s(job, folder.limit_s) if phase is JobPhase.RUNNING and folder.own_image else None
         if over_s is not None:
             await self._end(job, pod, folder, f"it took longer than its {over_s:g} s", folder.grace_s)
             return folder.ended_state or folder.state(JobPhase.FAILED, "over its limit")
@@ -258,9 +260,12 @@ class ContainersEngine(ClusterEngine[Pod]):
                 if not is_on_a_node(pod):
                     await asyncio.sleep(POLL_S)
                     continue
-                log = await self._log(job, whole=not is_in_own_image(pod))
-                files = None if is_in_own_image(pod) else files_in(log[0], self._settings.results_bytes)
-                if files is None or folder.write_results(files) is None:
+                log = await self._log(job, whole=not folder.own_image)
+                files = None if folder.own_image else files_in(log[0], self._settings.results_bytes)
+                told = None if files is None else folder.write_results(files)
+                if told is not None:
+                    folder.settled(told)
+                else:
                     self._write_end(await self._ended_pod(job, pod), folder, log, self._reasons.get(job, ""))
                 await self._delete(job)
             except EngineError:  # of which whoever asks for its state is told
@@ -286,7 +291,7 @@ class ContainersEngine(ClusterEngine[Pod]):
             code = _KILLED
         folder.write_results({OUTPUT_FILE: folder.bounded(log[0]), ERRORS_FILE: folder.bounded(log[1])})
         why = reason or ("" if code == 0 else why_of(pod) or f"exit code {code}")
-        folder.write_end(Ended(code, why[:4096], pod.status.started_ns, pod.status.finished_ns))
+        folder.settled(Ended(code, why[:4096], pod.status.started_ns, pod.status.finished_ns))
 
     async def _log(self, job: str, *, whole: bool) -> tuple[bytes, bytes]:
         """Return what a container writes until it ends, or, with `whole`, until all that it has left is there."""

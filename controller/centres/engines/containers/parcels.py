@@ -18,6 +18,7 @@ _END: Final = b"-----END MILLRACE JOB-----"
 _PART: Final = 60_000
 """Characters of one variable: the service access point takes some more."""
 _MOST_PARTS: Final = 12
+_MOST_FILES: Final = 4096
 _MOST_EXPANSION: Final = 8
 """Base64 in JSON, compressed and in base64 again: what it may come to, as a multiple of the results' limit."""
 
@@ -56,6 +57,8 @@ def files_in(log: bytes, most_bytes: int) -> Mapping[str, bytes] | None:
         if not expander.eof:
             raise EngineError("containers", f"a job has left more than {most_bytes} bytes")
         told = json.loads(packed)
+        if len(told) > _MOST_FILES:
+            raise EngineError("containers", f"a job has left {len(told)} files, at most {_MOST_FILES} are kept")
         return {name: base64.b64decode(content) for name, content in told.items() if _is_inside(name)}
     except (ValueError, zlib.error, AttributeError, TypeError, RecursionError) as error:
         raise EngineError("containers", f"what a job has left cannot be unpacked: {error}") from error

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Final
 
 from controller.api.resources import Metadata, Pod
 from controller.api.resources.base import MAX_NAME
 from controller.api.resources.pod import Container, Phase, PodSpec, Restart
-from controller.centres.engines.base import UNIT_LABEL, UNITS_LABEL, JobMark, JobOrder, JobPhase
+from controller.centres.engines.base import JobMark, JobOrder, JobPhase
 from controller.centres.engines.containers.settings import ContainersSettings, ContainerUnit
 from controller.centres.engines.containers.units import times
 
@@ -17,7 +16,10 @@ _BOOT: Final = Path(__file__).with_name("boot.py")
 _PLACE: Final = "/tmp"  # noqa: S108 - in a container of its own
 _PACKING_S: Final = 5.0
 """After a job's own grace, for what it has left to be packed."""
-_HASH: Final = 16
+_PART: Final = 16
+"""Of a token, in a pod's name."""
+CENTRE: Final = "job-centre"
+"""The label by which a centre's pods are listed, for people too. Users write labels: it proves nothing."""
 
 _PHASES: Final = {
     Phase.RUNNING: JobPhase.RUNNING,
@@ -29,24 +31,25 @@ _PHASES: Final = {
 """All others wait."""
 
 
-def pod_name(mark: JobMark) -> str:
-    """Return the name of a job's pod: the job's, or the beginning of that and a hash where it is too long."""
-    name = mark.job_name
-    if len(name) <= MAX_NAME:
-        return name
-    digest = hashlib.sha256(name.encode()).hexdigest()[:_HASH]
-    return f"{name[: MAX_NAME - _HASH - 1].rstrip('-.')}-{digest}"
+def pod_name(mark: JobMark, token: str) -> str:
+    """Return the name of a job's pod: the beginning of the job's, and a part of its token.
+
+    Nobody can take it first, or know that a pod by that name is to come.
+    """
+    return f"{mark.job_name[: MAX_NAME - _PART - 1].rstrip('-.')}-{token[:_PART]}"
 
 
-def pod_of(order: JobOrder, unit: ContainerUnit, settings: ContainersSettings, packed: dict[str, str] | None) -> Pod:
+def pod_of(
+    order: JobOrder, unit: ContainerUnit, settings: ContainersSettings, token: str, packed: dict[str, str] | None
+) -> Pod:
     """Return the pod of a job; `packed` is its folder, None for a user's image that runs as it is."""
-    labels = order.mark.labels | {UNIT_LABEL: order.unit, UNITS_LABEL: str(order.units)}
+    mark, name = order.mark, pod_name(order.mark, token)
     if packed is None:
         container = Container(name="job", image=order.image, command=order.argv, environment=dict(order.environment))
         grace_s = order.grace_s
     else:
         program = (str(settings.python), "-I", "-S", "-c", _BOOT.read_text(encoding="utf-8"))
-        command = (*program, f"{_PLACE}/{pod_name(order.mark)}", str(settings.results_bytes), str(settings.hold_s))
+        command = (*program, f"{_PLACE}/{name}", str(settings.results_bytes), str(settings.hold_s))
         container = Container(
             name="job", image=settings.image, bundle=settings.bundle, command=command, environment=packed
         )
@@ -59,7 +62,8 @@ def pod_of(order: JobOrder, unit: ContainerUnit, settings: ContainersSettings, p
         stop_grace_s=grace_s,
         profile=settings.profile,
     )
-    return Pod(metadata=Metadata(name=pod_name(order.mark), labels=labels), spec=spec)
+    labels = {CENTRE: mark.centre, "job-task": mark.task, "job-unit": order.unit, "job-units": str(order.units)}
+    return Pod(metadata=Metadata(name=name, labels=labels), spec=spec)
 
 
 def phase_of(pod: Pod) -> JobPhase:
@@ -81,8 +85,3 @@ def why_of(pod: Pod) -> str:
     """Return why a pod waits or how it has ended, as a line."""
     reasons = [*pod.status.reasons, *(container.reason for container in pod.status.containers)]
     return "; ".join(dict.fromkeys(reason for reason in reasons if reason))[:1000]
-
-
-def is_in_own_image(pod: Pod) -> bool:
-    """Return whether a pod runs a user's image as it is, and brings nothing back but its output."""
-    return "MILLRACE_JOB_PARTS" not in pod.spec.containers[0].environment

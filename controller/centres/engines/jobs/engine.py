@@ -1,7 +1,8 @@
 """What all engines have in common that have another system run the jobs: what is known of them, and what is asked.
 
-A job is known by its name at the system, from its submission, or from its folder after a restart, until it is
-forgotten. What the system says of it is asked anew each time.
+A job is known by its name at the system, from its submission, or from its record after a restart, until it is
+forgotten. What the system says of it is asked anew each time; what it says of others, whatever they are called and
+whichever labels they bear, is nothing to us.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ POLL_S: Final = 0.1
 class ClusterEngine(ABC, Generic[Told]):
     """Jobs of a centre at another system, which tells a `Told` of each; the Engine of controller.centres.engines.base.
 
-    `root` is the folder below which the agent has the jobs' folders; `poll_s` is between two looks for changes.
+    `records` is a folder of the agent's own, which no job can enter; `poll_s` is between two looks for changes.
     """
 
     name: ClassVar[str]
     """As CentreStatus.engine says it."""
 
-    def __init__(self, *, centre: str, root: Path, poll_s: float) -> None:
+    def __init__(self, *, centre: str, records: Path, poll_s: float) -> None:
         self.notes: tuple[str, ...] = ()
         """Which nodes do not work, and why, as they were looked at last."""
         self._centre, self._poll_s = centre, poll_s
-        self._folders = JobFolders(self.name, root)
+        self._folders = JobFolders(self.name, records)
         self._known: dict[str, JobFolder] = {}
 
     @abstractmethod
@@ -46,7 +47,7 @@ class ClusterEngine(ABC, Generic[Told]):
 
     @abstractmethod
     async def _told(self) -> Mapping[str, Told]:
-        """Return what the system tells of this centre's jobs, by their names there."""
+        """Return what the system tells of the jobs that are known, by their names there."""
 
     async def _told_of(self, ids: Collection[str]) -> Mapping[str, Told]:
         """Return what it tells of these jobs; more of them are fine."""
@@ -54,7 +55,7 @@ class ClusterEngine(ABC, Generic[Told]):
 
     @abstractmethod
     async def _state(self, job: str, told: Told | None, /) -> JobState:
-        """Return a job as its folder says and the system, which does not know it where it has told nothing."""
+        """Return a job as its record says and the system, which does not know it where it has told nothing."""
 
     @abstractmethod
     def _sign(self, told: Told, /) -> object:
@@ -73,39 +74,33 @@ class ClusterEngine(ABC, Generic[Told]):
     async def states(self, ids: Collection[str]) -> Mapping[str, JobState]:
         """Return these jobs as they are."""
         if not set(ids) <= self._known.keys():
-            self._read_folders()
+            self._read_records()
         told = await self._told_of(ids)
         return {job: await self._state(job, told.get(job)) for job in ids}
 
     async def jobs(self) -> tuple[JobState, ...]:
-        """Return all of this centre's, those that the system knows and those that have left a folder."""
-        self._read_folders()
+        """Return all that were submitted, and not forgotten."""
+        self._read_records()
         # One that is submitted while the system is asked is not in its answer, and not lost; one that is forgotten
         # meanwhile is nobody's any more.
         before = frozenset(self._known)
         told = await self._told()
-        return tuple(
-            [
-                await self._state(job, told.get(job))
-                for job in sorted(told.keys() | before)
-                if job in self._known or job not in before
-            ]
-        )
+        return tuple([await self._state(job, told.get(job)) for job in sorted(before) if job in self._known])
 
     async def usage(self, job: str) -> Usage | None:
         """Return what it has used, once it has ended; None where nobody counts."""
         folder = self._known.get(job)
         return None if folder is None else folder.usage
 
-    def _read_folders(self) -> None:
-        """Learn what the folders tell of this centre's jobs."""
+    def _read_records(self) -> None:
+        """Learn what the records tell of this centre's jobs."""
         for folder in self._folders.all():
             if folder.id is not None and folder.mark.centre == self._centre:
                 self._known[folder.id] = folder
 
-    def _bind(self, folder: JobFolder, job: str) -> str:
-        """Take note, for good, of a job's name at the system; return it."""
-        self._known[job] = folder.bound(job)
+    def _bind(self, folder: JobFolder, job: str, uid: str | None = None) -> str:
+        """Take note, for good, of a job's name at the system, and what else it is known by there; return the name."""
+        self._known[job] = folder.bound(job, uid)
         return job
 
     def _forget(self, job: str) -> None:

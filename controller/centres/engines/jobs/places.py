@@ -7,10 +7,11 @@ last. What jobs leave is read as if an attacker had written it: regular files, n
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 import subprocess
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -57,10 +58,26 @@ def make_folder(path: Path, files: Mapping[str, bytes], owner: tuple[int, int] |
         os.mkdir(path.name, 0o700, dir_fd=root)
         with opened(Path(path.name), root) as folder:
             for name, content in files.items():
-                _write_below(folder, Path(name), content, owner)
+                _write_below(folder, name.split("/"), content, owner)
             os.fchmod(folder, 0o700)
             if owner is not None:
                 os.fchown(folder, *owner)
+
+
+def replace_file(folder: Path, name: str, content: bytes) -> None:
+    """Write a file into a job's folder, all at once or not at all, making the folders that lead to it; raise OSError.
+
+    What the job has put in its place is replaced, and no link of its is followed.
+    """
+    *parts, last = name.split("/")
+    with _opened_below(folder, parts, makes=True) as place:
+        new = f".{secrets.token_hex(8)}.new"
+        write_file(place, new, content)
+        try:
+            os.rename(new, last, src_dir_fd=place, dst_dir_fd=place)
+        except OSError:  # a folder is there
+            os.unlink(new, dir_fd=place)
+            raise
 
 
 def write_file(folder: int, name: str, content: bytes, owner: tuple[int, int] | None = None) -> None:
@@ -99,10 +116,24 @@ def remove(path: Path) -> None:
 
 
 @contextmanager
+def _opened_below(folder: Path, parts: Sequence[str], *, makes: bool = False) -> Iterator[int]:
+    """Open a folder that is reached over folders alone, no links; raise OSError."""
+    with ExitStack() as stack:
+        place = stack.enter_context(opened(folder))
+        for part in parts:
+            if makes:
+                with suppress(FileExistsError):
+                    os.mkdir(part, 0o700, dir_fd=place)
+            place = stack.enter_context(opened(Path(part), place))
+        yield place
+
+
+@contextmanager
 def _opened_file(folder: Path, name: str) -> Iterator[tuple[int, int]]:
+    *parts, last = name.split("/")
     try:
-        with opened(folder) as place:
-            descriptor = os.open(name, _READ, dir_fd=place)
+        with _opened_below(folder, parts) as place:
+            descriptor = os.open(last, _READ, dir_fd=place)
     except OSError as error:
         raise CentreError(f"{name}: {error.strerror or error}") from None
     try:
@@ -119,15 +150,15 @@ def _read(descriptor: int, most: int) -> bytes:
         return file.read(most)
 
 
-def _write_below(folder: int, path: Path, content: bytes, owner: tuple[int, int] | None) -> None:
+def _write_below(folder: int, parts: Sequence[str], content: bytes, owner: tuple[int, int] | None) -> None:
     """Write a file, making the folders that lead to it."""
-    if len(path.parts) == 1:
-        write_file(folder, path.name, content, owner)
+    first, *rest = parts
+    if not rest:
+        write_file(folder, first, content, owner)
         return
-    first = Path(path.parts[0])
     with suppress(FileExistsError):  # it was made for a file before this one
         os.mkdir(first, 0o700, dir_fd=folder)
-    with opened(first, folder) as below:
+    with opened(Path(first), folder) as below:
         if owner is not None:
             os.fchown(below, *owner)
-        _write_below(below, path.relative_to(first), content, owner)
+        _write_below(below, rest, content, owner)

@@ -11,17 +11,18 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
+from msgspec import structs
+
 from controller.api.resources.centre import UnitType
-from controller.centres.engines.base import JOB_ENDED, JobMark, JobOrder, JobPhase, JobState
+from controller.centres.engines.base import JOB_ENDED, UNIT_LABEL, UNITS_LABEL, JobOrder, JobPhase, JobState
 from controller.centres.engines.jobs.engine import ClusterEngine
 from controller.centres.engines.jobs.folders import JobFolder, keeper_command, unknown_job
 from controller.centres.engines.jobs.keeper import CANCELLED
+from controller.centres.engines.jobs.keeping import Ended
 from controller.centres.engines.ray.client import RayClient, RayJob
 from controller.centres.engines.ray.settings import RaySettings, RayUnit
 from controller.centres.engines.ray.units import divided, largest, unit_types
-from controller.centres.errors import EngineError
 
-_UNIT, _UNITS, _FOLDER = "millrace.unit", "millrace.units", "millrace.folder"
 _PHASES: Final = {"PENDING": JobPhase.QUEUED, "RUNNING": JobPhase.RUNNING, "SUCCEEDED": JobPhase.SUCCEEDED}
 """All others have failed."""
 _RAYS_GRACE_S: Final = "86400"
@@ -30,19 +31,19 @@ _MARGIN_S: Final = 5.0
 
 
 class RayEngine(ClusterEngine[RayJob]):
-    """Jobs of a centre on a cluster; `root` is the folder below which the agent has them, shared with the nodes."""
+    """Jobs of a centre on a cluster; `records` is a folder of the agent's own."""
 
     name = "ray"
 
-    def __init__(self, settings: RaySettings, *, centre: str, root: Path) -> None:
-        super().__init__(centre=centre, root=root, poll_s=settings.poll_s)
+    def __init__(self, settings: RaySettings, *, centre: str, records: Path) -> None:
+        super().__init__(centre=centre, records=records, poll_s=settings.poll_s)
         self._settings, self._client = settings, RayClient(settings)
 
     async def start(self) -> None:
         """Look whether the cluster answers; raise EngineError in one line if it does not."""
         await self._client.open()
         await self._client.nodes()
-        self._read_folders()
+        self._read_records()
 
     async def close(self) -> None:
         """Close connections; jobs run on."""
@@ -53,29 +54,33 @@ class RayEngine(ClusterEngine[RayJob]):
         nodes, used, jobs = await self._client.nodes(), await self._client.used(), await self._told()
         self.notes = tuple(f"node {node.address} is {node.state.lower()}" for node in nodes if not node.works)
         own: dict[str, int] = {}
-        for job in jobs.values():
-            folder = _folder_of(job)
+        for name, job in jobs.items():
+            folder = self._known.get(name)
             if job.status == "RUNNING" and folder is not None:
                 own[folder.unit] = own.get(folder.unit, 0) + folder.units
         return unit_types(divided(self._settings, nodes), nodes, used, own)
 
     async def submit(self, order: JobOrder) -> str:
-        """Queue a job; the same mark twice is one job, as its name comes from the mark."""
-        name = order.mark.job_name
-        if (found := await self._client.job(name)) is not None:
-            return self._adopt(name, found)
+        """Queue a job; the same mark twice is one job. Nobody can have taken its name before: it ends in a token."""
+        before = self._folders.find(order.mark)
+        if before is not None:
+            name = before.id or _name_of(before)  # the answer to the request that queued it may have been lost
+            if before.id is not None or await self._client.job(name) is not None:
+                return self._bind(before, name)
         nodes = await self._client.nodes()
         unit = self._unit(order, divided(self._settings, nodes))
         self._check_room(order, largest(unit, nodes))
         folder = self._folders.prepare(order, passes="RAY_")
-        await self._client.submit(self._request(order, unit))
+        name = _name_of(folder)
+        await self._client.submit(self._request(order, unit, name))
         return self._bind(folder, name)
 
     async def cancel(self, job: str, grace_s: float) -> None:
         """Ask, and wait until what watches over it has killed it after the grace."""
         folder = self._known.get(job)
-        if folder is not None and folder.path.is_dir():
-            folder.say_grace(grace_s)
+        if folder is None:
+            return  # it is none of ours, whatever has that name
+        folder.say_grace(grace_s)
         await self._client.stop(job)
 
         async def has_ended() -> bool:
@@ -94,20 +99,9 @@ class RayEngine(ClusterEngine[RayJob]):
         await self._client.delete(job)
         self._forget(job)
 
-    def _adopt(self, name: str, job: RayJob) -> str:
-        """Take a job that is there; raise EngineError if it is somebody else's."""
-        folder = _folder_of(job)
-        if folder is None or folder.mark.centre != self._centre:
-            raise EngineError(self.name, f"job {name} is there, and is not of centre {self._centre}")
-        return self._bind(folder, name)
-
     async def _told(self) -> Mapping[str, RayJob]:
-        own = {}
-        for job in await self._client.jobs():
-            folder = _folder_of(job)
-            if folder is not None and folder.mark.centre == self._centre:
-                own[job.submission_id or ""] = job
-        return own
+        jobs = {job.submission_id: job for job in await self._client.jobs()}
+        return {name: job for name in self._known if (job := jobs.get(name)) is not None}
 
     async def _told_of(self, ids: Collection[str]) -> Mapping[str, RayJob]:
         return {job: found for job in ids if (found := await self._client.job(job)) is not None}
@@ -116,33 +110,33 @@ class RayEngine(ClusterEngine[RayJob]):
         return told.status
 
     async def _state(self, name: str, job: RayJob | None) -> JobState:
-        """Return a job as its folder and Ray say."""
-        folder = self._known.get(name) or (None if job is None else _folder_of(job))
+        """Return a job as its record and Ray say."""
+        folder = self._known.get(name)
         if folder is None:
             return unknown_job(name, self._centre)
         if (ended := folder.ended_state) is not None:
             return ended
+        told = folder.told
         if job is None:
+            if told is not None:
+                return folder.settled(told)
             return folder.state(JobPhase.LOST, "Ray does not know it (any more), and it has left no record")
         phase = _PHASES.get(job.status, JobPhase.FAILED)
-        code = job.driver_exit_code
-        if phase is not JobPhase.FAILED:
-            return folder.state(phase, "", code)
-        if job.status == "STOPPED":
-            return folder.state(phase, CANCELLED, code)
+        if phase not in JOB_ENDED:
+            return folder.state(phase)
         why = (job.message or "").split("\n")[0][:400]
-        if code is None:  # its node, or what Ray has beside it, is gone
+        if job.status == "FAILED" and job.driver_exit_code is None:  # its node, or what Ray has beside it, is gone
             return folder.state(JobPhase.LOST, why)
-        return folder.state(phase, why, 128 - code if code < 0 else code)
+        return folder.settled(_ended(job, told, why))
 
-    def _request(self, order: JobOrder, unit: RayUnit) -> dict[str, object]:
+    def _request(self, order: JobOrder, unit: RayUnit, name: str) -> dict[str, object]:
         """Return what Ray is asked for."""
         command = keeper_command(str(self._settings.python), order.folder)
-        extra = {_UNIT: order.unit, _UNITS: str(order.units), _FOLDER: str(order.folder)}
+        extra = {UNIT_LABEL: order.unit, UNITS_LABEL: str(order.units)}
         return {
             "entrypoint": f"exec {shlex.join(command)}",
-            "submission_id": order.mark.job_name,
-            "metadata": order.mark.labels | extra,
+            "submission_id": name,
+            "metadata": order.mark.labels | extra,  # for people
             "runtime_env": {"env_vars": {"RAY_JOB_STOP_WAIT_TIME_S": _RAYS_GRACE_S}},
             "entrypoint_num_cpus": unit.cpus * order.units,
             "entrypoint_num_gpus": unit.gpus * order.units,
@@ -151,10 +145,18 @@ class RayEngine(ClusterEngine[RayJob]):
         }
 
 
-def _folder_of(job: RayJob) -> JobFolder | None:
-    """Return the folder that a job's metadata tell of; None for somebody else's."""
-    told = job.metadata or {}
-    mark, folder, units = JobMark.of_labels(told), told.get(_FOLDER), told.get(_UNITS, "")
-    if mark is None or folder is None or not units.isdigit():
-        return None
-    return JobFolder(Path(folder), mark, told.get(_UNIT, ""), int(units), job.submission_id or "")
+def _name_of(folder: JobFolder) -> str:
+    return f"{folder.mark.job_name}-{folder.token}"
+
+
+def _ended(job: RayJob, told: Ended | None, why: str) -> Ended:
+    """Return how a job has ended: as Ray says, and as its folder says where that does not contradict Ray."""
+    code = job.driver_exit_code
+    if code is not None:
+        code = 128 - code if code < 0 else code
+    elif job.status == "SUCCEEDED":
+        code = 0
+    if told is None or (code is not None and told.exit_code != code):
+        reason = "" if job.status == "SUCCEEDED" else CANCELLED if job.status == "STOPPED" else why
+        return Ended(code, reason)
+    return told if job.status != "STOPPED" or told.reason else structs.replace(told, reason=CANCELLED)

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from controller.centres.engines.base import JobMark, JobPhase
+from controller.centres.engines.base import JobPhase
 from controller.centres.errors import EngineError
 from dataplane.malformed import MALFORMED
 
@@ -84,7 +84,6 @@ class QueuedJob(msgspec.Struct, frozen=True):
     """As wait(2) has it."""
     state_reason: str = ""
     state_description: str = ""
-    current_working_directory: str = ""
 
     @property
     def phase(self) -> JobPhase:
@@ -104,30 +103,29 @@ class QueuedJob(msgspec.Struct, frozen=True):
         return ": ".join(" ".join(word.split()) for word in words if word and word != "None")
 
     @property
-    def label(self) -> Label | None:
-        """What we have marked it with; None for somebody else's."""
+    def token(self) -> str | None:
+        """The token of its comment; None where it has none."""
         try:
-            return msgspec.json.decode(self.comment, type=Label)
+            return msgspec.json.decode(self.comment, type=Label).token or None
         except MALFORMED:
             return None
 
 
 class Label(msgspec.Struct, frozen=True):
-    """A job's comment: whose it is, and what it has."""
+    """A job's comment: for people, whose it is and what it has; for the agent, the token that it was given.
+
+    Anybody may queue a job with any comment: the token alone tells ours, which nobody else had when it was queued.
+    """
 
     labels: dict[str, str]
     unit: str
     units: int
-
-    @property
-    def mark(self) -> JobMark | None:
-        """Whose it is; None for labels that are not ours."""
-        return JobMark.of_labels(self.labels)
+    token: str = ""
 
     @property
     def text(self) -> str:
         """It as a comment, in characters that every part of Slurm takes."""
-        return json.dumps({"labels": self.labels, "unit": self.unit, "units": self.units})
+        return json.dumps({"labels": self.labels, "unit": self.unit, "units": self.units, "token": self.token})
 
 
 class _Error(msgspec.Struct, frozen=True):

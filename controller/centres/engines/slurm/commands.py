@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Final
 
 from controller.centres.engines.base import Usage
+from controller.centres.engines.jobs.places import read_end
 from controller.centres.engines.slurm.answers import Node, QueuedJob, jobs_in, nodes_in
 from controller.centres.engines.slurm.settings import SlurmSettings
-from controller.centres.errors import EngineError, OrderError
+from controller.centres.errors import CentreError, EngineError, OrderError
 from dataplane.local import programs
 
 _LONGEST: Final = 400
@@ -106,13 +107,11 @@ class SlurmCommands:
         return ended.output
 
 
-def job_text_at(path: Path, most_bytes: int = 4096) -> str:
+def job_text_in(folder: Path, name: str, most_bytes: int = 4096) -> str:
     """Return the last line that Slurm or a job's watcher has written into a file; nothing where there is none."""
     try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - most_bytes))
-            lines = file.read().decode("utf-8", "replace").split("\n")
-    except OSError:
+        lines = read_end(folder, name, most_bytes).decode("utf-8", "replace").split("\n")
+    except CentreError:
         return ""
     return next((line.strip()[:_LONGEST] for line in reversed(lines) if line.strip()), "")
 

@@ -1,7 +1,8 @@
 """The engine that has Slurm run the jobs.
 
-A job is one process of one node with the CPUs of all its units, or one task for each unit (`spans_nodes`). What Slurm
-knows of a job it forgets some minutes after its end; how it ended stands in its folder.
+A job is one process of one node with the CPUs of all its units, or one task for each unit (`spans_nodes`). That it has
+ended, and with which exit code, is for Slurm to say; its folder, in which all jobs may write, adds why and how long it
+took. What Slurm knows of a job it forgets some minutes after its end: what it has said until then is kept.
 """
 
 from __future__ import annotations
@@ -13,12 +14,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from msgspec import structs
+
 from controller.api.resources.centre import UnitType
-from controller.centres.engines.base import JobMark, JobOrder, JobPhase, JobState, Usage
+from controller.centres.engines.base import JobOrder, JobPhase, JobState, Usage
 from controller.centres.engines.jobs.engine import POLL_S, ClusterEngine
-from controller.centres.engines.jobs.folders import OWN, JobFolder, keeper_command, read_folder, unknown_job
+from controller.centres.engines.jobs.folders import OWN, keeper_command, unknown_job
+from controller.centres.engines.jobs.keeping import Ended
 from controller.centres.engines.slurm.answers import Label, Node, QueuedJob
-from controller.centres.engines.slurm.commands import SlurmCommands, job_text_at
+from controller.centres.engines.slurm.commands import SlurmCommands, job_text_in
 from controller.centres.engines.slurm.settings import SlurmSettings, SlurmUnit
 from controller.centres.engines.slurm.units import divided, largest, memory_mib, room, unit_types
 
@@ -26,22 +30,23 @@ _OUTPUT: Final = "engine"
 """Of a job's own folder: what Slurm, or what watches over the job, has to say."""
 _MARGIN_S: Final = 30.0
 """Slurm's own limit comes after ours, which tells why."""
+_LONGEST: Final = 4096
 _RANKED: Final = 'MILLRACE_RANK="$SLURM_PROCID" MILLRACE_WORLD_SIZE="$SLURM_NTASKS" exec "$@"'
 
 
 class SlurmEngine(ClusterEngine[QueuedJob]):
-    """Jobs of a centre on a cluster; `root` is the folder below which the agent has them, shared with the nodes."""
+    """Jobs of a centre on a cluster; `records` is a folder of the agent's own."""
 
     name = "slurm"
 
-    def __init__(self, settings: SlurmSettings, *, centre: str, root: Path) -> None:
-        super().__init__(centre=centre, root=root, poll_s=settings.poll_s)
+    def __init__(self, settings: SlurmSettings, *, centre: str, records: Path) -> None:
+        super().__init__(centre=centre, records=records, poll_s=settings.poll_s)
         self._settings, self._commands = settings, SlurmCommands(settings)
 
     async def start(self) -> None:
         """Look whether the cluster answers; raise EngineError in one line if it does not."""
         await self._commands.nodes()
-        self._read_folders()
+        self._read_records()
 
     async def close(self) -> None:
         """Nothing is held: jobs run on."""
@@ -51,15 +56,17 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         nodes, queue = await self._commands.nodes(), await self._commands.queue()
         self.notes = tuple(f"node {node.name} {node.why_not}" for node in nodes if not node.works)
         own: dict[str, int] = {}
-        for _, label in self._own(queue, only=JobPhase.RUNNING):
-            own[label.unit] = own.get(label.unit, 0) + label.units
+        for number, job in self._ours(queue).items():
+            if job.phase is JobPhase.RUNNING:
+                folder = self._known[number]
+                own[folder.unit] = own.get(folder.unit, 0) + folder.units
         return unit_types(divided(self._settings, nodes), nodes, own)
 
     async def submit(self, order: JobOrder) -> str:
         """Queue a job; the same mark twice is one job."""
-        before = read_folder(order.folder)
-        if before is not None and before.mark == order.mark:
-            found = before.id or await self._queued_as(order.mark)
+        before = self._folders.find(order.mark)
+        if before is not None:
+            found = before.id or await self._queued_as(before.token)
             if found is not None:
                 return self._bind(before, found)
         nodes = await self._commands.nodes()
@@ -72,15 +79,17 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
             self._check_room(order, largest(unit, all_up))
         folder = self._folders.prepare(self._spread(order, unit), passes="SLURM_")
         command = keeper_command(str(self._settings.python), folder.path)
-        return self._bind(folder, await self._commands.submit(self._options(order, unit, nodes), command))
+        options = self._options(order, unit, nodes, folder.token)
+        return self._bind(folder, await self._commands.submit(options, command))
 
     async def cancel(self, job: str, grace_s: float) -> None:
         """Ask, wait for the grace, kill; a job that waits is taken off the queue at once."""
         folder = self._known.get(job)
-        if folder is not None and folder.path.is_dir():
-            folder.say_grace(grace_s)
+        if folder is None:
+            return  # it is none of ours, whatever has that number
+        folder.say_grace(grace_s)
         await self._commands.ask_to_end(job)
-        if not await self._ends(job, grace_s + POLL_S * 10):
+        if not await self._ends(job, grace_s + _MARGIN_S / 10):
             await self._commands.kill(job)
 
     async def forget(self, job: str) -> None:
@@ -96,47 +105,44 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         """Return what it has used: of one that runs where the cluster counts that, of one that has ended always."""
         return await super().usage(job) or await self._commands.usage(job)
 
-    def _own(self, queue: Collection[QueuedJob], only: JobPhase | None = None) -> list[tuple[QueuedJob, Label]]:
-        """Return this centre's jobs of a queue."""
-        found = []
-        for job in queue:
-            label = job.label if only is None or job.phase is only else None
-            if label is not None and label.mark is not None and label.mark.centre == self._centre:
-                found.append((job, label))
-        return found
+    def _ours(self, queue: Collection[QueuedJob]) -> dict[str, QueuedJob]:
+        """Return the jobs of a queue that were submitted here; another one may have got the number of one of them."""
+        told = {str(job.job_id): job for job in queue}
+        ours = {number: job for number in self._known if (job := told.get(number)) is not None}
+        return {number: job for number, job in ours.items() if job.token == self._known[number].token}
 
-    async def _queued_as(self, mark: JobMark) -> str | None:
-        """Return the number of a job with a mark: sbatch may have done what it had no time to say."""
-        own = self._own(await self._commands.queue())
-        return next((str(job.job_id) for job, label in own if label.mark == mark), None)
+    async def _queued_as(self, token: str) -> str | None:
+        """Return the number of a job with a token: sbatch may have done what it had no time to say.
+
+        The first one: who has seen the token in the queue may queue others with it.
+        """
+        numbers = [job.job_id for job in await self._commands.queue() if job.token == token]
+        return str(min(numbers)) if numbers else None
 
     async def _told(self) -> Mapping[str, QueuedJob]:
-        queue = self._own(await self._commands.queue())
-        return {str(job.job_id): job for job, _ in queue if not _is_forgotten(job)}
-
-    async def _told_of(self, ids: Collection[str]) -> Mapping[str, QueuedJob]:
-        return {str(job.job_id): job for job in await self._commands.queue()} if ids else {}
+        return self._ours(await self._commands.queue())
 
     def _sign(self, told: QueuedJob) -> object:
         return told.job_state
 
     async def _state(self, number: str, job: QueuedJob | None) -> JobState:
-        """Return a job as its folder and Slurm say; a job with its number, but another mark, is another."""
+        """Return a job as its record and Slurm say."""
         folder = self._known.get(number)
-        label = None if job is None else job.label
-        mark = None if label is None else label.mark
-        if folder is None and job is not None and label is not None and mark is not None:
-            path = Path(job.current_working_directory)
-            folder = JobFolder(path, mark, label.unit, label.units, number)
         if folder is None:
             return unknown_job(number, self._centre)
         if (ended := folder.ended_state) is not None:
-            return replace(ended, reason=_and_slurms(ended.reason, job))
-        if job is None or mark != folder.mark:
+            return ended
+        if job is None:
+            told = folder.told
+            if told is not None:
+                return folder.settled(told)
             return folder.state(JobPhase.LOST, "Slurm does not know it (any more), and it has left no record")
-        said = "" if job.phase in _GOING else job_text_at(folder.path / OWN / _OUTPUT)
-        reason = "" if job.phase is JobPhase.RUNNING else ": ".join(part for part in (job.why, said) if part)
-        return folder.state(job.phase, reason, None if job.phase in (*_GOING, JobPhase.LOST) else job.code)
+        if job.phase in _GOING:
+            return folder.state(job.phase, "" if job.phase is JobPhase.RUNNING else job.why)
+        said = ": ".join(part for part in (job.why, job_text_in(folder.path, f"{OWN}/{_OUTPUT}")) if part)
+        if job.phase is JobPhase.LOST:
+            return folder.state(JobPhase.LOST, said)
+        return folder.settled(_ended(job, folder.told, said))
 
     def _spread(self, order: JobOrder, unit: SlurmUnit) -> JobOrder:
         """Return the order with its program started once for each unit, where the type says so."""
@@ -146,11 +152,11 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         ranked = ("/bin/sh", "-c", _RANKED, "sh", *order.argv)
         return replace(order, argv=(self._commands.path("srun"), *options, "--", *ranked))
 
-    def _options(self, order: JobOrder, unit: SlurmUnit, nodes: Collection[Node]) -> list[str]:
+    def _options(self, order: JobOrder, unit: SlurmUnit, nodes: Collection[Node], token: str) -> list[str]:
         """Return what sbatch is told of a job."""
         settings = self._settings
         memory = memory_mib(unit, [_up(node) for node in nodes])
-        label = Label(order.mark.labels, order.unit, order.units)
+        label = Label(order.mark.labels, order.unit, order.units, token)
         options = [
             f"--job-name={order.mark.job_name}",
             f"--comment={label.text}",
@@ -177,12 +183,9 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
 
     async def _ends(self, job: str, within_s: float) -> bool:
         """Wait for a job's end; return whether it has come."""
-        folder = self._known.get(job)
         try:
             async with asyncio.timeout(within_s):
-                while folder is None or folder.ending is None:
-                    if (await self.states((job,)))[job].phase not in _GOING:
-                        break
+                while (await self.states((job,)))[job].phase in _GOING:
                     await asyncio.sleep(POLL_S)
         except TimeoutError:
             return False
@@ -190,11 +193,6 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
 
 
 _GOING: Final = (JobPhase.QUEUED, JobPhase.RUNNING)
-
-
-def _is_forgotten(job: QueuedJob) -> bool:
-    """Return whether a job that Slurm still knows has ended, and nothing is kept of it."""
-    return job.phase not in _GOING and read_folder(Path(job.current_working_directory)) is None
 
 
 def _up(node: Node) -> Node:
@@ -212,8 +210,12 @@ def _up(node: Node) -> Node:
     )
 
 
-def _and_slurms(reason: str, job: QueuedJob | None) -> str:
-    """Return why a job has failed, with Slurm's word where it ended it by itself."""
-    if job is None or not reason or job.job_state in ("COMPLETED", "FAILED", "RUNNING", "COMPLETING"):
-        return reason
-    return f"{reason} ({job.why})"
+def _ended(job: QueuedJob, told: Ended | None, said: str) -> Ended:
+    """Return how a job has ended: as Slurm says, and as its folder says where that does not contradict Slurm."""
+    ended_by_itself = job.job_state in ("COMPLETED", "FAILED")
+    if told is None or (ended_by_itself and told.exit_code != job.code):
+        return Ended(job.code, "" if job.phase is JobPhase.SUCCEEDED else said[:_LONGEST])
+    if ended_by_itself:
+        return told
+    reason = f"{told.why} ({job.why})" if told.why else job.why
+    return structs.replace(told, reason=reason[:_LONGEST])

@@ -14,6 +14,7 @@ from controller.api.resources import Node, Pod
 from controller.api.resources.hardware import Request
 from controller.centres.engines.base import JobOrder
 from controller.centres.engines.containers import ContainersEngine, ContainersSettings
+from controller.centres.engines.containers.pods import CENTRE
 from controller.centres.engines.containers.settings import ContainerUnit
 from controller.errors import NotFoundError
 from controller.nodes.process import serve as serve_node
@@ -72,7 +73,7 @@ class ContainersWorld:
         """Shut the door, and have the test's pods go."""
         self._door.close()
         pods = self.containers.world.client.of(Pod)
-        for pod in pods.list(labels=f"millrace.centre={self.centre}").items:
+        for pod in pods.list(labels=f"{CENTRE}={self.centre}").items:
             with suppress(NotFoundError):  # gone meanwhile
                 pods.delete(pod.metadata.name)
 
@@ -98,7 +99,8 @@ class ContainersWorld:
             deadline_s=deadline_s,
             poll_s=0.1,
         )
-        return ContainersEngine(settings, centre=centre or self.centre, root=self.root)
+        name = centre or self.centre
+        return ContainersEngine(settings, centre=name, records=self.root / f"records-{name}")
 
     @contextmanager
     def hanging(self) -> Iterator[None]:

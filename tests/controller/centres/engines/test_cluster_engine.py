@@ -18,13 +18,14 @@ class SlowCluster(ClusterEngine[str]):
     name = "slow"
 
     def __init__(self, root: Path, centre: str = "c1") -> None:
-        super().__init__(centre=centre, root=root, poll_s=0.0)
+        super().__init__(centre=centre, records=root / f"records-{centre}", poll_s=0.0)
+        self.root = root
         self.queue: dict[str, str] = {}
         self.asked, self.answers = asyncio.Event(), asyncio.Event()
 
     def submit(self, task: str) -> str:
         mark = JobMark(self._centre, task, f"uid-{task}", 1)
-        order = JobOrder(mark=mark, argv=("true",), folder=self._folders_below / task, unit="core", units=1)
+        order = JobOrder(mark=mark, argv=("true",), folder=self.root / f"{self._centre}-{task}", unit="core", units=1)
         job = self._bind(self._folders.prepare(order, passes=""), f"job-{task}")
         self.queue[job] = "running"
         return job
@@ -35,10 +36,6 @@ class SlowCluster(ClusterEngine[str]):
 
     async def resources(self) -> tuple[UnitType, ...]:
         return ()
-
-    @property
-    def _folders_below(self) -> Path:
-        return self._folders._root
 
     async def _told(self) -> Mapping[str, str]:
         found = dict(self.queue)
@@ -96,7 +93,7 @@ def test_a_job_that_the_cluster_does_not_know_any_more_is_lost(tmp_path: Path) -
     asyncio.run(main())
 
 
-def test_an_engine_that_starts_again_knows_its_own_centres_jobs_from_their_folders(tmp_path: Path) -> None:
+def test_an_engine_that_starts_again_knows_its_jobs_from_their_records(tmp_path: Path) -> None:
     async def main() -> None:
         first, other = SlowCluster(tmp_path), SlowCluster(tmp_path, "elsewhere")
         job, _ = first.submit("mine"), other.submit("theirs")

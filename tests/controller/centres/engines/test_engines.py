@@ -20,6 +20,7 @@ from controller.centres.selecting import ServedCentre
 from controller.centres.settings import CentreSettings, TrialSettings
 from tests.controller.centres.centre_world import CentreWorld, play_centre, probe, script
 from tests.controller.centres.engines.container_world import Containers, ContainersWorld
+from tests.controller.centres.engines.forging import forged
 from tests.controller.centres.engines.ray_cluster import RayCluster, skip_without_ray
 from tests.controller.centres.engines.slurm_cluster import SlurmCluster, skip_without_slurm
 from tests.controller.centres.engines.worlds import (
@@ -261,6 +262,34 @@ def test_an_agent_that_starts_again_finds_its_jobs_and_nobody_elses(world: World
         third = await started(world)
         assert await third.jobs() == (), "what is forgotten is not told of again"
         await other.forget(foreign)
+
+    play(script)
+
+
+def test_no_job_forges_the_end_of_another_one(world: World) -> None:
+    """By records in its own folder, by another job's name and labels, by what it writes into another's folder."""
+
+    async def script() -> None:
+        engine = await started(world)
+        waits = "echo on > $GATE/on; while [ ! -e $GATE/go ]; do sleep 0.05; done; exit 5"
+        asked = order(world, "victim", "sh", "-c", waits)
+        job = await engine.submit(asked)
+        await until_there(world.gate(asked) / "on")
+        (state,) = (await running(engine, job)).values()
+        with forged(world, asked, state):
+            again = await started(world)
+            for each in (engine, again):
+                (found,) = await each.jobs()
+                assert (found.id, found.mark, found.phase, found.folder) == (
+                    job, asked.mark, JobPhase.RUNNING, asked.folder,
+                )  # fmt: skip
+            assert await again.submit(asked) == job
+            (world.gate(asked) / "go").touch()
+            state = (await ended(engine, job))[job]
+            assert (state.phase, state.exit_code) == (JobPhase.FAILED, 5)
+            # What comes for the task next gets a folder of its own, whatever is there.
+            later = await engine.submit(order(world, "victim", "sh", "-c", "exit 6", epoch=2))
+            assert (await ended(engine, later))[later].exit_code == 6
 
     play(script)
 

@@ -28,7 +28,7 @@ ENVIRONMENT = {"PATH": "/usr/bin:/bin"}
 def prepared(root: Path, *argv: str, **more: Any) -> JobFolder:
     given: dict[str, Any] = {"environment": ENVIRONMENT, "grace_s": 5.0, **more}
     order = JobOrder(mark=JobMark("c1", "a", "uid", 1), argv=argv, folder=root / "a", unit="core", units=1, **given)
-    return JobFolders("test", root).prepare(order, passes="CLUSTER_")
+    return JobFolders("test", root / "records").prepare(order, passes="CLUSTER_")
 
 
 def test_what_a_job_leaves_in_the_place_of_a_record_is_none_and_is_not_waited_for(tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_its_exit_code_is_the_jobs_and_its_record_says_how_that_ended(tmp_path: 
     assert lines[0] == str(folder.path)
     assert set(lines[1:]) >= {"CLUSTER_RANK=3", "PATH=/usr/bin:/bin"}
     assert "OTHER=4" not in lines
-    ended = folder.ending
+    ended = folder.told
     assert ended is not None
     assert (ended.exit_code, ended.reason, ended.phase, ended.why) == (7, "", JobPhase.FAILED, "exit code 7")
     assert (ended.finished_ns or 0) > (ended.started_ns or 0) > 0
@@ -90,13 +90,13 @@ def test_a_program_that_is_none_is_told_from_one_that_is_not_there(tmp_path: Pat
     folder = prepared(tmp_path, "./script", files={"script": b"no program\n"})
     with kept(folder) as keeper:
         assert keeper.wait(HANG_S) == 126
-    assert folder.ending is not None
-    assert folder.ending.reason == "it cannot be started: ./script: Permission denied"
+    assert folder.told is not None
+    assert folder.told.reason == "it cannot be started: ./script: Permission denied"
     folder = prepared(tmp_path, "no-such-program")
     with kept(folder) as keeper:
         assert keeper.wait(HANG_S) == 127
-    assert folder.ending is not None
-    assert folder.ending.reason == "it cannot be started: no-such-program: No such file or directory"
+    assert folder.told is not None
+    assert folder.told.reason == "it cannot be started: no-such-program: No such file or directory"
 
 
 def test_the_wish_to_end_reaches_each_process_once_also_those_that_have_left_the_group(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_the_wish_to_end_reaches_each_process_once_also_those_that_have_left_the
         keeper.terminate()
         assert keeper.wait(HANG_S) == 3
     assert sorted(output(folder).split()) == ["first", "on", "other"]
-    assert folder.ending is not None
-    assert (folder.ending.exit_code, folder.ending.reason) == (3, "it was cancelled")
+    assert folder.told is not None
+    assert (folder.told.exit_code, folder.told.reason) == (3, "it was cancelled")
 
 
 def test_a_job_ends_with_its_keeper(tmp_path: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_job_ends_with_its_keeper(tmp_path: Path) -> None:
         assert process.exists()
         keeper.kill()
         wait_until(lambda: not process.exists() or "State:\tZ" in (process / "status").read_text(), "it runs on")
-    assert folder.ending is None, "nobody knows how it ended"
+    assert folder.told is None, "nobody knows how it ended"
 
 
 def test_orphans_are_let_go_of_while_the_job_runs(tmp_path: Path) -> None:

@@ -135,7 +135,8 @@ class SlurmWorld(OnThisMachine):
     def engine(self, centre: str | None = None, deadline_s: float = 10.0, **more: Any) -> SlurmEngine:
         """Return an engine for the cluster."""
         settings = SlurmSettings(configuration=self.cluster.configuration, poll_s=0.05, deadline_s=deadline_s, **more)
-        return SlurmEngine(settings, centre=centre or self.centre, root=self.root)
+        name = centre or self.centre
+        return SlurmEngine(settings, centre=name, records=self.root / f"records-{name}")
 
     @contextmanager
     def hanging(self) -> Iterator[None]:
@@ -178,7 +179,8 @@ class RayWorld(OnThisMachine):
         """Return an engine for the cluster."""
         address, token_file = f"http://127.0.0.1:{self._door.port}", self.cluster.token_file
         settings = RaySettings(address=address, token_file=token_file, deadline_s=deadline_s, poll_s=0.1)
-        return RayEngine(settings, centre=centre or self.centre, root=self.root)
+        name = centre or self.centre
+        return RayEngine(settings, centre=name, records=self.root / f"records-{name}")
 
     @contextmanager
     def hanging(self) -> Iterator[None]:

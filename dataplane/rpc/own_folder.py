@@ -9,26 +9,15 @@ from __future__ import annotations
 
 import os
 import pwd
-import socket
 import stat
-import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+
+from dataplane.rpc.peers import HasOptions, refusal_of_peer
 
 _OTHERS = 0o077
-_CREDENTIALS = struct.Struct("iII")
-"""struct ucred: pid, uid, gid."""
 _WRITABLE_BY_OTHERS = 0o022
 _SYSTEM = Path("/run")
-
-
-class HasOptions(Protocol):
-    """A socket, or what asyncio shows of one."""
-
-    def getsockopt(self, level: int, optname: int, buflen: int, /) -> bytes:
-        """Return an option."""
-        ...
 
 
 def own_folders(environ: Mapping[str, str] = os.environ) -> tuple[Path, ...]:
@@ -82,10 +71,8 @@ def foreign_socket(path: Path) -> str | None:
 
 
 def is_own_peer(connection: HasOptions) -> bool:
-    """Return whether who connected to a UNIX socket is our user, or root, as Linux says (SO_PEERCRED, unix(7))."""
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    _, user, _ = _CREDENTIALS.unpack(found)
-    return user in {os.geteuid(), 0}
+    """Return whether who connected to a UNIX socket is our user, or root, and neither a job nor a container."""
+    return refusal_of_peer(connection) is None
 
 
 def prepare(folder: Path) -> str | None:

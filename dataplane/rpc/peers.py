@@ -1,0 +1,91 @@
+"""Who is at the other end of a UNIX socket: a process of ours, or of a job or container that has our user's number.
+
+A job without root has its agent's user, and a container's root is the machine's where no user namespace is between. The
+kernel tells them apart: by control group, and by the namespaces that they are in.
+
+Sources: unix(7), SO_PEERCRED and SO_PEERPIDFD (Linux 6.5); namespaces(7); cgroups(7).
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Protocol
+
+_CREDENTIALS: Final = struct.Struct("iII")
+"""struct ucred: pid, uid, gid."""
+_SO_PEERPIDFD: Final = 77
+_GROUP: Final = "millrace"
+"""Below control groups of this name are jobs of centres and pods of nodes, and nothing else of ours."""
+_NAMESPACES: Final = {"user": "a user namespace", "pid": "a PID namespace"}
+
+
+class HasOptions(Protocol):
+    """A socket, or what asyncio shows of one."""
+
+    def getsockopt(self, level: int, optname: int, buflen: int, /) -> bytes:
+        """Return an option."""
+        ...
+
+
+def refusal_of_peer(connection: HasOptions) -> str | None:
+    """Return why who connected is not to be taken for our own user; None for our user, or root, outside containers."""
+    process, user, _ = _CREDENTIALS.unpack(
+        connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    )
+    if user not in {os.geteuid(), 0}:
+        return f"it is of user {user}"
+    with _held(connection) as ended:
+        problem = refusal_of_process(process, is_root=user == 0)
+        # Otherwise its number might be another process's by now.
+        return "its process has ended" if problem is None and ended() else problem
+
+
+def refusal_of_process(process: int, *, is_root: bool, root: Path = Path("/proc")) -> str | None:
+    """Return why a process, which has our user or is root's, is none of our own; None if it is."""
+    if process == 0:
+        return "its process is in a PID namespace that cannot be looked into"
+    try:
+        groups = (root / str(process) / "cgroup").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return "its process has ended"
+    for line in groups.splitlines():
+        path = line.split(":", 2)[-1]
+        if _GROUP in path.split("/")[:-1]:
+            return f"its control group is {path}"
+    for name, what in _NAMESPACES.items():
+        try:
+            theirs = (root / str(process) / "ns" / name).readlink()
+        except PermissionError:
+            # Into root's processes another user's daemon may not look; into those of its own it may.
+            return None if is_root and os.geteuid() != 0 else "its namespaces cannot be seen"
+        except OSError:
+            return "its process has ended"
+        if theirs != (root / "self" / "ns" / name).readlink():
+            return f"it is in {what} of its own"
+    return None
+
+
+@contextmanager
+def _held(connection: HasOptions) -> Iterator[_Ended]:
+    """Hold the process that connected, so that its number is nobody else's; older kernels cannot."""
+    try:
+        (descriptor,) = struct.unpack("i", connection.getsockopt(socket.SOL_SOCKET, _SO_PEERPIDFD, 4))
+    except OSError:
+        yield lambda: False
+        return
+    try:
+        polling = select.poll()  # select() knows no descriptors beyond 1,023
+        polling.register(descriptor, select.POLLIN)
+        yield lambda: bool(polling.poll(0))
+    finally:
+        os.close(descriptor)
+
+
+class _Ended(Protocol):
+    def __call__(self) -> bool: ...

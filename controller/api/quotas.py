@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from controller.api.registry.cache import ResourceCache
 from controller.api.registry.encoding import encode
 from controller.api.registry.tenants import account_of
-from controller.api.registry.usage import excess, minus, plus, usage_of
+from controller.api.registry.usage import excess, minus, plus, priority_of, usage_of
 from controller.api.resources import Metadata, Project, Resource
 from controller.api.resources.project import PROJECT, ProjectStatus, Quota, Usage
 from controller.errors import ForbiddenError, NotFoundError
@@ -37,7 +37,7 @@ class Quotas:
         Raise ForbiddenError where there is none.
         """
         account, usage = account_of(made.metadata), usage_of(made, len(encode(made)))
-        self._check(principal, made.metadata, usage)
+        self._check(principal, made, usage)
         promise: tuple[str, Usage, int | None] = account, usage, None
         self._promised.append(promise)
 
@@ -52,17 +52,20 @@ class Quotas:
     def check_change(self, principal: Principal, before: Resource, made: Resource) -> None:
         """Raise ForbiddenError where a change asks for more than there is room for."""
         added = minus(usage_of(made, len(encode(made))), usage_of(before, len(encode(before))))
-        self._check(principal, made.metadata, added)
+        self._check(principal, made, added)
 
     def shown(self, project: Project) -> Project:
         """Return a project with what it has now."""
         return replace(project, status=ProjectStatus(used=self._used(account_of(project.metadata))))
 
-    def _check(self, principal: Principal, metadata: Metadata, added: Usage) -> None:
+    def _check(self, principal: Principal, made: Resource, added: Usage) -> None:
         if principal.role is not Role.USER:
             return
-        account = account_of(metadata)
-        problem = excess(self._quota_of(metadata), self._used(account), added)
+        account, quota = account_of(made.metadata), self._quota_of(made.metadata)
+        highest, wanted = quota.highest_priority, priority_of(made)
+        if highest is not None and wanted is not None and wanted > highest:
+            raise ForbiddenError(f"spec.priority: {wanted}, at most {highest} for {account}")
+        problem = excess(quota, self._used(account), added)
         if problem is not None:
             raise ForbiddenError(f"the quota of {account} is exhausted: {problem}")
 

@@ -73,6 +73,14 @@ def usage_of(resource: Resource, nbytes: int) -> Usage:
     return Usage(objects=1, bytes=nbytes)
 
 
+def priority_of(resource: Resource) -> int | None:
+    """Return the highest priority that a resource asks for, None for one of a kind without."""
+    if isinstance(resource, PodGroup):
+        template = resource.spec.template
+        return max(resource.spec.priority, resource.spec.priority if template is None else template.priority)
+    return resource.spec.priority if isinstance(resource, Pod | Task) else None
+
+
 def plus(one: Usage, other: Usage) -> Usage:
     """Return the sum of two usages."""
     return Usage(**{part: getattr(one, part) + getattr(other, part) for part in _PARTS})

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from controller.api.resources.base import Count, Kind, Resource
+from controller.api.resources.base import Count, Kind, Priority, Resource
 from dataplane.config import Strict
 
 
@@ -16,6 +16,8 @@ class Quota(Strict, frozen=True):
     What has ended counts for `objects` and `bytes` alone. A group with a template counts as all of its pods.
     """
 
+    highest_priority: Priority | None = 0
+    """Of its pods, groups and tasks: of a higher priority they go before those of others, and may have them evicted."""
     pods: Count | None = 1_000
     tasks: Count | None = 2_000
     pending: Count | None = 2_000

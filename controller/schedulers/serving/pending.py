@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
@@ -10,6 +11,7 @@ from controller.schedulers.settings import QueueSettings
 
 @dataclass(slots=True)
 class _Waiting:
+    account: str
     priority: int
     order: int
     due_ns: int
@@ -24,20 +26,24 @@ class _Waiting:
 class PendingQueue:
     """Pods and groups by name. `refused_full` counts those that there was no room for.
 
-    Those that are due are in a heap by priority and age, the others in one by time; an entry that no longer holds stays
-    in its heap until it comes to the top.
+    Those that are due are in a heap of their account by priority and age, the others in one by time; an entry that no
+    longer holds stays in its heap until it comes to the top.
     """
 
-    def __init__(self, settings: QueueSettings) -> None:
-        self.settings = settings
+    def __init__(self, settings: QueueSettings, share_of: Callable[[str], float] = lambda _: 0.0) -> None:
+        """`share_of` says what an account holds: of several whose first have the same priority the least is next."""
+        self.settings, self._share_of = settings, share_of
         self.refused_full = 0
         self.left_out = 0
         """All that there was no room for, since the beginning."""
         self._waiting: dict[str, _Waiting] = {}
-        self._due: list[tuple[int, int, str, int]] = []
+        self._due: dict[str, list[tuple[int, int, str, int]]] = {}
         self._later: list[tuple[int, str, int]] = []
         self._refused: set[str] = set()
         """Those that were decided about and wait for a time to come: who is woken."""
+        self._parked: dict[str, list[tuple[int, int, str]]] = {}
+        """The same by account, in heaps by priority and age; those that are not refused any more stay until on top."""
+        self._in_parked: set[tuple[int, int, str]] = set()
         self._orders = 0
         self._entries = 0
 
@@ -52,7 +58,7 @@ class PendingQueue:
         """Whether one more may wait."""
         return len(self._waiting) < self.settings.most
 
-    def put(self, name: str, priority: int, now_ns: int) -> bool:
+    def put(self, name: str, priority: int, now_ns: int, account: str = "") -> bool:
         """Let one wait that is due at once, or note its priority; return False, and count it, if there is no room."""
         if (known := self._waiting.get(name)) is not None:
             if known.priority != priority:
@@ -64,22 +70,39 @@ class PendingQueue:
             self.left_out += 1
             return False
         self._orders += 1
-        self._waiting[name] = one = _Waiting(priority, self._orders, now_ns)
+        self._waiting[name] = one = _Waiting(account, priority, self._orders, now_ns)
         self._enter(name, one)
         return True
 
     def first_due(self, now_ns: int) -> str | None:
-        """Return who is to be decided about now: of those that are due the one with the highest priority."""
+        """Return who is to be decided about now: of those that are due the one with the highest priority.
+
+        Of several of them the one whose account's turn it is.
+        """
         while self._later and self._later[0][0] <= now_ns:
             _, name, entry = heappop(self._later)
             if (one := self._waiting.get(name)) is not None and one.entry == entry:
                 self._refused.discard(name)
-                heappush(self._due, (-one.priority, one.order, name, entry))
-        while self._due:
-            name, entry = self._due[0][2:]
+                heappush(self._due.setdefault(one.account, []), (-one.priority, one.order, name, entry))
+        first: tuple[int, float, int, str] | None = None
+        for account in tuple(self._due):
+            found = self._first_of(account)
+            if found is None:
+                continue
+            negated, order, name, _ = found
+            turn = negated, self._share_of(account), order, name
+            first = turn if first is None else min(first, turn)
+        return None if first is None else first[3]
+
+    def _first_of(self, account: str) -> tuple[int, int, str, int] | None:
+        """Return the first entry of an account that still holds, None, and nothing kept of it, where there is none."""
+        due = self._due[account]
+        while due:
+            name, entry = due[0][2:]
             if (one := self._waiting.get(name)) is not None and one.entry == entry:
-                return name
-            heappop(self._due)
+                return due[0]
+            heappop(due)
+        del self._due[account]
         return None
 
     def undecided(self, now_ns: int) -> tuple[int, int | None]:
@@ -94,7 +117,8 @@ class PendingQueue:
             if (one := self._waiting.get(name)) is not None and one.entry == entry:
                 break
             heappop(self._later)
-        due = [one.due_ns for *_, name, entry in self._due if (one := self._waiting.get(name)) and one.entry == entry]
+        entries = (entry for heap in self._due.values() for entry in heap)
+        due = [one.due_ns for *_, name, entry in entries if (one := self._waiting.get(name)) and one.entry == entry]
         return min((*due, *(later[0] for later in self._later[:1])), default=None)
 
     def take_out(self, name: str) -> None:
@@ -114,8 +138,21 @@ class PendingQueue:
         if (one := self._waiting.get(name)) is not None:
             self._try_again(name, one, now_ns, self.settings.first_wait_ns)
 
+    def bound(self, name: str, now_ns: int) -> None:
+        """Take one out that was bound; the next one of its account is looked at, as there may be room for it, too."""
+        one = self._waiting.get(name)
+        self.forget(name)
+        if one is not None:
+            self._wake_first(one.account, now_ns)
+
     def wake(self, now_ns: int) -> None:
-        """Have all looked at again, each once its wait is over: something has changed."""
+        """Have all looked at again, each once its wait is over: something has changed.
+
+        The first one of each account does not wait longer with each refusal: else those who came last would get the
+        room, whoever's turn it is.
+        """
+        for account in tuple(self._parked):
+            self._wake_first(account, now_ns)
         for name in tuple(self._refused):
             one = self._waiting[name]
             doubled = self.settings.first_wait_ns << min(max(one.refusals - 1, 0), 40)
@@ -129,9 +166,28 @@ class PendingQueue:
         self._waiting.pop(name, None)
         self._refused.discard(name)
 
+    def _wake_first(self, account: str, now_ns: int) -> None:
+        """Have the first one of an account that was refused looked at again after the shortest wait."""
+        parked = self._parked.get(account, [])
+        while parked:
+            negated, order, name = parked[0]
+            one = self._waiting.get(name)
+            if name in self._refused and one is not None and (negated, order) == (-one.priority, one.order):
+                due_ns = max((one.tried_ns or 0) + self.settings.first_wait_ns, now_ns)
+                if due_ns < one.due_ns:
+                    one.due_ns = due_ns
+                    self._enter(name, one)
+                return
+            self._in_parked.discard(heappop(parked))
+        self._parked.pop(account, None)
+
     def _try_again(self, name: str, one: _Waiting, now_ns: int, wait_ns: int) -> None:
         one.tried_ns, one.due_ns, one.is_out = now_ns, now_ns + wait_ns, False
         self._refused.add(name)
+        entry = -one.priority, one.order, name
+        if entry not in self._in_parked:
+            self._in_parked.add(entry)
+            heappush(self._parked.setdefault(one.account, []), entry)
         self._enter(name, one)
 
     def _enter(self, name: str, one: _Waiting) -> None:

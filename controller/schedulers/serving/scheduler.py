@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from controller.api.client import ApiClient
 from controller.api.registry.evictions import evict
 from controller.api.registry.placements import NewDecision, State
+from controller.api.registry.tenants import account_of
 from controller.api.resources import Decision, Metadata, Node, Pod, PodGroup
 from controller.api.resources.decision import DecisionSpec
 from controller.api.resources.decision import Outcome as DecisionOutcome
@@ -30,6 +31,7 @@ from controller.schedulers.serving.lessons import Lessons
 from controller.schedulers.serving.metrics import Metrics
 from controller.schedulers.serving.outcomes import Knowledge, Outcome, outcome_of, spec_of
 from controller.schedulers.serving.pending import PendingQueue
+from controller.schedulers.serving.projects import follow_weights
 from controller.schedulers.serving.reports import lower_loads
 from controller.schedulers.serving.room import eviction_of
 from controller.schedulers.serving.view import ClusterView, is_ready, is_waiting
@@ -59,7 +61,7 @@ class Scheduler:
         """`on_nodes` gets nodes as they report."""
         self._on_nodes = on_nodes
         self.view = ClusterView()
-        self.queue = PendingQueue(settings.queue)
+        self.queue = PendingQueue(settings.queue, self.view.shares.of)
         self.profiles = dict(profiles)
         self._client, self._settings, self._costs = client, settings, costs
         self._clock, self._metrics = clock, metrics
@@ -77,6 +79,7 @@ class Scheduler:
         async with asyncio.TaskGroup() as group:
             for kind in (Node, Pod, PodGroup):
                 group.create_task(self._follow(kind))
+            group.create_task(follow_weights(self._client, self.view.shares.weights))
             group.create_task(self._decide_for_ever(group))
             group.create_task(self.lessons.run())
 
@@ -161,10 +164,10 @@ class Scheduler:
             return
         now_ns = self._clock.now_ns()
         if pod.spec.group is None:
-            self.queue.put(f"pod/{name}", pod.spec.priority, now_ns)
+            self.queue.put(f"pod/{name}", pod.spec.priority, now_ns, account_of(pod.metadata))
         elif self._group_is_complete(pod.spec.group):
             group = self.view.groups[pod.spec.group]
-            self.queue.put(f"group/{pod.spec.group}", group.spec.priority, now_ns)
+            self.queue.put(f"group/{pod.spec.group}", group.spec.priority, now_ns, account_of(group.metadata))
         self._metrics.waiting.set(len(self.queue))
 
     def _forget(self, pod: str) -> None:
@@ -275,7 +278,7 @@ class Scheduler:
     def _note_bound(self, decided: Decided) -> None:
         outcome, nodes = decided.outcome, decided.nodes
         pod_lessons.bound(self.lessons, self.view, decided.profile, outcome.choices, outcome.examined)
-        self.queue.forget(decided.name)
+        self.queue.bound(decided.name, self._clock.now_ns())
         self._metrics.waiting.set(len(self.queue))
         self._metrics.decisions.labels("bound").inc(len(nodes))
         for pod, node in zip(outcome.pods, nodes, strict=True):

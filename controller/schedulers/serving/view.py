@@ -12,6 +12,7 @@ from controller.api.resources.base import Resource
 from controller.api.resources.pod import PeerNeed, Phase
 from controller.cluster.cost_map import CostMap
 from controller.schedulers.containers.reservations import Reservation, with_reservations
+from controller.schedulers.fairness import PodShares, Weights
 from controller.schedulers.framework import Peer, PendingPod, Snapshot
 from controller.schedulers.framework.values import Mate
 from controller.schedulers.framework.workload import Workload
@@ -43,6 +44,7 @@ class ClusterView:
         """Nodes whose rows are to be written; the table is made anew where nodes come or go."""
         self._table: NodeTable | None = None
         self._counts = PodCounts()
+        self.shares = PodShares(Weights())
         self._made_of: Workload | None = None
         self._unreserved: CostMap | None = None
         self._reserved: tuple[CostMap, tuple[Reservation, ...], CostMap] | None = None
@@ -120,6 +122,8 @@ class ClusterView:
     def _drop(self, kind: type[Resource], name: str) -> None:
         self._assumptions.forget(kind, name)
         before = self._of(kind).pop(name, None)
+        if isinstance(before, Node):
+            self.shares.replace_node(before, None)
         if kind is Node:
             self._table = None
             self._known.pop(name, None)
@@ -131,6 +135,7 @@ class ClusterView:
         if isinstance(resource, Pod):
             self._note_pod(name, resource, before if isinstance(before, Pod) else None)
         elif isinstance(resource, Node):
+            self.shares.replace_node(before if isinstance(before, Node) else None, resource)
             if before is None:
                 self._table = None
             self._changed.add(name)
@@ -138,6 +143,7 @@ class ClusterView:
     def _note_pod(self, name: str, pod: Pod | None, before: Pod | None) -> None:
         """Keep those pods at hand of which only few are looked at each time: with peers, and with a promise."""
         self._counts.replace(before, pod)
+        self.shares.replace_pod(before, pod)
         if name in self._named_by or any(one is not None and one.spec.peers for one in (before, pod)):
             self._costs = None  # what is reserved may be another
         for kept, holds in (

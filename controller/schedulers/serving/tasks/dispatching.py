@@ -8,15 +8,18 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import groupby
 from time import monotonic
 from typing import Final
 
 from controller.api.registry.dispatches import Dispatch
+from controller.api.registry.tenants import account_of
 from controller.api.resources import Task
 from controller.api.resources.decision import DecisionSpec
 from controller.api.resources.task import TaskPhase, UnitChoice
 from controller.errors import ControllerError
 from controller.schedulers.costs import Costs
+from controller.schedulers.fairness import in_turn
 from controller.schedulers.framework import Explanation
 from controller.schedulers.probe.dispatch.deciding import Verdict, devices_of, explained, summary
 from controller.schedulers.probe.dispatch.planning import Plan, order_of
@@ -80,7 +83,7 @@ class Dispatching:
         self._said = {name: said for name, said in self._said.items() if name in tasks}
         if not tasks:
             return False
-        pending = order_of(self._pending(task) for task in tasks.values())[: self._settings.most]
+        pending = self._in_turn(tasks)[: self._settings.most]
         await self._knowledge.hours.read(pending, wall_ns)
         plan = Plan(self._knowledge.centres_view(now_ns, wall_ns, self._costs(), pending))
         being_probed = cache(partial(self._knowledge.is_being_probed, view=plan.view))
@@ -108,6 +111,26 @@ class Dispatching:
         await self._send_all(due)
         await few_at_once(self._tell(*one) for one in untold)
         return len(due) >= _MOST_DUE
+
+    def _in_turn(self, tasks: Mapping[str, Task]) -> list[PendingTask]:
+        """Return tasks by priority, of the same one as their accounts take turns, each account's as they came."""
+        weights, held = self._view.weights, dict[str, float]()
+        for task in self._view.tasks.values():
+            if task.is_held:
+                account = account_of(task.metadata)
+                held[account] = held.get(account, 0.0) + (task.status.units or 0) / weights.of(account)
+        ordered = order_of(self._pending(task) for task in tasks.values())
+        accounts = {name: account_of(task.metadata) for name, task in tasks.items()}
+        return [
+            one
+            for _, same in groupby(ordered, key=lambda one: one.priority)
+            for one in in_turn(
+                same,
+                lambda one: accounts[one.name],
+                lambda one: max(one.units, default=1) / weights.of(accounts[one.name]),
+                held,
+            )
+        ]
 
     def _is_mine(self, task: Task) -> bool:
         if task.spec.is_probe or task.spec.asks:

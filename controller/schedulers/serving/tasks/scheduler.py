@@ -25,6 +25,7 @@ from controller.schedulers.probe.dispatch.profiles import task_profiles_of
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.serving.learning_metrics import LearningMetrics
 from controller.schedulers.serving.lessons import Lessons
+from controller.schedulers.serving.projects import follow_weights
 from controller.schedulers.serving.tasks.accounts import Accounts
 from controller.schedulers.serving.tasks.dispatching import Dispatching
 from controller.schedulers.serving.tasks.hours import Hours
@@ -94,6 +95,7 @@ class TaskScheduler:
         async with asyncio.TaskGroup() as group:
             for kind in KINDS:
                 group.create_task(self._follow(kind))
+            group.create_task(follow_weights(self._client, self.view.weights))
             group.create_task(self._decide_for_ever())
             group.create_task(self.lessons.run())
 

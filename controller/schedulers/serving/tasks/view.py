@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from controller.api.resources import Centre, ProbeKernel, ProbeResult, ProbeTask, Task
 from controller.api.resources.base import Resource
 from controller.api.resources.task import TASK_ENDED, TaskPhase
+from controller.schedulers.fairness import Weights
 from controller.schedulers.probe import files, kernel_files, values
 from controller.schedulers.probe.dispatch.names import type_of
 from controller.schedulers.probe.errors import ProbeError
@@ -46,6 +47,8 @@ class TasksView:
     """Move with what has changed of a kind; a centre's heartbeat alone changes nothing."""
     ended_version: int = 0
     """Moves when a task has ended, or one that has goes."""
+    weights: Weights = field(default_factory=Weights)
+    """Of projects."""
     _types: dict[str, str] = field(default_factory=dict)
     _values: dict[str, values.ProbeTask] = field(default_factory=dict)
     _kernels: dict[str, values.ProbeKernel] = field(default_factory=dict)

@@ -32,18 +32,31 @@ def test_a_full_queue_counts_who_it_turns_away() -> None:
     assert queue.first_due(0) == "p1"
 
 
-def test_who_is_refused_waits_for_a_change_and_longer_each_time() -> None:
+def test_the_first_one_that_is_refused_waits_for_a_change() -> None:
     queue = PendingQueue(SETTINGS)
     queue.put("p", 0, 0)
-    waits, now_ns = [], 0
-    for _ in range(6):
+    for now_ns in (0, 10, 20):
         queue.refused("p", now_ns)
         assert queue.next_due_ns() == now_ns + 100
         queue.wake(now_ns)
-        due_ns = queue.next_due_ns()
-        assert due_ns is not None
-        assert queue.first_due(due_ns - 1) is None
-        assert queue.first_due(due_ns) == "p"
+        assert queue.first_due(now_ns + 9) is None
+        assert queue.first_due(now_ns + 10) == "p"
+
+
+def test_the_others_wait_longer_each_time() -> None:
+    queue = PendingQueue(SETTINGS)
+    queue.put("first", 1, 0)
+    queue.put("p", 0, 0)
+    queue.refused("first", 0)
+    waits, now_ns = [], 0
+    for _ in range(6):
+        queue.refused("p", now_ns)
+        queue.wake(now_ns)
+        due_ns = queue.next_due_ns() or 0
+        while (name := queue.first_due(due_ns)) != "p":
+            assert name == "first"
+            queue.refused(name, due_ns)
+            due_ns = queue.next_due_ns() or 0
         waits.append(due_ns - now_ns)
         now_ns = due_ns
     assert waits == [10, 20, 40, 80, 100, 100]
@@ -108,6 +121,7 @@ class PlainQueue:
 
     known: dict[str, list[int]] = field(default_factory=dict)
     """By name: priority, order, due, tried (-1: never), refusals, whether it is out."""
+    asked_ns: int = 0
 
     def put(self, name: str, priority: int, now_ns: int) -> None:
         if name in self.known:
@@ -116,6 +130,7 @@ class PlainQueue:
             self.known[name] = [priority, max((one[1] for one in self.known.values()), default=0) + 1, now_ns, -1, 0, 0]
 
     def first_due(self, now_ns: int) -> str | None:
+        self.asked_ns = now_ns
         due = [(-one[0], one[1], name) for name, one in self.known.items() if one[2] <= now_ns and not one[5]]
         return min(due)[2] if due else None
 
@@ -135,16 +150,27 @@ class PlainQueue:
             self.known[name][2:] = [now_ns + SETTINGS.first_wait_ns, now_ns, self.known[name][4], 0]
 
     def wake(self, now_ns: int) -> None:
+        self.wake_first(now_ns)
         for one in self.known.values():
             if one[3] >= 0 and not one[5]:
                 doubled = SETTINGS.first_wait_ns << max(one[4] - 1, 0)
                 one[2] = min(one[2], max(one[3] + min(doubled, SETTINGS.longest_wait_ns), now_ns))
 
+    def wake_first(self, now_ns: int) -> None:
+        refused = [one for one in self.known.values() if one[3] >= 0 and not one[5] and one[2] > self.asked_ns]
+        if refused:
+            first = min(refused, key=lambda one: (-one[0], one[1]))
+            first[2] = min(first[2], max(first[3] + SETTINGS.first_wait_ns, now_ns))
+
+    def bound(self, name: str, now_ns: int) -> None:
+        if self.known.pop(name, None) is not None:
+            self.wake_first(now_ns)
+
     def forget(self, name: str) -> None:
         self.known.pop(name, None)
 
 
-ACTS = ["put", "put", "refused", "again", "wake", "forget", "take_out"]
+ACTS = ["put", "put", "refused", "again", "wake", "forget", "take_out", "bound"]
 
 
 @given(

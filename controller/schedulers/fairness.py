@@ -1,0 +1,117 @@
+"""Whose turn it is: each project, and each user without one, holds a share of what there is, for its weight; pure.
+
+A share is that of the resource of which an account holds most (dominant resource fairness: Ghodsi et al., NSDI 2011),
+over its weight. Of accounts that wait at the same priority the one with the smallest share is next, so that what one
+leaves goes to the others, and each comes to its part as room is given back. Nothing is taken from anybody for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from heapq import heapify, heappop, heappush
+from typing import TypeVar
+
+from controller.api.registry.tenants import account_of
+from controller.api.resources import Node, Pod, Project
+from controller.api.resources.base import Metadata
+
+T = TypeVar("T")
+
+
+class Weights:
+    """The weights of projects, as their resources say; everybody else has 1."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, float] = {}
+
+    def take_all(self, projects: Iterable[Project]) -> None:
+        """Take all projects, in place of those known."""
+        self._of = {account_of(one.metadata): one.spec.weight for one in projects}
+
+    def take(self, project: Project) -> None:
+        """Take a project as it is now."""
+        self._of[account_of(project.metadata)] = project.spec.weight
+
+    def remove(self, name: str) -> None:
+        """Forget a project that has gone."""
+        self._of.pop(account_of(Metadata(name=name, project=name)), None)
+
+    def of(self, account: str) -> float:
+        """Return an account's weight."""
+        return self._of.get(account, 1.0)
+
+
+class PodShares:
+    """What the pods of each account hold of all nodes, kept up pod by pod and node by node."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.weights = weights
+        self._held: dict[str, Counter[str]] = {}
+        self._total = Counter[str]()
+
+    def replace_pod(self, before: Pod | None, now: Pod | None) -> None:
+        """Count a pod as it is now instead of as it was."""
+        if before is not None and before.status.node is not None:
+            account = account_of(before.metadata)
+            held = self._held[account]
+            held.subtract(_request_of(before))
+            if not any(held.values()):
+                del self._held[account]
+        if now is not None and now.status.node is not None:
+            self._held.setdefault(account_of(now.metadata), Counter()).update(_request_of(now))
+
+    def replace_node(self, before: Node | None, now: Node | None) -> None:
+        """Count a node as it is now instead of as it was."""
+        if before is not None:
+            self._total.subtract(_hardware_of(before))
+        if now is not None:
+            self._total.update(_hardware_of(now))
+
+    def of(self, account: str) -> float:
+        """Return an account's share for its weight."""
+        held = self._held.get(account)
+        if held is None:
+            return 0.0
+        most = max((count / self._total[name] for name, count in held.items() if self._total[name] > 0), default=0.0)
+        return most / self.weights.of(account)
+
+
+def in_turn(
+    subjects: Iterable[T], account_of_one: Callable[[T], str], size_of: Callable[[T], float], held: Mapping[str, float]
+) -> list[T]:
+    """Return subjects in the order in which accounts take turns, each account's in the order given.
+
+    `held` is what accounts hold for their weights, and `size_of` what a subject adds to that.
+    """
+    waiting: dict[str, list[T]] = {}
+    for one in subjects:
+        waiting.setdefault(account_of_one(one), []).append(one)
+    turns = [(held.get(account, 0.0), place, account, 0) for place, account in enumerate(waiting)]
+    heapify(turns)
+    found = list[T]()
+    while turns:
+        share, place, account, number = heappop(turns)
+        one = waiting[account][number]
+        found.append(one)
+        if number + 1 < len(waiting[account]):
+            heappush(turns, (share + size_of(one), place, account, number + 1))
+    return found
+
+
+def _request_of(pod: Pod) -> dict[str, int]:
+    request = pod.spec.request
+    found = {"cpu": request.cpu_milli, "memory": request.memory_bytes}
+    for need in request.devices:
+        found[need.kind.value] = found.get(need.kind.value, 0) + need.count * need.thousandths
+    return found
+
+
+def _hardware_of(node: Node) -> dict[str, int]:
+    hardware = node.hardware
+    if hardware is None:
+        return {}
+    found = {"cpu": hardware.cpu_milli, "memory": sum(medium.capacity_bytes for medium in hardware.memory)}
+    for device in hardware.devices:
+        found[device.kind.value] = found.get(device.kind.value, 0) + 1000
+    return found

@@ -131,4 +131,5 @@ def _place(settings: NodeSettings, machine: Machine, identity: str) -> Container
         settings.devices,
         by_number(settings.devices, machine.hardware),
         is_stated=machine.is_stated,
+        limits=settings.limits.of(sum(medium.capacity_bytes for medium in machine.hardware.memory)),
     )

@@ -10,11 +10,13 @@ from msgspec import Meta
 
 from controller.api.resources.base import LabelName, LabelValue, Name
 from controller.api.resources.hardware import DeviceNumber
+from controller.nodes.deciding.limits import PodLimits
 from controller.nodes.deciding.values import IdleTerms, Terms
 from controller.nodes.runtimes.settings import RuntimeSettings
 from dataplane.config import Strict
 
 PositiveS = Annotated[float, Meta(gt=0, le=1e6)]
+Bytes = Annotated[int, Meta(ge=1, le=1 << 60)]
 _NS_PER_S = 1_000_000_000
 
 
@@ -65,6 +67,33 @@ class IdleSection(Strict, frozen=True):
         return IdleTerms(self.cpu_share, self.network_bps, slow_ns, self.last_copy_factor)
 
 
+class LimitsSection(Strict, frozen=True):
+    """What pods may use at most."""
+
+    memory_bytes: Bytes = 2 << 30
+    """Memory of a pod that asks for none."""
+    most_memory_bytes: Bytes | None = None
+    """The most that a pod may ask for; null: the node's memory."""
+    processes: Annotated[int, Meta(ge=16, le=1 << 22)] = 4096
+    """Processes and threads of a pod."""
+    disk_bytes: Bytes = 10 << 30
+    """What a pod's containers may write to their own layers: one that has written more has failed."""
+
+    def of(self, memory_bytes: int) -> PodLimits:
+        """Return them as decisions take them, on a node with so much memory; 0: nobody knows how much."""
+        most = self.most_memory_bytes or memory_bytes or None
+        return PodLimits(self.memory_bytes, most, self.processes, self.disk_bytes)
+
+
+class ImagesSection(Strict, frozen=True):
+    """How long images are kept that no pod of this node uses; those that others have brought are left alone."""
+
+    kept_s: PositiveS = 604_800.0
+    """Without use, as far as this manager has seen it."""
+    kept_bytes: Bytes = 50 << 30
+    """When images take more, unused ones go, the longest unused first."""
+
+
 class NodeSettings(Strict, frozen=True):
     """What `millrace node serve` is given."""
 
@@ -96,6 +125,10 @@ class NodeSettings(Strict, frozen=True):
     """Time between two looks at all containers; ends of containers are told at once."""
     restart: RestartSection = RestartSection()
     """Restarts of containers."""
+    limits: LimitsSection = LimitsSection()
+    """Of pods."""
+    images: ImagesSection = ImagesSection()
+    """Images that no pod uses."""
     idle: IdleSection = IdleSection()
     """What idle means."""
     at_once: Annotated[int, Meta(ge=1, le=1024)] = 32

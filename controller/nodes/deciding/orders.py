@@ -11,6 +11,7 @@ from controller.api.resources.hardware import DeviceShare
 from controller.api.resources.operator_devices import VARIABLE as OPERATOR_DEVICES
 from controller.api.resources.operator_devices import text_of
 from controller.api.resources.pod import Container, Pod
+from controller.nodes.deciding.limits import PodLimits
 from controller.nodes.deciding.values import ATTEMPT_LABEL, MANAGER_LABEL
 from controller.nodes.runtimes.base import (
     CONTAINER_LABEL,
@@ -43,6 +44,7 @@ class Place:
     devices: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     known: Mapping[int, DeviceKind] = field(default_factory=dict)
     is_stated: bool = False
+    limits: PodLimits = field(default_factory=PodLimits)
 
     @property
     def cgroup(self) -> str:
@@ -57,7 +59,7 @@ class Place:
 def order_of(place: Place, pod: Pod, container: Container, *, attempt: int, image: str | None) -> ContainerOrder:
     """Return the order for a container, its image being `image`; raise OrderError for a device that is not there.
 
-    Limits are the pod's request; what holds several containers together is not in an order.
+    Limits are the pod's request, or the node's; what holds several containers together is not in an order.
     """
     name, request = pod.metadata.name, pod.spec.request
     return ContainerOrder(
@@ -79,7 +81,9 @@ def order_of(place: Place, pod: Pod, container: Container, *, attempt: int, imag
         working_folder=container.working_folder,
         hostname=name[:63],
         cpu_milli=request.cpu_milli or None,
-        memory_bytes=request.memory_bytes or None,
+        memory_bytes=place.limits.memory_of(pod),
+        disk_bytes=place.limits.disk_bytes,
+        processes=place.limits.processes,
         devices=_devices(place, pod),
         network_namespace=place.network_namespace,
         cgroup_parent=place.cgroup_of(name),

@@ -68,6 +68,8 @@ class ContainerOrder:
     """No swap on top of it."""
     processes: int | None = 4096
     """Processes and threads that there may be at once."""
+    disk_bytes: int | None = None
+    """Of the largest file of an image's container; what it writes in all is `written`'s to say."""
     devices: tuple[str, ...] = ()
     mounts: tuple[Mount, ...] = ()
     network_namespace: Path | None = None

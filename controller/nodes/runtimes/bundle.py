@@ -23,7 +23,7 @@ from controller.nodes.runtimes.errors import OrderError
 from controller.nodes.runtimes.reading.beneath import FOLDER, RefusedError, open_at
 from controller.nodes.runtimes.reading.child import ReadRefusedError, ask
 from controller.nodes.runtimes.resources import resources_of
-from controller.nodes.runtimes.security import CAPABILITIES, HostFolders, nearest_rlimits
+from controller.nodes.runtimes.security import CAPABILITIES, HostFolders, rlimits_of
 
 _MOST_BYTES: Final = 1 << 20
 _PATH: Final = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -209,7 +209,7 @@ def _process(order: ContainerOrder, process: Process) -> dict[str, Any]:
         "cwd": order.working_folder or process.working_folder,
         "capabilities": dict.fromkeys(("bounding", "effective", "permitted"), CAPABILITIES),
         "rlimits": [
-            {"type": f"RLIMIT_{name.upper()}", "soft": limit, "hard": limit} for name, limit in nearest_rlimits()
+            {"type": f"RLIMIT_{name.upper()}", "soft": limit, "hard": limit} for name, limit in rlimits_of(order)
         ],
         "noNewPrivileges": True,
     }

@@ -55,15 +55,19 @@ class HostFolders:
             raise OrderError(f"mount of {mount.source}: {error}") from None
 
 
-def nearest_rlimits() -> tuple[tuple[str, int], ...]:
-    """Return name ("nofile") and number of the limits that runtimes would set beyond what this process may grant.
+def rlimits_of(order: ContainerOrder) -> tuple[tuple[str, int], ...]:
+    """Return name ("nofile") and number of the limits of a container's processes, no more than this process may grant.
 
     Root without CAP_SYS_RESOURCE may lower limits, and never raise its own hard ones. Processes of a container are
     limited by its control group, as this limit counts all that a user has on the machine.
     """
-    granted = tuple(resource.getrlimit(kind)[1] for kind in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
-    files, processes = (_UNLIMITED if limit == resource.RLIM_INFINITY else limit for limit in granted)
-    return (("nofile", min(_MOST_FILES, files)), ("nproc", min(_MOST_PROCESSES, processes)))
+    kinds = (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC, resource.RLIMIT_FSIZE)
+    granted = (resource.getrlimit(kind)[1] for kind in kinds)
+    files, processes, size = (_UNLIMITED if limit == resource.RLIM_INFINITY else limit for limit in granted)
+    found = (("nofile", min(_MOST_FILES, files)), ("nproc", min(_MOST_PROCESSES, processes)))
+    # What a bundle mounts is to be written to as its owner likes.
+    is_held = order.disk_bytes is not None and order.bundle is None and not order.mounts
+    return (*found, ("fsize", min(order.disk_bytes or 0, size))) if is_held else found
 
 
 def check_order(order: ContainerOrder) -> None:

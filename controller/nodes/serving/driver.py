@@ -26,7 +26,7 @@ from controller.nodes.deciding.records import NOTHING, Memory, after_failure, af
 from controller.nodes.deciding.values import MANAGER_LABEL, Action, Actual, Release, Remove, Run, Step, Stop, Wanted
 from controller.nodes.errors import reason_of
 from controller.nodes.lease import LeaseKeeper
-from controller.nodes.runtimes.base import OUT_OF_MEMORY_CODE, ContainerPhase, ContainerState, Runtime
+from controller.nodes.runtimes.base import OUT_OF_MEMORY_CODE, ContainerPhase, ContainerState, Image, Runtime
 from controller.nodes.runtimes.errors import ContainerError, OrderError
 from controller.nodes.serving.attempts import MOST_DEATHS, Attempts
 from controller.nodes.settings import NodeSettings
@@ -82,6 +82,8 @@ class Driver:
         self.problem: str | None = "its containers are not known yet"
         self.is_settled = False
         """Whether nothing runs that nobody wants."""
+        self.on_pull: Callable[[Image], None] = lambda _: None
+        """Gets each image that a pod is about to run."""
         self._client, self._runtime, self._keeper = client, runtime, keeper
         self.place, self._settings, self._terms = place, settings, settings.restart.terms
         self._now_ns, self._on_change, self._on_release = now_ns, on_change, on_release
@@ -378,6 +380,7 @@ class Driver:
         if container.image is not None:
             async with self._pulls:
                 image = await self._runtime.pull(container.image)
+                self.on_pull(image)
         digest = None if image is None else image.digest
         async with self._slots:
             order = order_of(self._place_now(), pod, container, attempt=action.attempt, image=digest)
@@ -399,11 +402,11 @@ class Driver:
 
     def _limit(self, pod: Pod) -> None:
         """Hold the containers of a pod to its limits together; one alone is held by its own."""
-        request = pod.spec.request
-        if len(pod.spec.containers) > 1 and (request.cpu_milli or request.memory_bytes):
-            group = self.place.cgroup_of(pod.metadata.name)
+        if len(pod.spec.containers) > 1:
+            group, limits = self.place.cgroup_of(pod.metadata.name), self.place.limits
+            cpu_milli = pod.spec.request.cpu_milli or None
             try:
-                limit(group, request.cpu_milli or None, request.memory_bytes or None)
+                limit(group, cpu_milli, limits.memory_of(pod), processes=limits.processes)
             except OSError as error:
                 name, reason = pod.metadata.name, error.strerror or error
                 raise OrderError(f"pod {name}: its limits: {error.filename or group}: {reason}") from None

@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 from controller.agents import reporting
@@ -26,7 +27,10 @@ from controller.nodes.deciding.orders import Place
 from controller.nodes.lease import LeaseKeeper
 from controller.nodes.machine import Gauges, Machine, link_of
 from controller.nodes.runtimes.base import Runtime
+from controller.nodes.runtimes.errors import ContainerError
+from controller.nodes.serving.disks import DiskWatch
 from controller.nodes.serving.driver import Driver
+from controller.nodes.serving.images import ImageCollector, ImageTerms
 from controller.nodes.serving.reporting import PodReporter
 from controller.nodes.serving.sessions import Sessions
 from controller.nodes.serving.usage import UsageReader
@@ -72,6 +76,11 @@ class Manager:
         )
         cpu_milli = machine.hardware.cpu_milli
         self._usage = UsageReader(self._driver, runtime, gauges, settings, cpu_milli=cpu_milli, now_ns=now_ns)
+        self._disks = DiskWatch(self._driver, runtime, place.limits.disk_bytes)
+        terms = ImageTerms(round(settings.images.kept_s * _NS_PER_S), settings.images.kept_bytes)
+        brought = Path(settings.state).absolute() / "images-brought.json"
+        self._images = ImageCollector(runtime, brought, terms, now_ns)
+        self._driver.on_pull = self._images.note_pulled
         self._sessions = Sessions(client, runtime, settings.node, self._driver.containers_of)
         self._report_now, self._leased = asyncio.Event(), asyncio.Event()
         self._following: asyncio.Task[None] | None = None
@@ -117,6 +126,7 @@ class Manager:
             group.create_task(self._reporter.run())
             group.create_task(self._report_for_ever())
             group.create_task(self._measure_for_ever())
+            group.create_task(self._watch_disks())
             group.create_task(self._watch_lease())
             group.create_task(self._follow_when_leased())
 
@@ -223,6 +233,16 @@ class Manager:
             self._reporter.loads = self._usage.loads
             if self._leased.is_set():
                 await self._reporter.write_all()
+            await asyncio.sleep(self._report_s)
+
+    async def _watch_disks(self) -> None:
+        """See to what fills the disk: what pods write, and images that none uses."""
+        while True:
+            await self._disks.look()
+            try:
+                await self._images.collect({one.state.image_digest for one in self._driver.view})
+            except ContainerError as error:
+                LOGGER.debug("images: %s", error)
             await asyncio.sleep(self._report_s)
 
     async def _watch_lease(self) -> None:

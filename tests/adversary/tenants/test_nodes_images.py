@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from controller.api.resources import Pod
 from controller.api.resources.pod import Phase, Restart
 from controller.nodes.runtimes.base import Runtime
 from controller.nodes.runtimes.errors import ImageError
@@ -240,6 +241,10 @@ def test_no_image_ends_or_freezes_a_manager(tmp_path: Path, podman_storage: Podm
             await world.bind("good", image=podman_storage.image, stop_grace_s=0)
             await world.in_phase("good", Phase.RUNNING)
             assert not manager.done()
+            await world.client.of(Pod).delete("good")
+            await world.until_gone("good")
+            while list((tmp_path / "state-h1" / "containers").glob("*")):
+                await asyncio.sleep(0.02)
 
     play(tmp_path, act)
 

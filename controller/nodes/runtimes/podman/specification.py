@@ -9,7 +9,7 @@ from controller.nodes.runtimes.devices import device_files, is_cdi
 from controller.nodes.runtimes.errors import OrderError
 from controller.nodes.runtimes.logs import LOG_BYTES
 from controller.nodes.runtimes.resources import resources_of
-from controller.nodes.runtimes.security import CAPABILITIES, check_order, nearest_rlimits
+from controller.nodes.runtimes.security import CAPABILITIES, check_order, rlimits_of
 
 
 def specification_of(order: ContainerOrder, image_id: str) -> dict[str, Any]:
@@ -33,7 +33,7 @@ def specification_of(order: ContainerOrder, image_id: str) -> dict[str, Any]:
         "image_volume_mode": "ignore",
         "log_configuration": {"driver": "k8s-file", "size": LOG_BYTES},
         "resource_limits": resources_of(order),
-        "r_limits": [{"type": name, "soft": limit, "hard": limit} for name, limit in nearest_rlimits()],
+        "r_limits": [{"type": name, "soft": limit, "hard": limit} for name, limit in rlimits_of(order)],
         "devices": [{"path": device} for device in devices],
         "netns": {"nsmode": "none"}
         if order.network_namespace is None

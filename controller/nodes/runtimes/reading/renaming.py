@@ -42,7 +42,7 @@ def _copy(member: tarfile.TarInfo, reading: tarfile.TarFile, writing: tarfile.Ta
         if member.size > _MOST_BYTES:
             raise NotAnArchiveError(f"is no archive of an image: its {place} has {member.size} bytes")
         data = json.dumps(_named(json.loads(content.read()), name)).encode()
-        member.size, content = len(data), io.BytesIO(data)  # type: ignore[assignment]
+        member.size, content = len(data), io.BytesIO(data)
     elif content is None and place in ("index.json", "manifest.json"):
         raise NotAnArchiveError(f"is no archive of an image: its {place} is no file")
     member.pax_headers = {}

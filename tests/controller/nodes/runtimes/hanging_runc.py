@@ -11,6 +11,7 @@ import pytest
 from controller.nodes.runtimes.base import ContainerOrder, Runtime
 from controller.nodes.runtimes.errors import RuntimeTimeoutError
 from controller.nodes.runtimes.runc import RuncRuntime
+from controller.nodes.runtimes.security import HostFolders
 from tests.controller.nodes.conftest import PodmanStorage
 from tests.controller.nodes.runtimes.real_containers import DEADLINE_S
 from tests.waiting import finish_within
@@ -49,7 +50,8 @@ def hang(podman_storage: PodmanStorage, word: str) -> None:
 
     async def main() -> None:
         folder = podman_storage.folder / "runtime"
-        runtime = RuncRuntime(folder, program=str(program), deadline_s=2)
+        folders = HostFolders(images=podman_storage.image_folders)
+        runtime = RuncRuntime(folder, program=str(program), folders=folders, deadline_s=2)
         await runtime.start()
         with pytest.raises(RuntimeTimeoutError, match=rf"^runc[^\n]*: {word}[^\n]*: no answer within 2 s$"):
             await use(runtime)

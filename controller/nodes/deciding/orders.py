@@ -21,7 +21,7 @@ from controller.nodes.runtimes.base import (
     UID_LABEL,
     ContainerOrder,
 )
-from controller.nodes.runtimes.devices import DeviceUse, device_environment
+from controller.nodes.runtimes.devices import HOOK_VARIABLES, DeviceUse, device_environment
 from controller.nodes.runtimes.errors import OrderError
 from dataplane.topology.values import DeviceKind
 
@@ -77,7 +77,7 @@ def order_of(place: Place, pod: Pod, container: Container, *, attempt: int, imag
         image=image,
         bundle=None if container.bundle is None else Path(container.bundle),
         command=container.command,
-        environment={**_environment(place, pod), **container.environment, **_chosen(pod)},
+        environment={**_environment(place, pod), **container.environment, **_devices_told(place, pod), **_chosen(pod)},
         working_folder=container.working_folder,
         hostname=name[:63],
         cpu_milli=request.cpu_milli or None,
@@ -97,10 +97,18 @@ def _environment(place: Place, pod: Pod) -> dict[str, str]:
         "MILLRACE_EPOCH": str(pod.status.epoch),
     }
     held = pod.status.devices
-    if not held:
-        return found
-    found["MILLRACE_DEVICES"] = ",".join(str(share.number) for share in held)
-    return found if place.is_stated else found | device_environment([_use(place, share) for share in held])
+    return found | ({"MILLRACE_DEVICES": ",".join(str(share.number) for share in held)} if held else {})
+
+
+def _devices_told(place: Place, pod: Pod) -> dict[str, str]:
+    """Return the variables that say which devices a pod has.
+
+    They are not for its user or image to say: by some of them hooks of runtimes give a container devices.
+    """
+    held = pod.status.devices
+    if held and place.is_stated:  # no maker's library knows these
+        return dict.fromkeys(HOOK_VARIABLES, "void")
+    return device_environment([_use(place, share) for share in held])
 
 
 def _chosen(pod: Pod) -> dict[str, str]:

@@ -27,6 +27,8 @@ _VARIABLES: Final[Mapping[DeviceKind, tuple[str, ...]]] = {
     DeviceKind.TPU: ("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"),
     DeviceKind.NPU: ("ASCEND_VISIBLE_DEVICES", "ASCEND_RT_VISIBLE_DEVICES"),
 }
+HOOK_VARIABLES: Final = ("NVIDIA_VISIBLE_DEVICES", "ASCEND_VISIBLE_DEVICES")
+"""Of those that by which hooks of container runtimes put devices into a container; `void`: none."""
 _SHARE_VARIABLE: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
 """What CUDA's multi-process service holds clients to, where that service runs on the machine."""
 _WHOLE: Final = 1000
@@ -77,8 +79,7 @@ def device_environment(uses: Sequence[DeviceUse]) -> dict[str, str]:
     for kind, names in _VARIABLES.items():
         numbers = ",".join(str(use.index) for use in uses if use.kind is kind)
         found.update(dict.fromkeys(names, numbers))
-    if not found["NVIDIA_VISIBLE_DEVICES"]:
-        found["NVIDIA_VISIBLE_DEVICES"] = "void"
+    found |= {name: "void" for name in HOOK_VARIABLES if not found[name]}
     shares = [use.share_milli for use in uses if use.kind is DeviceKind.GPU]
     if len(shares) == 1 and shares[0] < _WHOLE:
         found[_SHARE_VARIABLE] = f"{shares[0] / 10:g}"

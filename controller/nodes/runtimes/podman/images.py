@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -81,6 +81,11 @@ class PodmanImages:
             if stored.matches(reference) is not None:
                 return image_id
         raise ImageError(f"image {name}: is not there")
+
+    async def annotations_of(self, image_id: str) -> Mapping[str, str]:
+        """Return the annotations that an image's maker gave it."""
+        found = json.loads(await self._call("GET", f"images/{image_id}/json", f"look at image {image_id[:12]}"))
+        return found.get("Annotations") or {}
 
     async def list(self) -> tuple[Image, ...]:
         """Return all images."""

@@ -120,7 +120,8 @@ class PodmanRuntime:
         if order.bundle is not None or order.image is None:
             raise OrderError(f"container {order.name}: podman runs images, the runc runtime runs bundles")
         doing = f"create {order.name}"
-        body = specification_of(order, await self._images.id_of(order.image))
+        image_id = await self._images.id_of(order.image)
+        body = specification_of(order, image_id, tuple(await self._images.annotations_of(image_id)))
         return str(json.loads(await self._call("POST", "containers/create", doing, body=body))["Id"])
 
     async def start_container(self, id: str) -> None:  # noqa: A002

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, Final
 
 from controller.nodes.runtimes.base import ContainerOrder
 from controller.nodes.runtimes.devices import device_files, is_cdi
@@ -11,10 +12,19 @@ from controller.nodes.runtimes.logs import LOG_BYTES
 from controller.nodes.runtimes.resources import resources_of
 from controller.nodes.runtimes.security import CAPABILITIES, check_order, rlimits_of
 
+_ACTED_ON: Final = (
+    *("org.criu.", "org.systemd.", "run.oci.", "io.crun.", "module.wasm.", "io.podman.", "io.container.manager"),
+    *("io.kubernetes.", "io.katacontainers.", "dev.gvisor.", "cdi.k8s.io", "com.github.containers."),
+)
+"""Annotations by which runc, crun and others take options: files to read, properties of units, devices."""
 
-def specification_of(order: ContainerOrder, image_id: str) -> dict[str, Any]:
-    """Return the body of a request that creates a container."""
+
+def specification_of(order: ContainerOrder, image_id: str, annotations: Iterable[str]) -> dict[str, Any]:
+    """Return the body of a request that creates a container of an image with these annotations, by their names."""
     check_order(order)
+    acted_on = next((name for name in annotations if name.startswith(_ACTED_ON)), None)
+    if acted_on is not None:
+        raise OrderError(f"container {order.name}: its image has annotation {acted_on}, on which runtimes act")
     if order.mounts:
         # It takes paths, which somebody may swap between our look at them and its own.
         raise OrderError(f"container {order.name}: podman mounts no folders of the machine, the runc runtime does")
@@ -23,6 +33,8 @@ def specification_of(order: ContainerOrder, image_id: str) -> dict[str, Any]:
         "name": order.name,
         "image": image_id,
         "labels": dict(order.labels),
+        # Podman would hand the image's own on to runc.
+        "annotations": dict.fromkeys(annotations, ""),
         "env": dict(order.environment),
         "cap_drop": ["ALL"],
         "cap_add": list(CAPABILITIES),

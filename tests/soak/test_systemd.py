@@ -32,6 +32,7 @@ SETTINGS = {
     "scheduler": "{}\n",
     "placement": "{}\n",
     "balance": "{}\n",
+    "centre": "centre: east\nstate: /var/lib/millrace-centre\ntrial: {kernels: [dot]}\n",
     "node": "node: losa1\nstate: /var/lib/millrace-node\n",
 }
 AS_THE_PAGE = ("collector", "paths", "controller")
@@ -103,6 +104,16 @@ def test_a_nodes_manager_reports(started: SystemdMachine) -> None:
     (node,) = csv.DictReader(io.StringIO(millrace(started, "get", "nodes", "--format", "csv")))
     assert (node["name"], node["ready"]) == ("losa1", "yes"), node
     started.run("systemctl", "stop", "millrace-node")
+
+
+def test_a_centres_agent_runs_jobs_in_sandboxes(started: SystemdMachine) -> None:
+    """It tries a kernel by a job, which has none of the agent's rights, and what the unit forbids is forbidden to it."""
+    start(started, "millrace-api")
+    start(started, "millrace-centre")
+    get = ("/opt/millrace/bin/millrace", "get", "centres", "east", "--format", "json")
+    started.until(*get, says='"dot"', as_user="millrace")
+    assert "Traceback" not in started.run("journalctl", "--no-pager", "-u", "millrace-centre")
+    started.run("systemctl", "stop", "millrace-centre")
 
 
 def test_a_daemon_that_is_killed_comes_back(started: SystemdMachine) -> None:

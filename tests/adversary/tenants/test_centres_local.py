@@ -7,6 +7,7 @@ import json
 import os
 import socket
 import stat
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any
 import pytest
 
 from controller.centres.engines.base import JOB_ENDED, JobMark, JobOrder, JobPhase, JobState
+from controller.centres.engines.jobs.keeping import SANDBOXING
 from controller.centres.engines.jobs.places import make_folder, read_end, read_file, remove
 from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.engines.local.isolation import Isolation, problem_of_sandboxes
@@ -200,6 +202,18 @@ def test_tasks_run_as_the_agents_user_only_where_that_is_said(tmp_path: Path) ->
     assert (tmp_path / "jobs/a/stdout").read_text().strip() == str(os.geteuid())
     (note,) = Isolation(LocalSettings(unsafe_same_user=True), (), Path(sys.executable)).notes
     assert "jobs run as the agent's user" in note
+
+
+@pytest.mark.root
+def test_where_no_sandbox_can_be_made_it_is_said(tmp_path: Path) -> None:
+    """The kernel makes no user namespaces for a process in a chroot."""
+    script = (
+        'mount --rbind / "$1" && exec chroot "$1" setpriv --reuid=12345 --regid=12345 --clear-groups "$2" -I -S "$3"'
+    )
+    words = ("sh", str(tmp_path), "/usr/bin/python3", str(SANDBOXING))
+    command = ("unshare", "--mount", "--propagation=private", "sh", "-c", script, *words)
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (1, "namespaces: Operation not permitted\n")
 
 
 def test_numbers_of_jobs_are_nobodys(tmp_path: Path) -> None:

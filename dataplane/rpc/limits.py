@@ -18,6 +18,8 @@ class Limits(Strict, frozen=True):
 
     request_bytes: _Bytes = 4 << 20
     """The largest request, and the largest message of a stream."""
+    pending_bytes: _Bytes = 64 << 20
+    """Requests of all calls that are being read or worked on, together; of more, calls wait before they are read."""
     answer_bytes: _Bytes = 256 << 20
     """The largest answer."""
     calls: _Number = 512

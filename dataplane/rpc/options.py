@@ -37,6 +37,7 @@ def server_options(limits: Limits, silent_ms: int = KEEPALIVE_MS, answer_ms: int
         ("grpc.so_reuseport", 0),  # a port that is taken is an error, not shared
         ("grpc.max_receive_message_length", limits.request_bytes),
         ("grpc.max_send_message_length", limits.answer_bytes),
+        ("grpc.http2.bdp_probe", 0),  # else a call that waits to be read may have sent megabytes already
         ("grpc.max_concurrent_streams", limits.calls_per_connection),
         ("grpc.max_allowed_incoming_connections", limits.connections),
         ("grpc.max_connection_idle_ms", limits.idle_ns // 1_000_000),

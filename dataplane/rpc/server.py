@@ -23,6 +23,7 @@ from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.access.tls import TlsFiles, files_of, server_credentials
 from dataplane.rpc.access.values import Principal
 from dataplane.rpc.addresses import exposed, is_plain, is_unix, target_of, unavailable
+from dataplane.rpc.admission import Admission
 from dataplane.rpc.limits import Limits
 from dataplane.rpc.options import KEEPALIVE_MS, server_options
 from dataplane.rpc.service import Service, Streams, handlers_of
@@ -64,7 +65,7 @@ class RpcServer:
         self._server = grpc.aio.server(
             options=server_options(limits, keepalive_ms),
             maximum_concurrent_rpcs=limits.calls,
-            interceptors=guards_of(files, needs),
+            interceptors=[*guards_of(files, needs), Admission(limits.request_bytes, limits.pending_bytes)],
         )
         self._streams = Streams(limits)
         self._server.add_generic_rpc_handlers(tuple(handlers_of(service, self._streams) for service in services))

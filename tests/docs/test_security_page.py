@@ -102,7 +102,10 @@ API, ALTO = ApiLimits(), AltoSettings(topology="x")
 TOLD = {
     ("gRPC services", ADDRESSES): (
         (Limits(), "requests of {request_bytes}, answers of {answer_bytes}; {calls} calls, {streams} streams"),
-        (Limits(), "{connections} connections. Job service"),
+        (
+            Limits(),
+            "{pending_bytes} of requests that are being read or worked on; {connections} connections. Job service",
+        ),
         (Limits(), "without a first word {first_message_ns};"),
         (Limits(), "idle {idle_ns} |"),
         (
@@ -110,7 +113,9 @@ TOLD = {
             "requests of {request_bytes}, {calls} calls, {streams} streams, {connections} conn",
         ),
     ),
-    ("switch |", ADDRESSES): ((LIMITS, "requests of {request_bytes}; {calls} calls, {connections} connections;"),),
+    ("switch |", ADDRESSES): (
+        (LIMITS, "requests of {request_bytes}; {calls} calls, {connections} connections; {pending_bytes} of requests"),
+    ),
     ("switch, runtime API", LIMITS_TABLE): (
         (RuntimeApiLimits(), "calls of {message_bytes}, lists of {items}; {connections} connections |"),
         (RuntimeApiLimits(), "first word {first_s}; a call that has begun {message_s};"),
@@ -121,6 +126,10 @@ TOLD = {
             API,
             "{requests_per_s} requests a second of each caller; {sessions} logs and commands, {sessions_of_one} of",
         ),
+        (API, "Users: three quarters of connections and watches, {connections_of_one} and {watches_of_one} of each;"),
+        (API, "{user_requests_per_s} requests a second of each, {user_seats} at a time, {user_queue} of each wait."),
+        (API, "{strangers} connections without a token, {strangers_of_one} of each address |"),
+        (API, "a user's turn comes within {queue_s};"),
         (API, "head {head_s}, body {body_s}, reader that takes nothing {send_s}, idle {idle_s};"),
         (API, "log or command in which nothing is said {session_idle_s}, its silent other end {silence_s} |"),
     ),

@@ -19,6 +19,7 @@ from dataplane.rpc.access import Principal, Role
 from dataplane.rpc.access.permissions import Permission
 from dataplane.rpc.access.tls import TlsFiles, server_credentials
 from dataplane.rpc.addresses import exposed, is_plain, is_unix, unavailable
+from dataplane.rpc.admission import Admission
 from dataplane.rpc.decoding import Decoding
 from dataplane.rpc.limits import Limits
 from dataplane.rpc.options import server_options
@@ -26,8 +27,14 @@ from dataplane.rpc.server import ServedHealth, bind, guards_of
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.service import P4RuntimeService
 
-MAX_MESSAGE_BYTES = 128 << 20
-"""The largest request, as the specification suggests: pipelines are large (appendix, "Guidelines")."""
+MAX_MESSAGE_BYTES = 32 << 20
+"""The largest request, eight times the largest pipeline of ours: gRPC and protobuf hold each one several times over."""
+
+PENDING_BYTES: Final = 2 * MAX_MESSAGE_BYTES
+"""Requests that are read or worked on at a time."""
+
+MAX_ANSWER_BYTES: Final = 128 << 20
+"""The largest answer: a pipeline that was read from files may be larger than what clients may send."""
 
 GRACE_S = 0.5
 """How long calls in progress may take once the server stops."""
@@ -43,7 +50,13 @@ UNMARKED: Final = Principal("controller", Role.ADMIN)
 
 _UNIX = "unix:"
 
-LIMITS: Final = Limits(request_bytes=MAX_MESSAGE_BYTES, answer_bytes=MAX_MESSAGE_BYTES, calls=256, connections=256)
+LIMITS: Final = Limits(
+    request_bytes=MAX_MESSAGE_BYTES,
+    pending_bytes=PENDING_BYTES,
+    answer_bytes=MAX_ANSWER_BYTES,
+    calls=256,
+    connections=256,
+)
 """What all clients of a switch may take together, of P4Runtime and of gNMI."""
 
 
@@ -175,7 +188,11 @@ class P4RuntimeServer:
         server = grpc.aio.server(
             options=server_options(self._limits, _ms(self._keepalive.interval_s), _ms(self._keepalive.timeout_s)),
             maximum_concurrent_rpcs=self._limits.calls,
-            interceptors=[*guards_of(self._tls, needs, UNMARKED), Decoding(needs)],
+            interceptors=[
+                *guards_of(self._tls, needs, UNMARKED),
+                Admission(self._limits.request_bytes, self._limits.pending_bytes),
+                Decoding(needs),
+            ],
         )
         health = ServedHealth(server, [one.register(server) for one in services])
         timer = asyncio.create_task(self._keep_time(service))

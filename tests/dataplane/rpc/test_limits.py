@@ -47,6 +47,7 @@ def test_who_does_not_begin_is_not_waited_for() -> None:
     ("key", "least", "most"),
     [
         ("request_bytes", 1024, 2**31 - 1),
+        ("pending_bytes", 1024, 2**31 - 1),
         ("answer_bytes", 1024, 2**31 - 1),
         ("calls", 1, 2**20),
         ("streams", 1, 2**20),

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from controller.api import access
 from controller.api.access import Verb
+from controller.api.leases import Leases
 from controller.api.quotas import Quotas
 from controller.api.registry import actions, batch_actions, probe_kernels, task_actions, task_reports, tenants
 from controller.api.registry.batches import BindingBatch, DispatchBatch
@@ -67,7 +68,6 @@ from controller.errors import (
 from dataplane.rpc.access import Principal, Role
 
 _AWAY_TIMEOUT_S = 6.0
-_NS_PER_S = 1_000_000_000
 _ENDED = frozenset({"succeeded", "failed", "finished"})
 """Phases of pods and groups in which nothing of them runs any more."""
 _SUBJECTS: Mapping[str, Kind[Any]] = {kind.name.lower(): kind for kind in (POD, POD_GROUP, TASK)}
@@ -105,7 +105,7 @@ class Service:
         """`quota` is what a user may have without a project, or in one that there is no Project of."""
         self.registry, self.cache, self.health = registry, cache, Health()
         self._quotas = Quotas(cache, quota or Quota())
-        self._reports = PoolReports(registry)
+        self._reports, self._leases = PoolReports(registry), Leases()
         self._watching = Watching(registry.storage, cache, limits or WatchLimits())
 
     async def run(self) -> None:
@@ -184,7 +184,7 @@ class Service:
 
         def replaced(found: R) -> R:
             made = replace(found, status=resource.status)
-            _check_manager(found, made, self.registry.now_ns())
+            _check_manager(found, made, self._leases)
             kept: R = _keeping_place(found, made)
             if isinstance(found, Task) and isinstance(made, Task):
                 kept = task_reports.reported(
@@ -375,7 +375,9 @@ class Service:
         if before is None and resource.status.heartbeat_ns is None:
             return resource
         stamped: Any = replace(resource.status, heartbeat_ns=self.registry.now_ns())
-        return replace(resource, status=stamped)
+        reported = replace(resource, status=stamped)
+        self._leases.note(reported)
+        return reported
 
 
 def _expected(name: str, resource: Resource, expected: int | None) -> int | None:
@@ -406,16 +408,16 @@ def _completing(principal: Principal) -> Callable[[TaskState], None]:
     return check
 
 
-def _check_manager(found: Resource, made: Resource, now_ns: int) -> None:
+def _check_manager(found: Resource, made: Resource, leases: Leases) -> None:
     """Raise StaleError for a report of a node, or centre, by another manager than the one whose lease is not over."""
     if isinstance(found, Centre) and isinstance(made, Centre):
-        task_reports.check_agent(found, made, now_ns)
+        task_reports.check_agent(found, made, leases.is_over)
     if not isinstance(found, Node) or not isinstance(made, Node):
         return
     known = found.status
     if known.signed_off or known.heartbeat_ns is None or known.manager in ("", made.status.manager):
         return
-    if now_ns < known.heartbeat_ns + round(found.spec.lease_s * _NS_PER_S):
+    if not leases.is_over(found):
         name = found.metadata.name
         raise StaleError(f"Node {name} has a manager, of state folder {known.manager}, whose lease is not over")
 

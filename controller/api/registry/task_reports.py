@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from msgspec.structs import replace
@@ -10,7 +11,6 @@ from controller.api.resources import Centre, Task
 from controller.api.resources.task import HELD, TASK_ENDED, TaskPhase
 from controller.errors import StaleError
 
-_NS_PER_S: Final = 1_000_000_000
 _ACTIONS: Final = (
     "centre",
     "unit",
@@ -59,12 +59,12 @@ def check_held(found: Task, wanted: Task) -> None:
         raise StaleError(f"Task {found.metadata.name} is {found.status.phase.value}: its {what} cannot change")
 
 
-def check_agent(found: Centre, made: Centre, now_ns: int) -> None:
+def check_agent(found: Centre, made: Centre, is_over: Callable[[Centre], bool]) -> None:
     """Raise StaleError for a report of a centre by another agent than the one whose lease is not over."""
     known = found.status
     if known.signed_off or known.heartbeat_ns is None or known.agent in ("", made.status.agent):
         return
-    if now_ns < known.heartbeat_ns + round(found.spec.lease_s * _NS_PER_S):
+    if not is_over(found):
         name = found.metadata.name
         raise StaleError(f"Centre {name} has an agent, of state folder {known.agent}, whose lease is not over")
 

@@ -19,7 +19,7 @@ _ONLY_IN: Final = {
 
 _IN_LARGER: Final = frozenset(
     {
-        *("duckdb", "finsy", "httpx", "litestar", "matplotlib", "networkx", "prometheus_client"),
+        *("duckdb", "finsy", "httpx", "jwt", "litestar", "matplotlib", "networkx", "prometheus_client"),
         *("pyarrow", "rich", "scipy", "typer", "uvicorn"),
     }
 )

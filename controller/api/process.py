@@ -15,6 +15,7 @@ from pathlib import Path
 import grpc
 
 from controller.api.listing import IndexedRegistry
+from controller.api.oidc import OidcIdentities
 from controller.api.overload import monitor_of
 from controller.api.registry.cache import ResourceCache
 from controller.api.registry.registry import Registry
@@ -28,7 +29,7 @@ from controller.api.service import Service
 from controller.api.sessions.board import SessionBoard
 from controller.api.sessions.service import SessionService
 from controller.api.settings import ApiSettings, AuditSettings, EtcdPlace, StoragePlace
-from controller.api.tokens import Tokens
+from controller.api.tokens import Identities, Tokens
 from controller.api.watching import WatchLimits
 from controller.errors import ApiError
 from controller.http_connections import ConnectionBook
@@ -127,7 +128,17 @@ async def serve(
         more = [] if settings.alto is None else [await stack.enter_async_context(alto_view(settings.alto, limits))]
         sessions = SessionService(service, board)
         inner = application(service, tokens, sessions, metrics, version=_version(), more=more)
-        gate = Gate(inner, tokens.principal_of, limits, clock, audit=audit, metrics=metrics, audit_reads=reads)
+        identities = Identities(tokens, OidcIdentities(settings.oidc))
+        gate = Gate(
+            inner,
+            identities.principal_of,
+            limits,
+            clock,
+            audit=audit,
+            metrics=metrics,
+            audit_reads=reads,
+            prepare=identities.prepare,
+        )
         metrics.user_watches = gate.watches
         metrics.connections = book = ConnectionBook(limits.held)
         servers = [

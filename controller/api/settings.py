@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from controller.alto.settings import AltoView
 from controller.api.default_socket import default_socket
+from controller.api.oidc import OidcIssuer
 from controller.api.resources.project import Quota
 from controller.api.sessions.board import SessionLimits
 from controller.http_connections import ConnectionLimits
@@ -239,6 +240,9 @@ class ApiSettings(Strict, frozen=True):
     limits: ApiLimits = ApiLimits()
 
     retention: Retention = Retention()
+
+    oidc: Annotated[tuple[OidcIssuer, ...], Meta(max_length=16)] = ()
+    """Issuers of OpenID Connect whose tokens count, beside our own."""
 
     quota: Quota = Quota()
     """What each user without a project, and each project without a Project of its name, may have at a time."""

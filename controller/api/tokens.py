@@ -11,6 +11,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from controller.api.oidc import OidcIdentities
 from controller.api.registry.acknowledged import AcknowledgedWrites
 from controller.api.registry.registry import away
 from controller.errors import CompactedError, ConflictError, InvalidError, NotFoundError, StorageError
@@ -143,6 +144,23 @@ class Tokens:
             if event.stored is not None:
                 self._records[number] = _record(event.stored)
         self._acknowledged.reach(events[-1].revision)
+
+
+class Identities:
+    """Says who holds a token, one of ours or of an issuer of OpenID Connect."""
+
+    def __init__(self, tokens: Tokens, issuers: OidcIdentities) -> None:
+        self._tokens, self._issuers = tokens, issuers
+
+    async def prepare(self, token: str) -> None:
+        """Have what is needed to judge a token; raise AccessError for one that is none."""
+        if self._issuers.is_for(token):
+            await self._issuers.prepare(token)
+
+    def principal_of(self, token: str) -> Principal:
+        """Return who holds a token; raise AccessError."""
+        which = self._issuers if self._issuers.is_for(token) else self._tokens
+        return which.principal_of(token)
 
 
 def shown(record: TokenRecord) -> TokenShown:

@@ -7,7 +7,7 @@ import contextlib
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -132,8 +132,11 @@ class Gate:
         audit: AuditLog,
         metrics: Metrics,
         audit_reads: bool = False,
+        prepare: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
+        """`prepare` is awaited before `principal_of` is asked for a token, so that what it needs is there."""
         self._application, self._principal_of, self._limits = application, principal_of, limits
+        self._prepare = prepare
         self._audit, self._metrics, self._audit_reads = audit, metrics, audit_reads
         self._requests = Buckets(limits.requests_per_s, clock)
         self._of_users = Buckets(limits.user_requests_per_s, clock)
@@ -155,6 +158,9 @@ class Gate:
         asked, started = _Asked((scope.get("client") or ("",))[0]), time.perf_counter()
         answer, caller, seat = self._answering(asked, scope, send), None, Seat()
         try:
+            if self._prepare is not None and (header := _authorization(scope)) is not None:
+                with contextlib.suppress(AccessError):  # as the same token is refused for it below
+                    await self._prepare(bearer(header))
             caller = self._identified(scope, asked, without_token)
             asked.principal = caller.principal
             self._admit(scope, caller.principal)
@@ -183,12 +189,12 @@ class Gate:
             self._note(scope, asked, time.perf_counter() - started)
 
     def _identified(self, scope: Scope, asked: _Asked, without_token: Principal | None) -> Caller:
-        header = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+        header = _authorization(scope)
         certificate = scope.get(CERTIFICATE)
 
         def shown() -> Principal | None:
             if header is not None:
-                return self._principal_of(bearer(header.decode("latin-1")))
+                return self._principal_of(bearer(header))
             return without_token if certificate is None else principal_of_der(certificate)
 
         try:
@@ -284,6 +290,11 @@ def _giving_back(seat: Seat, send: Send) -> Send:
         await send(message)
 
     return answer
+
+
+def _authorization(scope: Scope) -> str | None:
+    found = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+    return None if found is None else found.decode("latin-1")
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -1,0 +1,218 @@
+"""Tokens of OpenID Connect issuers: who a token is of, by its signature, issuer, audience, times and groups.
+
+An issuer's keys are read from where its discovery document says, once an hour, and when a token names a key that is not
+known, not more often than every ten seconds. While the issuer is away the keys of before count.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final
+
+import httpx
+import jwt
+import msgspec
+from msgspec import Meta
+
+from dataplane.config import Strict
+from dataplane.errors import AccessError
+from dataplane.malformed import MALFORMED
+from dataplane.rpc.access import Principal, Right, Role
+from dataplane.rpc.access.tokens import ProjectName
+from dataplane.rpc.access.values import SUBJECTS
+from dataplane.rpc.addresses import is_loopback
+
+LOGGER: Final = logging.getLogger("millrace.api")
+
+ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""Signatures that an issuer alone can make: with HS256 whoever knows the public key could."""
+_NAME: Final = re.compile(r"[!-~]{1,100}")
+_WELL_KNOWN: Final = "/.well-known/openid-configuration"
+_FRESH_S: Final = 3600.0
+_RETRY_S: Final = 10.0
+_TIMEOUT_S: Final = 5.0
+_MOST_BYTES: Final = 1 << 20
+_LEEWAY_S: Final = 30
+_URL: Final = re.compile(r"(?P<scheme>https?)://(?P<host>\[[0-9a-fA-F:.]+\]|[^/?#@\s:\[\]]+)(?::\d+)?(?:/[^?#\s]*)?")
+
+Group = Annotated[str, Meta(min_length=1, max_length=256)]
+
+
+class OidcIssuer(Strict, frozen=True):
+    """An issuer whose tokens count, and what its groups are here."""
+
+    issuer: str
+    """Its URL, as tokens name it; https, or http on loopback."""
+    audience: Annotated[str, Meta(min_length=1)]
+    """Tokens for others are refused."""
+    name_claim: str = "sub"
+    name_prefix: str = "oidc:"
+    """Before the claim's value it is what a user is called here: no token of ours is called like that."""
+    groups_claim: str = "groups"
+    roles: dict[Group, Role] = msgspec.field(default_factory=dict)
+    """By group: admin, service, user, ...; of several the first in this order."""
+    everyone: Role | None = None
+    """The role of who is in none of these groups; null: refused."""
+    projects: dict[Group, ProjectName] = msgspec.field(default_factory=dict)
+    """By group, for role user; the first in this order is where one creates."""
+    rights: dict[Group, tuple[Right, ...]] = msgspec.field(default_factory=dict)
+    """By group, likewise."""
+    ca: str | None = None
+    """A PEM file that the issuer's certificate is checked with, instead of the system's authorities."""
+
+    def __post_init__(self) -> None:
+        _check_url("issuer", self.issuer)
+        for role in (*self.roles.values(), self.everyone):
+            if role in SUBJECTS:
+                raise ValueError(f"roles: {role.value} is of one node, centre, holder or host, not of a group")
+
+
+class OidcIdentities:
+    """Says who holds a token of one of several issuers; of one event loop."""
+
+    def __init__(self, issuers: Sequence[OidcIssuer]) -> None:
+        self._issuers = {one.issuer: _Issuer(one) for one in issuers}
+
+    def is_for(self, token: str) -> bool:
+        """Return whether a token is one for these: a JSON web token, and none of ours."""
+        return bool(self._issuers) and token.count(".") == 2
+
+    async def prepare(self, token: str) -> None:
+        """Read an issuer's keys where a token names one that is not known, or those that are known are old."""
+        key, issuer = self._named(token)
+        if issuer is not None:
+            await issuer.refresh(key)
+
+    def principal_of(self, token: str) -> Principal:
+        """Return who holds a token; raise AccessError."""
+        key, issuer = self._named(token)
+        if issuer is None:
+            raise AccessError("this token is of an issuer that is not known here")
+        return issuer.principal_of(token, key)
+
+    def _named(self, token: str) -> tuple[str, _Issuer | None]:
+        """Return what a token says of its key and issuer, before anything of it is believed."""
+        try:
+            header = jwt.get_unverified_header(token)
+            claims = jwt.decode(token, options={"verify_signature": False})
+        except (jwt.PyJWTError, RecursionError):
+            raise AccessError("this is no token") from None
+        issuer = claims.get("iss")
+        return str(header.get("kid", "")), self._issuers.get(issuer) if isinstance(issuer, str) else None
+
+
+class _Issuer:
+    def __init__(self, settings: OidcIssuer) -> None:
+        self._settings = settings
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._read_s = self._tried_s = float("-inf")
+        self._lock = asyncio.Lock()
+        self._said = ""
+
+    async def refresh(self, key: str) -> None:
+        """Read the keys if this one is unknown or they are old, unless that was tried just now."""
+        if self._is_fine(key):
+            return
+        async with self._lock:
+            now_s = time.monotonic()
+            if self._is_fine(key) or now_s - self._tried_s < _RETRY_S:
+                return
+            self._tried_s = now_s
+            try:
+                self._keys = await self._read()
+            except (httpx.HTTPError, jwt.PyJWTError, AccessError, *MALFORMED) as error:
+                said = str(error) or type(error).__name__
+                if said != self._said:
+                    LOGGER.warning("keys of issuer %s: %s", self._settings.issuer, said)
+                self._said = said
+            else:
+                self._read_s, self._said = now_s, ""
+
+    def _key(self, key: str) -> jwt.PyJWK | None:
+        """Return a key by its id; an issuer of one key need not say which one it is."""
+        found = self._keys.get(key)
+        return next(iter(self._keys.values())) if found is None and not key and len(self._keys) == 1 else found
+
+    def _is_fine(self, key: str) -> bool:
+        return self._key(key) is not None and time.monotonic() - self._read_s < _FRESH_S
+
+    def principal_of(self, token: str, key: str) -> Principal:
+        settings = self._settings
+        found = self._key(key)
+        if found is None:
+            raise AccessError(f"issuer {settings.issuer} has no key {key[:40]!r}, as far as is known")
+        try:
+            claims = jwt.decode(
+                token,
+                found,
+                algorithms=ALGORITHMS,
+                audience=settings.audience,
+                issuer=settings.issuer,
+                leeway=_LEEWAY_S,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except jwt.PyJWTError as error:
+            raise AccessError(f"token of issuer {settings.issuer}: {error}") from None
+        return self._principal(claims)
+
+    def _principal(self, claims: Mapping[str, Any]) -> Principal:
+        settings = self._settings
+        name, listed = claims.get(settings.name_claim), claims.get(settings.groups_claim, [])
+        if not isinstance(name, str) or _NAME.fullmatch(settings.name_prefix + name) is None:
+            raise AccessError(f"token of issuer {settings.issuer}: its {settings.name_claim} is no name")
+        several = listed if isinstance(listed, list) else [listed]
+        groups = {one for one in several if isinstance(one, str)}
+        role = next((role for group, role in settings.roles.items() if group in groups), settings.everyone)
+        if role is None:
+            raise AccessError(f"{name} is in no group that issuer {settings.issuer} gives a role here")
+        if role is not Role.USER:
+            return Principal(settings.name_prefix + name, role)
+        projects = dict.fromkeys(project for group, project in settings.projects.items() if group in groups)
+        rights = dict.fromkeys(right for group, some in settings.rights.items() if group in groups for right in some)
+        return Principal(settings.name_prefix + name, role, None, tuple(rights), tuple(projects))
+
+    async def _read(self) -> dict[str, jwt.PyJWK]:
+        """Return the issuer's keys by their ids."""
+        verify = self._settings.ca or True
+        async with httpx.AsyncClient(timeout=_TIMEOUT_S, verify=verify, trust_env=False) as client:
+            document = await _json(client, self._settings.issuer.rstrip("/") + _WELL_KNOWN)
+            if document.get("issuer") != self._settings.issuer:
+                raise AccessError(f"its discovery document is of issuer {str(document.get('issuer'))[:200]!r}")
+            place = document.get("jwks_uri")
+            try:
+                _check_url("jwks_uri", place if isinstance(place, str) else "")
+            except ValueError as error:
+                raise AccessError(str(error)) from None
+            keys = (await _json(client, str(place))).get("keys")
+        found = {}
+        for one in keys if isinstance(keys, list) else []:
+            # Keys for encryption, and of kinds that are not known, are none of ours.
+            if isinstance(one, dict) and one.get("use", "sig") == "sig" and one.get("kty") in {"RSA", "EC", "OKP"}:
+                found[str(one.get("kid", ""))] = jwt.PyJWK(one)
+        if not found:
+            raise AccessError(f"{place} has no keys for signatures")
+        return found
+
+
+async def _json(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+    async with client.stream("GET", url) as answer:
+        if answer.status_code != httpx.codes.OK:
+            raise AccessError(f"{url} answers {answer.status_code}")
+        data = bytearray()
+        async for part in answer.aiter_bytes():
+            data += part
+            if len(data) > _MOST_BYTES:
+                raise AccessError(f"{url} answers with more than {_MOST_BYTES} bytes")
+    return msgspec.json.decode(bytes(data), type=dict[str, Any])
+
+
+def _check_url(what: str, url: str) -> None:
+    found = _URL.fullmatch(url)
+    if found is None:
+        raise ValueError(f"{what}: {url[:200]!r} is no URL of an issuer")
+    if found["scheme"] == "http" and not is_loopback(f"{found['host']}:80"):
+        raise ValueError(f"{what}: {url[:200]} is neither https nor on loopback")

@@ -128,8 +128,10 @@ class RuncRuntime:
         """Return what it has written to its own layer; where that is a copy of its root folder, the whole of it."""
         self._records.read(id)
         folder = self._records.path(id)
-        layer = folder / ("upper" if os.path.ismount(folder / "rootfs") else "rootfs")
-        return (await asyncio.to_thread(taken_by, layer)).nbytes
+        # What is mounted at rootfs, here or where another manager did so, is the image below that layer.
+        layers = [folder / "upper", *(() if os.path.ismount(folder / "rootfs") else (folder / "rootfs",))]
+        taken = [await asyncio.to_thread(taken_by, layer) for layer in layers]
+        return sum(each.nbytes for each in taken)
 
     async def create(self, order: ContainerOrder) -> str:
         """Make a container of an image that is there, or of a bundle's folder."""

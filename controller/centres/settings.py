@@ -82,7 +82,7 @@ class LocalSettings(Strict, frozen=True):
     memory_bytes: Positive | None = None
     """Memory of all jobs together; null: the machine's."""
     processes: Annotated[int, Meta(ge=1, le=1 << 22)] = 4096
-    """Processes and threads that a job may have at once, where there are control groups."""
+    """Processes and threads that a job may have at once, where it has a control group or a user of its own."""
     network_namespace: str | None = None
     """What jobs run in: a path, a name of `ip netns`, or FABRIC:HOST of a fabric in the kernel; null: the agent's."""
     user: str | None = None

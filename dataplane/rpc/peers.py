@@ -50,24 +50,22 @@ def refusal_of_process(process: int, *, is_root: bool, root: Path = Path("/proc"
     """Return why a process, which has our user or is root's, is none of our own; None if it is."""
     if process == 0:
         return "its process is in a PID namespace that cannot be looked into"
+    # Into root's processes another user's daemon may not look, or sees none of them (hidepid, ProtectProc=).
+    is_hidden = is_root and os.geteuid() != 0
     try:
         groups = (root / str(process) / "cgroup").read_text(encoding="utf-8", errors="replace")
+        theirs = {} if is_hidden else {name: (root / str(process) / "ns" / name).readlink() for name in _NAMESPACES}
+    except PermissionError:
+        return None if is_hidden else "its namespaces cannot be seen"
     except OSError:
-        return "its process has ended"
+        return None if is_hidden else "its process has ended"
     for line in groups.splitlines():
         path = line.split(":", 2)[-1]
         if _GROUP in path.split("/")[:-1]:
             return f"its control group is {path}"
-    for name, what in _NAMESPACES.items():
-        try:
-            theirs = (root / str(process) / "ns" / name).readlink()
-        except PermissionError:
-            # Into root's processes another user's daemon may not look; into those of its own it may.
-            return None if is_root and os.geteuid() != 0 else "its namespaces cannot be seen"
-        except OSError:
-            return "its process has ended"
-        if theirs != (root / "self" / "ns" / name).readlink():
-            return f"it is in {what} of its own"
+    for name, place in theirs.items():
+        if place != (root / "self" / "ns" / name).readlink():
+            return f"it is in {_NAMESPACES[name]} of its own"
     return None
 
 

@@ -107,7 +107,7 @@ def test_a_nodes_manager_reports(started: SystemdMachine) -> None:
 
 
 def test_a_centres_agent_runs_jobs_in_sandboxes(started: SystemdMachine) -> None:
-    """It tries a kernel by a job, which has none of the agent's rights, and what the unit forbids is forbidden to it."""
+    """It tries a kernel by a job, which has none of the agent's rights, under all that the unit forbids."""
     start(started, "millrace-api")
     start(started, "millrace-centre")
     get = ("/opt/millrace/bin/millrace", "get", "centres", "east", "--format", "json")

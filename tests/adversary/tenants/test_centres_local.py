@@ -9,6 +9,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -202,6 +203,18 @@ def test_tasks_run_as_the_agents_user_only_where_that_is_said(tmp_path: Path) ->
     assert (tmp_path / "jobs/a/stdout").read_text().strip() == str(os.geteuid())
     (note,) = Isolation(LocalSettings(unsafe_same_user=True), (), Path(sys.executable)).notes
     assert "jobs run as the agent's user" in note
+
+
+@pytest.mark.root
+def test_a_job_below_a_folder_that_is_closed_to_it_runs_and_sees_nothing_there() -> None:
+    with tempfile.TemporaryDirectory(dir="/var/lib", prefix="millrace-test-") as name:
+        folder = Path(name)
+        (folder / "beside").write_text("")
+        script = "ls .. ../..; for n in 1 2 3 4 5 6 7 8; do sleep 5 & done; echo all"
+        (state,) = asyncio.run(outcome(folder, order(folder, "a", "sh", "-c", script), processes=6))
+        assert (folder / "jobs/a/stdout").read_text().split() == ["..:", "a", "../..:", "jobs"]
+        # Its processes are counted without control groups, too.
+        assert (state.phase, "fork" in (folder / "jobs/a/stderr").read_text()) == (JobPhase.FAILED, True)
 
 
 @pytest.mark.root

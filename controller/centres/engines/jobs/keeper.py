@@ -231,8 +231,13 @@ def hand_on(woken: int) -> None:
 
 def grace_of(folder: str, start: Start) -> float:
     """Return how long the job has to end by itself: what whoever cancels has written, else what was said before."""
-    with contextlib.suppress(OSError, ValueError), open(f"{folder}/grace", encoding="ascii") as file:  # noqa: PTH123
-        return float(file.read())
+    with contextlib.suppress(OSError, ValueError):
+        # On a cluster the job itself may have put something there, a pipe of which nothing comes, for one.
+        descriptor = os.open(f"{folder}/grace", os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            return float(os.read(descriptor, 32))
+        finally:
+            os.close(descriptor)
     return float(start["grace_s"])
 
 

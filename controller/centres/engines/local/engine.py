@@ -285,7 +285,7 @@ class LocalEngine:
             network_namespace=None if self._namespace is None else str(self._namespace),
             user=order.user,
             sandbox=self._isolation.sandbox(Path(order.folder), order.user),
-            resource_limits=dict(limits.resource_limits),
+            resource_limits=dict(limits.resource_limits) | self._isolation.resource_limits(limits.group),
             limit_s=order.limit_s,
             grace_s=order.grace_s,
             output_limit_bytes=order.output_limit_bytes,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 import subprocess
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -69,19 +70,26 @@ class Isolation:
         uid = free_uid(self._uids, taken)
         return uid, uid
 
+    def resource_limits(self, group: str | None) -> dict[str, int]:
+        """Return what limits a job whose user has no other processes, where no control group counts them."""
+        return {"RLIMIT_NPROC": self._settings.processes} if group is None and self._uids else {}
+
     def sandbox(self, folder: Path, user: tuple[int, int] | None) -> Sandbox | None:
         """Return what a job of a folder sees; None where the settings want it to see all. Raises PermissionError."""
         if self._settings.unsafe_same_user:
             return None
         if user is None and os.geteuid() == 0:
             raise PermissionError(0, "it was ordered without a user of its own, by an agent of another version")
-        hidden = {_real(path) for path in (*_HIDDEN, *self._own, folder.parent, *own_folders(), *_homes())}
+        own = (*_HIDDEN, *self._own, folder.parent, *own_folders(), *_homes(), *map(Path, self._settings.hidden))
         writable = [_real(path) for path in (folder, *map(Path, self._settings.writable))]
+        shown = {path for path in map(_real, self._shown()) if path.exists()}
+        # Through a folder that is closed to others the job's user would not come: an open one lies over it.
+        hidden = {_real(path) for path in own} | _closed_above([*writable, *shown])
         return Sandbox(
             maps_user=user is None,
             user=user,
-            hidden=_sorted(hidden | {_real(Path(path)) for path in self._settings.hidden}),
-            shown=_sorted({path for path in map(_real, self._shown()) if _is_below(path, hidden)}),
+            hidden=_sorted(hidden),
+            shown=_sorted({path for path in shown if _is_below(path, hidden)}),
             writable=_sorted(writable),
             scratch_bytes=self._settings.scratch_bytes,
         )
@@ -122,6 +130,11 @@ def _homes() -> tuple[Path, ...]:
     except KeyError:
         return ()
     return (home,) if home.is_absolute() and len(home.parts) > 1 else ()
+
+
+def _closed_above(paths: Iterable[Path]) -> set[Path]:
+    """Return the folders above paths that only their owners may pass through."""
+    return {parent for path in paths for parent in path.parents if not parent.stat().st_mode & stat.S_IXOTH}
 
 
 def _real(path: Path) -> Path:

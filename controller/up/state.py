@@ -17,6 +17,9 @@ from dataplane.fabric.live.settings import Time
 from dataplane.rpc.own_folder import own_folders
 
 SETTINGS: Final = "millrace.yaml"
+_OWN: Final = {"generated", "logs", "tokens", "lock", "run"}
+"""What is in a state folder from the first start on, beside the settings."""
+_OTHERS: Final = 0o077
 _TEMPLATE: Final = """\
 # Settings of `millrace up`, written once, at its first start: edit them as you like, they are never overwritten.
 # docs/up.md lists all keys; each daemon's own settings (generated/) are derived from these.
@@ -66,6 +69,28 @@ class StateFolder:
                 raise UpError(f"state folder {folder}: {error.strerror or error}") from error
             if not os.access(folder, os.W_OK | os.X_OK):
                 raise UpError(f"state folder {folder}: may not be written to")
+            if folder == self.path:
+                self._keep_private()
+
+    def _keep_private(self) -> None:
+        """Have nobody else enter the folder: history and logs in it may be made readable, whatever their makers say.
+
+        Raise UpError for one that is another user's, or holds what is not of `millrace up`: that one's mode stays.
+        """
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            about = os.fstat(descriptor)
+            if about.st_uid != os.geteuid():
+                raise UpError(f"state folder {self.path}: it belongs to user {about.st_uid}: name another by --state")
+            if not about.st_mode & _OTHERS:
+                return
+            others = sorted({found.name for found in self.path.iterdir()} - _OWN)
+            if others and not (self.path / SETTINGS).is_file():
+                held = f"others may enter it, and it holds {others[0]}, which is not of millrace up"
+                raise UpError(f"state folder {self.path}: {held}: chmod 700 it, or name another by --state")
+            os.fchmod(descriptor, 0o700)
+        finally:
+            os.close(descriptor)
 
     @contextmanager
     def locked(self) -> Iterator[None]:

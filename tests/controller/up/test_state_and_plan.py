@@ -62,6 +62,37 @@ def test_the_first_settings_are_for_their_user_only_and_can_be_read(state: State
     assert settings.collector.address == f"unix:{default_run(state.path)}/collector.sock"
 
 
+def test_nobody_else_enters_a_state_folder(tmp_path: Path) -> None:
+    for path in (tmp_path / "fresh", tmp_path / "used"):
+        path.mkdir()
+        if path.name == "used":
+            (path / "millrace.yaml").touch()
+            (path / "history").mkdir()
+        path.chmod(0o755)
+        StateFolder(path).prepare()
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+
+
+def test_a_folder_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "home"
+    path.mkdir()
+    (path / "letter").touch()
+    path.chmod(0o755)
+    with pytest.raises(UpError, match=r"home: others may enter it, and it holds letter, .*: chmod 700 it"):
+        StateFolder(path).prepare()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o755
+    assert [found.name for found in path.iterdir()] == ["letter"]
+
+
+@pytest.mark.root
+def test_a_state_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "state"
+    path.mkdir()
+    os.chown(path, 12345, 12345)
+    with pytest.raises(UpError, match=r"state folder .*: it belongs to user 12345: name another by --state"):
+        StateFolder(path).prepare()
+
+
 def test_a_port_that_is_taken_is_not_written_down(state: StateFolder) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from controller.api.registry.placements import NewDecision
 from controller.api.registry.selection import How, Selection
-from controller.api.registry.tenants import Tenant, tenant_of
+from controller.api.registry.tenancy.tenants import Tenant, tenant_of
 from controller.api.resources import Kind, Resource, UnitPool
 from controller.api.resources.base import FieldValue
 from controller.errors import ForbiddenError

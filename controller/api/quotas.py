@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from controller.api.registry.cache import ResourceCache
 from controller.api.registry.encoding import encode
-from controller.api.registry.tenants import account_of
-from controller.api.registry.usage import excess, minus, plus, priority_of, usage_of
+from controller.api.registry.tenancy.tenants import account_of
+from controller.api.registry.tenancy.usage import excess, minus, plus, priority_of, usage_of
 from controller.api.resources import Metadata, Project, Resource
 from controller.api.resources.project import PROJECT, ProjectStatus, Quota, Usage
 from controller.errors import ForbiddenError, NotFoundError

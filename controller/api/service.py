@@ -16,7 +16,7 @@ from controller.api import access
 from controller.api.access import Verb
 from controller.api.leases import Leases
 from controller.api.quotas import Quotas
-from controller.api.registry import actions, batch_actions, probe_kernels, task_actions, task_reports, tenants
+from controller.api.registry import actions, batch_actions, probe_kernels, task_actions, task_reports
 from controller.api.registry.batches import BindingBatch, DispatchBatch
 from controller.api.registry.cache import ResourceCache
 from controller.api.registry.changes import fixed_changes
@@ -27,13 +27,14 @@ from controller.api.registry.dispatches import (
     Pick,
     TaskState,
 )
+from controller.api.registry.encoding import check_plain
 from controller.api.registry.evictions import EvictionRequest
 from controller.api.registry.placements import BindingRequest, PlacementAnswer, ReleaseRequest, State
-from controller.api.registry.plain_text import check_plain
 from controller.api.registry.pools.reports import PoolReports
 from controller.api.registry.pools.shares import UnitShares, check_spec
 from controller.api.registry.registry import Listing, Registry
 from controller.api.registry.selection import Selection
+from controller.api.registry.tenancy import tenants
 from controller.api.resources import (
     Centre,
     Decision,

@@ -28,6 +28,7 @@ from controller.cli.placement import placement
 from controller.cli.pod.commands import pod
 from controller.cli.ports import ports
 from controller.cli.probe.commands import probe
+from controller.cli.project import project
 from controller.cli.resources import delete, describe, get
 from controller.cli.scheduler import scheduler
 from controller.cli.state.arrays import counter, register
@@ -61,6 +62,7 @@ app.add_typer(nic)
 app.add_typer(node)
 app.add_typer(paths)
 app.add_typer(placement)
+app.add_typer(project)
 app.add_typer(pod)
 app.add_typer(ports)
 app.add_typer(probe)

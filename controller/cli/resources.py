@@ -176,6 +176,12 @@ def _name(resource: Any) -> str:  # noqa: ANN401 - of any kind
     return str(resource.metadata.name)
 
 
+def _of_quota(project: Any, what: str, per: int = 1) -> str:  # noqa: ANN401 - of one kind
+    """Return how much a project has of what it may have at most."""
+    most = getattr(project.spec.quota, what)
+    return f"{getattr(project.status.used, what) / per:g}/{'any' if most is None else f'{most / per:g}'}"
+
+
 _Columns = dict[str, Callable[[Any], object]]
 _COLUMNS: Final[dict[str, _Columns]] = {
     "Node": {
@@ -234,6 +240,15 @@ _COLUMNS: Final[dict[str, _Columns]] = {
         "units": lambda pool: pool.spec.units,
         "held": lambda pool: sum(share.units for share in pool.shares),
         "holders": lambda pool: " ".join(f"{share.holder}={share.units}" for share in pool.shares),
+    },
+    "Project": {
+        "name": _name,
+        "weight": lambda project: project.spec.weight,
+        "pods": lambda project: _of_quota(project, "pods"),
+        "tasks": lambda project: _of_quota(project, "tasks"),
+        "waiting": lambda project: _of_quota(project, "pending"),
+        "devices": lambda project: _of_quota(project, "device_thousandths", 1_000),
+        "cores": lambda project: _of_quota(project, "cpu_milli", 1_000),
     },
     "Decision": {
         "name": _name,

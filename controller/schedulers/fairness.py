@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
-from controller.api.registry.tenants import account_of
+from controller.api.registry.tenancy.tenants import account_of
 from controller.api.resources import Node, Pod, Project
 from controller.api.resources.base import Metadata
 

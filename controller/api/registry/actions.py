@@ -20,7 +20,7 @@ from controller.api.registry.placements import (
 from controller.api.registry.pools import shares as pool_shares
 from controller.api.registry.pools.shares import UnitShares
 from controller.api.registry.registry import Registry, away, check_revision, of_revision, retried
-from controller.api.registry.tenants import of_subjects
+from controller.api.registry.tenancy.tenants import of_subjects
 from controller.api.resources import Kind, Metadata, Pod, Resource, UnitPool
 from controller.api.resources.base import R
 from controller.api.resources.decision import DECISION

@@ -12,7 +12,7 @@ from controller.api.registry.encoding import ROOT, decode, key_of, kind_of, pref
 from controller.api.registry.events import EventRing, Happening
 from controller.api.registry.registry import Listing, Registry, absent
 from controller.api.registry.selection import Selection
-from controller.api.registry.usage import UsageBook
+from controller.api.registry.tenancy.usage import UsageBook
 from controller.api.resources import Kind, Resource
 from controller.api.resources.base import R
 from controller.errors import CompactedError, GoneError, StorageError

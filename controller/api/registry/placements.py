@@ -13,7 +13,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 from msgspec.structs import replace
 
-from controller.api.registry.tenants import check_group
+from controller.api.registry.tenancy.tenants import check_group
 from controller.api.resources import Decision, Node, Pod, PodGroup
 from controller.api.resources.base import Count, Line, Lines, Metadata, Name, TimeNs
 from controller.api.resources.decision import DecisionSpec

@@ -11,8 +11,7 @@ from typing import Any, Final, Generic, TypeVar
 from msgspec.structs import replace
 
 from controller.api.registry.acknowledged import AcknowledgedWrites
-from controller.api.registry.encoding import decode, decoded_as, encode, key_of, kind_of, prefix_of
-from controller.api.registry.plain_text import made_plain
+from controller.api.registry.encoding import decode, decoded_as, encode, key_of, kind_of, made_plain, prefix_of
 from controller.api.registry.selection import ALL, Selection
 from controller.api.resources import Centre, Kind, Metadata, Node, Pod, Resource, Task, UnitPool
 from controller.api.resources.base import R

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
-from controller.api.registry.tenants import Tenant
+from controller.api.registry.tenancy.tenants import Tenant
 from controller.api.resources import Kind, Resource
 from controller.api.resources.base import FieldValue
 from controller.errors import InvalidError

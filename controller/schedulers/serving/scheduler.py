@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from controller.api.client import ApiClient
 from controller.api.registry.evictions import evict
 from controller.api.registry.placements import NewDecision, State
-from controller.api.registry.tenants import account_of
+from controller.api.registry.tenancy.tenants import account_of
 from controller.api.resources import Decision, Metadata, Node, Pod, PodGroup
 from controller.api.resources.decision import DecisionSpec
 from controller.api.resources.decision import Outcome as DecisionOutcome

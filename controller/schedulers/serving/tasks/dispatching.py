@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Final
 
 from controller.api.registry.dispatches import Dispatch
-from controller.api.registry.tenants import account_of
+from controller.api.registry.tenancy.tenants import account_of
 from controller.api.resources import Task
 from controller.api.resources.decision import DecisionSpec
 from controller.api.resources.task import TaskPhase, UnitChoice

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.api.registry.tenants import account_of
+from controller.api.registry.tenancy.tenants import account_of
 from controller.api.resources import Pod, PodGroup, ProbeKernel, ProbeTask, Resource, Task
 from controller.api.resources.hardware import Request
 from controller.api.resources.pod import Phase

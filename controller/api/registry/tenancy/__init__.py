@@ -1,0 +1,1 @@
+"""Whose resources are, and how much each account has of what quotas bound."""

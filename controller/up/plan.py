@@ -324,6 +324,8 @@ class _Maker:
             network_namespace=str(self._namespaces / name) if in_kernel else None,
             report_s=section.report_s,
             restart=section.restart,
+            limits=section.limits,
+            images=section.images,
             idle=section.idle,
             on_stop=OnStop.STOP,
             stop_s=0.8 * self.settings.restart.stop_s,

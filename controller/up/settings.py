@@ -23,7 +23,7 @@ from controller.centres.settings import MetricsSettings as CentreMetrics
 from controller.daemon_settings import MetricsSettings as ControllerMetrics
 from controller.gnmi.settings import Hellos
 from controller.nodes.runtimes.settings import RuntimeSettings
-from controller.nodes.settings import IdleSection, RestartSection
+from controller.nodes.settings import IdleSection, ImagesSection, LimitsSection, RestartSection
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.settings import DecideSettings, ManagedFlow
 from controller.paths.settings import MetricsSettings as PathsMetrics
@@ -206,6 +206,10 @@ class NodeSection(Strict, frozen=True):
     """Time between two reports: what hosts measure of their links is to be young enough to count."""
     restart: RestartSection = RestartSection()
     """Restarts of containers."""
+    limits: LimitsSection = LimitsSection()
+    """What pods may use at most."""
+    images: ImagesSection = ImagesSection()
+    """How long images are kept that no pod uses."""
     idle: IdleSection = IdleSection()
     """What idle means."""
 

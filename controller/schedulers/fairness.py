@@ -54,7 +54,8 @@ class PodShares:
         """Count a pod as it is now instead of as it was."""
         if before is not None and before.status.node is not None:
             account = account_of(before.metadata)
-            held = self._held[account]
+            # There is none where all of the account's pods ask for nothing.
+            held = self._held.setdefault(account, Counter())
             held.subtract(_request_of(before))
             if not any(held.values()):
                 del self._held[account]

@@ -53,6 +53,19 @@ def test_a_share_is_that_of_the_dominant_resource() -> None:
     assert shares.of("project b") == pytest.approx(0.1)
 
 
+def test_pods_that_ask_for_nothing_come_and_go() -> None:
+    shares = PodShares(Weights())
+    shares.replace_node(None, node("h1", 10_000, 4))
+    first, second = pod("p", "a", 0), pod("q", "a", 0)
+    shares.replace_pod(None, first)
+    shares.replace_pod(None, second)
+    shares.replace_pod(first, None)
+    shares.replace_pod(second, second)
+    assert shares.of("project a") == 0
+    shares.replace_pod(second, None)
+    assert shares.of("project a") == 0
+
+
 pods = st.builds(
     pod,
     st.sampled_from("pqr"),

@@ -148,6 +148,7 @@ class Service:
         if isinstance(resource, Decision):
             resource = replace(resource, metadata=tenants.of_subjects(resource.metadata, self._subjects(resource)))
         tenants.check_labels(principal, None, resource.metadata)
+        tenants.check_secrets(resource)
         if principal.role is Role.USER:
             check_plain(kind, resource)
         if isinstance(resource, Task):
@@ -168,6 +169,7 @@ class Service:
             metadata = replace(found.metadata, labels=resource.metadata.labels)
             _check_held(found, resource)
             made = replace(found, metadata=metadata, spec=resource.spec)
+            tenants.check_secrets(made)
             if principal.role is Role.USER:
                 check_plain(kind, made)
             self._quotas.check_change(principal, found, made)

@@ -107,6 +107,8 @@ class NodeSettings(Strict, frozen=True):
     """The file of the node's token (mode 600); null: the one that MILLRACE_TOKEN_FILE names."""
     runtime: RuntimeSettings = RuntimeSettings()
     """What runs containers."""
+    secrets: str | None = None
+    """The folder of secrets, PROJECT/NAME in it (modes 700 and 600); null: no pod gets any."""
     topology: str | None = None
     """A topology file or a bundled one's name, whose host of this name says the hardware; else: what is found here."""
     labels: dict[LabelName, LabelValue] = msgspec.field(default_factory=dict)

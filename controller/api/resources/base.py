@@ -34,6 +34,8 @@ TimeNs = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
 """Nanoseconds since 1970."""
 Priority = Annotated[int, Meta(ge=-1_000_000, le=1_000_000)]
 Seconds = Annotated[float, Meta(ge=0, le=1e9)]
+Secrets = Annotated[dict[Line, Name], Meta(max_length=64)]
+"""Variables of an environment whose values are secrets of the project: files that only the node, or centre, reads."""
 Names = Annotated[tuple[Name, ...], Meta(max_length=MOST_ITEMS)]
 
 

@@ -19,6 +19,7 @@ from controller.api.resources.base import (
     Priority,
     Resource,
     Seconds,
+    Secrets,
     Text,
     TimeNs,
 )
@@ -58,6 +59,7 @@ class Container(Strict, frozen=True):
     bundle: Line | None = None
     command: Annotated[tuple[Text, ...], Meta(max_length=256)] = ()
     environment: Annotated[dict[Line, Text], Meta(max_length=256)] = msgspec.field(default_factory=dict)
+    secrets: Secrets = msgspec.field(default_factory=dict)
     working_folder: Line | None = None
 
     def __post_init__(self) -> None:

@@ -18,6 +18,7 @@ from controller.api.resources.base import (
     Priority,
     Resource,
     Seconds,
+    Secrets,
     Text,
     TimeNs,
 )
@@ -45,6 +46,7 @@ class Program(Strict, frozen=True):
     text: Text = ""
     arguments: Annotated[tuple[Text, ...], Meta(max_length=256)] = ()
     environment: Annotated[dict[Line, Text], Meta(max_length=256)] = msgspec.field(default_factory=dict)
+    secrets: Secrets = msgspec.field(default_factory=dict)
 
 
 class OperatorCount(Strict, frozen=True):

@@ -110,11 +110,14 @@ class FairQueue:
         """Give free seats to who has used least."""
         while self._free and self.waiting:
             flow = min((one for one in self._flows.values() if one.waiting), key=lambda one: one.used_s + one.running)
+            turn = flow.waiting.popleft()
+            self.waiting -= 1
+            if turn.done():  # given up, and not yet left
+                continue
             self._reached_s = max(self._reached_s, flow.used_s)
             self._free -= 1
             flow.running += 1
-            self.waiting -= 1
-            flow.waiting.popleft().set_result(None)
+            turn.set_result(None)
 
     def _flow(self, principal: str) -> _Flow:
         flow = self._flows.pop(principal, None) or _Flow(self._reached_s)

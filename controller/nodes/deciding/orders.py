@@ -56,10 +56,19 @@ class Place:
         return f"{self.cgroup}/pod-{pod}"
 
 
-def order_of(place: Place, pod: Pod, container: Container, *, attempt: int, image: str | None) -> ContainerOrder:
+def order_of(
+    place: Place,
+    pod: Pod,
+    container: Container,
+    *,
+    attempt: int,
+    image: str | None,
+    secrets: Mapping[str, str] | None = None,
+) -> ContainerOrder:
     """Return the order for a container, its image being `image`; raise OrderError for a device that is not there.
 
-    Limits are the pod's request, or the node's; what holds several containers together is not in an order.
+    `secrets` are the values of those that the container names, by variable. Limits are the pod's request, or the
+    node's; what holds several containers together is not in an order.
     """
     name, request = pod.metadata.name, pod.spec.request
     return ContainerOrder(
@@ -77,7 +86,13 @@ def order_of(place: Place, pod: Pod, container: Container, *, attempt: int, imag
         image=image,
         bundle=None if container.bundle is None else Path(container.bundle),
         command=container.command,
-        environment={**_environment(place, pod), **container.environment, **_devices_told(place, pod), **_chosen(pod)},
+        environment={
+            **_environment(place, pod),
+            **container.environment,
+            **(secrets or {}),
+            **_devices_told(place, pod),
+            **_chosen(pod),
+        },
         working_folder=container.working_folder,
         hostname=name[:63],
         cpu_milli=request.cpu_milli or None,

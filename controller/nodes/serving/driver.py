@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
+from controller.agents.secret_files import secrets_of
 from controller.api.client import ApiClient
 from controller.api.registry.placements import Release as ReleaseItem
 from controller.api.registry.placements import ReleaseRequest
@@ -86,6 +87,7 @@ class Driver:
         """Gets each image that a pod is about to run."""
         self._client, self._runtime, self._keeper = client, runtime, keeper
         self.place, self._settings, self._terms = place, settings, settings.restart.terms
+        self._secrets = None if settings.secrets is None else Path(settings.secrets)
         self._now_ns, self._on_change, self._on_release = now_ns, on_change, on_release
         self._changed, self._dirty = asyncio.Event(), asyncio.Event()
         self._turns, self._view_turn = count(1), 0
@@ -383,7 +385,8 @@ class Driver:
                 self.on_pull(image)
         digest = None if image is None else image.digest
         async with self._slots:
-            order = order_of(self._place_now(), pod, container, attempt=action.attempt, image=digest)
+            secrets = await asyncio.to_thread(secrets_of, self._secrets, pod.metadata.project, container.secrets)
+            order = order_of(self._place_now(), pod, container, attempt=action.attempt, image=digest, secrets=secrets)
             self._limit(pod)
             made = await self._runtime.create(order)
             try:

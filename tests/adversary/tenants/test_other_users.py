@@ -199,6 +199,27 @@ def test_no_terminal_is_told_what_to_do(play: Play) -> None:
     play(act)
 
 
+def test_secrets_are_of_projects(play: Play) -> None:
+    async def act(served: Served) -> None:
+        secret = Container(name="m", image="i", secrets={"KEY": "api-key"})
+        named = Pod(metadata=Metadata(name="p"), spec=PodSpec(containers=(secret,)))
+        program = Program(kind=ProgramKind.SCRIPT, text="true", secrets={"KEY": "api-key"})
+        async with await served.client_of(Role.USER, name="eve") as eve:
+            for one in (named, PodGroup(metadata=named.metadata, spec=PodGroupSpec(size=1, template=named.spec))):
+                with pytest.raises(InvalidError, match="p names secrets, and is of no project"):
+                    await eve.of(type(one)).create(one)
+            with pytest.raises(InvalidError, match="Task t names secrets, and is of no project"):
+                await eve.of(Task).create(Task(metadata=Metadata(name="t"), spec=TaskSpec(program=program)))
+            await eve.of(Pod).create(pod("p"))
+            with pytest.raises(InvalidError, match="p names secrets, and is of no project"):
+                await eve.of(Pod).replace(named)
+        async with await served.client_of(Role.USER, name="ada", projects=("vision",)) as ada:
+            made = await ada.of(Task).create(Task(metadata=Metadata(name="t"), spec=TaskSpec(program=program)))
+            assert made.spec.program.secrets == {"KEY": "api-key"}
+
+    play(act)
+
+
 def test_quotas_bound_what_one_may_have(play: Play) -> None:
     async def act(served: Served) -> None:
         quota = Quota(pods=4, cpu_milli=2_000, pending=3)

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from controller.api.registry.placements import Release, ReleaseRequest
-from controller.api.resources import Node, Pod
+from controller.api.resources import Metadata, Node, Pod
 from controller.api.resources.hardware import Request
-from controller.api.resources.pod import Container, Phase, Restart
+from controller.api.resources.pod import Container, Phase, PodSpec, Restart
 from controller.errors import ForbiddenError
 from controller.nodes.errors import NodeError
 from controller.nodes.process import serve
@@ -44,6 +44,29 @@ def test_a_pod_that_is_bound_runs_and_one_that_is_deleted_goes(tmp_path: Path) -
             await world.until(lambda: _holds(not runtime.containers))
             assert runtime.calls == [("create", "a"), ("start", "a"), ("stop", "a"), ("remove", "a")]
             assert (await world.client.of(Node).get("h1")).shares == ()
+
+    play(tmp_path, act)
+
+
+def test_secrets_come_from_the_node_alone(tmp_path: Path) -> None:
+    runtime, folder = MemoryRuntime(), tmp_path / "secrets"
+    (folder / "vision").mkdir(parents=True)
+    for path in (folder, folder / "vision"):
+        path.chmod(0o700)
+
+    async def act(world: World) -> None:
+        async with world.managing(runtime, world.settings(secrets=str(folder))):
+            container = Container(name="x", image="i", secrets={"KEY": "api-key"})
+            spec = PodSpec(containers=(container,))
+            await world.client.of(Pod).create(Pod(metadata=Metadata(name="a", project="vision"), spec=spec))
+            await world.rebind("a")
+            line = "secret api-key of project vision: no such file or directory"
+            await world.pod_when("a", lambda pod: line in str(pod.status))
+            (folder / "vision" / "api-key").write_text("hidden\n")
+            (folder / "vision" / "api-key").chmod(0o600)
+            found = await world.in_phase("a", Phase.RUNNING)
+            assert runtime.orders[found.status.containers[0].runtime_id].environment["KEY"] == "hidden"
+            assert "hidden" not in str((await world.client.of(Pod).list()).items)
 
     play(tmp_path, act)
 

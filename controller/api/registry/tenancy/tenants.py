@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from controller.api.resources import Kind, Metadata, Pod, PodGroup
+from controller.api.resources import Kind, Metadata, Pod, PodGroup, Resource, Task
 from controller.errors import ForbiddenError, InvalidError, StaleError
 from dataplane.rpc.access import Principal, Role
 
@@ -67,6 +67,22 @@ def check_labels(principal: Principal, before: Metadata | None, wanted: Metadata
     for name in sorted(changed):
         if name.startswith(_RESERVED):
             raise InvalidError(f"metadata.labels: {name}: names that begin with millrace. or millrace/ are services'")
+
+
+def check_secrets(resource: Resource) -> None:
+    """Raise InvalidError for something that names secrets and is of no project: they are projects'."""
+    match resource:
+        case Pod():
+            named = any(container.secrets for container in resource.spec.containers)
+        case PodGroup():
+            template = resource.spec.template
+            named = template is not None and any(container.secrets for container in template.containers)
+        case Task():
+            named = bool(resource.spec.program.secrets)
+        case _:
+            return
+    if named and not resource.metadata.project:
+        raise InvalidError(f"{type(resource).__name__} {resource.metadata.name} names secrets, and is of no project")
 
 
 def account_of(metadata: Metadata) -> str:

@@ -1,0 +1,65 @@
+"""Secrets of projects: files FOLDER/PROJECT/NAME that this machine's administrator writes, and this process reads."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from controller.errors import ControllerError
+
+_MOST_BYTES: Final = 65_536
+_OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+
+
+class SecretError(ControllerError):
+    """A secret cannot be had: one line that names it, and says nothing of what is in it."""
+
+
+def secrets_of(folder: Path | None, project: str, wanted: Mapping[str, str]) -> dict[str, str]:
+    """Return by variable what the secrets of a project are whose names are `wanted`; raise SecretError.
+
+    A last end of line is not part of a secret. Folders and files have to be this user's, or root's, and nobody else's
+    to read or write.
+    """
+    if not wanted:
+        return {}
+    if folder is None:
+        raise SecretError(f"secret {next(iter(wanted.values()))}: there are none here: `secrets` names no folder")
+    return {variable: _read(folder, project, name) for variable, name in wanted.items()}
+
+
+def _read(folder: Path, project: str, name: str) -> str:
+    opened: list[int] = []
+    try:
+        # Step by step, each below the one before: a name never leads anywhere else.
+        opened.append(os.open(folder, _OPEN | os.O_DIRECTORY))
+        opened.append(os.open(project, _OPEN | os.O_DIRECTORY, dir_fd=opened[-1]))
+        opened.append(os.open(name, _OPEN, dir_fd=opened[-1]))
+        for descriptor in opened:
+            _check_private(descriptor)
+        if not stat.S_ISREG(os.fstat(opened[-1]).st_mode):
+            raise SecretError("it is no regular file")
+        data = os.read(opened[-1], _MOST_BYTES + 1)
+        if len(data) > _MOST_BYTES:
+            raise SecretError(f"it has more than {_MOST_BYTES} bytes")
+        text = data.decode().removesuffix("\n")
+        if "\0" in text:
+            raise SecretError("it has a NUL, which no variable can have")
+    except OSError as error:
+        raise SecretError(f"secret {name} of project {project}: {(error.strerror or str(error)).lower()}") from None
+    except (UnicodeDecodeError, SecretError) as error:
+        why = "it is no text" if isinstance(error, UnicodeDecodeError) else error
+        raise SecretError(f"secret {name} of project {project}: {why}") from None
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
+    return text
+
+
+def _check_private(descriptor: int) -> None:
+    found = os.fstat(descriptor)
+    if found.st_uid not in {0, os.geteuid()} or found.st_mode & 0o077:
+        raise SecretError("it, or its folder, is another user's to read or write: mode 700 and 600, please")

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 
 from rich.console import Console
+from rich.segment import Segment
+
+from dataplane.errors import plain
 
 _PLAIN_WIDTH = 140
 
 
+class _PlainConsole(Console):
+    """Writes escapes of its own alone: those in the text of others are spelled out."""
+
+    def _render_buffer(self, buffer: Iterable[Segment]) -> str:
+        return super()._render_buffer(
+            one if one.control else Segment(plain(one.text), one.style, one.control) for one in buffer
+        )
+
+
 def plain_or_terminal() -> Console:
     """Return the console; where there is no terminal, and no COLUMNS, wide enough that tables lose nothing."""
-    found = Console()
+    found = _PlainConsole()
     is_told = os.environ.get("COLUMNS", "").isdecimal()
-    return found if found.is_terminal or is_told else Console(width=max(found.width, _PLAIN_WIDTH))
+    return found if found.is_terminal or is_told else _PlainConsole(width=max(found.width, _PLAIN_WIDTH))

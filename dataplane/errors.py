@@ -19,7 +19,17 @@ collectors/errors.py and controller/errors.py hang their own branches below Mill
 
 from __future__ import annotations
 
+import re
 from enum import Enum
+from typing import Final
+
+# Controls but tabs and ends of lines, and what turns the direction of text around, so that it reads as something else.
+_CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+
+
+def plain(text: str) -> str:
+    """Return a text with its control characters spelled out, tabs and ends of lines as they are."""
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
 
 
 def in_one_line(text: str) -> str:

@@ -8,6 +8,7 @@ import os
 import sys
 from typing import Final
 
+from controller.cli.plain_output import plain_output
 from dataplane.errors import MillraceError, in_one_line, is_text
 from dataplane.extras import missing
 
@@ -26,6 +27,11 @@ def main() -> None:
     # gRPC's own complaints, of several lines each, come beside the errors that say the same.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     _check_words()
+    with plain_output():
+        _run_to_the_end()
+
+
+def _run_to_the_end() -> None:
     try:
         _run()
     except (MillraceError, ImportError) as error:

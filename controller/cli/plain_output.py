@@ -1,0 +1,40 @@
+"""What commands print: text of users, nodes and centres, in which a terminal finds nothing to obey.
+
+Everything printed passes here, whichever command prints it. Logs of containers and commands run in them are bytes, and
+go to the terminal as they are, as with kubectl: whoever asks for them has asked for what the container says.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, TextIO
+
+from dataplane.errors import plain
+
+_STYLING: Final = "rich."
+
+
+@contextmanager
+def plain_output() -> Iterator[None]:
+    """Have standard output and errors be plain while the block lasts, but for the styles that Rich gives to tables."""
+    streams = [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
+    for stream in streams:
+        _make_plain(stream)
+    try:
+        yield
+    finally:
+        for stream in streams:
+            del stream.write
+
+
+def _make_plain(stream: TextIO) -> None:
+    write = stream.write
+
+    def write_plain(text: str) -> int:
+        # Rich is given plain text by its console (controller/console.py): the escapes that it writes are its own.
+        by = str(sys._getframe(1).f_globals.get("__name__", ""))  # noqa: SLF001
+        return write(text if by.startswith(_STYLING) else plain(text))
+
+    stream.write = write_plain  # type: ignore[method-assign]

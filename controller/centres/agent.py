@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -17,6 +17,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from controller.agents import reporting
+from controller.agents.secret_files import SecretError, secrets_of
 from controller.agents.server_clock import ServerClock
 from controller.api.client import ApiClient
 from controller.api.client.values import Listing
@@ -349,17 +350,23 @@ class Agent:
 
     async def _begin(self, task: Task, unit: UnitType, probe: ProbeTask | None) -> None:
         try:
-            order = order_of(task, unit, self.settings, self._folder, probe)
+            order = order_of(task, unit, self.settings, self._folder, probe, await self._secrets_of(task))
             if self._warmer is not None and task.spec.is_probe:
                 order = dataclasses.replace(order, environment={**order.environment, **self._warmer.environment})
             job = await self._engine.submit(order)
-        except (CentreError, OSError) as error:
+        except (CentreError, SecretError, OSError) as error:
             if isinstance(error, EngineError) and not isinstance(error, OrderError):
                 raise  # it is tried again
             await self._give_back(task, TaskPhase.FAILED, str(error), Cause.UNFIT)
             return
         self._metrics.begun.labels(_kind(task)).inc()
         LOGGER.info("task %s is job %s on %d units of type %s", task.metadata.name, job, task.status.units, unit.name)
+
+    async def _secrets_of(self, task: Task) -> Mapping[str, str]:
+        """Return the secrets that a task's program names; what a probe measures is not its user's to influence."""
+        wanted = {} if task.spec.is_probe else task.spec.program.secrets
+        folder = None if self.settings.secrets is None else Path(self.settings.secrets)
+        return await asyncio.to_thread(secrets_of, folder, task.metadata.project, wanted)
 
     async def _tell(self, task: Task, job: JobState) -> None:
         """Say how a task went, with what it has measured; what cannot be taken is said without that."""

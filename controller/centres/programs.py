@@ -93,10 +93,18 @@ def result_file(units: int) -> str:
     return f"result-{units}.json"
 
 
-def order_of(
-    task: Task, unit: UnitType, settings: CentreSettings, folder: Path, probe: ProbeTask | None = None
+def order_of(  # noqa: PLR0917 - the last two are for few tasks
+    task: Task,
+    unit: UnitType,
+    settings: CentreSettings,
+    folder: Path,
+    probe: ProbeTask | None = None,
+    secrets: Mapping[str, str] | None = None,
 ) -> JobOrder:
-    """Return what an engine is to run for a task; raise CentreError for a task that cannot be run."""
+    """Return what an engine is to run for a task; raise CentreError for a task that cannot be run.
+
+    `secrets` are the values of those that its program names, by variable.
+    """
     spec, mark, units = task.spec, mark_of(task, settings.centre), task.status.units or 1
     run = (
         _probe(task, unit, probe, settings)
@@ -120,7 +128,8 @@ def order_of(
         unit=unit.name,
         units=units,
         files=run.files,
-        environment={**threads, **settings.environment, **own, **run.environment, **told},
+        environment={**threads, **settings.environment, **own, **(secrets or {}), **run.environment, **told},
+        has_secrets=bool(secrets),
         image=run.image,
         limit_s=min(spec.limit_s or most_s, most_s),
         grace_s=settings.grace_s,

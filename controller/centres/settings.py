@@ -192,6 +192,8 @@ class CentreSettings(Strict, frozen=True):
     """What becomes of jobs when this agent is told to stop."""
     python: str | None = None
     """The interpreter where jobs run, with Millrace in it for probes; null: this agent's own, and its Millrace."""
+    secrets: str | None = None
+    """The folder of secrets, PROJECT/NAME in it (modes 700 and 600); null: no task gets any."""
     environment: dict[str, str] = msgspec.field(default_factory=dict)
     """What jobs find in their environment beside what their tasks say; nothing of the agent's own is in there."""
 

@@ -84,6 +84,8 @@ class JobOrder:
     units: int
     files: Mapping[str, bytes] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
+    has_secrets: bool = False
+    """Its environment has secrets: engines that would show it to others refuse it with OrderError."""
     image: str | None = None
     limit_s: float | None = None
     grace_s: float = 5.0

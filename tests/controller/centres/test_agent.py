@@ -144,6 +144,29 @@ def test_programs_of_each_kind_run_and_tell_how_they_ended(tmp_path: Path) -> No
     play_centre(tmp_path, act)
 
 
+def test_a_task_gets_secrets_of_its_project(tmp_path: Path) -> None:
+    folder = tmp_path / "secrets"
+    (folder / "vision").mkdir(parents=True)
+    (folder / "vision" / "api-key").write_text("hidden")
+    for path, mode in ((folder, 0o700), (folder / "vision", 0o700), (folder / "vision" / "api-key", 0o600)):
+        path.chmod(mode)
+
+    async def act(world: CentreWorld) -> None:
+        async with world.agent(replace(world.settings, secrets=str(folder))):
+            await world.centre()
+            for name, project, phase in (("a", "vision", TaskPhase.SUCCEEDED), ("b", "audio", TaskPhase.FAILED)):
+                told = {"KEY": "api-key"}
+                program = Program(kind=ProgramKind.SCRIPT, text='test "$KEY" = hidden', secrets=told)
+                made = Task(metadata=Metadata(name=name, project=project), spec=TaskSpec(program=program))
+                await world.client.of(Task).create(made)
+                await world.dispatch(name)
+                found = await world.until(name, TaskPhase.SUCCEEDED, TaskPhase.FAILED)
+                assert found.status.phase is phase
+            assert found.status.reasons == ("secret api-key of project audio: no such file or directory",)
+
+    play_centre(tmp_path, act)
+
+
 def test_a_probe_comes_back_with_a_sub_result_for_each_count_of_units(tmp_path: Path) -> None:
     async def act(world: CentreWorld) -> None:
         name = await world.add_probe()

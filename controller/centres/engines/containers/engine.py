@@ -95,6 +95,10 @@ class ContainersEngine(ClusterEngine[Pod]):
         there = None if before is None else await self._there(before)
         if before is not None and (before.id is not None or there is not None):
             return self._begin(before, there)
+        if order.has_secrets:
+            raise OrderError(
+                self.name, f"task {order.mark.task}: a pod's environment shows secrets: use another engine"
+            )
         unit = self._unit(order, self._settings.units)
         self._check_room(order, units.largest(unit, await self._nodes()))
         pod, folder = self._made(order, unit)

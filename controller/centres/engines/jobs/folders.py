@@ -162,11 +162,14 @@ class JobFolders:
     def __init__(self, engine: str, records: Path) -> None:
         self._engine, self._records = engine, records
 
-    def prepare(self, order: JobOrder, *, passes: str, own_image: bool = False) -> JobFolder:
+    def prepare(
+        self, order: JobOrder, *, passes: str, own_image: bool = False, owner: tuple[int, int] | None = None
+    ) -> JobFolder:
         """Write what the worker needs, and what is kept; the folder must not be one of a job that may run.
 
-        `passes` is the beginning of what the worker keeps of the engine's own environment. Raises OrderError for what
-        no process can be given, EngineError where the folder cannot be written.
+        `passes` is the beginning of what the worker keeps of the engine's own environment, `owner` the user and group
+        that the worker has; None: the agent's. Raises OrderError for what no process can be given, EngineError where
+        the folder cannot be written.
         """
         self._check(order)
         own = {f"{OWN}/{KEEPER.name}": KEEPER.read_bytes()}
@@ -175,7 +178,7 @@ class JobFolders:
         written = _written(order, secrets.token_hex(16), own_image=own_image)
         try:
             remove(record)
-            make_folder(order.folder, {**order.files, **own}, None)
+            make_folder(order.folder, {**order.files, **own}, owner)
             record.mkdir(mode=0o700, parents=True)
             _write(record, _ORDER_FILE, msgspec.json.encode(written))
         except OSError as error:

@@ -67,12 +67,12 @@ def make_folder(path: Path, files: Mapping[str, bytes], owner: tuple[int, int] |
 def replace_file(folder: Path, name: str, content: bytes) -> None:
     """Write a file into a job's folder, all at once or not at all, making the folders that lead to it; raise OSError.
 
-    What the job has put in its place is replaced, and no link of its is followed.
+    What the job has put in its place is replaced, and no link of its is followed. The file is its folder's owner's.
     """
     *parts, last = name.split("/")
     with _opened_below(folder, parts, makes=True) as place:
-        new = f".{secrets.token_hex(8)}.new"
-        write_file(place, new, content)
+        new, found = f".{secrets.token_hex(8)}.new", os.fstat(place)
+        write_file(place, new, content, (found.st_uid, found.st_gid) if os.geteuid() == 0 else None)
         try:
             os.rename(new, last, src_dir_fd=place, dst_dir_fd=place)
         except OSError:  # a folder is there

@@ -13,7 +13,8 @@ from typing import Final
 
 import controller
 from controller.centres.engines.jobs.keeping import SANDBOXING, Sandbox
-from controller.centres.engines.local.users import free_uid, named_user, uids_of
+from controller.centres.engines.jobs.users import named_user
+from controller.centres.engines.local.users import free_uid, uids_of
 from controller.centres.errors import EngineError
 from controller.centres.settings import LocalSettings
 from dataplane.rpc.own_folder import own_folders
@@ -53,7 +54,7 @@ class Isolation:
     def prepare(self) -> None:
         """Look whether jobs can be kept apart here; raise EngineError, which says what to set, where they cannot."""
         settings = self._settings
-        self._user = None if settings.user is None else named_user(settings.user)
+        self._user = None if settings.user is None else named_user("local", "local.user", settings.user)
         if settings.unsafe_same_user:
             return
         if os.geteuid() == 0 and self._user is None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pwd
 import secrets
 from collections.abc import Collection, Iterator
 from contextlib import suppress
@@ -32,19 +31,6 @@ def uids_of(wanted: tuple[int, int] | None, root: Path = Path("/")) -> range:
             return found
         problems.append(f"{first} to {found[-1]}: {problem}")
     raise EngineError("local", f"local.uids: {'; '.join(problems)}")
-
-
-def named_user(name: str) -> tuple[int, int]:
-    """Return a user's and its group's number; raise EngineError where it is not there, or we may not be it."""
-    try:
-        found = pwd.getpwnam(name)
-    except KeyError:
-        raise EngineError("local", f"local.user: there is no user {name}") from None
-    if os.geteuid() != 0:
-        raise EngineError("local", f"local.user: jobs as {name} take root")
-    if found.pw_uid == 0:
-        raise EngineError("local", f"local.user: {name} is the agent's own user; see local.unsafe_same_user")
-    return found.pw_uid, found.pw_gid
 
 
 def free_uid(uids: range, taken: Collection[int]) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,10 +22,12 @@ from controller.centres.engines.base import JobOrder, JobPhase, JobState, Usage
 from controller.centres.engines.jobs.engine import POLL_S, ClusterEngine
 from controller.centres.engines.jobs.folders import OWN, keeper_command, unknown_job
 from controller.centres.engines.jobs.keeping import Ended
+from controller.centres.engines.jobs.users import named_user
 from controller.centres.engines.slurm.answers import Label, Node, QueuedJob
 from controller.centres.engines.slurm.commands import SlurmCommands, job_text_in
 from controller.centres.engines.slurm.settings import SlurmSettings, SlurmUnit
 from controller.centres.engines.slurm.units import divided, largest, memory_mib, room, unit_types
+from controller.centres.errors import EngineError
 
 _OUTPUT: Final = "engine"
 """Of a job's own folder: what Slurm, or what watches over the job, has to say."""
@@ -42,9 +45,11 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
     def __init__(self, settings: SlurmSettings, *, centre: str, records: Path) -> None:
         super().__init__(centre=centre, records=records, poll_s=settings.poll_s)
         self._settings, self._commands = settings, SlurmCommands(settings)
+        self._owner: tuple[int, int] | None = None
 
     async def start(self) -> None:
-        """Look whether the cluster answers; raise EngineError in one line if it does not."""
+        """Look whether the cluster answers; raise EngineError in one line if it does not, or jobs would be root's."""
+        self._owner = self._user()
         await self._commands.nodes()
         self._read_records()
 
@@ -77,7 +82,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
             self._check_room(order, sum(room(unit, node) for node in all_up), "the cluster has")
         else:
             self._check_room(order, largest(unit, all_up))
-        folder = self._folders.prepare(self._spread(order, unit), passes="SLURM_")
+        folder = self._folders.prepare(self._spread(order, unit), passes="SLURM_", owner=self._owner)
         command = keeper_command(str(self._settings.python), folder.path)
         options = self._options(order, unit, nodes, folder.token)
         return self._bind(folder, await self._commands.submit(options, command))
@@ -104,6 +109,16 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
     async def usage(self, job: str) -> Usage | None:
         """Return what it has used: of one that runs where the cluster counts that, of one that has ended always."""
         return await super().usage(job) or await self._commands.usage(job)
+
+    def _user(self) -> tuple[int, int] | None:
+        """Return user and group of jobs, None for the agent's; raise EngineError where they would be root's."""
+        name = self._settings.user
+        if name is None:
+            if os.geteuid() == 0 and not self._settings.unsafe_same_user:
+                problem = "jobs would run as root: run the agent as another user, or set slurm.user"
+                raise EngineError(self.name, f"{problem} (slurm.unsafe_same_user: true has them run as root)")
+            return None
+        return named_user(self.name, "slurm.user", name)
 
     def _ours(self, queue: Collection[QueuedJob]) -> dict[str, QueuedJob]:
         """Return the jobs of a queue that were submitted here; another one may have got the number of one of them."""
@@ -166,6 +181,8 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
             "--no-requeue",
             f"--partition={unit.partition}",
         ]
+        if self._owner is not None:
+            options += [f"--uid={self._owner[0]}", f"--gid={self._owner[1]}"]
         if unit.spans_nodes:
             options += [f"--ntasks={order.units}", f"--cpus-per-task={unit.cpus}"]
             options += [f"--mem-per-cpu={memory // unit.cpus}M"] if memory else []

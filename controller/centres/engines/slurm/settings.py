@@ -50,6 +50,10 @@ class SlurmSettings(Strict, frozen=True):
     """The folder of sbatch and the others; null: the PATH."""
     python: Path = msgspec.field(default_factory=lambda: Path("/usr/bin/python3"))
     """On the nodes: 3.7 or newer, nothing but its standard library is used; it watches over a job."""
+    user: _Word | None = None
+    """The user that jobs run as, where the agent is root; null: the agent's own."""
+    unsafe_same_user: bool = False
+    """Jobs run as root, where the agent is root and no `user` is named."""
     account: _Word | None = None
     qos: _Word | None = None
     reservation: _Word | None = None

@@ -369,7 +369,7 @@ def test_changes_of_resources_are_told(world: World) -> None:
 def test_a_centre_on_a_cluster_runs_tasks_and_probes_that_are_dispatched(
     slurm_cluster: SlurmCluster, tmp_path: Path
 ) -> None:
-    cluster = SlurmSettings(configuration=slurm_cluster.configuration, poll_s=0.1)
+    cluster = SlurmSettings(configuration=slurm_cluster.configuration, poll_s=0.1, unsafe_same_user=True)
 
     async def act(world: CentreWorld) -> None:
         fields = {name: getattr(world.settings, name) for name in CentreSettings.__struct_fields__}
@@ -403,6 +403,30 @@ def test_units_of_slurm_may_be_tasks_on_several_nodes(slurm_cluster: SlurmCluste
         lines = sorted(line.split() for line in (asked.folder / OUTPUT_FILE).read_text().splitlines())
         assert [line[:2] for line in lines] == [["0", "3"], ["1", "3"], ["2", "3"]]
         assert {line[2] for line in lines} == {"n1", "n2"}
+
+    play(act)
+
+
+def test_jobs_of_slurm_are_roots_only_where_that_is_said(slurm_cluster: SlurmCluster, tmp_path: Path) -> None:
+    world = SlurmWorld(slurm_cluster, tmp_path)
+    for folder in (tmp_path, *tmp_path.parents[:3], slurm_cluster.folder, slurm_cluster.folder.parent):
+        folder.chmod(folder.stat().st_mode | 0o011)
+
+    async def act() -> None:
+        with pytest.raises(EngineError, match=r"slurm: jobs would run as root: .* or set slurm\.user"):
+            await started(world, user=None)
+        engine = await started(world, user="games")
+        asked = order(world, "other", "sh", "-c", "id -un; echo on > on; while [ ! -e go ]; do sleep 0.05; done")
+        stubborn = order(world, "stubborn", "sh", "-c", "trap '' TERM; echo on > on; while :; do sleep 0.05; done")
+        job, other = [await engine.submit(each) for each in (asked, stubborn)]
+        await running(engine, job, other)
+        for each in (asked, stubborn):
+            await until_there(each.folder / "on")
+        await engine.cancel(other, 0.1)  # the grace is read by the job's user
+        (asked.folder / "go").touch()
+        assert (await ended(engine, job))[job].phase is JobPhase.SUCCEEDED
+        assert (await ended(engine, other))[other].reason == "it was cancelled"
+        assert (asked.folder / OUTPUT_FILE).read_text() == "games\n"
 
     play(act)
 

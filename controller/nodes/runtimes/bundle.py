@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import stat
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -81,6 +82,8 @@ class Bundle:
     root: int
     mounts: tuple[Bind, ...] = ()
     hostname: str | None = None
+    is_others: bool = False
+    """Somebody else than root may change it while a container is made of it, and race runc there."""
 
 
 async def read_bundle(folder: Path, folders: HostFolders, stack: ExitStack, deadline_s: float) -> Bundle:
@@ -101,7 +104,8 @@ async def read_bundle(folder: Path, folders: HostFolders, stack: ExitStack, dead
         process = process_of(config["process"])
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise OrderError(f"{path}: is not what a bundle has: {error!r}") from error
-    return Bundle(process, root, await hold_mounts(mounts, folders, stack), config.get("hostname"))
+    is_others = any(_is_others(os.fstat(one)) for one in (top, root))
+    return Bundle(process, root, await hold_mounts(mounts, folders, stack), config.get("hostname"), is_others)
 
 
 async def hold_mounts(mounts: Sequence[Mount], folders: HostFolders, stack: ExitStack) -> tuple[Bind, ...]:
@@ -128,6 +132,10 @@ async def _config_in(top: int, path: Path, deadline_s: float) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise OrderError(f"{path}: is no JSON object of at most {_MOST_BYTES} bytes")
     return config
+
+
+def _is_others(found: os.stat_result) -> bool:
+    return found.st_uid != 0 or bool(found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
 def _root_in(top: int, name: str, path: Path) -> int:

@@ -7,16 +7,16 @@ import ctypes
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from controller.nodes.runtimes.base import Mount
-from controller.nodes.runtimes.bundle import hold_mounts, read_bundle
+from controller.nodes.runtimes.bundle import Bundle, hold_mounts, read_bundle
 from controller.nodes.runtimes.errors import ContainerError, OrderError
-from controller.nodes.runtimes.runc.copying import copy_tree
+from controller.nodes.runtimes.runc.copying import Room, copy_tree
 from controller.nodes.runtimes.runc.overlay import mount_binds, mount_root, unmount_all
 from controller.nodes.runtimes.security import HostFolders
 
@@ -24,6 +24,7 @@ pytestmark = pytest.mark.root
 
 DEADLINE_S = 60
 TRIES = 30
+ROOM = Room(1 << 30, 1000)
 _AT_FDCWD, _EXCHANGE = -100, 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -84,7 +85,7 @@ def test_a_root_that_was_swapped_after_its_check(bundle: Path, container: Path) 
     with ExitStack() as stack:
         found = asyncio.run(read_bundle(bundle, HostFolders(bundles=(bundle.parent,)), stack, DEADLINE_S))
         exchange(bundle / "rootfs", bundle / "trap")
-        mount_root(found.root, container)
+        mount_root(found.root, container, ROOM)
     assert seen(container) == {"etc"}
 
 
@@ -94,7 +95,7 @@ def test_a_bundle_that_was_swapped_after_its_check(bundle: Path, container: Path
     with ExitStack() as stack:
         found = asyncio.run(read_bundle(bundle, HostFolders(bundles=(bundle.parent,)), stack, DEADLINE_S))
         exchange(bundle, bundle.parent / "trap")
-        mount_root(found.root, container)
+        mount_root(found.root, container, ROOM)
     assert seen(container) == {"etc"}
 
 
@@ -122,7 +123,7 @@ def test_a_root_that_is_swapped_all_the_time(bundle: Path, tmp_path: Path) -> No
             try:
                 with ExitStack() as stack:
                     found = asyncio.run(read_bundle(bundle, HostFolders(bundles=(bundle.parent,)), stack, DEADLINE_S))
-                    mount_root(found.root, folder)
+                    mount_root(found.root, folder, ROOM)
                 outcomes |= seen(folder)
             except OrderError as error:
                 assert "has a link on its way" in str(error)  # noqa: PT017 - either outcome is right
@@ -146,7 +147,7 @@ def test_a_copy_follows_no_links(bundle: Path, secret: Path, tmp_path: Path) -> 
         for number in range(TRIES):
             (target / str(number)).mkdir()
             try:
-                copy_tree(descriptor, target / str(number))
+                copy_tree(descriptor, target / str(number), Room(1 << 20, 100))
             except OSError:
                 continue  # it was a link by the time that it was opened
     os.close(descriptor)
@@ -156,7 +157,7 @@ def test_a_copy_follows_no_links(bundle: Path, secret: Path, tmp_path: Path) -> 
         assert "root:..." not in {path.read_text() for path in files}
     (target / "whole").mkdir()
     descriptor = os.open(root, os.O_PATH)
-    copy_tree(descriptor, target / "whole")
+    copy_tree(descriptor, target / "whole", Room(1 << 20, 100))
     os.close(descriptor)
     assert {path.name for path in (target / "whole").rglob("*")} == {"etc", "hosts", "trap", "way-out"}
 
@@ -198,3 +199,33 @@ def test_a_folder_with_mounts_is_not_removed(tmp_path: Path, container: Path) ->
     unmount_all(container)
     assert not (made.source / "data").exists()
     assert (precious / "data").exists()
+
+
+@pytest.mark.parametrize("change", [lambda path: os.chown(path, 1000, 0), lambda path: path.chmod(0o777)])
+@pytest.mark.parametrize("part", ["", "rootfs"])
+def test_what_others_may_change_is_copied(
+    bundle: Path, container: Path, part: str, change: Callable[[Path], None]
+) -> None:
+    """They could swap folders under runc's hands, while it mounts /proc, /dev and the like there."""
+
+    def read(stack: ExitStack) -> Bundle:
+        return asyncio.run(read_bundle(bundle, HostFolders(bundles=(bundle.parent,)), stack, DEADLINE_S))
+
+    with ExitStack() as stack:
+        assert not read(stack).is_others
+        change(bundle / part)
+        found = read(stack)
+        assert found.is_others
+        mount_root(found.root, container, Room(1 << 20, 100), is_copied=found.is_others)
+    (bundle / "rootfs" / "etc" / "later").touch()
+    assert seen(container) == {"etc"}
+    assert list((container / "rootfs" / "etc").iterdir()) == []
+
+
+@pytest.mark.parametrize("room", [Room(999, 100), Room(10_000, 1)])
+def test_a_copy_is_bounded(bundle: Path, container: Path, room: Room) -> None:
+    (bundle / "rootfs" / "etc" / "large").write_bytes(bytes(1000))
+    descriptor = os.open(bundle / "rootfs", os.O_PATH)
+    with pytest.raises(ContainerError, match="is larger than an image may be"):
+        mount_root(descriptor, container, room, is_copied=True)
+    os.close(descriptor)

@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 _PIECE_BYTES: Final = 8 << 20
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
-def copy_tree(source: int, target: Path) -> None:
+@dataclass(slots=True)
+class Room:
+    """How many bytes and files may still be copied."""
+
+    nbytes: int
+    files: int
+
+    def take(self, nbytes: int, files: int = 0) -> None:
+        """Use some of it up; raise OSError where there is not so much."""
+        self.nbytes -= nbytes
+        self.files -= files
+        if self.nbytes < 0 or self.files < 0:
+            raise OSError(errno.EFBIG, "is larger than an image may be")
+
+
+def copy_tree(source: int, target: Path, room: Room) -> None:
     """Copy what is in the folder of a descriptor into a folder that is there; raise OSError.
 
     Devices, pipes and sockets are left out: a container has those that its order names.
@@ -22,37 +40,38 @@ def copy_tree(source: int, target: Path) -> None:
     try:
         writing = os.open(target, _FOLDER)
         try:
-            _copy_folder(reading, writing)
+            _copy_folder(reading, writing, room)
         finally:
             os.close(writing)
     finally:
         os.close(reading)
 
 
-def _copy_folder(source: int, target: int) -> None:
+def _copy_folder(source: int, target: int, room: Room) -> None:
     for name in os.listdir(source):
+        room.take(0, 1)
         mode = os.stat(name, dir_fd=source, follow_symlinks=False).st_mode
         if stat.S_ISLNK(mode):
             _copy_link(name, source, target)
         elif stat.S_ISDIR(mode):
             os.mkdir(name, 0o700, dir_fd=target)
-            _copy_opened(name, source, target, _FOLDER, _FOLDER)
+            _copy_opened(name, source, target, (_FOLDER, _FOLDER), room)
         elif stat.S_ISREG(mode):
-            _copy_opened(name, source, target, _FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC)
+            _copy_opened(name, source, target, (_FILE, _NEW), room)
     _copy_attributes(source, target)
 
 
-def _copy_opened(name: str, source: int, target: int, reads: int, writes: int) -> None:
-    reading = os.open(name, reads, dir_fd=source)
+def _copy_opened(name: str, source: int, target: int, flags: tuple[int, int], room: Room) -> None:
+    reading = os.open(name, flags[0], dir_fd=source)
     try:
-        writing = os.open(name, writes, 0o600, dir_fd=target)
+        writing = os.open(name, flags[1], 0o600, dir_fd=target)
         try:
             # By now it may be something else than it was when it was looked at.
-            if stat.S_ISDIR(os.fstat(reading).st_mode) and reads == _FOLDER:
-                _copy_folder(reading, writing)
+            if flags[0] == _FOLDER:
+                _copy_folder(reading, writing, room)
             elif stat.S_ISREG(os.fstat(reading).st_mode):
-                while os.sendfile(writing, reading, None, _PIECE_BYTES):
-                    pass
+                while sent := os.sendfile(writing, reading, None, _PIECE_BYTES):
+                    room.take(sent)
                 _copy_attributes(reading, writing)
         finally:
             os.close(writing)

@@ -17,7 +17,7 @@ from typing import Final
 from controller.nodes.runtimes.base import Mount
 from controller.nodes.runtimes.bundle import Bind
 from controller.nodes.runtimes.errors import ContainerError
-from controller.nodes.runtimes.runc.copying import copy_tree
+from controller.nodes.runtimes.runc.copying import Room, copy_tree
 
 _NODEV: Final = 4
 _BIND: Final = 4096
@@ -30,8 +30,10 @@ _MOUNTS_AT_MOST: Final = 4096
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def mount_root(lower: int, folder: Path) -> None:
+def mount_root(lower: int, folder: Path, room: Room, *, is_copied: bool = False) -> None:
     """Mount the folder of a descriptor at folder/rootfs under a layer of its own; copy it where that is impossible.
+
+    With `is_copied` it is copied in any case: what is mounted changes under the container as its owner changes it.
 
     Raises ContainerError in one line, with the container's folder as it was, if neither can be.
     """
@@ -41,8 +43,8 @@ def mount_root(lower: int, folder: Path) -> None:
             each.mkdir()
         # What is in the image is as it is, devices of the image are not.
         options = f"lowerdir=/proc/self/fd/{lower},upperdir={_escaped(upper)},workdir={_escaped(work)}"
-        if len(options) > _PAGE_BYTES or _mount("overlay", root, "overlay", _NODEV, options) != 0:
-            copy_tree(lower, root)
+        if is_copied or len(options) > _PAGE_BYTES or _mount("overlay", root, "overlay", _NODEV, options) != 0:
+            copy_tree(lower, root, room)
     except OSError as error:
         raise ContainerError(
             f"runc: root folder of {folder.name[:12]}: {(error.strerror or str(error)).lower()}"

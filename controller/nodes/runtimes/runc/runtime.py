@@ -34,6 +34,7 @@ from controller.nodes.runtimes.inotify import MOVED_TO, Inotify
 from controller.nodes.runtimes.logs import read_log
 from controller.nodes.runtimes.processes import run_program
 from controller.nodes.runtimes.runc.conmon import Conmon
+from controller.nodes.runtimes.runc.copying import Room
 from controller.nodes.runtimes.runc.exec import start_exec
 from controller.nodes.runtimes.runc.overlay import mount_binds, mount_root, unmount_all
 from controller.nodes.runtimes.runc.records import Record, Records
@@ -56,6 +57,7 @@ class _Ready:
     binds: tuple[Bind, ...]
     digest: str = ""
     hostname: str | None = None
+    is_copied: bool = False
 
 
 class RuncRuntime:
@@ -83,6 +85,7 @@ class RuncRuntime:
         self._environment = dict(environment or {})
         self._root, self._exits = folder / "runc", folder / "exits"
         self._records = Records(folder / "containers")
+        self._limits = limits
         files = ImageFiles((*folders.images, folder / IMAGE_FOLDER), limits, pull_deadline_s)
         self._images = UnpackedImages(folder / "images", self._environment, files, pull_deadline_s)
         self._conmon = Conmon(conmon, self._program, self._root, self._exits, self._environment, deadline_s)
@@ -268,7 +271,8 @@ class RuncRuntime:
         mounts = await hold_mounts(order.mounts, self._folders, stack)
         if order.bundle is not None:
             bundle = await read_bundle(order.bundle, self._folders, stack, self._deadline_s)
-            return _Ready(bundle.root, bundle.process, (*bundle.mounts, *mounts), hostname=bundle.hostname)
+            binds = (*bundle.mounts, *mounts)
+            return _Ready(bundle.root, bundle.process, binds, hostname=bundle.hostname, is_copied=bundle.is_others)
         found = await asyncio.to_thread(self._images.find, parse_reference(order.image or ""))
         if found is None:
             raise ImageError(f"image {order.image}: is not there")
@@ -282,7 +286,8 @@ class RuncRuntime:
         mounts = mount_binds(ready.binds, folder)
         config = config_of(order, ready.process, mounts, cgroup=cgroup, seccomp=self._seccomp, hostname=ready.hostname)
         (folder / "config.json").write_text(json.dumps(config))
-        mount_root(ready.root, folder)
+        room = Room(self._limits.most_bytes, self._limits.most_files)
+        mount_root(ready.root, folder, room, is_copied=ready.is_copied)
 
     async def _erase(self, container: str, cgroup: str | None = None) -> None:
         """Remove all that there may be of a container, whole or half made."""

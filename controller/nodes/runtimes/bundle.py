@@ -8,19 +8,20 @@ Source: OCI runtime specification 1.0, config.md and config-linux.md.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import stat
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from controller.nodes.runtimes.base import ContainerOrder, Mount
 from controller.nodes.runtimes.devices import device_files, is_cdi
 from controller.nodes.runtimes.errors import OrderError
+from controller.nodes.runtimes.processes import in_thread
 from controller.nodes.runtimes.reading.beneath import FOLDER, RefusedError, open_at
 from controller.nodes.runtimes.reading.child import ReadRefusedError, ask
 from controller.nodes.runtimes.resources import resources_of
@@ -91,28 +92,33 @@ async def read_bundle(folder: Path, folders: HostFolders, stack: ExitStack, dead
 
     Who may write to the bundle may do so meanwhile: what was checked is held by descriptors, which `stack` closes.
     """
-    top = await asyncio.to_thread(folders.open_bundle, folder)
+    top = await in_thread(lambda: folders.open_bundle(folder), "runc", f"open bundle {folder}", deadline_s)
     stack.callback(os.close, top)
     path = folder / "config.json"
     config = await _config_in(top, path, deadline_s)
     if config.get("hooks"):
         raise OrderError(f"{path}: hooks: are refused: they run on the machine, outside of the container")
     try:
-        root = await asyncio.to_thread(_root_in, top, str(config["root"]["path"]), path)
+        name = str(config["root"]["path"])
+        root = await in_thread(lambda: _root_in(top, name, path), "runc", f"open root of {folder}", deadline_s)
         stack.callback(os.close, root)
         mounts = _mounts_of(config.get("mounts") or (), path)
         process = process_of(config["process"])
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise OrderError(f"{path}: is not what a bundle has: {error!r}") from error
     is_others = any(_is_others(os.fstat(one)) for one in (top, root))
-    return Bundle(process, root, await hold_mounts(mounts, folders, stack), config.get("hostname"), is_others)
+    binds = await hold_mounts(mounts, folders, stack, deadline_s)
+    return Bundle(process, root, binds, config.get("hostname"), is_others)
 
 
-async def hold_mounts(mounts: Sequence[Mount], folders: HostFolders, stack: ExitStack) -> tuple[Bind, ...]:
+async def hold_mounts(
+    mounts: Sequence[Mount], folders: HostFolders, stack: ExitStack, deadline_s: float
+) -> tuple[Bind, ...]:
     """Return mounts with descriptors of their sources, which `stack` closes; raise OrderError for a refused one."""
     found = []
     for mount in mounts:
-        descriptor = await asyncio.to_thread(folders.open_mount, mount)
+        opening = partial(folders.open_mount, mount)
+        descriptor = await in_thread(opening, "runc", f"open {mount.source}", deadline_s)
         stack.callback(os.close, descriptor)
         found.append(Bind(descriptor, mount.target, mount.is_writable))
     return tuple(found)

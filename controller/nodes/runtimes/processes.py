@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 
 from controller.nodes.runtimes.errors import ContainerError, RuntimeAwayError, RuntimeTimeoutError
 from dataplane.cgroups import Group, group_of
 from dataplane.local import programs
+from dataplane.local.deadline import local_timeout
+
+T = TypeVar("T")
 
 _LOGRUS: Final = re.compile(r'time=(?:"[^"]*"|\S+) level=\w+ msg=("(?:[^"\\]|\\.)*"|\S+)')
 _OURS: Final = frozenset({"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"})
@@ -56,6 +60,18 @@ async def run_program(
     if ended.exit_code:
         raise ContainerError(f"{name}: {doing}: {one_line(ended.said.decode('utf-8', 'replace')) or ended.exit_code}")
     return ended.output
+
+
+async def in_thread(work: Callable[[], T], runtime: str, doing: str, deadline_s: float) -> T:
+    """Return what a function returns that may wait for a disk; raise RuntimeTimeoutError after the deadline.
+
+    A thread that hangs in the kernel goes on there: a disk of the network that has gone, most likely.
+    """
+    try:
+        async with local_timeout(deadline_s, f"{runtime}: {doing}"):
+            return await asyncio.to_thread(work)
+    except TimeoutError as error:
+        raise RuntimeTimeoutError(runtime, doing, deadline_s) from error
 
 
 def _message(line: str) -> str:

@@ -106,7 +106,7 @@ def test_a_mount_that_was_swapped_after_its_check(tmp_path: Path, container: Pat
     (shared / "trap").symlink_to(secret)
     with ExitStack() as stack:
         wanted = (Mount(shared / "data", Path("/data")),)
-        binds = asyncio.run(hold_mounts(wanted, HostFolders(mounts=(shared,)), stack))
+        binds = asyncio.run(hold_mounts(wanted, HostFolders(mounts=(shared,)), stack, DEADLINE_S))
         exchange(shared / "data", shared / "trap")
         (made,) = mount_binds(binds, container)
     assert {path.name for path in made.source.iterdir()} == {"mine"}
@@ -193,7 +193,7 @@ def test_a_folder_with_mounts_is_not_removed(tmp_path: Path, container: Path) ->
     (precious / "data").touch()
     with ExitStack() as stack:
         wanted = (Mount(precious, Path("/data")),)
-        binds = asyncio.run(hold_mounts(wanted, HostFolders(mounts=(precious,)), stack))
+        binds = asyncio.run(hold_mounts(wanted, HostFolders(mounts=(precious,)), stack, DEADLINE_S))
         (made,) = mount_binds(binds, container)
     assert (made.source / "data").exists()
     unmount_all(container)

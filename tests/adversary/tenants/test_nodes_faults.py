@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 from controller.api.resources.pod import Phase, Restart
 from controller.nodes.runtimes.base import ContainerOrder, Image
+from controller.nodes.runtimes.errors import RuntimeTimeoutError
+from controller.nodes.runtimes.processes import in_thread
 from controller.nodes.serving.attempts import MOST_DEATHS, Attempts
 from controller.nodes.watchdog import feed_watchdog, interval_s
 from tests.controller.nodes.memory_runtime import MemoryRuntime
@@ -162,3 +165,15 @@ def test_who_feeds_a_watchdog_and_how_often() -> None:
     assert interval_s({"WATCHDOG_USEC": "30000000"}, 7) == 10
     for other in ({}, {"WATCHDOG_USEC": "0"}, {"WATCHDOG_USEC": "x"}, {"WATCHDOG_USEC": "1", "WATCHDOG_PID": "8"}):
         assert interval_s(other, 7) is None
+
+
+def test_a_disk_that_never_answers_is_given_up() -> None:
+    """As one of the network does whose server has gone: the pod fails, and others that wait for it go on."""
+    answers = threading.Event()
+
+    async def main() -> None:
+        with pytest.raises(RuntimeTimeoutError, match=r"^runc: open /far: no answer within 0.05 s$"):
+            await in_thread(answers.wait, "runc", "open /far", 0.05)
+        answers.set()
+
+    asyncio.run(main())

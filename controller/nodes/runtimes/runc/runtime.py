@@ -268,7 +268,7 @@ class RuncRuntime:
 
     async def _ready(self, order: ContainerOrder, stack: ExitStack) -> _Ready:
         """Return what a container is made of; raise ContainerError for what is not there or is refused."""
-        mounts = await hold_mounts(order.mounts, self._folders, stack)
+        mounts = await hold_mounts(order.mounts, self._folders, stack, self._deadline_s)
         if order.bundle is not None:
             bundle = await read_bundle(order.bundle, self._folders, stack, self._deadline_s)
             binds = (*bundle.mounts, *mounts)

@@ -1,0 +1,23 @@
+"""A short siege by tenants; the long one is in tests/soak."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.adversary.tenants.siege import besieged
+
+SECONDS = 12.0
+
+
+@pytest.mark.root
+def test_nothing_that_tenants_try_has_an_effect(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with besieged(tmp_path) as siege:
+            await siege.play(SECONDS)
+            assert siege.effects == []
+            assert siege.forged.keys() == {"read", "change", "pass for", "decide", "babble", "knock", "release", "task"}
+
+    asyncio.run(main())

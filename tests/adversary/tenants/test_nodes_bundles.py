@@ -23,7 +23,7 @@ from controller.nodes.runtimes.security import HostFolders
 pytestmark = pytest.mark.root
 
 DEADLINE_S = 60
-TRIES = 30
+TRIES = 12
 ROOM = Room(1 << 30, 1000)
 _AT_FDCWD, _EXCHANGE = -100, 2
 _libc = ctypes.CDLL(None, use_errno=True)

@@ -96,13 +96,12 @@ def test_annotations_of_images_reach_no_runtime(
 
 @pytest.mark.root
 @pytest.mark.containers
-@pytest.mark.parametrize("name", ["org.criu.config", "run.oci.hooks.stdin", "org.systemd.property.User"])
-def test_images_with_a_runtimes_options_are_refused(podman_storage: PodmanStorage, tmp_path: Path, name: str) -> None:
-    annotate(tmp_path / "image", {name: "/etc/shadow"})
-
+def test_images_with_a_runtimes_options_are_refused(podman_storage: PodmanStorage, tmp_path: Path) -> None:
     async def work(runtime: Runtime) -> None:
-        image = (await runtime.pull(podman_storage.image)).digest
-        with pytest.raises(OrderError, match=f"its image has annotation {name}"):
-            await runtime.create(ContainerOrder(name="c1", image=image, command=("true",)))
+        for name in ("org.criu.config", "run.oci.hooks.stdin", "org.systemd.property.User"):
+            annotate(tmp_path / "image", {name: "/etc/shadow"})
+            image = (await runtime.pull(podman_storage.image)).digest
+            with pytest.raises(OrderError, match=f"its image has annotation {name}"):
+                await runtime.create(ContainerOrder(name="c1", image=image, command=("true",)))
 
     run_with(RuntimeKind.PODMAN, podman_storage, work)

@@ -10,7 +10,7 @@ import pytest
 
 from tests.adversary.tenants.siege import besieged
 
-SECONDS = float(os.environ.get("MILLRACE_SOAK_S", 600))
+SECONDS = float(os.environ.get("MILLRACE_SOAK_S", "600"))
 LONGEST_S = 1.0
 """That a report of a node may take."""
 

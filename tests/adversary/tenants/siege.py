@@ -182,27 +182,25 @@ class TenantSiege:
     async def _pass_for_another(self) -> None:
         """Create what is not to be Eve's."""
         number = self.random.randrange(1 << 30)
-        metadata = self.random.choice(
-            (
-                {"owner": "ada"},
-                {"project": "vision"},
-                {"part_of": "ada-group"},
-                {"labels": {"millrace.task": "ada-task"}},
-                {"labels": {"millrace/group": "ada-group"}},
-                {"uid": "1"},
-                {"revision": 1},
-                {"deleting_ns": 1},
-            )
+        claims: tuple[dict[str, object], ...] = (
+            {"owner": "ada"},
+            {"project": "vision"},
+            {"part_of": "ada-group"},
+            {"labels": {"millrace.task": "ada-task"}},
+            {"labels": {"millrace/group": "ada-group"}},
+            {"uid": "1"},
+            {"revision": 1},
+            {"deleting_ns": 1},
         )
         pod = _pod(f"eve-{number}")
-        pod["metadata"] |= metadata
+        pod["metadata"].update(self.random.choice(claims))
         await self._send("pass for", self.eve, "POST", "/v1/pods", pod, may_succeed=False)
 
     async def _decide(self) -> None:
         """Do what schedulers, nodes and centres do."""
         action = self.random.choice(_ACTIONS)
         spec = {"subject_kind": "pod", "subjects": ["ada-pod"], "outcome": "released"}
-        body: dict[str, Any] = {
+        bodies: dict[str, dict[str, Any]] = {
             "bindings": {"bindings": [{"pod": "ada-pod", "node": "h1"}]},
             "releases": {"releases": [{"pod": "ada-pod", "phase": "succeeded"}]},
             "evictions": {"pods": {"ada-pod": 1}, "then": "failed"},
@@ -210,7 +208,8 @@ class TenantSiege:
             "picks": {"task": "ada-task", "epoch": 1, "unit": "core"},
             "completions": {"completions": [{"task": "ada-task", "epoch": 1, "phase": "succeeded"}]},
             "batches/bindings": {"requests": [{"bindings": [{"pod": "ada-pod", "node": "h1"}]}]},
-        }[action]
+        }
+        body = bodies[action]
         if self.random.random() < 0.5:
             body["decision"] = {"name": f"eve-{self.random.randrange(1 << 30)}", "spec": spec}
         await self._send("decide", self.eve, "POST", f"/v1/{action}", body, may_succeed=False)

@@ -47,7 +47,8 @@ _WORK = """
 import json, os, sys, time
 def tell(what):
     line = json.dumps([os.environ["MILLRACE_JOB"], what, os.environ["MILLRACE_CORES"], time.monotonic_ns()])
-    descriptor = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    place = sys.argv[1] + "/" + os.environ["MILLRACE_JOB"]  # one for each job, as each has a user of its own
+    descriptor = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.write(descriptor, (line + chr(10)).encode())
 tell("begin")
 time.sleep(float(sys.argv[2]))
@@ -97,6 +98,9 @@ class Soak:
 
     def __init__(self, folder: Path, rng: random.Random) -> None:
         self.folder, self.rng, self.report = folder, rng, Report()
+        self.told = folder / "told"
+        self.told.mkdir()
+        self.told.chmod(0o777)
         self.socket = f"unix:{folder}/api.sock"
         settings = ApiSettings(storage=StoragePlace(sqlite=f"{folder}/api.sqlite"), listen=(self.socket,))
         self.api = Daemon(folder, "api", ("api", "serve"), settings)
@@ -112,7 +116,9 @@ class Soak:
             state=f"{self.folder}/{name}",
             api=self.socket,
             units=(UnitSettings(name="core"),),
-            local=LocalSettings(cores=",".join(map(str, cores)), control_groups=ControlGroups.AUTO),
+            local=LocalSettings(
+                cores=",".join(map(str, cores)), control_groups=ControlGroups.AUTO, writable=(str(self.told),)
+            ),
             trial=TrialSettings(kernels=("stream-triad",)),
             report_s=0.5,
             look_s=0.3,
@@ -168,7 +174,7 @@ class Soak:
         if self.numbers % 5 == 0:
             return TaskSpec(program=Program(kind=ProgramKind.PROBE, entry="triad"), is_probe=True)
         seconds = f"{self.rng.uniform(0.05, 1.5):.2f}"
-        arguments = (f"{self.folder}/told", seconds)
+        arguments = (str(self.told), seconds)
         return TaskSpec(program=Program(kind=ProgramKind.PYTHON, text=_WORK, arguments=arguments))
 
     def kill_something(self) -> None:
@@ -220,7 +226,7 @@ class Soak:
     def look(self) -> None:
         """Compare what jobs have told with what the API says."""
         report, problems = self.report, self.report.problems
-        told = [json.loads(line) for line in (self.folder / "told").read_text().splitlines()]
+        told = [json.loads(line) for file in self.told.iterdir() for line in file.read_text().splitlines()]
         begun, ended = ({job: (cores, at) for job, w, cores, at in told if w == what} for what in ("begin", "end"))
         twice = [
             job for job, number in Counter(job for job, what, _, _ in told if what == "begin").items() if number > 1

@@ -205,7 +205,8 @@ class Service:
         access.check(principal, Verb.DELETE, kind, found)
         if isinstance(found, ProbeKernel):
             await probe_kernels.check_unused(self.registry, found)
-        return await self.registry.delete(kind, name, expected=expected)
+        # Again where it is removed: meanwhile it may be another one of that name.
+        return await self.registry.delete(kind, name, expected=expected, allow=_allowing(principal, Verb.DELETE, kind))
 
     async def bind(self, principal: Principal, request: BindingRequest) -> PlacementAnswer:
         """Place pods, all or none."""

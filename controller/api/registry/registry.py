@@ -137,11 +137,18 @@ class Registry:
 
         return await retried(once, f"{kind.name} {name}")
 
-    async def delete(self, kind: Kind[R], name: str, *, expected: int | None = None) -> R:
-        """Remove a resource and return it as it was; what holds a share is marked to go once it does not."""
+    async def delete(
+        self, kind: Kind[R], name: str, *, expected: int | None = None, allow: Callable[[R], None] | None = None
+    ) -> R:
+        """Remove a resource and return it as it was; what holds a share is marked to go once it does not.
+
+        `allow` looks at the resource first, as in `change`.
+        """
 
         async def once() -> R:
             found = await self.get(kind, name)
+            if allow is not None:
+                allow(found)
             check_revision(kind, found, expected)
             _check_removable(found)
             key = key_of(kind, name)

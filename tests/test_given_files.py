@@ -39,6 +39,7 @@ OWN = {
     "dataplane/nic/devices/far_end.py": "the kernel's",
     "dataplane/nic/dpdk/": "what is installed, and its own notes",
     "dataplane/program/build_check.py": "p4/ of this repository",
+    "dataplane/rpc/peers.py": "the kernel's",
     "dataplane/switch/drop_in/shims.py": "what it has written",
 }
 """Modules and folders that read only files of the system or of their own, with the reason."""

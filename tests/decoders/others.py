@@ -237,7 +237,7 @@ OTHERS = (
     ),
     _json(
         "controller.centres.engines.slurm.answers.jobs_in",
-        lambda data: [(job, job.phase, job.code, job.why, job.label and job.label.mark) for job in jobs_in(data)],
+        lambda data: [(job, job.phase, job.code, job.why, job.token) for job in jobs_in(data)],
         EngineError,
         json.dumps(_JOBS).encode(),
         harmful=(json.dumps({"jobs": [{"job_id": 7, "job_state": "x", "comment": DEEP_KEY.decode()}]}).encode(),),

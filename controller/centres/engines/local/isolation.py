@@ -20,7 +20,7 @@ from controller.centres.settings import LocalSettings
 from dataplane.rpc.own_folder import own_folders
 
 _TRYING_S: Final = 120.0
-_HIDDEN: Final = (Path("/run"), Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - they are not used
+_HIDDEN: Final = (Path("/run"), Path("/var/run"), Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - they are not used
 """/run has the sockets of the machine's daemons; of the others a job has its own."""
 _PREFIX: Final = ("bin", "include", "lib", "lib64", "share", "pyvenv.cfg")
 """Of an interpreter's folder what jobs need, should that folder be the user's home."""

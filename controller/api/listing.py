@@ -11,6 +11,7 @@ import time
 from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ from controller.storage.values import Expected
 
 _AT_ONCE: Final = 128
 """Resources that are looked at before others have their turn: a fraction of a millisecond."""
+PIECES: Final[ContextVar[asyncio.Lock | None]] = ContextVar("pieces", default=None)
+"""Shared by requests whose lists, all together, go on by one piece a turn of the event loop; None: each by itself."""
 _KEPT: Final = 8
 """Revisions of a kind whose next pages come from memory."""
 _BEHIND_S: Final = 1.0
@@ -51,6 +54,16 @@ class _Snapshot:
         if name not in self.resources:
             insort(self.names, name)
         self.resources[name] = resource
+
+
+async def next_piece() -> None:
+    """Let others have their turn."""
+    lock = PIECES.get()
+    if lock is None:
+        await asyncio.sleep(0)
+        return
+    async with lock:
+        await asyncio.sleep(0)
 
 
 class IndexedRegistry(Registry):
@@ -140,5 +153,5 @@ async def _listed(snapshot: _Snapshot, kind: Kind[R], selection: Selection, afte
             if len(found) == limit:
                 return Listing(tuple(found), snapshot.revision, found[-1].metadata.name)
             found.append(resource)
-        await asyncio.sleep(0)
+        await next_piece()
     return Listing(tuple(found), snapshot.revision)

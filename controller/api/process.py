@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import resource
 import socket
 import ssl
 import time
@@ -28,7 +29,7 @@ from controller.api.server.metrics import Metrics
 from controller.api.service import Service
 from controller.api.sessions.board import SessionBoard
 from controller.api.sessions.service import SessionService
-from controller.api.settings import ApiSettings, AuditSettings, EtcdPlace, StoragePlace
+from controller.api.settings import ApiLimits, ApiSettings, AuditSettings, EtcdPlace, StoragePlace
 from controller.api.tokens import Identities, Tokens
 from controller.api.watching import WatchLimits
 from controller.errors import ApiError
@@ -48,6 +49,8 @@ from dataplane.running import collect_seldom, run_until, stop_on_signals
 LOGGER = logging.getLogger("millrace.api")
 
 _DAY_S = 86_400.0
+_OWN_FILES = 256
+"""Files that a server has open beside connections: storage, logs, those that it reads, what is being closed."""
 
 
 def load_settings(path: Path) -> ApiSettings:
@@ -66,7 +69,19 @@ def run(
     What `reload` says then is not put in force; keys that have changed are said.
     """
     collect_seldom()
+    _make_room(settings.limits)
     asyncio.run(_until_signalled(settings, on_ready, reload))
+
+
+def _make_room(limits: ApiLimits) -> None:
+    """Have as many files be open as connections may be, and the server's own: else strangers would take them all."""
+    wanted = limits.connections + limits.strangers + _OWN_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        LOGGER.warning("%d files may be open, and limits.connections and limits.strangers need %d", hard, wanted)
+        wanted = hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 async def _until_signalled(

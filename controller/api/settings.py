@@ -145,7 +145,7 @@ class ApiLimits(Strict, frozen=True):
     requests_per_s: Positive = 2000
     """Of one node, centre, scheduler, controller or administrator."""
 
-    user_requests_per_s: Positive = 200
+    user_requests_per_s: Positive = 100
     """Of one user."""
 
     user_seats: Positive = 8

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from collectors.token_bucket import TokenBucket
+from controller.api.listing import PIECES
 from controller.api.server.audit import AuditLog, AuditRecord, Changed
 from controller.api.server.callers import CALLER, Caller, WatchBook
 from controller.api.server.fairness import FairQueue, Seat, is_user
@@ -41,6 +42,7 @@ Send = Callable[[Any], Any]
 Asgi = Callable[[Any, Any, Any], Any]
 
 _MOST_BUCKETS: Final = 4096
+_BODILESS: Final = ("GET", "HEAD")
 _REFUSED: Final = (401, 403, 429, 503)
 WHAT: Final = "millrace.what"
 """Where a route leaves what it is about, for the audit log."""
@@ -52,7 +54,7 @@ AUDITED: Final = "millrace.audited"
 """Where a route says that the audit log is to have it even though it only reads."""
 PATIENCE_S: Final = "millrace.patience_s"
 """Where a route says how long its reader may take nothing of the answer."""
-_DAMPED_S: Final = 0.5
+_DAMPED_S: Final = 1.0
 """How long a refusal for asking too much waits, so that who asks again at once costs little."""
 _DRAINED_BYTES: Final = 256 << 10
 _DRAINED_S: Final = 1.0
@@ -142,6 +144,7 @@ class Gate:
         self._of_users = Buckets(limits.user_requests_per_s, clock)
         self._refusals = Buckets(limits.refusals_per_s, clock)
         self._queue = FairQueue(limits.user_seats, limits.user_queue, limits.queue_s, lambda: clock.now_ns() / 1e9)
+        self._pieces = asyncio.Lock()
         self.watches = WatchBook(limits.watches, limits.watches_of_one)
 
     async def local(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -173,12 +176,15 @@ class Gate:
                 return
             state[BODY] = await self._body(scope, receive)
             if is_user(caller.principal.role):
+                PIECES.set(self._pieces)
                 seat = await self._queue.take(str(caller.principal))
             await self._application(scope, _replayed(state[BODY], receive), _giving_back(seat, answer))
         except ApiError as error:
-            if isinstance(error, TooManyError):
+            if isinstance(error, TooManyError | UnavailableError):
                 await asyncio.sleep(_DAMPED_S)
-            await _refuse(error, answer, closes=True)
+            # What is left of a body is not read; nor does who has no room, or is a stranger, keep a connection.
+            stays = isinstance(error, TooManyError) and caller is not None and scope["method"] in _BODILESS
+            await _refuse(error, answer, closes=not stays)
         finally:
             seat.release()
             if caller is not None:
@@ -314,7 +320,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 async def _refuse(error: ApiError, send: Send, *, closes: bool) -> None:
     body = encoded(problem_of(error.status, str(error)))
     headers = {**headers_of(error), "Content-Type": MEDIA_TYPE, "Content-Length": str(len(body))}
-    if closes:  # what is left of the request is not read
+    if closes:
         headers["Connection"] = "close"
     raw = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": error.status, "headers": raw})

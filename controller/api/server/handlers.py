@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import hashlib
@@ -15,6 +14,7 @@ from litestar import MediaType, Request, Response, delete, get, post, put
 from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
 from litestar.response import Stream
 
+from controller.api.listing import next_piece
 from controller.api.registry.encoding import key_of
 from controller.api.registry.events import EventType, WatchEvent, line_of
 from controller.api.registry.registry import Listing
@@ -159,7 +159,7 @@ async def _page_of(found: Listing[Any]) -> bytes:
         if size > _PAGE_BYTES and len(parts) < len(found.items):
             after = found.items[len(parts) - 1].metadata.name
             break
-        await asyncio.sleep(0)
+        await next_piece()
     more = None if after is None else _token(_Place(found.revision, after))
     rest = _ENCODER.encode({"revision": found.revision, "continue": more})
     return b'{"items":[' + b",".join(parts) + b"]," + rest[1:]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
@@ -119,6 +120,39 @@ def test_half_handshakes_keep_no_node_out(tmp_path: Path, said: bytes) -> None:
             await ended(readers, MANY - 8)
 
     attacked(tmp_path, act, replace(settings, tls=tls))
+
+
+def test_strangers_do_not_take_all_files(tmp_path: Path) -> None:
+    """A shell's soft limit of open files is below what a server may have of connections."""
+    settings = tmp_path / "api.yaml"
+    settings.write_text(
+        f"storage: {{sqlite: {tmp_path}/storage}}\nlisten: ['unix:{tmp_path}/api.sock', '127.0.0.1:0']\n"
+    )
+    command = f"ulimit -Sn 128 && exec {sys.executable} -m controller.cli api serve --settings {settings}"
+
+    async def main() -> None:
+        server = await asyncio.create_subprocess_exec("bash", "-c", command, stderr=asyncio.subprocess.PIPE)
+        assert server.stderr is not None
+        try:
+            ready = b""
+            while b"ready: " not in ready:
+                ready = await server.stderr.readline()
+                assert ready
+            host, _, port = ready.decode().rpartition("//")[2].strip().rpartition(":")
+            opened = [await asyncio.open_connection(host, int(port)) for _ in range(200)]
+            async with ApiClient(Place(f"unix:{tmp_path}/api.sock"), tries=1) as client:
+                await client.of(Pod).create(pod("a"))
+            for _, writer in opened:
+                writer.close()
+        finally:
+            server.terminate()
+            await server.communicate()
+
+    async def in_time() -> None:
+        async with local_timeout(WAIT_S, "an attack"):
+            await main()
+
+    asyncio.run(in_time())
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ import pytest
 from controller.nodes.runtimes.base import Runtime
 from controller.nodes.runtimes.errors import ImageError
 from controller.nodes.runtimes.settings import RuntimeKind
-from tests.controller.nodes.busybox_image import skip_without_containers
+from tests.controller.nodes.busybox_image import skip_without_containers, write_layout
 from tests.controller.nodes.conftest import PodmanStorage, storage_in
 from tests.controller.nodes.runtimes.hanging_runc import hang
 from tests.controller.nodes.runtimes.real_containers import DEADLINE_S, container, run_with, said, started, until_ended
@@ -92,6 +92,24 @@ def test_a_registry(kind: RuntimeKind, podman_storage: PodmanStorage, registry: 
             assert await said(runtime, made) == b"ran\n"
 
     run_with(kind, podman_storage, work)
+
+
+def test_a_registrys_image_is_held_to_the_limits(
+    kind: RuntimeKind, podman_storage: PodmanStorage, registry: str, tmp_path: Path
+) -> None:
+    """100 kB on their way, 96 MiB unpacked."""
+    (tmp_path / "registries.conf").write_text(f'[[registry]]\nlocation = "{registry}"\ninsecure = true\n')
+    podman_storage.environment["CONTAINERS_REGISTRIES_CONF"] = str(tmp_path / "registries.conf")
+    write_layout(tmp_path / "bomb", files={"zeros": bytes(96 << 20)})
+    words = ("skopeo", "copy", "--quiet", "--dest-tls-verify=false", f"oci:{tmp_path}/bomb:latest")
+    subprocess.run((*words, f"docker://{registry}/busy/bomb:1"), check=True, capture_output=True)
+
+    async def work(runtime: Runtime) -> None:
+        with pytest.raises(ImageError, match=rf"^image {registry}/busy/bomb:1: takes [^\n]*$"):
+            await runtime.pull(f"{registry}/busy/bomb:1")
+        assert await runtime.images() == ()
+
+    run_with(kind, podman_storage, work, image_bytes=32 << 20)
 
 
 def test_a_registry_that_nobody_runs(kind: RuntimeKind, podman_storage: PodmanStorage) -> None:

@@ -9,7 +9,9 @@ import asyncio
 import hashlib
 import io
 import json
+import os
 import platform
+import stat
 import tarfile
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
@@ -89,7 +91,7 @@ class Layout:
             digest=descriptor["digest"],
             nbytes=sum(int(part["size"]) for part in parts),
             descriptor=descriptor,
-            blobs=(descriptor["digest"], *dict.fromkeys(part["digest"] for part in parts)),
+            blobs=(descriptor["digest"], *dict.fromkeys(_digest_of(part) for part in parts)),
         )
 
     async def archive(self, image: LayoutImage, name: str) -> AsyncIterator[bytes]:
@@ -154,12 +156,24 @@ class Layout:
         yield bytes(2 * _BLOCK)
 
 
+def _digest_of(part: dict[str, Any]) -> str:
+    digest = part["digest"]
+    if not isinstance(digest, str):
+        raise TypeError(f"{digest!r:.80} is no digest")
+    return digest
+
+
 def _content(path: Path) -> bytes:
     """Return what a file has; raise ValueError for more than is read of it, and for what is no file, as pipes are."""
-    if path.exists() and not path.is_file():
-        raise ValueError("it is no file")
-    with path.open("rb") as opened:
-        content = opened.read(_MOST_BYTES + 1)
+    # A pipe that nobody writes to would keep whoever opens it waiting.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise ValueError("it is no file")
+        with open(descriptor, "rb", closefd=False) as opened:
+            content = opened.read(_MOST_BYTES + 1)
+    finally:
+        os.close(descriptor)
     if len(content) > _MOST_BYTES:
         raise ValueError(f"it has more than {_MOST_BYTES} bytes")
     return content

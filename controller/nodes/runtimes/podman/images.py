@@ -20,6 +20,7 @@ from controller.nodes.runtimes.processes import one_line
 
 _PIECE_BYTES: Final = 1 << 20
 _NAME_DIGITS: Final = 16
+_UNDO_LOOKS, _UNDO_S = 10, 0.2
 Call = Callable[..., Coroutine[Any, Any, Any]]
 
 
@@ -66,7 +67,8 @@ class PodmanImages:
                 return found
             case Transport.REGISTRY:
                 found = await self._find(reference)
-                return found if found is not None else await self._from_registry(reference)
+                image = found or await self._from_registry(reference)
+                return await self._within_limits(reference, image, is_new=found is None)
             case Transport.OCI:
                 return await self._from_layout(reference)
             case Transport.OCI_ARCHIVE | Transport.DOCKER_ARCHIVE:
@@ -148,6 +150,9 @@ class PodmanImages:
         pulling = self._call("POST", "images/pull", doing, query=query, deadline_s=self._deadline_s)
         try:
             answer = await self._held(reference, pulling)
+        except ImageError:
+            await self._undo(reference)
+            raise
         except RuntimeTimeoutError:
             raise
         except ContainerError as error:
@@ -158,13 +163,34 @@ class PodmanImages:
         ids = {image_id for line in lines for image_id in line.get("images") or ()}
         for image_id, stored in (await self.stored()).items():
             if image_id in ids:
-                if stored.image.nbytes > self._files.limits.most_bytes:
-                    await self.remove(stored.image.digest)
-                    raise ImageError(
-                        f"image {reference.text}: takes {stored.image.nbytes} bytes, more than may be here"
-                    )
                 return stored.matches(reference) or stored.image
         raise ImageError(f"image {reference.text}: podman has pulled it and does not have it")
+
+    async def _within_limits(self, reference: Reference, image: Image, *, is_new: bool) -> Image:
+        """Return an image unless it takes more than one may: a new one is removed then, one that was there stays."""
+        most = self._files.limits.most_bytes
+        if image.nbytes <= most:
+            return image
+        if is_new:
+            with suppress(ContainerError):
+                await self._remove_named(reference)
+        raise ImageError(f"image {reference.text}: takes {image.nbytes} bytes, {most} are the most that may be here")
+
+    async def _undo(self, reference: Reference) -> None:
+        """Remove what podman may still have come to store of a pull that was ended: it finishes what it is about."""
+        for _ in range(_UNDO_LOOKS):
+            with suppress(ContainerError):
+                if await self._remove_named(reference):
+                    return
+            await asyncio.sleep(_UNDO_S)
+
+    async def _remove_named(self, reference: Reference) -> bool:
+        """Remove the image that is meant; return whether there was one."""
+        for stored in (await self.stored()).values():
+            if stored.matches(reference) is not None:
+                await self.remove(stored.image.digest)
+                return True
+        return False
 
     async def remove(self, digest: str) -> None:
         """Remove an image by all of its names; raise ContainerError if a container is of it."""

@@ -24,8 +24,13 @@ def main(request: dict[str, object]) -> bytes:
     """Do what is asked and return what is to be written."""
     match request:
         case {"do": "config", "folder": int(folder), "name": str(name), "most": int(most)}:
-            reading = reopen(open_at(folder, name))
-            return os.read(reading, most)
+            found = open_at(folder, name)
+            try:
+                reading = reopen(found)
+            finally:
+                os.close(found)
+            with open(reading, "rb", buffering=0) as file:
+                return file.read(most)
         case {"do": "archive", "path": str(path)}:
             _copier(request).archive(path)
         case {"do": "indices", "path": str(path)}:

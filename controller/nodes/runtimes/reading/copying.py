@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from beneath import FOLDER, RefusedError, open_at, open_below, reopen  # type: ignore[import-not-found]
@@ -29,29 +30,29 @@ class Copier:
 
     def indices(self, path: str) -> None:
         """Copy what says which images a layout has: its index, and the indices and manifests in it."""
-        layout = open_below(self._folders, path, _SETTING, kind=FOLDER)
         names = ["index.json"]
         seen = set(names)
-        while names and len(seen) <= _MOST_MANIFESTS:
-            name = names.pop()
-            for digest in self._index(layout, name):
-                blob = _blob(digest)
-                if blob is not None and blob not in seen:
-                    seen.add(blob)
-                    names.append(blob)
+        with _folder(self._folders, path) as layout:
+            while names and len(seen) <= _MOST_MANIFESTS:
+                name = names.pop()
+                for digest in self._index(layout, name):
+                    blob = _blob(digest)
+                    if blob is not None and blob not in seen:
+                        seen.add(blob)
+                        names.append(blob)
 
     def blobs(self, path: str, digests: Sequence[str]) -> None:
         """Copy blobs of a layout."""
-        layout = open_below(self._folders, path, _SETTING, kind=FOLDER)
-        for digest in digests:
-            name = _blob(digest)
-            if name is None:
-                raise RefusedError(f"has no blob {digest[:80]}")
-            try:
-                descriptor = open_at(layout, name)
-            except RefusedError as error:
-                raise RefusedError(f"has no blob {digest} that can be read: it {error}") from None
-            self._copy(descriptor, name, self._left, is_cut=False)
+        with _folder(self._folders, path) as layout:
+            for digest in digests:
+                name = _blob(digest)
+                if name is None:
+                    raise RefusedError(f"has no blob {digest[:80]}")
+                try:
+                    descriptor = open_at(layout, name)
+                except RefusedError as error:
+                    raise RefusedError(f"has no blob {digest} that can be read: it {error}") from None
+                self._copy(descriptor, name, self._left, is_cut=False)
 
     def _index(self, layout: int, name: str) -> Iterator[str]:
         """Copy an index or a manifest that is there, and yield the digests of the manifests in it."""
@@ -83,14 +84,27 @@ class Copier:
             reading = reopen(source)
         finally:
             os.close(source)
-        writing = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        left = min(nbytes, most_bytes)
-        while left and (sent := os.sendfile(writing, reading, None, min(left, _PIECE))):
-            left -= sent
-            self._left -= sent
-        os.close(reading)
-        os.close(writing)
+        try:
+            writing = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                left = min(nbytes, most_bytes)
+                while left and (sent := os.sendfile(writing, reading, None, min(left, _PIECE))):
+                    left -= sent
+                    self._left -= sent
+            finally:
+                os.close(writing)
+        finally:
+            os.close(reading)
         return path
+
+
+@contextmanager
+def _folder(folders: Sequence[str], path: str) -> Iterator[int]:
+    descriptor = open_below(folders, path, _SETTING, kind=FOLDER)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _blob(digest: str) -> str | None:

@@ -37,6 +37,8 @@ from controller.api.settings import ApiSettings, StoragePlace
 from controller.api.tokens import TokenRequest
 from controller.errors import ApiError
 from dataplane.rpc.access import Role
+from tests.adversary.tenants.siege import besieged
+from tests.benchmarks.placing.fair_shares import fair_share_error
 
 PODS: Final = 3000
 NODES: Final = 20
@@ -47,7 +49,7 @@ _HALF: Final = 500
 _LOWEST: Final = 19
 _INTERVAL_S: Final = 0.5
 _AT_ONCE: Final = 32
-NAMES: Final = ("node_report_p99_ms_under_flood", "list_p99_ms_under_flood")
+NAMES: Final = ("node_report_p99_ms_under_flood", "list_p99_ms_under_flood", "attacks", "effects", "fair_share_error")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +218,32 @@ def _p99_ms(seconds: Sequence[float]) -> float:
     return round(1000 * sorted(seconds)[max(0, int(len(seconds) * 0.99) - 1)], 1)
 
 
+def measure(*, quick: bool = False) -> dict[str, float]:
+    """Return all figures by name: the flood's, those of a siege, and those of fair shares."""
+    flood = figures(500, 5.0) if quick else figures()
+    return (
+        flood
+        | asyncio.run(_sieged(10.0 if quick else 60.0))
+        | {"fair_share_error": fair_share_error(200 if quick else 1_200)}
+    )
+
+
+async def _sieged(seconds: float) -> dict[str, float]:
+    """Return how many attacks by a tenant's tokens and tasks were tried, and how many had an effect."""
+    with tempfile.TemporaryDirectory(prefix="tenants") as folder:
+        async with besieged(Path(folder)) as siege:
+            await siege.play(seconds)
+            return {"attacks": siege.forged.total(), "effects": len(siege.effects)}
+
+
 def main(argv: Sequence[str]) -> None:
     """Print one line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="500 pods, for five seconds")
+    parser.add_argument(
+        "--quick", action="store_true", help="500 pods, for five seconds; a siege of ten; fewer ends of pods"
+    )
     arguments = parser.parse_args(argv)
-    print(json.dumps(figures(500, 5.0) if arguments.quick else figures()))
+    print(json.dumps(measure(quick=arguments.quick)))
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from controller.centres.engines.base import JOB_ENDED, Engine, JobPhase, JobStat
 from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.engines.local.machine import look
 from controller.centres.process import serve as serve_centre
-from controller.centres.settings import CentreSettings, LocalSettings, TrialSettings, UnitSettings
+from controller.centres.settings import CentreSettings, TrialSettings, UnitSettings
 from controller.cluster.estimates import Basis, Estimate
 from controller.errors import StaleError
 from controller.schedulers.probe import files
@@ -42,6 +42,7 @@ from dataplane.rpc.access import Role
 from dataplane.topology.values import DeviceKind
 from tests.controller.api.api_server import serving, settings_in
 from tests.controller.schedulers.serving.tasks.conftest import DGEMMS, Site
+from tests.sandboxes import local_settings
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 120.0
@@ -82,7 +83,7 @@ class World(Site):
             api=self.socket,
             token_file=str(token),
             units=(UnitSettings(name="cpu", count=1),),
-            local=LocalSettings(cores="0"),
+            local=local_settings(cores="0"),
             trial=TrialSettings(kernels=("dgemm",)),
             report_s=0.3,
             probe_limit_s=2.0,

@@ -31,12 +31,13 @@ from controller.api.resources import Centre, Metadata, ProbeResult, ProbeTask, T
 from controller.api.resources.centre import CentreSpec
 from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
 from controller.api.settings import ApiSettings, StoragePlace
-from controller.centres.settings import CentreSettings, ControlGroups, LocalSettings, TrialSettings, UnitSettings
+from controller.centres.settings import CentreSettings, ControlGroups, TrialSettings, UnitSettings
 from controller.errors import ApiError, NotFoundError, StaleError
 from controller.schedulers.probe import files
 from controller.schedulers.probe.expert import loads
 from controller.schedulers.probe.library import KernelLibrary
 from dataplane.config import Strict
+from tests.sandboxes import local_settings
 from tests.soak.killing import main
 
 CENTRES = ("east", "west")
@@ -116,7 +117,7 @@ class Soak:
             state=f"{self.folder}/{name}",
             api=self.socket,
             units=(UnitSettings(name="core"),),
-            local=LocalSettings(
+            local=local_settings(
                 cores=",".join(map(str, cores)), control_groups=ControlGroups.AUTO, writable=(str(self.told),)
             ),
             trial=TrialSettings(kernels=("stream-triad",)),

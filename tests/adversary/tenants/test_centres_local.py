@@ -28,6 +28,7 @@ from controller.centres.settings import ControlGroups, LocalSettings, UnitSettin
 from controller.centres.units import Found
 from dataplane.local.deadline import local_timeout
 from tests.left_processes import kill_those_of
+from tests.sandboxes import local_settings
 
 WAIT_S = 120.0
 ATTACK = Path(__file__).with_name("task_attack.py")
@@ -63,7 +64,7 @@ def order(folder: Path, task: str, *argv: str, **more: Any) -> JobOrder:
 
 async def outcome(folder: Path, *orders: JobOrder, **settings: Any) -> list[JobState]:
     """Run jobs, all at the same time; return how they ended. Their folders stay."""
-    local = LocalSettings(control_groups=ControlGroups.NEVER, **settings)
+    local = local_settings(control_groups=ControlGroups.NEVER, **settings)
     units = (UnitSettings(name="core", count=1),)
     engine = LocalEngine(local, units, folder / "engine", f"/millrace-test-{os.getpid()}", lambda _: Found(CORES, 1000))
     async with local_timeout(WAIT_S, "a test"):

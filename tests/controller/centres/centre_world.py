@@ -23,7 +23,7 @@ from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, Task
 from controller.api.tokens import TokenRequest
 from controller.centres.engines.base import Engine
 from controller.centres.process import serve
-from controller.centres.settings import CentreSettings, ControlGroups, LocalSettings, TrialSettings, UnitSettings
+from controller.centres.settings import CentreSettings, ControlGroups, TrialSettings, UnitSettings
 from controller.errors import NotFoundError
 from controller.schedulers.probe import files
 from controller.schedulers.probe.expert import loads
@@ -32,6 +32,7 @@ from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from tests.controller.api.api_server import Served, serving, settings_in
 from tests.left_processes import kill_those_of
+from tests.sandboxes import local_settings
 
 WAIT_S = 60.0
 CORE = min(os.sched_getaffinity(0))
@@ -135,7 +136,7 @@ def settings_for(folder: Path, served: Served, token: Path, **more: object) -> C
         api=f"unix:{served.socket.removeprefix('unix:')}",
         token_file=str(token),
         units=(UnitSettings(name="core"),),
-        local=LocalSettings(cores=str(CORE), control_groups=ControlGroups.NEVER, writable=(str(open_folder(folder)),)),
+        local=local_settings(cores=str(CORE), control_groups=ControlGroups.NEVER, writable=(str(open_folder(folder)),)),
         trial=TrialSettings(kernels=()),
         report_s=0.2,
         look_s=0.2,

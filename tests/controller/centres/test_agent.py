@@ -18,7 +18,7 @@ from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, Task
 from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.errors import CentreError
 from controller.centres.process import serve
-from controller.centres.settings import ControlGroups, LocalSettings, TrialSettings, UnitSettings
+from controller.centres.settings import ControlGroups, TrialSettings, UnitSettings
 from controller.centres.trying import kernels
 from controller.centres.units import Found
 from controller.errors import NotFoundError, StaleError
@@ -27,6 +27,7 @@ from controller.schedulers.probe.values import Implementation, Library, ProbeKer
 from dataplane.topology.values import DeviceKind
 from tests.controller.centres.centre_world import CORE, CentreWorld, open_folder, play_centre, probe, script
 from tests.left_processes import processes_of_job
+from tests.sandboxes import local_settings
 
 GOOD = """
 class Good(Kernel):
@@ -82,7 +83,7 @@ def runs_these(operators: tuple[str, ...], centre: Centre) -> bool:
 def local_engine(world: CentreWorld, has: list[Found]) -> LocalEngine:
     """Return an engine of a machine of which the test says what it has."""
     writable = (str(world.folder / "open"),)
-    local = LocalSettings(control_groups=ControlGroups.NEVER, look_s=0.05, writable=writable)
+    local = local_settings(control_groups=ControlGroups.NEVER, look_s=0.05, writable=writable)
     return LocalEngine(local, world.settings.units, world.folder / "engine", "/millrace-test", lambda _: has[0])
 
 
@@ -93,7 +94,7 @@ def test_a_centre_reports_its_units_with_the_kernels_that_ran_there(tmp_path: Pa
             (unit,) = status.units
             assert (unit.name, unit.count, unit.operators, unit.unit.cpu_milli) == ("core", 1, ("dot",), 1000)
             assert (status.engine, status.asks_for_probe) == ("local", False)
-            assert "no control groups, as the settings say" in status.notes[-1]
+            assert any("no control groups, as the settings say" in note for note in status.notes)
         assert (await world.centre(lambda centre: not centre.status.ready)).status.reason == "its agent has stopped"
 
     play_centre(tmp_path, act, trial=TRIAL)
@@ -311,7 +312,7 @@ def test_cores_that_are_taken_away_are_reported_and_a_probe_is_asked_for(tmp_pat
 
 
 def test_a_centre_without_units_is_not_ready_and_says_why(tmp_path: Path) -> None:
-    local = LocalSettings(cores=str(CORE), cpu_milli=500, control_groups=ControlGroups.NEVER)
+    local = local_settings(cores=str(CORE), cpu_milli=500, control_groups=ControlGroups.NEVER)
 
     async def act(world: CentreWorld) -> None:
         async with world.agent(replace(world.settings, local=local)):

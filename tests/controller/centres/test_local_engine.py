@@ -17,12 +17,13 @@ import pytest
 from controller.centres.engines.base import JOB_ENDED, JobMark, JobOrder, JobPhase, JobState
 from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.errors import EngineError, OrderError
-from controller.centres.settings import ControlGroups, LocalSettings, UnitSettings
+from controller.centres.settings import ControlGroups, UnitSettings
 from controller.centres.units import Found
 from dataplane.cgroup_limits import remove_empty
 from dataplane.fabric.kernel import namespaces
 from dataplane.local.deadline import local_timeout
 from tests.left_processes import processes_of_job
+from tests.sandboxes import local_settings
 from tests.waiting import finish_within
 
 WAIT_S = 20.0
@@ -72,7 +73,7 @@ def group_of(folder: Path) -> str:
 async def engine_in(folder: Path, found: Found | None = None, **settings: object) -> AsyncIterator[World]:
     has = [found or Found(CORES[:1], 1000 * len(CORES[:1]))]
     units = settings.pop("units", (UnitSettings(name="core"),))
-    local = LocalSettings(**({"control_groups": ControlGroups.NEVER} | settings))  # type: ignore[arg-type]
+    local = local_settings(**({"control_groups": ControlGroups.NEVER} | settings))
     engine = LocalEngine(local, units, folder / "local", group_of(folder), lambda _: has[0])  # type: ignore[arg-type]
     await engine.start()
     try:
@@ -264,7 +265,7 @@ def test_without_control_groups_it_says_so_and_data_is_limited(tmp_path: Path) -
     unit = UnitSettings(name="core", memory_bytes=64 << 20)
 
     async def act(world: World) -> None:
-        assert "no control groups, as the settings say" in world.engine.notes[-1]
+        assert any("no control groups, as the settings say" in note for note in world.engine.notes)
         state = await world.run("a", PYTHON, "-S", "-c", "b'x' * (128 << 20)")
         assert state.exit_code == 1
         assert "MemoryError" in world.text("a", "stderr")
@@ -340,7 +341,7 @@ def test_a_job_runs_in_the_network_namespace_that_is_named(tmp_path: Path) -> No
     name = f"mr-centre-{os.getpid()}"
 
     async def main() -> None:
-        local = LocalSettings(control_groups=ControlGroups.NEVER)
+        local = local_settings(control_groups=ControlGroups.NEVER)
         has = Found(CORES[:1], 1000)
         engine = LocalEngine(
             local,

@@ -406,7 +406,11 @@ def signal_all(leader: int, number: int) -> None:
 def write(folder: str, name: str, told: dict[str, Any]) -> None:
     """Write how the job ended, in one step and for good."""
     part = f"{folder}/.{name}.part"
-    with open(part, "w", encoding="utf-8") as file:  # noqa: PTH123
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(part)  # noqa: PTH108
+    # On a cluster the job itself may have put a link there.
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(told, file)
         file.flush()
         os.fsync(file.fileno())

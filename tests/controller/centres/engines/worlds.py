@@ -23,6 +23,7 @@ from tests.controller.centres.engines.doors import PortDoor
 from tests.controller.centres.engines.ray_cluster import RayCluster
 from tests.controller.centres.engines.slurm_cluster import SlurmCluster
 from tests.left_processes import kill_those_of
+from tests.sandboxes import local_settings
 
 DEADLINE_S = 60.0
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -95,7 +96,7 @@ class LocalWorld(OnThisMachine):
     def engine(self, centre: str | None = None, deadline_s: float = 10.0) -> LocalEngine:
         """Return an engine for them; one that starts again finds the state of the one before."""
         name = centre or self.centre
-        settings = LocalSettings(control_groups=ControlGroups.NEVER, look_s=0.05)
+        settings = local_settings(control_groups=ControlGroups.NEVER, look_s=0.05)
         units = (UnitSettings(name=self.unit, count=2, cores=1),)
         return LocalEngine(settings, units, self.root / "local" / name, f"/millrace-test-{name}", self._look)
 

@@ -12,7 +12,7 @@ from controller.api.resources import Task
 from controller.api.resources.operator_graphs import operators_of
 from controller.api.resources.task import TASK_ENDED, TaskPhase
 from controller.centres.engines.local.engine import LocalEngine
-from controller.centres.settings import ControlGroups, LocalSettings, TrialSettings, UnitSettings
+from controller.centres.settings import ControlGroups, TrialSettings, UnitSettings
 from controller.centres.units import Found, FoundDevice
 from controller.cluster.operators import Operator, OperatorGraph
 from controller.schedulers.framework.profiles import PolicySettings
@@ -22,6 +22,7 @@ from dataplane.topology.values import DeviceKind, NumberFormat
 from tests.controller.centres.centre_world import CentreWorld, play_centre, script
 from tests.controller.schedulers.acceleration.policies.test_tasks import HARDWARE
 from tests.controller.schedulers.serving.tasks.conftest import Site
+from tests.sandboxes import local_settings
 
 UNITS = (UnitSettings(name="fast", devices=1, device_kind=DeviceKind.DPU), UnitSettings(name="plain"))
 """On units with a GPU probes would need one that is there; what a DPU has no kernel for runs on the CPU."""
@@ -34,7 +35,7 @@ TELLS = 'printf %s "$MILLRACE_OPERATOR_DEVICES" > "$TOLD/$MILLRACE_TASK"'
 def engine_with_dpu(world: CentreWorld) -> LocalEngine:
     """Return the engine of a machine of which the test says that it has a DPU."""
     writable = (str(world.folder / "told"),)
-    local = LocalSettings(control_groups=ControlGroups.NEVER, look_s=0.05, writable=writable)
+    local = local_settings(control_groups=ControlGroups.NEVER, look_s=0.05, writable=writable)
     cores = tuple(sorted(os.sched_getaffinity(0)))[:2]
     found = Found(cores, 1000 * len(cores), 1 << 30, (FoundDevice(0, DeviceKind.DPU, "BlueField"),))
     return LocalEngine(local, UNITS, world.folder / "engine", "/millrace-test", lambda _: found)

@@ -1,0 +1,22 @@
+"""How jobs of the local engine run in tests: in sandboxes wherever the machine makes them, else as the tests' user."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from controller.centres.engines.local.isolation import problem_of_sandboxes
+from controller.centres.settings import LocalSettings
+
+
+@cache
+def can_sandbox() -> bool:
+    """Return whether sandboxes can be made here."""
+    return problem_of_sandboxes() is None
+
+
+def local_settings(**settings: Any) -> LocalSettings:
+    """Return settings of the local engine that hold on this machine."""
+    if not can_sandbox() and settings.get("user") is None:
+        settings = {"unsafe_same_user": True, **settings}
+    return LocalSettings(**settings)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.path_races import races_in
+
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("dataplane", "collectors", "controller")
 PAGES = sorted(
@@ -31,6 +33,51 @@ WIDE = {
     "controller/cli": "a command a file",
 }
 """Folders with more modules than one can take in at a glance, and of what one kind they are."""
+
+RACED = (
+    *("controller/agents", "controller/api", "controller/centres", "controller/nodes", "controller/storage"),
+    *("controller/schedulers/probe/running", "controller/up", "dataplane/local", "dataplane/rpc"),
+)
+"""Packages of daemons that touch folders in which jobs, pods or users may write."""
+_STATE = "the daemon's state folder: nobody else can enter it"
+_CONTAINERS = "a folder of the runtime's own, 0700, beside the container's root"
+_SETTINGS = "a path that only the administrator's settings name"
+_CGROUPS = "control groups have no links"
+RACE_FREE = {
+    "controller/agents/state_folder.py:StateFolder.identity": _STATE,
+    "controller/api/server/audit.py:AuditLog._rotate": _SETTINGS,
+    "controller/centres/engines/containers/boot.py:pack": "runs inside the container, as the job itself",
+    "controller/centres/engines/containers/boot.py:unpack": "runs inside the container, before the job",
+    "controller/centres/engines/jobs/folders.py:_write": "a job's record, which the agent keeps to itself",
+    "controller/centres/engines/jobs/keeper.py:confine": _CGROUPS,
+    "controller/centres/engines/jobs/sandboxing.py:separate": "/proc has no links of users",
+    "controller/centres/engines/jobs/sandboxing.py:_show": "O_EXCL, in a mount of this process alone",
+    "controller/centres/engines/local/engine.py:LocalEngine._kept": _STATE,
+    "controller/centres/engines/local/engine.py:LocalEngine.cancel": _STATE,
+    "controller/centres/engines/local/isolation.py:Isolation._shown": "/etc is root's",
+    "controller/centres/engines/local/isolation.py:_real": "the interpreter and what settings name",
+    "controller/centres/engines/local/records.py:Record.write": _STATE,
+    "controller/centres/folder.py:CentreFolder.keep": _STATE,
+    "controller/nodes/runtimes/images/layout.py:Layout.link": "the runtime's own copy of a layout",
+    "controller/nodes/runtimes/images/rootfs.py:_write": "beside an image's root, which is unpacked below it",
+    "controller/nodes/runtimes/podman/memory.py:_eventfd_of": _CGROUPS,
+    "controller/nodes/runtimes/reading/beneath.py:open_below": "the allowed folders themselves, which settings name",
+    "controller/nodes/runtimes/reading/renaming.py:rename": "the runtime's own copy of an archive",
+    "controller/nodes/runtimes/runc/records.py:Records.write": _CONTAINERS,
+    "controller/nodes/runtimes/runc/runtime.py:RuncRuntime._lay_out": _CONTAINERS,
+    "controller/nodes/runtimes/runc/runtime.py:RuncRuntime.exec": _CONTAINERS,
+    "controller/nodes/serving/attempts.py:Attempts._write": _STATE,
+    "controller/nodes/serving/driver.py:Driver._place_now": "namespaces' names are root's",
+    "controller/nodes/serving/images.py:ImageCollector._write": _STATE,
+    "controller/schedulers/probe/running/command.py:_write": "runs as the job, in its own folder",
+    "controller/schedulers/probe/running/trying.py:_run": "a temporary folder of this process's own",
+    "controller/schedulers/probe/running/warm.py:_take_place": _CGROUPS,
+    "controller/up/command.py:_check_fits": "the command line of whoever runs this",
+    "controller/up/command.py:detach": "the log in the state folder of whoever runs this",
+    "controller/up/state.py:StateFolder.write_settings": "the command line of whoever runs this",
+    "controller/up/state.py:default_run": "the command line of whoever runs this",
+}
+"""Functions that use paths after checking them, and why nobody else can change what is there."""
 
 _TOP = "|".join((*PACKAGES, "tests", "topologies", "docs", "p4", "requirements"))
 _PATH = re.compile(rf"(?<![\w./-])(?:{_TOP})(?:/[\w.-]*\w)+/?")
@@ -123,3 +170,60 @@ def test_the_picture_is_made_of_its_source() -> None:
     digest = hashlib.sha256(source.read_bytes()).hexdigest()
     picture = source.with_suffix(".svg").read_text(encoding="utf-8")
     assert f"{source.name} sha256:{digest}" in picture, "make picture"
+
+
+def test_no_path_is_checked_and_then_used() -> None:
+    """A link may take its place between: open it once, without following links, and keep to the descriptor."""
+    found = {
+        f"{path.relative_to(ROOT)}:{race.function}": f"{path.relative_to(ROOT)}: {race}"
+        for package in RACED
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for race in races_in(path.read_text(encoding="utf-8"))
+    }
+    assert [text for name, text in found.items() if name not in RACE_FREE] == []
+    assert RACE_FREE.keys() <= found.keys(), "what is no more needs no reason"
+
+
+JOB_FOLDER = """
+class Engine:
+    def write(self, order):
+        order.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name, content in order.files.items():
+            path = order.folder / name
+            path.write_bytes(content)
+        os.chown(order.folder, *self._user)
+"""
+BUNDLE_ROOT = """
+def root_of(folder, name):
+    root = (folder / name).resolve()
+    if not root.is_dir() or not root.is_relative_to(folder):
+        raise OrderError(name)
+    return root
+"""
+RESULT = """
+async def read(path):
+    if path.is_symlink() or not path.is_file():
+        return None
+    with path.open("rb") as file:
+        return file.read()
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "races"),
+    [
+        (JOB_FOLDER, ["Engine.write:7: write_bytes of path", "Engine.write:8: chown of order.folder"]),
+        (BUNDLE_ROOT, ["root_of:3: resolve of folder / name"]),
+        (RESULT, ["read:5: open of path after is_file"]),
+        ("def f(x):\n    if os.path.isfile(x): shutil.rmtree(x)", ["f:2: rmtree of x after isfile"]),
+        ("def f(x):\n    if os.access(x, 4): return open(x)", ["f:2: open of x after access"]),
+        ("if FILE.exists(): FILE.unlink()", ["<module>:1: unlink of FILE after exists"]),
+        ("def f(x):\n    y = os.open(x, FLAGS)\n    os.fchown(y, 0, 0)\n    return x.exists()", []),
+        ("def f(x):\n    with x.open('wb') as file: file.write(b'')", ["f:2: open of x"]),
+        ("def f(x):\n    with x.open('xb') as file: file.write(b'')", []),
+        ("def f(x, y):\n    if x.exists(): y.unlink()", []),
+        ("def f(x, y):\n    if y.exists(): os.unlink(y, dir_fd=x)", []),
+    ],
+)
+def test_races_are_found(source: str, races: list[str]) -> None:
+    assert list(map(str, races_in(source))) == races

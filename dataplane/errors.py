@@ -47,6 +47,10 @@ def is_text(text: str) -> bool:
 class MillraceError(Exception):
     """The root: its text is one line that a user can act on."""
 
+    def __str__(self) -> str:
+        """Return the text in one line, whatever it quotes: names in files of others may hold ends of lines."""
+        return in_one_line(super().__str__())
+
 
 class ConfigError(MillraceError):
     """A file of the user's is wrong; the text names file, line and key."""

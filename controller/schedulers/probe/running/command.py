@@ -32,6 +32,10 @@ exit codes: {", ".join(f"{code} {outcome.value}" for outcome, code in EXIT_CODES
 """
 
 
+class _CommandLineError(ProbeError):
+    """Words that make no sense together."""
+
+
 def main(arguments: Sequence[str], started_s: float) -> int:
     """Run what the command line says; `started_s` is when the program started, by the monotonic clock."""
     if "--help" in arguments:
@@ -42,7 +46,8 @@ def main(arguments: Sequence[str], started_s: float) -> int:
         report = run(read(path), order, started_s)
         _write(out, encode(report))
     except ProbeError as error:
-        sys.stderr.write(f"probe: {error}\n")
+        usage = _USAGE if isinstance(error, _CommandLineError) else ""
+        sys.stderr.write(f"probe: {error}\n{usage}")
         return EXIT_CODES[Outcome.REFUSED]
     if report.problem:
         sys.stderr.write(f"probe {report.probe}: {report.outcome.value}: {report.problem}\n")
@@ -68,10 +73,10 @@ def _parsed(arguments: Sequence[str]) -> tuple[str, str, Order]:
             continue
         option, equals, value = word.partition("=")
         if option not in _OPTIONS or option in given:
-            raise ProbeError(f"{option} {'is there twice' if option in given else 'is no option'}\n{_USAGE}")
+            raise _CommandLineError(f"{option} {'is there twice' if option in given else 'is no option'}")
         given[option] = value if equals else next(words, "")
     if len(paths) != 1:
-        raise ProbeError(f"{len(paths)} files of probe tasks, one is run\n{_USAGE}")
+        raise _CommandLineError(f"{len(paths)} files of probe tasks, one is run")
     units = _count("--units", given.get("--units", "1"), _MOST_CORES)
     order = Order(
         units,

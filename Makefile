@@ -19,6 +19,7 @@ DEVICE ?= 1
 ELECTION ?= 0,1
 CONFIG ?=
 UPGRADE ?=
+MILLRACE_FUZZ_S ?= 3600
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Half of the time in which a process starts would be spent on compiling our own modules.
@@ -57,6 +58,12 @@ $(VENV)/.dev: $(VENV)/.base $(LOCKS)/dev.txt $(LOCKS)/torch-cpu.txt $(LOCKS)/tor
 	@echo "installing the development tools into $(VENV)"
 	@$(INSTALL) --python $(VENV) --requirement $(LOCKS)/dev.txt --requirement $(LOCKS)/torch-needs.txt
 	@./.ci/torch $(VENV)
+	@touch $@
+
+# Only `make deep` fuzzes with atheris; `make test` replays what it has found.
+$(VENV)/.fuzz: $(VENV)/.dev $(LOCKS)/fuzz.txt
+	@echo "installing atheris into $(VENV)"
+	@$(INSTALL) --python $(VENV) --requirement $(LOCKS)/fuzz.txt
 	@touch $@
 
 $(SHELL_VENV)/.ready: $(LOCKS)/shell.txt $(VENV)/.uv
@@ -163,7 +170,7 @@ unit-root: $(VENV)/.dev
 	} >$(ROOT_OUTPUT) 2>&1; exit $$status
 
 # A few hours; root for what needs namespaces.
-deep: $(VENV)/.dev $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_VENV)/.ready
+deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_VENV)/.ready
 	$(MAKE) --no-print-directory site
 	$(BIN)/python -m pytest -m slow tests/soak
 	$(BIN)/python -m pytest tests/soak/containers.py
@@ -172,6 +179,7 @@ deep: $(VENV)/.dev $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_VENV)/.ready
 	MILLRACE_EXAMPLES=100 $(BIN)/python -m pytest --timeout=1800 tests/dataplane/switch/test_pipelines_agree.py tests/dataplane/nic/buffers
 	MILLRACE_EXAMPLES=40 $(BIN)/python -m pytest --timeout=1800 tests/dataplane/switch/compiled/test_memory_safety.py
 	MILLRACE_EXAMPLES=70000 $(BIN)/python -m pytest tests/adversary
+	$(BIN)/python -m tests.fuzzing.run --seconds $(MILLRACE_FUZZ_S)
 	$(BIN)/python -m tests.soak.storage
 	$(BIN)/python -m tests.soak.api
 	$(BIN)/python -m tests.soak.etcd_away

@@ -31,6 +31,7 @@ def write(folder: Path, manifest: bytes) -> None:
     [
         (b'{"config": {"digest": "sha256:0", "size": "large"}, "layers": []}', "its layout is malformed"),
         (b'{"config": {"digest": "sha256:0", "size": Infinity}, "layers": []}', "its layout is malformed"),
+        (b'{"config": {"digest": "sha256:0", "size": 1}, "layers": [{"digest": 5, "size": 1}]}', "is malformed"),
         (b"[" * 100_000, "is no JSON"),
         (b" " * ((4 << 20) + 1), "more than 4194304 bytes"),
         (b"[]", "is no JSON object"),

@@ -30,6 +30,8 @@ from dataplane.rpc.own_folder import is_own_peer
 logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
 
 _BACKLOG: Final = 1024
+_ACCEPTED_AT_ONCE: Final = 16
+"""Connections that are taken in one turn of the event loop: a thousand that come at once hold up nobody else."""
 CERTIFICATE: Final = "millrace.certificate"
 """Where a request's scope has the certificate (DER) that TLS has verified of whoever asks; None without one."""
 ABORT: Final = "millrace.abort"
@@ -286,8 +288,9 @@ class HttpServer:
     async def start(self) -> None:
         """Listen, with a deadline for TLS's first words as well."""
         self._server = await asyncio.get_running_loop().create_server(
-            self._arriving, sock=self._listening, backlog=_BACKLOG
+            self._arriving, sock=self._listening, backlog=_ACCEPTED_AT_ONCE
         )
+        self._listening.listen(_BACKLOG)  # asyncio takes as many in a turn as may wait in the kernel
 
     async def stop(self) -> None:
         """Take no more connections, let answers that are being made end within `GRACE_S`, close all."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import re
 import time
 from collections import OrderedDict
@@ -54,8 +55,8 @@ AUDITED: Final = "millrace.audited"
 """Where a route says that the audit log is to have it even though it only reads."""
 PATIENCE_S: Final = "millrace.patience_s"
 """Where a route says how long its reader may take nothing of the answer."""
-_DAMPED_S: Final = 1.0
-"""How long a refusal for asking too much waits, so that who asks again at once costs little."""
+_DAMPED_S: Final = (1.0, 3.0)
+"""How long a refusal for asking too much waits, so that who asks again at once costs little, and not all at once."""
 _DRAINED_BYTES: Final = 256 << 10
 _DRAINED_S: Final = 1.0
 _STREAMED: Final = re.compile(r"/v1/(nodes/[^/]+/sessions/[^/]+/output|execs/[^/]+/input)")
@@ -181,7 +182,7 @@ class Gate:
             await self._application(scope, _replayed(state[BODY], receive), _giving_back(seat, answer))
         except ApiError as error:
             if isinstance(error, TooManyError | UnavailableError):
-                await asyncio.sleep(_DAMPED_S)
+                await asyncio.sleep(random.uniform(*_DAMPED_S))
             # What is left of a body is not read; nor does who has no room, or is a stranger, keep a connection.
             stays = isinstance(error, TooManyError) and caller is not None and scope["method"] in _BODILESS
             await _refuse(error, answer, closes=not stays)

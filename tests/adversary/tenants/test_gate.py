@@ -18,6 +18,7 @@ from controller.api.registry.events import EventType
 from controller.api.resources import Metadata, Node, Pod
 from controller.api.resources.node import NodeStatus
 from controller.api.resources.pod import Container, PodSpec
+from controller.api.server import gate
 from controller.api.settings import ApiSettings, TlsSettings
 from controller.api.tokens import TokenRequest
 from controller.errors import UnauthorizedError
@@ -30,6 +31,13 @@ from tests.controller.api.test_session_attacks import greeting
 
 HALF = b"GET /v1/pods HTTP/1.1\r\nHost: x\r\n"
 MANY = 40
+
+
+@pytest.fixture(autouse=True)
+def _prompt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have refusals come soon."""
+    monkeypatch.setattr(gate, "_DAMPED_S", (0.0, 0.1))
+
 
 Act = Callable[[Served], Awaitable[None]]
 

@@ -177,7 +177,7 @@ deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_
 	$(BIN)/python -m pytest tests/controller/centres/engines/test_engines.py
 	MILLRACE_EXAMPLES=500 $(BIN)/python -m pytest tests/decoders tests/dataplane/program/test_fuzz.py tests/dataplane/switch/p4runtime
 	MILLRACE_EXAMPLES=100 $(BIN)/python -m pytest --timeout=1800 tests/dataplane/switch/test_pipelines_agree.py tests/dataplane/nic/buffers
-	MILLRACE_EXAMPLES=40 $(BIN)/python -m pytest --timeout=1800 tests/dataplane/switch/compiled/test_memory_safety.py
+	MILLRACE_EXAMPLES=40 $(BIN)/python -m pytest --timeout=1800 tests/dataplane/switch/compiled/test_memory_safety.py tests/dataplane/native/test_guarded_arrays.py
 	MILLRACE_EXAMPLES=70000 $(BIN)/python -m pytest tests/adversary
 	$(BIN)/python -m tests.fuzzing.run --seconds $(MILLRACE_FUZZ_S)
 	$(BIN)/python -m tests.soak.storage

@@ -1,7 +1,7 @@
-"""Gives the native core reports that end where memory ends: one byte read too far, and the process is gone (SIGSEGV).
+"""Gives native code what ends where memory ends: one byte read too far, and the process is gone (SIGSEGV).
 
-python -m tests.collectors.native.guarded_run LONGER: each report is said to be so many bytes longer than it is. Prints
-how many reports the native core took itself, as proof that it got anywhere.
+python -m tests.collectors.native.guarded_run reports|frames LONGER: each report, or Ethernet frame with one, is said to
+be so many bytes longer than it is. Prints how many native code took itself, as proof that it got anywhere.
 """
 
 from __future__ import annotations
@@ -9,18 +9,23 @@ from __future__ import annotations
 import ctypes
 import sys
 from collections.abc import Iterator
+from ipaddress import ip_address
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from collectors.collector import Collector
 from collectors.decode.payloads import Payloads
+from collectors.ingest.frames import FrameReader
 from collectors.native.core import NativeCore
 from collectors.settings import CollectorSettings
 from dataplane.clock import VirtualClock
+from dataplane.topology.schema import REPORT_UDP_PORT
 from dataplane.wire import report
 from dataplane.wire.completion import Completion
 from dataplane.wire.drop_reasons import DropReason
+from dataplane.wire.packet import udp_frame
 from dataplane.wire.report import ReportPacket
 from dataplane.wire.report_group import ReportGroup
 from tests.collectors.reports import ALL, Reporter, build_topology, long_way
@@ -56,21 +61,46 @@ def damaged(whole: bytes) -> Iterator[bytes]:
                 yield kind[:place] + bytes([value]) + kind[place + 1 :]
 
 
-def main(longer: int) -> None:
-    """Give the native core every report."""
+def take_reports(longer: int) -> int:
+    """Give the native core every report; return how many it took."""
     core: Any = Collector(build_topology(), VirtualClock(1000), CollectorSettings())._native
     assert isinstance(core, NativeCore)
     memory, taken = Guarded(ROOM), 0
     for whole in originals():
         for data in damaged(whole):
-            address = memory.put(data, at_end=True)
-            # Not a copy of it: an array over those very bytes.
-            bytes_there: Any = (ctypes.c_uint8 * (len(data) + longer)).from_address(address)
-            there = np.frombuffer(bytes_there, np.uint8)
-            lengths = np.array([len(data) + longer], np.uint32)
+            there, lengths = _placed(memory, data, longer)
             taken += core.take(Payloads(there, np.zeros(1, np.uint64), lengths), 0, 1000)
-    print(taken)
+    return taken
+
+
+def find_in_frames(longer: int) -> int:
+    """Look for reports in every frame; return how many there were."""
+    memory, reader, found = Guarded(ROOM), FrameReader(REPORT_UDP_PORT), 0
+    payload = Reporter().stacked(long_way())
+    for src, dst in (("10.0.0.1", "10.0.0.2"), ("2001:db8::1", "2001:db8::2")):
+        for vlan_id in (None, 7):
+            whole = udp_frame(
+                src_mac=1,
+                dst_mac=2,
+                src=ip_address(src),
+                dst=ip_address(dst),
+                src_port=5000,
+                dst_port=REPORT_UDP_PORT,
+                payload=payload,
+                vlan_id=vlan_id,
+            )
+            for data in damaged(whole):
+                there, lengths = _placed(memory, data, longer)
+                found += len(reader.payloads(there, np.zeros(1, np.uint64), lengths))
+    return found
+
+
+def _placed(memory: Guarded, data: bytes, longer: int) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:
+    """Return an array over bytes at the end of memory, not a copy of them, and their number."""
+    address = memory.put(data, at_end=True)
+    bytes_there: Any = (ctypes.c_uint8 * (len(data) + longer)).from_address(address)
+    return np.frombuffer(bytes_there, np.uint8), np.array([len(data) + longer], np.uint32)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]))
+    print({"reports": take_reports, "frames": find_in_frames}[sys.argv[1]](int(sys.argv[2])))

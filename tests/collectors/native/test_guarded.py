@@ -1,4 +1,4 @@
-"""The native core reads no byte behind a report, however it was cut or changed; in a process of its own."""
+"""Native code reads no byte behind a report or frame, however it was cut or changed; in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 LIMIT_S = 120
 
 
-def run(longer: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.collectors.native.guarded_run", str(longer)]
+def run(what: str, longer: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.collectors.native.guarded_run", what, str(longer)]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
         command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
 
 
-def test_no_report_is_read_beyond_its_end() -> None:
-    done = run(0)
+@pytest.mark.parametrize(("what", "least"), [("reports", 10_000), ("frames", 100)])
+def test_nothing_is_read_beyond_its_end(what: str, least: int) -> None:
+    done = run(what, 0)
     assert done.returncode == 0, done.stderr
-    assert int(done.stdout) > 10_000
+    assert int(done.stdout) > least
 
 
-def test_a_byte_too_many_would_end_it() -> None:
-    assert run(1).returncode == -signal.SIGSEGV
+@pytest.mark.parametrize("what", ["reports", "frames"])
+def test_a_byte_too_many_would_end_it(what: str) -> None:
+    assert run(what, 1).returncode == -signal.SIGSEGV

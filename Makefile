@@ -169,7 +169,7 @@ unit-root: $(VENV)/.dev
 	$(BIN)/python -m pytest --ignore=tests/soak -n $(BMV2_WORKERS) -m "root and bmv2" || status=1; \
 	} >$(ROOT_OUTPUT) 2>&1; exit $$status
 
-# A few hours; root for what needs namespaces.
+# Half a day on two cores, of which fuzzing is four hours; root for what needs namespaces.
 deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_VENV)/.ready
 	$(MAKE) --no-print-directory site
 	$(BIN)/python -m pytest -m slow tests/soak

@@ -28,7 +28,7 @@ from google.protobuf.message import DecodeError
 from collectors.collector import Collector
 from collectors.decode.payloads import payloads_of
 from collectors.ingest.replay import Replay
-from collectors.settings import CollectorSettings, Core
+from collectors.settings import CollectorSettings, Core, StateSettings
 from controller.api.resources.probe_result import ProbeRun
 from controller.nodes.runtimes import bundle
 from controller.nodes.runtimes.base import ContainerOrder
@@ -62,6 +62,8 @@ _LENGTH = 2
 _PART = re.compile(rb"@(\d)")
 _READER = Path(child.__file__).with_name("__main__.py")
 _MEMORY = Path("/dev/shm")
+_SMALL_TABLES = StateSettings(max_flows=4, max_routes=4, max_pending_packets=4)
+"""Few reports fill them."""
 _FRAMES = (bytes(0), bytes(64), bytes(range(1, 120)))
 
 
@@ -254,7 +256,8 @@ def _receive_reports(data: bytes) -> None:
     """Give reports to the reference and to native code, which are to say the same of them."""
     payloads, said = parts_of(data), list[object]()
     for core in (Core.REFERENCE, Core.NATIVE):
-        collector = Collector(build_topology(), VirtualClock(1000), CollectorSettings(core=core))
+        settings = CollectorSettings(core=core, state=_SMALL_TABLES)
+        collector = Collector(build_topology(), VirtualClock(1000), settings)
         collector.receive_many(payloads_of(payloads))
         found = collector.snapshot()
         said.append((collector.status().counters, found.links, found.paths, found.reporters, found.jobs))

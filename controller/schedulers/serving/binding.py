@@ -23,7 +23,7 @@ from controller.api.registry.placements import (
 )
 from controller.api.resources import Pod
 from controller.api.resources.hardware import device_shares
-from controller.errors import ApiError, TooLargeError
+from controller.errors import ApiError, StaleError, TooLargeError
 from controller.schedulers.framework import Profile
 from controller.schedulers.serving.assumptions import Assumption
 from controller.schedulers.serving.outcomes import Knowledge, Outcome
@@ -69,6 +69,8 @@ class Binder:
         """Of nodes' shares before the batch: what is sent names these."""
         self._moved: dict[str, int] = {}
         """By how much the batch has moved them in the view."""
+        self._is_outdated = False
+        """The view has learnt of something that the batch contradicts: nothing more fits with it."""
         self._sending: asyncio.Task[None] | None = None
 
     @property
@@ -79,7 +81,7 @@ class Binder:
     @property
     def is_full(self) -> bool:
         """Whether what waits is to be sent before more is decided."""
-        return len(self._batch) >= MOST_BINDINGS or self._nbytes >= MOST_BYTES
+        return len(self._batch) >= MOST_BINDINGS or self._nbytes >= MOST_BYTES or self._is_outdated
 
     @property
     def is_sending(self) -> bool:
@@ -95,7 +97,11 @@ class Binder:
         """
         view, profile = known.view, known.profiles[outcome.pods[0].spec.profile]
         request = request_of(outcome, decision, profile, known, self._versions)
-        expected = bind(_state(view, outcome.pods, request), request, now_ns, self._moved)
+        try:
+            expected = bind(_state(view, outcome.pods, request), request, now_ns, self._moved)
+        except StaleError:
+            self._is_outdated = bool(self._batch)
+            raise
         for node in expected.nodes:
             self._versions.setdefault(node, view.nodes[node].shares_version)
             self._moved[node] = view.nodes[node].shares_version + 1 - self._versions[node]
@@ -106,9 +112,13 @@ class Binder:
     def send(self, group: asyncio.TaskGroup) -> None:
         """Send what waits."""
         assert not self.is_sending
+        self._sending = group.create_task(self._send(self.take_back()))
+
+    def take_back(self) -> list[Decided]:
+        """Return what waits to be sent, which no longer is."""
         batch, self._batch, self._nbytes = self._batch, [], 0
-        self._versions, self._moved = {}, {}
-        self._sending = group.create_task(self._send(batch))
+        self._versions, self._moved, self._is_outdated = {}, {}, False
+        return batch
 
     async def _send(self, batch: Sequence[Decided]) -> None:
         await self._answered(list(zip(batch, await self._answers(batch), strict=True)))

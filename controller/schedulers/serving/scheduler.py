@@ -272,6 +272,10 @@ class Scheduler:
                 self._note_bound(decided)
             self._metrics.seconds.observe((self._clock.now_ns() - decided.begun_ns) / _NS_PER_S)
         if refused:
+            # Decided meanwhile as if all of these were bound: sent, it would be refused, and what follows it, for ever.
+            for decided in self._binder.take_back():
+                self.view.withdraw(decided.assumption)
+                self.queue.again(decided.name, self._clock.now_ns())
             self._wake()
         self._changed.set()
 

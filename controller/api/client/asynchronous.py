@@ -14,6 +14,7 @@ import httpx
 from controller.api.client import calls, sessions
 from controller.api.client.calls import Call
 from controller.api.client.place import Place, find_place
+from controller.api.client.resuming import WatchProgress
 from controller.api.client.values import Event, Listing
 from controller.api.registry.batches import BindingBatch, BindingOutcomes, DispatchBatch, DispatchOutcomes
 from controller.api.registry.dispatches import CompletionRequest, DispatchAnswer, DispatchRequest, Pick
@@ -286,16 +287,16 @@ class Resources(Generic[R]):
 
         Raise GoneError for a revision that is forgotten: list again, or use `follow`.
         """
-        backoff = self._client.backoff()
+        backoff, progress = self._client.backoff(), WatchProgress(after)
         while True:
             try:
-                call = calls.watching(self.kind, labels, fields, after)
+                call = calls.watching(self.kind, labels, fields, progress.after)
                 async with aclosing(self._client.lines(call)) as lines:
                     async for line in lines:
                         event = calls.event_of(self.kind, line)
                         backoff.reset()
-                        after = event.revision
-                        yield event
+                        if progress.is_new(event):
+                            yield event
                 error: ApiError = UnavailableError(f"API at {self._client.place.address}: it ended the watch")
             except (UnavailableError, TooManyError) as problem:
                 error = problem

@@ -13,6 +13,7 @@ import httpx
 from controller.api.client import calls, sessions
 from controller.api.client.calls import Call
 from controller.api.client.place import Place, find_place
+from controller.api.client.resuming import WatchProgress
 from controller.api.client.values import Event, Listing
 from controller.api.registry.batches import BindingBatch, BindingOutcomes, DispatchBatch, DispatchOutcomes
 from controller.api.registry.dispatches import CompletionRequest, DispatchAnswer, DispatchRequest, Pick
@@ -244,14 +245,14 @@ class SyncResources(Generic[R]):
 
         Raise GoneError for a revision that is forgotten.
         """
-        backoff = self._client.backoff()
+        backoff, progress = self._client.backoff(), WatchProgress(after)
         while True:
             try:
-                for line in self._client.lines(calls.watching(self.kind, labels, fields, after)):
+                for line in self._client.lines(calls.watching(self.kind, labels, fields, progress.after)):
                     event = calls.event_of(self.kind, line)
                     backoff.reset()
-                    after = event.revision
-                    yield event
+                    if progress.is_new(event):
+                        yield event
             except (UnavailableError, TooManyError):
                 pass
             self._client.sleep(backoff.next_s())

@@ -1,7 +1,8 @@
 """A checker of concurrent histories: is there one order of all operations that explains every answer?
 
 The search is Wing and Gong's ("Testing and verifying concurrent objects", 1993) with Lowe's memoisation ("Testing for
-linearizability", 2017): a set of operations that have taken effect, and the state they lead to, are looked at once.
+linearizability", 2017): a set of operations that have taken effect, and the state they lead to, are looked at once, nor
+is what needs more operations without an answer for the same.
 Histories of independent objects are checked one by one (Horn and Kroening, "Faster linearizability checking via
 P-compositionality", 2015).
 
@@ -20,8 +21,8 @@ S = TypeVar("S", bound=Hashable)
 A = TypeVar("A", bound=Hashable)
 A_contra = TypeVar("A_contra", bound=Hashable, contravariant=True)
 
-MOST_STEPS: Final = 5_000_000
-"""States of one object that are looked at, about a minute's worth."""
+MOST_STEPS: Final = 200_000
+"""States of one object that are looked at: some seconds' worth."""
 
 
 class UndecidedError(Exception):
@@ -110,7 +111,9 @@ class _Search(Generic[S, A]):
     operations: list[Operation[A]]
     model: Model[S, A]
     answered: int = field(init=False)
-    seen: set[tuple[int, int, int, S]] = field(default_factory=set)
+    seen: dict[tuple[int, int, S], list[int]] = field(default_factory=dict)
+    """Where the search was, and with which operations without an answer: whoever has used more of them is worse off."""
+    steps: int = 0
 
     def __post_init__(self) -> None:
         self.operations = sorted(self.operations, key=lambda one: (one.returned is None, one.called))
@@ -153,11 +156,12 @@ class _Search(Generic[S, A]):
             return None  # without an effect it can as well be left out
         else:
             lost_taken |= 1 << (number - self.answered)
-        place = (first, taken, lost_taken, state)
-        if place in self.seen:
+        before = self.seen.setdefault((first, taken, state), [])
+        if any(used & lost_taken == used for used in before):
             return None
-        self.seen.add(place)
-        if len(self.seen) > MOST_STEPS:
+        before.append(lost_taken)
+        self.steps += 1
+        if self.steps > MOST_STEPS:
             raise UndecidedError(f"{self.model.object_of(action)}: undecided after {MOST_STEPS} steps")
         return self._frame(state, first, taken, lost_taken, number)
 

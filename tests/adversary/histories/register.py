@@ -5,7 +5,7 @@ Each value is written once, so that whoever reads one knows which write it is of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -76,8 +76,6 @@ class Registers:
 
     def is_possible(self, state: Version, action: Action) -> bool:
         """Return whether a register in a state answers so."""
-        is_expected = state.may_be(action.expected)
-        is_later = action.revision is None or state.revision < action.revision
         match action.outcome, action.verb:
             case Outcome.LOST, _:
                 return True
@@ -86,19 +84,15 @@ class Registers:
             case Outcome.STALE, Verb.CREATE:
                 return state.value is not None
             case Outcome.STALE, _:
-                return state.value is not None and not (state.is_exact and is_expected)
-            case _, Verb.GET:
-                return state.value is not None and state.value == action.value and state.may_be(action.revision)
-            case _, Verb.CREATE:
-                return state.value is None and is_later
+                return state.value is not None and not (state.is_exact and state.may_be(action.expected))
             case _:
-                return state.value is not None and is_expected and is_later
+                return _is_done(state, action)
 
     def after(self, state: Version, action: Action) -> Version:
         """Return what a register is afterwards; a lost request that it refuses changes nothing."""
         if action.outcome in (Outcome.ABSENT, Outcome.STALE):
             return state
-        if action.outcome is Outcome.LOST and not self.is_possible(state, replace(action, outcome=Outcome.DONE)):
+        if action.outcome is Outcome.LOST and not _is_done(state, action):
             return state
         if action.verb is Verb.GET:
             return state if action.revision is None else Version(action.value, action.revision)
@@ -108,19 +102,60 @@ class Registers:
         return Version(value, action.revision)
 
 
-def resolved(
-    history: Iterable[Operation[Action]], seen: Mapping[tuple[str, str], tuple[int, int]]
-) -> Sequence[Operation[Action]]:
-    """Return a history in which a write without an answer whose value was seen has taken effect before that.
+def _is_done(state: Version, action: Action) -> bool:
+    """Return whether a register does what is asked, with the answer that is known."""
+    is_later = action.revision is None or state.revision < action.revision
+    match action.verb:
+        case Verb.GET:
+            return state.value is not None and state.value == action.value and state.may_be(action.revision)
+        case Verb.CREATE:
+            return state.value is None and is_later
+        case _:
+            return state.value is not None and state.may_be(action.expected) and is_later
 
-    `seen` has the revision of each register's values, and when whoever saw it first had it.
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What readers and watches have seen of registers, and when somebody had it first."""
+
+    values: Mapping[tuple[str, str], tuple[int, int]]
+    """The revision of each register's values, and when."""
+    deletions: Mapping[tuple[str, int], int]
+    """When it was seen that a register went, by name and revision."""
+    is_complete: bool
+    """Whether a watch has told of everything, so that what nobody has seen was not written."""
+
+
+def resolved(history: Iterable[Operation[Action]], observed: Observed) -> list[Operation[Action]]:
+    """Return a history in which writes whose answers were lost have taken effect before somebody has seen that.
+
+    Those that a complete watch has not told of are left out.
     """
-    return [_resolved(operation, seen) for operation in history]
+    found, lost = list[Operation[Action]](), list[Operation[Action]]()
+    for operation in history:
+        (lost if operation.action.outcome is Outcome.LOST else found).append(operation)
+    known = {(one.action.name, one.action.revision) for one in found if one.action.verb is Verb.DELETE}
+    left = [one for one in lost if not _is_observed(one, observed)]
+    found += [_answered(one, *observed.values[_key(one)]) for one in lost if _is_observed(one, observed)]
+    if not observed.is_complete:
+        return found + left
+    for (name, revision), at in observed.deletions.items():
+        able = [one for one in left if one.action.name == name and one.action.verb is Verb.DELETE and one.called < at]
+        if (name, revision) not in known and able:
+            # Whichever it was: the first had the most time.
+            first = min(able, key=lambda one: one.called)
+            found.append(_answered(replace(first, action=replace(first.action, expected=None)), revision, at))
+    return found
 
 
-def _resolved(operation: Operation[Action], seen: Mapping[tuple[str, str], tuple[int, int]]) -> Operation[Action]:
-    action = operation.action
-    if action.outcome is not Outcome.LOST or action.value is None or (action.name, action.value) not in seen:
-        return operation
-    revision, at = seen[action.name, action.value]
-    return replace(operation, action=replace(action, outcome=Outcome.DONE, revision=revision), returned=at)
+def _key(operation: Operation[Action]) -> tuple[str, str]:
+    return operation.action.name, operation.action.value or ""
+
+
+def _is_observed(operation: Operation[Action], observed: Observed) -> bool:
+    return operation.action.value is not None and _key(operation) in observed.values
+
+
+def _answered(operation: Operation[Action], revision: int, at: int) -> Operation[Action]:
+    action = replace(operation.action, outcome=Outcome.DONE, revision=revision)
+    return replace(operation, action=action, returned=at)

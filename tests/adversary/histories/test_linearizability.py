@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.adversary.histories import linearizability
 from tests.adversary.histories.linearizability import Operation, UndecidedError, violations
-from tests.adversary.histories.register import Action, Outcome, Registers, Verb, Version, resolved
+from tests.adversary.histories.register import Action, Observed, Outcome, Registers, Verb, Version, resolved
 
 MODEL = Registers()
 History = list[Operation[Action]]
@@ -186,7 +186,25 @@ def test_a_seen_value_ends_its_unanswered_write() -> None:
     lost = Operation("w", Action("x", Verb.PUT, Outcome.LOST, "b"), 10, None)
     late = read("a", 1, 50, 60)
     assert violations([created, lost, late], MODEL) == []
-    assert len(violations(resolved([created, lost, late], {("x", "b"): (2, 40)}), MODEL)) == 1
+    observed = Observed({("x", "b"): (2, 40)}, {}, is_complete=False)
+    assert len(violations(resolved([created, lost, late], observed), MODEL)) == 1
+
+
+def test_a_seen_deletion_is_one_of_those_without_answer() -> None:
+    [created] = register_of("a")
+    deletions = [Operation("w", Action("x", Verb.DELETE, Outcome.LOST), called, None) for called in (30, 10)]
+    observed = Observed({}, {("x", 2): 40}, is_complete=True)
+    history = resolved([created, *deletions], observed)
+    assert [(one.called, one.returned) for one in history[1:]] == [(10, 40)]
+    assert violations([*history, read("a", 1, 20, 30)], MODEL) == []
+    assert len(violations([*history, read("a", 1, 41, 50)], MODEL)) == 1
+
+
+def test_what_a_complete_watch_has_not_told_is_left_out() -> None:
+    [created] = register_of("a")
+    lost = Operation("w", Action("x", Verb.PUT, Outcome.LOST, "b"), 10, None)
+    assert resolved([created, lost], Observed({}, {}, is_complete=True)) == [created]
+    assert resolved([created, lost], Observed({}, {}, is_complete=False)) == [created, lost]
 
 
 def test_each_object_is_checked_by_itself() -> None:

@@ -83,8 +83,11 @@ class Writes:
         return {(name, value): revision for (name, revision), value in self.acknowledged.items() if value is not None}
 
 
-def problems_of(watch: str, stretches: Sequence[Stretch], writes: Writes, final: Contents | None) -> list[str]:
-    """Return what is wrong with a watch of everything; `final` is the list that it ends with."""
+def problems_of(watch: str, stretches: Sequence[Stretch], writes: Writes | None, final: Contents | None) -> list[str]:
+    """Return what is wrong with a watch; `final` is the list that it ends with.
+
+    Without `writes` only the order of events is looked at: those of a watch that selects.
+    """
     found = [problem for stretch in stretches for problem in _problems(stretch, writes)]
     if final is not None:
         replayed = stretches[-1].replayed if stretches else {}
@@ -107,8 +110,10 @@ def disagreements(watches: Iterable[Sequence[Stretch]]) -> list[str]:
     return found
 
 
-def _problems(stretch: Stretch, writes: Writes) -> Iterator[str]:
+def _problems(stretch: Stretch, writes: Writes | None) -> Iterator[str]:
     yield from _out_of_order(stretch)
+    if writes is None:
+        return
     told = defaultdict(set)
     for event in stretch.events:
         told[event.name].add(event.revision)

@@ -224,7 +224,9 @@ async def _clean(api: ApiClient) -> None:
     """Remove all pods, and what they hold."""
     while pods := (await api.of(Pod).list()).items:
         for pod in pods:
-            with suppress(NotFoundError):
+            # What was on its way when the clients stopped may have been done since.
+            with suppress(NotFoundError, StaleError):
                 await api.of(Pod).delete(pod.metadata.name)
-            if pod.status.node is not None:
+                if pod.status.node is None:
+                    continue
                 await api.release(ReleaseRequest(releases=(Release(pod=pod.metadata.name),)))

@@ -6,7 +6,11 @@ import asyncio
 from contextlib import aclosing
 from pathlib import Path
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from controller.api.client import ApiClient, Event, Place, SyncApiClient
+from controller.api.client.resuming import WatchProgress
 from controller.api.registry.events import EventType
 from controller.api.registry.placements import Binding, BindingRequest
 from controller.api.resources import Metadata, Node, Pod
@@ -17,6 +21,7 @@ from dataplane.local.deadline import local_timeout
 from tests.adversary.histories.proxy import Proxy
 from tests.controller.api.api_server import WAIT_S, Served, serving, settings_in
 
+POD = Pod(metadata=Metadata(name="a"), spec=PodSpec(containers=(Container(name="main", image="x"),)))
 PODS = tuple(f"p{number}" for number in range(4))
 
 
@@ -99,3 +104,28 @@ def watched(url: str, revision: int) -> list[Event[Pod]]:
     watch.close()
     client.close()
     return events
+
+
+@st.composite
+def transactions(draw: st.DrawFn) -> list[Event[Pod]]:
+    """Draw events in order of revisions, several of some."""
+    sizes = draw(st.lists(st.integers(1, 4), min_size=1, max_size=6))
+    return [
+        Event(EventType.PUT, f"p{number}", 10 + revision, POD)
+        for revision, size in enumerate(sizes)
+        for number in range(size)
+    ]
+
+
+@given(transactions(), st.data())
+def test_progress_tells_each_event_once_whatever_is_cut(events: list[Event[Pod]], data: st.DataObject) -> None:
+    progress, told = WatchProgress(9), list[Event[Pod]]()
+    while told != events:
+        assert progress.after is not None
+        left = [event for event in events if event.revision > progress.after]
+        bookmark: Event[Pod] = Event(EventType.BOOKMARK, "", progress.after)
+        if progress.is_new(bookmark) and told:
+            assert told[-1].revision <= bookmark.revision
+        cut = data.draw(st.integers(1, len(left)))
+        told += [event for event in left[:cut] if progress.is_new(event)]
+        assert told == events[: len(told)]

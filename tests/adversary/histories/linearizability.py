@@ -127,16 +127,15 @@ class _Search(Generic[S, A]):
             frame = frames[-1]
             number = next(frame.candidates, None)
             if number is None:
+                if len(frames) - 1 > len(best):
+                    best = [each.chosen for each in frames[1:]]
                 frames.pop()
                 if not frames:
                     return self._violation(subject, best)
                 continue
             following = self._taken(frame, number)
-            if following is None:
-                continue
-            frames.append(following)
-            if len(frames) - 1 > len(best):
-                best = [each.chosen for each in frames[1:]]
+            if following is not None:
+                frames.append(following)
         return None
 
     def _frame(self, state: S, first: int, taken: int, lost_taken: int, chosen: int) -> _Frame[S]:
@@ -147,7 +146,8 @@ class _Search(Generic[S, A]):
         action = self.operations[number].action
         if not self.model.is_possible(frame.state, action):
             return None
-        state, first, taken, lost_taken = self.model.after(frame.state, action), *self._bits(frame)
+        state = self.model.after(frame.state, action)
+        first, taken, lost_taken = frame.first, frame.taken, frame.lost_taken
         if number < self.answered:
             taken |= 1 << (number - first)
             while taken & 1:
@@ -164,10 +164,6 @@ class _Search(Generic[S, A]):
         if self.steps > MOST_STEPS:
             raise UndecidedError(f"{self.model.object_of(action)}: undecided after {MOST_STEPS} steps")
         return self._frame(state, first, taken, lost_taken, number)
-
-    @staticmethod
-    def _bits(frame: _Frame[S]) -> tuple[int, int, int]:
-        return frame.first, frame.taken, frame.lost_taken
 
     def _candidates(self, state: S, first: int, taken: int, lost_taken: int) -> Iterator[int]:
         """Yield what may come next: what was called before any other that has yet to take effect was answered.
@@ -196,7 +192,7 @@ class _Search(Generic[S, A]):
                 yield number
 
     def _violation(self, subject: Hashable, best: list[int]) -> Violation[A]:
-        explained = tuple(self.operations[number] for number in best)
-        left = [one for number, one in enumerate(self.operations[: self.answered]) if number not in set(best)]
+        explained, chosen = tuple(self.operations[number] for number in best), set(best)
+        left = [one for number, one in enumerate(self.operations[: self.answered]) if number not in chosen]
         until = min(one.returned for one in left if one.returned is not None)
         return Violation(subject, explained, tuple(one for one in left if one.called <= until))

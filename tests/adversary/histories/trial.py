@@ -27,7 +27,7 @@ from tests.adversary.histories.linearizability import UndecidedError, violations
 from tests.adversary.histories.proxy import Proxy
 from tests.adversary.histories.register import Observed, Registers, resolved
 from tests.adversary.histories.server import Server
-from tests.adversary.histories.watching import Contents, disagreements, problems_of
+from tests.adversary.histories.watching import Contents, disagreements, problems_of, replayed_of
 
 FAULTS: Final = ("kill", "pause", "part", "stall", "tear", "step")
 CLIENTS: Final = 7
@@ -159,7 +159,11 @@ class Trial:
             await nemesis
             stop.set()
             await asyncio.gather(*working)
-            return await self._caught_up(direct)
+            ends = await self._caught_up(direct)
+            for task in watching:
+                if task.done():
+                    task.result()  # raises: a watch never ends of itself
+            return ends
         finally:
             for task in [*working, *watching]:
                 task.cancel()
@@ -173,7 +177,7 @@ class Trial:
         deadline = LocalDeadline(_CAUGHT_UP_S, "a test")
         while True:
             final, selected = await contents(direct), await contents(direct, _SELECTED)
-            ends = {name: stretches[-1].replayed for name, stretches in self._record.watches.items() if stretches}
+            ends = {name: replayed_of(stretches) for name, stretches in self._record.watches.items()}
             is_told = [end == (selected if name == SELECTING else final) for name, end in ends.items()]
             if all(is_told) or deadline.has_passed():
                 self._record.is_caught_up = all(is_told)

@@ -90,13 +90,18 @@ def problems_of(watch: str, stretches: Sequence[Stretch], writes: Writes | None,
     """
     found = [problem for stretch in stretches for problem in _problems(stretch, writes)]
     if final is not None:
-        replayed = stretches[-1].replayed if stretches else {}
+        replayed = replayed_of(stretches)
         found += [
             f"{name} is {final.get(name)} and is replayed as {replayed.get(name)}"
             for name in sorted(final.keys() | replayed.keys())
             if final.get(name) != replayed.get(name)
         ]
     return [f"watch {watch}: {problem}" for problem in found]
+
+
+def replayed_of(stretches: Sequence[Stretch]) -> Contents:
+    """Return what there is in the end by what a watch has told."""
+    return stretches[-1].replayed if stretches else {}
 
 
 def disagreements(watches: Iterable[Sequence[Stretch]]) -> list[str]:

@@ -1,4 +1,6 @@
-"""A user's token, a node's token, hostile tasks and a stranger against an API server and a centre's agent as processes.
+"""A user's token, a node's token, hostile tasks and pods, and a stranger, against daemons as processes.
+
+The daemons are an API server, a centre's agent, and with a storage of podman's a node's manager.
 
 What belongs to somebody else is looked at before and after: objects, files, what was said of them, and whether a node
 and the centre were heard all the time. An effect is a line; there are to be none.
@@ -15,13 +17,14 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 import msgspec
+import yaml
 
 from controller.api.client import ApiClient, Place
 from controller.api.registry.dispatches import Dispatch, DispatchRequest
@@ -29,12 +32,13 @@ from controller.api.registry.placements import Binding, BindingRequest
 from controller.api.resources import Centre, Metadata, Node, Pod, PodGroup, Project, Task
 from controller.api.resources.hardware import Hardware
 from controller.api.resources.node import NodeSpec, NodeStatus
-from controller.api.resources.pod import Container, PodSpec
+from controller.api.resources.pod import Container, Phase, PodSpec, Restart
 from controller.api.resources.pod_group import PodGroupSpec
 from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
 from controller.api.tokens import TokenRequest
 from controller.errors import ApiError
 from dataplane.rpc.access import Right, Role
+from tests.controller.nodes.conftest import PodmanStorage
 
 CANARY: Final = "canary-8b1f0c"
 """What only its owner is to read."""
@@ -44,6 +48,19 @@ could = sorted(what for what, could in main(*sys.argv[1:]).items() if could is T
 sys.exit(None if could == ["writes its own", "writes scratch"] else f"it {', '.join(could)}")
 """
 """What a task adds to its attack, so that it fails where it could do more than it may."""
+_ESCAPE: Final = """
+could=0
+for path in {precious}/secret /proc/1/root{precious}/secret /proc/kcore /dev/mem /proc/sysrq-trigger; do
+  cat $path > /dev/null 2>&1 && could=1
+done
+mount -t tmpfs none /tmp 2> /dev/null && could=1
+mount -t proc none /proc 2> /dev/null && could=1
+echo c > /proc/sysrq-trigger 2> /dev/null && could=1
+echo 1 > /proc/sys/kernel/panic 2> /dev/null && could=1
+ls {precious} > /dev/null 2>&1 && could=1
+exit $could
+"""
+"""A container's attack on its machine: it ends with 0 where nothing of it could be done."""
 _AT_ONCE: Final = 12
 _WAIT_S: Final = 120.0
 _KINDS: Final = ("pods", "podgroups", "tasks", "projects", "decisions", "nodes", "centres", "probekernels", "unitpools")
@@ -66,6 +83,9 @@ class TenantSiege:
     slowest_s: float = 0.0
     """The longest that a report of the node took."""
     tasks: int = 0
+    storage: PodmanStorage | None = None
+    """Of the node that runs pods, None where none does."""
+    pods: int = 0
 
     async def play(self, seconds: float) -> None:
         """Attack for so long, and look at what became of everything else."""
@@ -90,15 +110,23 @@ class TenantSiege:
             while time.monotonic() < until_s:
                 await self._attack_from_a_task()
 
+        async def work_in_pods(storage: PodmanStorage) -> None:
+            while time.monotonic() < until_s:
+                await self._attack_from_a_pod(storage)
+
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(work_in_tasks())
+                if self.storage is not None:
+                    group.create_task(work_in_pods(self.storage))
                 for _ in range(_AT_ONCE):
                     group.create_task(work())
         finally:
             reporting.cancel()
             with suppress(asyncio.CancelledError):
                 await reporting
+        if self.storage is not None and not (await self.admin.of(Node).get("h3")).status.ready:
+            self.effects.append("node h3 is not ready")
         after = await self._objects(), self._files()
         for name, one in {**before[0], **before[1]}.items():
             if {**after[0], **after[1]}.get(name) != one:
@@ -286,6 +314,40 @@ class TenantSiege:
         if found.status.phase is not TaskPhase.SUCCEEDED:
             self.effects.append(f"task {name}: {found.status.reasons}")
 
+    async def _attack_from_a_pod(self, storage: PodmanStorage) -> None:
+        """Have a pod of Eve's reach out of its container, or its node's manager trip over what it names."""
+        self.pods += 1
+        name = f"eve-pod-{self.pods}"
+        precious = self.folder / "precious"
+        container = self.random.choice(
+            (
+                Container(name="m", image=storage.image, command=("/bin/sh", "-c", _ESCAPE.format(precious=precious))),
+                Container(name="conmon", image=storage.image, command=("/bin/sh", "-c", "exit 0")),
+                Container(name="m", image="oci-archive:/proc/kmsg"),
+                Container(name="m", image="oci-archive:/" + "a" * 900),
+                Container(name="m", image=f"oci:{precious}"),
+                Container(name="m", image=f"oci-archive:{precious}/secret"),
+                Container(name="m", bundle="/"),
+                Container(name="m", bundle=str(precious)),
+                Container(name="m", bundle="/proc/self/root"),
+            )
+        )
+        spec = PodSpec(containers=(container,), restart=Restart.NEVER)
+        content = msgspec.json.encode(Pod(metadata=Metadata(name=name), spec=spec))
+        answer = await self.eve.post("/v1/pods", content=content, headers={"Content-Type": "application/json"})
+        if answer.status_code != httpx.codes.CREATED:
+            return
+        await self.admin.bind(BindingRequest(bindings=(Binding(pod=name, node="h3"),)))
+        while (found := await self.admin.of(Pod).get(name)).status.phase not in (Phase.SUCCEEDED, Phase.FAILED):
+            await asyncio.sleep(0.1)
+        self.forged["pod"] += 1
+        # Of its own it ends well; what names other things than images fails, in a line.
+        if (found.status.phase is Phase.SUCCEEDED) != (container.image == storage.image):
+            self.effects.append(f"pod {name}, {container.image or container.bundle}: {found.status.phase.value}")
+        if CANARY in str(found.status):
+            self.effects.append(f"pod {name} has read the secret")
+        await self.eve.delete(f"/v1/pods/{name}")
+
     @property
     def folder_process(self) -> int:
         """The agent's process, which a task is not to see."""
@@ -333,8 +395,8 @@ def _task(name: str) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def besieged(folder: Path, seed: int = 1) -> AsyncIterator[TenantSiege]:
-    """Start an API server and an agent, with Ada's objects and files, for as long as the block lasts."""
+async def besieged(folder: Path, seed: int = 1, storage: PodmanStorage | None = None) -> AsyncIterator[TenantSiege]:
+    """Start daemons, with Ada's objects and files, for as long as the block lasts; with a storage a node, too."""
     for name, mode in (("precious", 0o700), ("open", 0o777), ("centre", 0o700)):
         (folder / name).mkdir()
         (folder / name).chmod(mode)
@@ -354,6 +416,7 @@ async def besieged(folder: Path, seed: int = 1) -> AsyncIterator[TenantSiege]:
                 "eve": TokenRequest("eve", Role.USER, rights=(Right.EXEC, Right.KERNELS)),
                 "h1": TokenRequest("h1", Role.NODE, "h1"),
                 "c1": TokenRequest("c1", Role.CENTRE, "c1"),
+                "h3": TokenRequest("h3", Role.NODE, "h3"),
             }.items()
         }
         await _fill(admin, url, tokens["ada"])
@@ -373,7 +436,13 @@ async def besieged(folder: Path, seed: int = 1) -> AsyncIterator[TenantSiege]:
             (folder / "agent.pid").write_text(str(process.pid))
             while not await _is_ready(admin):
                 await asyncio.sleep(0.1)
-            yield TenantSiege(folder, url, admin, eve, node, stranger, random.Random(seed))
+            async with AsyncExitStack() as stack:
+                if storage is not None:
+                    _write_node(folder, url, tokens["h3"], storage)
+                    await stack.enter_async_context(_daemon(folder, "node", "serve"))
+                    while not await _is_node_ready(admin):
+                        await asyncio.sleep(0.1)
+                yield TenantSiege(folder, url, admin, eve, node, stranger, random.Random(seed), storage=storage)
 
 
 async def _fill(admin: ApiClient, url: str, token: str) -> None:
@@ -398,6 +467,27 @@ async def _fill(admin: ApiClient, url: str, token: str) -> None:
 async def _is_ready(admin: ApiClient) -> bool:
     with suppress(ApiError):
         return (await admin.of(Centre).get("c1")).status.ready
+    return False
+
+
+def _write_node(folder: Path, url: str, token: str, storage: PodmanStorage) -> None:
+    (folder / "node").mkdir()
+    (folder / "node").chmod(0o700)
+    token_file = folder / "node" / "token"
+    token_file.write_text(token)
+    token_file.chmod(0o600)
+    runtime = {
+        "environment": storage.environment,
+        "image_folders": [str(one) for one in storage.image_folders],
+        "bundle_folders": [str(one) for one in storage.image_folders],
+    }
+    settings = {"node": "h3", "state": f"{folder}/node/state", "api": url, "token_file": str(token_file)}
+    (folder / "node.yaml").write_text(yaml.safe_dump({**settings, "runtime": runtime, "on_stop": "stop"}))
+
+
+async def _is_node_ready(admin: ApiClient) -> bool:
+    with suppress(ApiError):
+        return (await admin.of(Node).get("h3")).status.ready
     return False
 
 

@@ -8,7 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from beneath import FOLDER, RefusedError, open_at, open_below, reopen  # type: ignore[import-not-found]
+if __package__:
+    from controller.nodes.runtimes.reading.beneath import FOLDER, RefusedError, open_at, open_below, reopen
+else:  # in the child process, which has this folder alone to import from
+    from beneath import FOLDER, RefusedError, open_at, open_below, reopen  # type: ignore[import-not-found, no-redef]
 
 MOST_BYTES = 4 << 20
 """Of an index, a manifest or a configuration; one byte more is copied, so that the reader sees that it is too large."""

@@ -49,6 +49,7 @@ class Record:
     deletions: dict[tuple[str, int], int] = field(default_factory=dict)
     """When somebody saw first that a register went, by name and revision."""
     watches: dict[str, list[Stretch]] = field(default_factory=dict)
+    answered: int = 0
     is_caught_up: bool = False
     """Whether all watches have told everything in the end."""
     problems: list[str] = field(default_factory=list)
@@ -67,6 +68,7 @@ class Record:
             if action.verb is not Verb.GET:
                 self.history.append(Operation(client, action, called, None))
             return
+        self.answered += 1
         self.history.append(Operation(client, action, called, now))
         if action.outcome is Outcome.DONE and action.revision is not None:
             if action.value is not None:
@@ -127,7 +129,7 @@ class Client:
         if answered is not None:
             self._record.note(self._name, answered, called)
         if answered is asked:
-            await asyncio.sleep(self._rng.uniform(0.01, 0.1))
+            await asyncio.sleep(self._rng.uniform(0.05, 0.5))
 
     async def _answered(self, asked: Action) -> Action | None:
         """Return a request with its answer, None for one that says nothing."""

@@ -41,7 +41,9 @@ _WATCHES: Final = 3
 _CAUGHT_UP_S: Final = 60.0
 _DAY_NS: Final = 86_400 * 1_000_000_000
 _FAULT_S: Final = (0.2, 1.0)
-_CALM_S: Final = (0.1, 0.6)
+_CALM: Final = (50, 200)
+"""Requests that are answered between two faults."""
+_CALM_S: Final = 30.0
 
 
 @dataclass(slots=True)
@@ -69,17 +71,26 @@ class Report:
 class Nemesis:
     """Does to a server and to networks what machines and networks do."""
 
-    def __init__(self, server: Server, networks: Sequence[Proxy], rng: random.Random) -> None:
-        self._server, self._networks, self._rng = server, networks, rng
+    def __init__(
+        self, server: Server, networks: Sequence[Proxy], rng: random.Random, answered: Callable[[], int]
+    ) -> None:
+        """`answered` returns how many requests of the clients were answered."""
+        self._server, self._networks, self._rng, self._answered = server, networks, rng, answered
         acts = (self._kill, self._pause, self._part, self._stall, self._tear, self._step)
         self._faults: Mapping[str, Callable[[], Awaitable[None]]] = dict(zip(FAULTS, acts, strict=True))
 
     async def run(self, faults: Sequence[str]) -> None:
         """Do one thing after the other, each once the last one is healed; the clock stays where it was set to."""
         for fault in faults:
-            await asyncio.sleep(self._rng.uniform(*_CALM_S))
+            await self._calm()
             await self._faults[fault]()
-        await asyncio.sleep(self._rng.uniform(*_CALM_S))
+        await self._calm()
+
+    async def _calm(self) -> None:
+        """Wait until clients have got some work done, however busy the machine is."""
+        wanted, deadline = self._answered() + self._rng.randint(*_CALM), LocalDeadline(_CALM_S, "a test")
+        while self._answered() < wanted and not deadline.has_passed():
+            await asyncio.sleep(0.02)
 
     async def _a_while(self) -> None:
         await asyncio.sleep(self._rng.uniform(*_FAULT_S))
@@ -135,7 +146,8 @@ class Trial:
                 networks = [await stack.enter_async_context(Proxy(self._server.socket)) for _ in range(2)]
                 places = [Place(self._server.socket), *(Place(network.url) for network in networks)]
                 apis = [await stack.enter_async_context(_client(place)) for place in places]
-                ends = await self._work(direct, apis, Nemesis(self._server, networks, self._rng).run(order))
+                nemesis = Nemesis(self._server, networks, self._rng, lambda: self._record.answered)
+                ends = await self._work(direct, apis, nemesis.run(order))
             report = self._checked(*ends)
             report.misdated = await _is_misdated(direct)
             await _clean(direct)

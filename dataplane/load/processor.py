@@ -12,6 +12,8 @@ from typing import Final, Protocol
 _SCHEDULING: Final = Path("/proc/self/schedstat")
 """Linux: time on a processor, time ready without one (both ns, of the main thread), and time slices."""
 
+_AS_SCHEDULED, _OF_A_THREAD = 2, 4
+
 
 @dataclass(frozen=True, slots=True)
 class ProcessorTimes:
@@ -34,14 +36,23 @@ def processor_times() -> ProcessorTimes:
     """Return the times of this process; no waiting where the kernel does not say."""
     threads: dict[str, int] = {}
     for thread in threading.enumerate():
-        if thread.ident is None:
+        if thread.native_id is None:
             continue
         try:
-            spent_ns = time.clock_gettime_ns(time.pthread_getcpuclockid(thread.ident))
-        except OSError:  # the thread has ended since it was listed
+            spent_ns = time.clock_gettime_ns(_clock_of(thread.native_id))
+        except OSError:  # the thread has ended since it was listed, or this is no Linux
             continue
         threads[thread.name] = threads.get(thread.name, 0) + spent_ns
     return ProcessorTimes(time.process_time_ns(), _waited_ns(), threads)
+
+
+def _clock_of(thread: int) -> int:
+    """Return the clock of a thread's processor time, by the number that the kernel gave to the thread.
+
+    pthread_getcpuclockid reads the memory of the thread, which may have ended: then the process is gone.
+    Source: Linux, include/linux/posix-timers.h, make_thread_cpuclock.
+    """
+    return ~thread << 3 | _OF_A_THREAD | _AS_SCHEDULED
 
 
 def _waited_ns() -> int:

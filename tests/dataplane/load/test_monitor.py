@@ -7,6 +7,8 @@ import logging
 import threading
 import time
 from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from prometheus_client.core import CollectorRegistry, Metric
@@ -18,6 +20,7 @@ from dataplane.load.monitor import BEGIN_AFTER, END_AFTER, LONG_LAG_NS, Cause, L
 from dataplane.load.processor import ProcessorTimes, processor_times
 from dataplane.load.values import DaemonLoad, DropRate, Overload, QueueLoad, ThreadLoad
 from dataplane.rpc.values import Mirror
+from tests.waiting import wait_until
 
 S = 1_000_000_000
 LOG = logging.getLogger("millrace.test_load")
@@ -192,3 +195,14 @@ class _Collector:
 
     def collect(self) -> list[Metric]:
         return list(load_families("collector", self._load))
+
+
+def test_threads_that_end_meanwhile_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = threading.Thread(target=str)
+    ended.start()
+    ended.join()
+    wait_until(lambda: not Path(f"/proc/self/task/{ended.native_id}").exists())
+    # To the C library a thread is the address of its memory, which is nobody's any more.
+    gone = SimpleNamespace(name="gone", ident=8, native_id=ended.native_id)
+    monkeypatch.setattr(threading, "enumerate", lambda: [gone, threading.main_thread()])
+    assert set(processor_times().threads_ns) == {threading.main_thread().name}

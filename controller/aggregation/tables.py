@@ -12,7 +12,7 @@ from finsy import P4TableEntry
 from controller.aggregation.job_migration import hops_without
 from controller.aggregation.jobs import Jobs, number_of
 from controller.aggregation.settings import AggregationSettings
-from controller.base_paths import next_hops
+from controller.base_paths import NextHops, next_hops
 from controller.tables.aggregation import CELLS_REGISTER, congestion_entity, report_entity, unwatched_entities
 from controller.tables.entities import Entities, Entity, EntityKey, Kind, index, key_of, same
 from controller.tables.routing import IPV4, route_match, switch_route_entities
@@ -36,7 +36,8 @@ class AggregationTables:
         """Links that nothing is sent over: those that switches say are down, and those that telemetry finds dead."""
         self._down: frozenset[LinkKey] = frozenset()
         self._measured: frozenset[LinkKey] = frozenset()
-        self.hops = self._base = self._routes_by_destination = next_hops(topology)
+        hops: NextHops = next_hops(topology)
+        self.hops, self._base, self._routes_by_destination = hops, hops, hops
         self.jobs = Jobs(topology, self.hops, newest)
         self._routes = frozenset(_route(int(switch_ipv4(node.node_id))) for node in topology.switches)
         self._fixed: dict[str, Entities] = {}

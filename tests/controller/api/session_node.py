@@ -24,7 +24,9 @@ async def bound_pod(admin: ApiClient, pod: str = "a", node: str = "h1", *contain
         spec = NodeSpec(hardware=Hardware(cpu_milli=8000))
         await admin.of(Node).create(Node(metadata=Metadata(name=node), spec=spec))
     parts = tuple(Container(name=name, image="busybox") for name in containers or ("main",))
-    await admin.of(Pod).create(Pod(metadata=Metadata(name=pod, owner="user", project="play"), spec=PodSpec(containers=parts)))
+    await admin.of(Pod).create(
+        Pod(metadata=Metadata(name=pod, owner="user", project="play"), spec=PodSpec(containers=parts))
+    )
     await admin.bind(BindingRequest(bindings=(Binding(pod=pod, node=node),)))
 
 

@@ -82,7 +82,10 @@ async def outcome(folder: Path, *orders: JobOrder, **settings: Any) -> list[JobS
 def attacked(folder: Path) -> list[dict[str, Any]]:
     """Return what two tasks could do, one after the other."""
     with agents_own(folder) as given:
-        orders = [order(folder, task, sys.executable, str(ATTACK), *given) for task in ("first", "second")]
+        # As a file of theirs: a checkout below /tmp is nothing that a task sees.
+        files = {"attack.py": ATTACK.read_bytes()}
+        argv = (sys.executable, "attack.py", *given)
+        orders = [order(folder, task, *argv, files=files) for task in ("first", "second")]
         states = asyncio.run(outcome(folder, *orders))
     for each, state in zip(orders, states, strict=True):
         assert state.phase is JobPhase.SUCCEEDED, (each.folder / "stderr").read_text()
@@ -97,9 +100,10 @@ def check(found: dict[str, Any], name: str) -> None:
     assert all(found["namespaces"][kind] != own[kind] for kind in own)
     assert found["processes"] == [1, 2]
     assert found["beside"] == [name]
-    # Of /tmp nothing but the way to its own folder, which is there in tests.
+    # Of /tmp nothing but the way to its own folder, and to the interpreter, which are there in tests.
     assert found["scratch"][1:3] == [[], []]
-    assert set(found["scratch"][0]) <= {"pytest-of-root", f"pytest-of-{os.environ.get('USER', 'root')}"}
+    interpreter = {path.parts[2] for path in (Path(sys.prefix), ATTACK) if path.is_relative_to("/tmp")}
+    assert set(found["scratch"][0]) <= {"pytest-of-root", f"pytest-of-{os.environ.get('USER', 'root')}", *interpreter}
 
 
 def test_a_task_reaches_nothing_of_the_agents(tmp_path: Path) -> None:
@@ -120,7 +124,7 @@ def test_without_root_a_task_reaches_nothing_either(tmp_path: Path) -> None:
     nested = order(
         tmp_path, "agent", sys.executable, str(NESTED), environment={"PYTHONPATH": os.pathsep.join(sys.path)}
     )
-    (state,) = asyncio.run(outcome(tmp_path, nested))
+    (state,) = asyncio.run(outcome(tmp_path, nested, shown=(str(Path(__file__).parents[3]),)))
     said = (nested.folder / "stderr").read_text()
     if "cannot have namespaces" in said:
         pytest.skip(said.splitlines()[-1])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 from controller.centres.engines.local.isolation import problem_of_sandboxes
 from controller.centres.settings import LocalSettings
+
+_ROOT: Final = Path(__file__).parents[1]
 
 
 @cache
@@ -16,7 +19,8 @@ def can_sandbox() -> bool:
 
 
 def local_settings(**settings: Any) -> LocalSettings:
-    """Return settings of the local engine that hold on this machine."""
+    """Return settings of the local engine that hold on this machine, wherever the checkout is: below /tmp, too."""
+    settings = {"shown": (str(_ROOT),), **settings}
     if not can_sandbox() and settings.get("user") is None:
         settings = {"unsafe_same_user": True, **settings}
     return LocalSettings(**settings)

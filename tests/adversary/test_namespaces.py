@@ -12,7 +12,7 @@ from tests.examples import examples
 
 pytestmark = pytest.mark.root
 
-FORGED = examples(2_100)
+FORGED = examples(1_050)
 
 
 def test_nothing_forged_counts() -> None:

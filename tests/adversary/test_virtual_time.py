@@ -11,7 +11,7 @@ from tests.adversary.comparing import effects, lost
 from tests.adversary.world import Outcome, World
 from tests.examples import examples
 
-FORGED = examples(1_400)
+FORGED = examples(700)
 DURATION_NS = max(240_000_000, FORGED * 16_000)
 """The attacker's cable takes what it sends, and its queue drops none."""
 

@@ -24,10 +24,12 @@ IMPORTED_AS = {
     "opentelemetry-sdk": {"opentelemetry"},
     "prometheus-client": {"prometheus_client"},
     "protobuf": {"google"},
+    "pyjwt": {"jwt"},
     "pyyaml": {"yaml"},
 }
-OWN = {"dataplane", "collectors", "controller", "killing", "lease_file"}
-"""The last two are beside the guard of containers, which starts as a file."""
+_BESIDE = {"killing", "lease_file", "beneath", "copying", "measuring", "renaming"}
+"""Beside the guard of containers and the reader of images, which start as files."""
+OWN = {"dataplane", "collectors", "controller", *_BESIDE}
 BROUGHT = {"h11": "uvicorn's", "_typeshed": "for type checkers", "typing_extensions": "for type checkers, and gRPC's"}
 _IMPORT = re.compile(r"^ *(?:import (\w+)(?:\.\w+)*(?: as \w+)?(?:  #.*)?$|from (\w+)[\w.]* import )", re.MULTILINE)
 HIDING = """

@@ -9,7 +9,7 @@ import pytest
 
 from tests.adversary.tenants.siege import besieged
 
-SECONDS = 12.0
+SECONDS = 6.0
 
 
 @pytest.mark.root

@@ -6,7 +6,7 @@ import asyncio
 from contextlib import aclosing
 from pathlib import Path
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.api.client import ApiClient, Event, Place, SyncApiClient
@@ -20,6 +20,7 @@ from controller.api.resources.pod import Container, PodSpec
 from dataplane.local.deadline import local_timeout
 from tests.adversary.histories.proxy import Proxy
 from tests.controller.api.api_server import WAIT_S, Served, serving, settings_in
+from tests.examples import examples
 
 POD = Pod(metadata=Metadata(name="a"), spec=PodSpec(containers=(Container(name="main", image="x"),)))
 PODS = tuple(f"p{number}" for number in range(4))
@@ -117,6 +118,7 @@ def transactions(draw: st.DrawFn) -> list[Event[Pod]]:
     ]
 
 
+@settings(max_examples=examples(30))
 @given(transactions(), st.data())
 def test_progress_tells_each_event_once_whatever_is_cut(events: list[Event[Pod]], data: st.DataObject) -> None:
     progress, told = WatchProgress(9), list[Event[Pod]]()

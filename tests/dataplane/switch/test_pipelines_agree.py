@@ -29,7 +29,7 @@ from tests.dataplane.switch.scenario_events import Arrival, Event, Pause, PortCh
 from tests.dataplane.switch.scenarios import CPU_PORT, PORTS, PROGRAMS, load, scenarios
 from tests.examples import IS_DEEP, examples
 
-EXAMPLES = examples(6)
+EXAMPLES = examples(4)
 REFERENCE = PipelineName.INTERPRETER
 LAST_NS = 60_000_000_000
 QUICKLY_REACHED = ("fabric", "forwarding")

@@ -65,7 +65,7 @@ def _values(inference: Inference, observation: Observation) -> Floats:
 
 
 @pytest.mark.parametrize(("form", "plain", "fast", "tolerance"), TWINS)
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     actions=st.sampled_from([1, 2, 4, 5, 12, 13, 16, 17, 31, 70, 300]),
     heads=st.integers(1, 5),

@@ -32,7 +32,7 @@ from tests.dataplane.switch.compiler.random_programs import Drawer
 from tests.dataplane.switch.compiler.synthetic import WIDE, chain, program_with
 from tests.examples import examples
 
-EXAMPLES = examples(8)
+EXAMPLES = examples(5)
 LENGTH = WIDE.fixed_bits // 8 + 4
 OBJECTS: dict[str, Any] = {
     "counters": {"c": CounterSpec("c", 5)},

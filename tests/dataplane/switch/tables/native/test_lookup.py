@@ -162,5 +162,5 @@ class Tables(RuleBasedStateMachine):
             self.bench.release()
 
 
-Tables.TestCase.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+Tables.TestCase.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 TestTables = Tables.TestCase

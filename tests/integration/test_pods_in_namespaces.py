@@ -167,6 +167,8 @@ def test_mistakes_are_clear_lines_and_the_rest_is_unaffected(
         world.wait_for(
             "full", lambda pod: "no space left on device" in str(pod.status.reasons), "the full disk is told"
         )
+        # It tries again and again, and each try is work for a machine that has others to do.
+        assert world.run("pod delete full --wait").code == 0
         service.send_signal(signal.SIGSTOP)
         world.until(lambda: not world.client.of(Node).get("h4").status.ready, "a node whose runtime hangs is not ready")
         assert "podman" in world.client.of(Node).get("h4").status.reason
@@ -181,7 +183,7 @@ def test_mistakes_are_clear_lines_and_the_rest_is_unaffected(
         lazy = world.wait_for("lazy", lambda pod: pod.status.phase is Phase.SUCCEEDED, "idle")
         assert "idle" in str(lazy.status.reasons)
         assert {name: _id(world.pod(name)) for name in ids} == ids
-        names = "good slow held full nowhere once huge"
+        names = "good slow held nowhere once huge"
         assert world.run(f"pod delete {names} --wait").code == 0, world.run("pod list").out
         world.until(lambda: world.containers() == [], lambda: f"no containers: {world.containers()}")
 

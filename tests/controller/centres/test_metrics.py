@@ -96,11 +96,11 @@ def test_units_jobs_ends_refusals_and_the_reports_age_are_served(tmp_path: Path)
 def test_failures_are_counted_while_the_service_access_point_is_away_and_the_report_grows_old(tmp_path: Path) -> None:
     async def act(world: CentreWorld) -> None:
         async with agent_of(world) as url:
-            before = await scraped(url)
+            # A busy machine may have been too late with an answer before.
+            before = (await scraped(url))["millrace_centre_failures_total", "report"]
             world.served.stop.set()
-            while (found := await scraped(url))["millrace_centre_failures_total", "report"] < 2:
+            while (found := await scraped(url))["millrace_centre_failures_total", "report"] < before + 2:
                 await asyncio.sleep(0.02)
-            assert before["millrace_centre_failures_total", "report"] == 0
             assert found["millrace_centre_report_age_seconds",] > 0.2
 
     play_centre(tmp_path, act)

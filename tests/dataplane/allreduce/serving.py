@@ -118,6 +118,8 @@ class Server:
     def _take(self, packet: Aggregation, child: int) -> None:
         self._check(packet)
         self.before(packet)
+        if packet.job not in self.switch.jobs:
+            return  # as the program does: of a job that has ended a repetition may still be under way
         answer = self.switch.from_child(child, packet)
         if answer is None:
             return

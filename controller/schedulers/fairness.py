@@ -47,20 +47,26 @@ class PodShares:
 
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
-        self._held: dict[str, Counter[str]] = {}
+        self._held: dict[str, dict[str, int]] = {}
         self._total = Counter[str]()
 
     def replace_pod(self, before: Pod | None, now: Pod | None) -> None:
         """Count a pod as it is now instead of as it was."""
-        if before is not None and before.status.node is not None:
-            account = account_of(before.metadata)
-            # There is none where all of the account's pods ask for nothing.
-            held = self._held.setdefault(account, Counter())
-            held.subtract(_request_of(before))
-            if not any(held.values()):
-                del self._held[account]
-        if now is not None and now.status.node is not None:
-            self._held.setdefault(account_of(now.metadata), Counter()).update(_request_of(now))
+        was = None if before is None or before.status.node is None else before
+        holds = None if now is None or now.status.node is None else now
+        if was is not None and holds is not None and _is_same(was, holds):
+            return  # a report of it, mostly
+        if was is not None:
+            self._add(account_of(was.metadata), _request_of(was), -1)
+        if holds is not None:
+            self._add(account_of(holds.metadata), _request_of(holds), 1)
+
+    def _add(self, account: str, request: Mapping[str, int], sign: int) -> None:
+        held = self._held.setdefault(account, {})
+        for name, amount in request.items():
+            held[name] = held.get(name, 0) + sign * amount
+        if sign < 0 and not any(held.values()):
+            del self._held[account]
 
     def replace_node(self, before: Node | None, now: Node | None) -> None:
         """Count a node as it is now instead of as it was."""
@@ -98,6 +104,13 @@ def in_turn(
         if number + 1 < len(waiting[account]):
             heappush(turns, (share + size_of(one), place, account, number + 1))
     return found
+
+
+def _is_same(one: Pod, other: Pod) -> bool:
+    """Return whether two pods hold the same for the same account."""
+    mine, theirs = one.metadata, other.metadata
+    is_one_account = mine.owner == theirs.owner and mine.project == theirs.project
+    return is_one_account and one.spec.request == other.spec.request
 
 
 def _request_of(pod: Pod) -> dict[str, int]:

@@ -70,6 +70,8 @@ class PodShares:
 
     def replace_node(self, before: Node | None, now: Node | None) -> None:
         """Count a node as it is now instead of as it was."""
+        if before is not None and now is not None and before.hardware == now.hardware:
+            return
         if before is not None:
             self._total.subtract(_hardware_of(before))
         if now is not None:

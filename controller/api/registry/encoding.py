@@ -29,8 +29,6 @@ _ENCODER: Final = msgspec.json.Encoder()
 _CONTROL: Final = re.compile(
     rb"(?<!\\)((?:\\\\)*)(?:\\u00(?:0[0-8bce-f]|1[0-9a-f])|\\[bf]|\x7f|\xc2[\x80-\x9f])", re.IGNORECASE
 )
-# Most text has none of these, and is through in a tenth of the time.
-_HINT: Final = re.compile(rb"\\[ubf]|[\x7f\xc2]")
 _REPLACEMENT: Final = "\N{REPLACEMENT CHARACTER}".encode()
 
 
@@ -79,7 +77,7 @@ def decoded_as(kind: Kind[R], data: bytes) -> R:
 def check_plain(kind: Kind[R], resource: R) -> None:
     """Raise InvalidError for a resource with a control character anywhere in it."""
     data = encode(resource)
-    found = _CONTROL.search(data) if _HINT.search(data) else None
+    found = _CONTROL.search(data) if _may_have_control(data) else None
     if found is not None:
         character = ascii(found[0][len(found[1]) :].decode()).strip("'")
         raise InvalidError(f"{kind.name} {resource.metadata.name}: control character {character} in its text")
@@ -87,7 +85,12 @@ def check_plain(kind: Kind[R], resource: R) -> None:
 
 def made_plain(data: bytes) -> bytes:
     """Return an encoded resource with a replacement character for each control character."""
-    return _CONTROL.sub(rb"\1" + _REPLACEMENT, data) if _HINT.search(data) else data
+    return _CONTROL.sub(rb"\1" + _REPLACEMENT, data) if _may_have_control(data) else data
+
+
+def _may_have_control(data: bytes) -> bool:
+    # Looking for single bytes takes a hundredth of what the expression takes, and most text has none of these.
+    return b"\\" in data or b"\x7f" in data or b"\xc2" in data
 
 
 @cache

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from controller.api.registry.placements import NewDecision
 from controller.api.registry.selection import How, Selection
-from controller.api.registry.tenancy.tenants import Tenant, tenant_of
+from controller.api.registry.tenancy.tenants import tenant_of
 from controller.api.resources import Kind, Resource, UnitPool
 from controller.api.resources.base import FieldValue
 from controller.errors import ForbiddenError
@@ -99,7 +99,8 @@ def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource)
         if verb is not Verb.READ and not (may_write and verb in _USERS_VERBS):
             raise _forbidden(principal, verb, f"a {kind.name}")
         is_bounded = verb is not Verb.CREATE and (verb is not Verb.READ or kind.name in _PRIVATE)
-        if is_bounded and not Tenant(principal.name, principal.projects).has(resource.metadata):
+        tenant = tenant_of(principal)
+        if is_bounded and tenant is not None and not tenant.has(resource.metadata):
             raise _forbidden(principal, verb, f"{kind.name} {resource.metadata.name}: it is another user's")
         return
     if role in _PART:

@@ -37,7 +37,7 @@ from controller.api.settings import ApiSettings, StoragePlace
 from controller.api.tokens import TokenRequest
 from controller.errors import ApiError
 from dataplane.rpc.access import Role
-from tests.adversary.tenants.siege import besieged
+from tests.adversary.tenants.besieged import besieged
 from tests.benchmarks.placing.fair_shares import fair_share_error
 
 PODS: Final = 3000

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adversary.tenants.siege import besieged
+from tests.adversary.tenants.besieged import besieged
 from tests.controller.nodes.conftest import PodmanStorage, storage_in
 
 SECONDS = float(os.environ.get("MILLRACE_SOAK_S", "600"))

@@ -1,4 +1,4 @@
-"""Where a watch resumes when its connection has ended, and what of it was seen before."""
+"""Progress of a watch whose connection may end: from where it resumes, and which events were told before."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from controller.api.resources.base import R
 
 
 class WatchProgress:
-    """What a watch has told, over as many connections as it takes.
+    """Events that a watch has told, over as many connections as it takes.
 
     Events of one transaction share a revision, and a connection may end between them. So a watch resumes before the
     last revision that it was told of, until something newer says that this one is complete.

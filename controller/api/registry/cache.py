@@ -37,7 +37,7 @@ class ResourceCache:
         self._resources: dict[str, Resource] = {}
         self.ring = EventRing(0, capacity)
         self.usage = UsageBook()
-        """What each project, and each owner without one, has at `ring.revision`."""
+        """Usage of each project, and of each owner without one, at `ring.revision`."""
         self.loaded = asyncio.Event()
         self.known_ns = now_ns()
 

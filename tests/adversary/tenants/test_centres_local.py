@@ -211,7 +211,7 @@ def test_tasks_run_as_the_agents_user_only_where_that_is_said(tmp_path: Path) ->
 
 
 @pytest.mark.root
-def test_a_job_below_a_folder_that_is_closed_to_it_runs_and_sees_nothing_there() -> None:
+def test_a_job_below_a_closed_folder_runs_and_sees_nothing() -> None:
     with tempfile.TemporaryDirectory(dir="/var/lib", prefix="millrace-test-") as name:
         folder = Path(name)
         (folder / "beside").write_text("")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.adversary.tenants.siege import besieged
+from tests.adversary.tenants.besieged import besieged
 
 SECONDS = 6.0
 

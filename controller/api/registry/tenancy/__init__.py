@@ -1,1 +1,1 @@
-"""Whose resources are, and how much each account has of what quotas bound."""
+"""Owners and projects of resources, and how much each account has of what quotas bound."""

@@ -93,7 +93,7 @@ def test_a_job_that_the_cluster_does_not_know_any_more_is_lost(tmp_path: Path) -
     asyncio.run(main())
 
 
-def test_an_engine_that_starts_again_knows_its_jobs_from_their_records(tmp_path: Path) -> None:
+def test_an_engine_started_again_knows_jobs_by_their_records(tmp_path: Path) -> None:
     async def main() -> None:
         first, other = SlowCluster(tmp_path), SlowCluster(tmp_path, "elsewhere")
         job, _ = first.submit("mine"), other.submit("theirs")

@@ -59,7 +59,7 @@ def test_engineer_spreads_a_full_path_over_two(unequal: Topology) -> None:
     assert "at a by b (1), c (1); last round: the busiest link goes from 80.0% to 40.0%" in engineer.explain("abd")
 
 
-def test_engineer_keeps_weights_for_small_gains_and_till_the_round(unequal: Topology) -> None:
+def test_engineer_keeps_weights_for_small_gains_till_the_round(unequal: Topology) -> None:
     engineer = TrafficEngineer(unequal, SETTINGS)
     engineer.step(LOADED, frozenset(), 0)
     assert engineer.step({("a", "b"): 9_000_000.0}, frozenset(), S - 1) is None

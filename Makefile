@@ -2,6 +2,7 @@
 # Everything Python goes into .venv; p4runtime-shell, whose pins clash with ours, into .venv-shell; Ray, for `make deep`,
 # into .venv-ray; what other versions of Python run in `make pythons`, into .venv-3.12 and so on.
 
+SHELL := bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -149,24 +150,30 @@ picture:
 WORKERS := $(shell echo $$(($$(nproc) * 3 / 2)))
 
 ROOT_OUTPUT := .pytest_cache/root
-BMV2_WORKERS := $(if $(shell command -v simple_switch_grpc),4,0)
+USER_OUTPUT := .pytest_cache/user
 
-# Tests with root wait most of the time, for daemons, leases and links; all others fill the cores meanwhile.
+# Tests with root wait most of the time, for daemons, leases and links; all others fill the cores meanwhile. What failed
+# comes last, where whoever sees only the end of the output finds it.
 unit: $(VENV)/.dev
 	@mkdir -p .pytest_cache
 	@status=0; $(MAKE) --no-print-directory --keep-going --jobs=2 unit-root unit-user || status=1; \
-	cat $(ROOT_OUTPUT); exit $$status
+	cat $(ROOT_OUTPUT); \
+	if [ $$status != 0 ]; then \
+	sed -n -E '/^=+ (FAILURES|ERRORS) =+$$/,/^=+ short test summary/p' $(USER_OUTPUT) $(ROOT_OUTPUT); \
+	grep -hE '^(FAILED|ERROR) ' $(USER_OUTPUT) $(ROOT_OUTPUT); \
+	fi; exit $$status
 
 # tests/soak is for `make deep`.
 unit-user: $(VENV)/.dev
-	$(BIN)/python -m pytest --ignore=tests/soak -n $(WORKERS) -m "not root"
+	@set -o pipefail; $(BIN)/python -m pytest --ignore=tests/soak -n $(WORKERS) -m "not root" 2>&1 | tee $(USER_OUTPUT)
 
-# Its lines go to a file, which `unit` shows at the end, lest they mix with those of the others. Without bmv2 one process
-# is enough to say what is skipped.
+# Its lines go to a file, which `unit` shows at the end, lest they mix with those of the others.
 unit-root: $(VENV)/.dev
 	@status=0; { \
 	$(BIN)/python -m pytest --ignore=tests/soak -n 3 --dist loadfile -m "root and not bmv2" || status=1; \
-	$(BIN)/python -m pytest --ignore=tests/soak -n $(BMV2_WORKERS) -m "root and bmv2" || status=1; \
+	if command -v simple_switch_grpc; then \
+	$(BIN)/python -m pytest --ignore=tests/soak -n 4 -m "root and bmv2" || status=1; \
+	else echo "simple_switch_grpc is not on the PATH: no test with bmv2 ran"; fi; \
 	} >$(ROOT_OUTPUT) 2>&1; exit $$status
 
 # Half a day on two cores, of which fuzzing is four hours; root for what needs namespaces.

@@ -44,6 +44,8 @@ class PendingQueue:
         self._parked: dict[str, list[tuple[int, int, str]]] = {}
         """The same by account, in heaps by priority and age; those that are not refused any more stay until on top."""
         self._in_parked: set[tuple[int, int, str]] = set()
+        self._preferred_ns: dict[str, int] = {}
+        """When an account's first one was last preferred, and nothing of the account bound since."""
         self._orders = 0
         self._entries = 0
 
@@ -63,6 +65,8 @@ class PendingQueue:
         if (known := self._waiting.get(name)) is not None:
             if known.priority != priority:
                 known.priority = priority
+                if name in self._refused:
+                    self._park(name, known)
                 self._enter(name, known)
             return True
         if not self.has_room:
@@ -143,52 +147,83 @@ class PendingQueue:
         one = self._waiting.get(name)
         self.forget(name)
         if one is not None:
+            self._preferred_ns.pop(one.account, None)
             self._wake_first(one.account, now_ns)
 
     def wake(self, now_ns: int) -> None:
         """Have all looked at again, each once its wait is over: something has changed.
 
         The first one of each account does not wait longer with each refusal: else those who came last would get the
-        room, whoever's turn it is.
+        room, whoever's turn it is. Of several accounts the one whose turn it is does not wait at all.
         """
         for account in tuple(self._parked):
             self._wake_first(account, now_ns)
+        self._prefer(now_ns)
         for name in tuple(self._refused):
             one = self._waiting[name]
             doubled = self.settings.first_wait_ns << min(max(one.refusals - 1, 0), 40)
             wait_ns = (one.tried_ns or 0) + min(doubled, self.settings.longest_wait_ns)
-            if (due_ns := max(wait_ns, now_ns)) < one.due_ns:
-                one.due_ns = due_ns
-                self._enter(name, one)
+            self._advance(name, one, max(wait_ns, now_ns))
 
     def forget(self, name: str) -> None:
         """Take one out."""
         self._waiting.pop(name, None)
         self._refused.discard(name)
 
-    def _wake_first(self, account: str, now_ns: int) -> None:
-        """Have the first one of an account that was refused looked at again after the shortest wait."""
+    def _first_refused(self, account: str) -> tuple[str, _Waiting] | None:
+        """Return the first one of an account that was refused, None, and nothing kept of it, where there is none."""
         parked = self._parked.get(account, [])
         while parked:
             negated, order, name = parked[0]
             one = self._waiting.get(name)
             if name in self._refused and one is not None and (negated, order) == (-one.priority, one.order):
-                due_ns = max((one.tried_ns or 0) + self.settings.first_wait_ns, now_ns)
-                if due_ns < one.due_ns:
-                    one.due_ns = due_ns
-                    self._enter(name, one)
-                return
+                return name, one
             self._in_parked.discard(heappop(parked))
         self._parked.pop(account, None)
+        return None
+
+    def _wake_first(self, account: str, now_ns: int) -> None:
+        """Have the first one of an account that was refused looked at again after the shortest wait."""
+        if (found := self._first_refused(account)) is not None:
+            name, one = found
+            self._advance(name, one, max((one.tried_ns or 0) + self.settings.first_wait_ns, now_ns))
+
+    def _prefer(self, now_ns: int) -> None:
+        """Have the first one of the account whose turn it is, of several that wait, looked at now.
+
+        Else room would go to whoever's wait happens to end first, or who comes just then. An account for which there
+        was no room is passed over for the shortest wait, so that one that asks for too much does not take every turn.
+        """
+        if len(self._parked) < 2:
+            return
+        first_ns = now_ns - self.settings.first_wait_ns
+        self._preferred_ns = {account: at_ns for account, at_ns in self._preferred_ns.items() if at_ns > first_ns}
+        turns = list[tuple[int, float, int, str]]()
+        for account in [one for one in self._parked if one not in self._preferred_ns]:
+            if (found := self._first_refused(account)) is not None:
+                turns.append((-found[1].priority, self._share_of(account), found[1].order, found[0]))
+        if turns:
+            name = min(turns)[3]
+            one = self._waiting[name]
+            self._preferred_ns[one.account] = now_ns
+            self._advance(name, one, now_ns)
+
+    def _advance(self, name: str, one: _Waiting, due_ns: int) -> None:
+        if due_ns < one.due_ns:
+            one.due_ns = due_ns
+            self._enter(name, one)
 
     def _try_again(self, name: str, one: _Waiting, now_ns: int, wait_ns: int) -> None:
         one.tried_ns, one.due_ns, one.is_out = now_ns, now_ns + wait_ns, False
         self._refused.add(name)
+        self._park(name, one)
+        self._enter(name, one)
+
+    def _park(self, name: str, one: _Waiting) -> None:
         entry = -one.priority, one.order, name
         if entry not in self._in_parked:
             self._in_parked.add(entry)
             heappush(self._parked.setdefault(one.account, []), entry)
-        self._enter(name, one)
 
     def _enter(self, name: str, one: _Waiting) -> None:
         """Have an entry for one in the heap by time; entries of before no longer hold."""

@@ -116,74 +116,114 @@ def test_who_is_being_bound_is_not_due_and_keeps_its_place() -> None:
 
 
 @dataclass
+class PlainPod:
+    account: str
+    priority: int
+    order: int
+    due_ns: int
+    tried_ns: int = 0
+    refusals: int = 0
+    is_refused: bool = False
+    is_out: bool = False
+
+
+@dataclass
 class PlainQueue:
     """The queue's plain twin: it looks at everybody each time."""
 
-    known: dict[str, list[int]] = field(default_factory=dict)
-    """By name: priority, order, due, tried (-1: never), refusals, whether it is out."""
-    asked_ns: int = 0
+    pods: dict[str, PlainPod] = field(default_factory=dict)
+    preferred_ns: dict[str, int] = field(default_factory=dict)
 
-    def put(self, name: str, priority: int, now_ns: int) -> None:
-        if name in self.known:
-            self.known[name][0] = priority
-        elif len(self.known) < SETTINGS.most:
-            self.known[name] = [priority, max((one[1] for one in self.known.values()), default=0) + 1, now_ns, -1, 0, 0]
+    def put(self, name: str, priority: int, now_ns: int, account: str) -> None:
+        if name in self.pods:
+            self.pods[name].priority = priority
+        elif len(self.pods) < SETTINGS.most:
+            order = max((one.order for one in self.pods.values()), default=0) + 1
+            self.pods[name] = PlainPod(account, priority, order, now_ns)
 
     def first_due(self, now_ns: int) -> str | None:
-        self.asked_ns = now_ns
-        due = [(-one[0], one[1], name) for name, one in self.known.items() if one[2] <= now_ns and not one[5]]
-        return min(due)[2] if due else None
+        due = {name: one for name, one in self.pods.items() if one.due_ns <= now_ns and not one.is_out}
+        for one in due.values():
+            one.is_refused = False
+        # Within an account priority comes first, then age; between accounts priority, then shares.
+        firsts = dict[str, tuple[int, int, str]]()
+        for name, one in due.items():
+            mine = -one.priority, one.order, name
+            firsts[one.account] = min(firsts.get(one.account, mine), mine)
+        turns = [(first[0], SHARES[account], *first[1:]) for account, first in firsts.items()]
+        return min(turns)[-1] if turns else None
 
     def next_due_ns(self) -> int | None:
-        return min((one[2] for one in self.known.values() if not one[5]), default=None)
+        return min((one.due_ns for one in self.pods.values() if not one.is_out), default=None)
 
     def take_out(self, name: str) -> None:
-        if name in self.known:
-            self.known[name][5] = 1
+        if name in self.pods:
+            self.pods[name].is_out, self.pods[name].is_refused = True, False
 
     def refused(self, name: str, now_ns: int) -> None:
-        if name in self.known:
-            self.known[name][2:] = [now_ns + SETTINGS.longest_wait_ns, now_ns, self.known[name][4] + 1, 0]
+        if name in self.pods:
+            self.pods[name].refusals += 1
+            self._try_again(name, now_ns, SETTINGS.longest_wait_ns)
 
     def again(self, name: str, now_ns: int) -> None:
-        if name in self.known:
-            self.known[name][2:] = [now_ns + SETTINGS.first_wait_ns, now_ns, self.known[name][4], 0]
+        if name in self.pods:
+            self._try_again(name, now_ns, SETTINGS.first_wait_ns)
+
+    def _try_again(self, name: str, now_ns: int, wait_ns: int) -> None:
+        one = self.pods[name]
+        one.tried_ns, one.due_ns, one.is_refused, one.is_out = now_ns, now_ns + wait_ns, True, False
 
     def wake(self, now_ns: int) -> None:
-        self.wake_first(now_ns)
-        for one in self.known.values():
-            if one[3] >= 0 and not one[5]:
-                doubled = SETTINGS.first_wait_ns << max(one[4] - 1, 0)
-                one[2] = min(one[2], max(one[3] + min(doubled, SETTINGS.longest_wait_ns), now_ns))
+        firsts = {account: first for account in SHARES if (first := self._first_refused(account)) is not None}
+        for account in firsts:
+            self._wake_first(account, now_ns)
+        may = [one for one in firsts if now_ns - self.preferred_ns.get(one, -1000) >= SETTINGS.first_wait_ns]
+        if len(firsts) >= 2 and may:
+            account = min(may, key=lambda one: (-firsts[one].priority, SHARES[one], firsts[one].order))
+            self.preferred_ns[account] = now_ns
+            firsts[account].due_ns = min(firsts[account].due_ns, now_ns)
+        for one in self.pods.values():
+            if one.is_refused:
+                wait_ns = min(SETTINGS.first_wait_ns << max(one.refusals - 1, 0), SETTINGS.longest_wait_ns)
+                one.due_ns = min(one.due_ns, max(one.tried_ns + wait_ns, now_ns))
 
-    def wake_first(self, now_ns: int) -> None:
-        refused = [one for one in self.known.values() if one[3] >= 0 and not one[5] and one[2] > self.asked_ns]
-        if refused:
-            first = min(refused, key=lambda one: (-one[0], one[1]))
-            first[2] = min(first[2], max(first[3] + SETTINGS.first_wait_ns, now_ns))
+    def _first_refused(self, account: str) -> PlainPod | None:
+        refused = [one for one in self.pods.values() if one.is_refused and one.account == account]
+        return min(refused, key=lambda one: (-one.priority, one.order), default=None)
+
+    def _wake_first(self, account: str, now_ns: int) -> None:
+        if (first := self._first_refused(account)) is not None:
+            first.due_ns = min(first.due_ns, max(first.tried_ns + SETTINGS.first_wait_ns, now_ns))
 
     def bound(self, name: str, now_ns: int) -> None:
-        if self.known.pop(name, None) is not None:
-            self.wake_first(now_ns)
+        if (one := self.pods.pop(name, None)) is not None:
+            self.preferred_ns.pop(one.account, None)
+            self._wake_first(one.account, now_ns)
 
     def forget(self, name: str) -> None:
-        self.known.pop(name, None)
+        self.pods.pop(name, None)
 
 
-ACTS = ["put", "put", "refused", "again", "wake", "forget", "take_out", "bound"]
-
-
-@given(
-    st.lists(st.tuples(st.sampled_from(ACTS), st.integers(0, 4), st.integers(0, 50), st.integers(-1, 1)), max_size=60)
+ACTS = ["put", "refused", "refused", "again", "wake", "wake", "forget", "take_out", "bound"]
+SHARES = {"small": 0.1, "middle": 0.2, "large": 0.5}
+STEPS = st.tuples(
+    st.sampled_from(ACTS),
+    st.integers(0, 3),
+    st.sampled_from([0, 1, 4, 60]),
+    st.integers(-1, 1),
+    st.sampled_from(sorted(SHARES)),
 )
-def test_queue_equals_its_plain_twin(steps: list[tuple[str, int, int, int]]) -> None:
-    queue, plain, now_ns = PendingQueue(SETTINGS), PlainQueue(), 0
-    for act, number, later_ns, priority in steps:
+
+
+@given(st.lists(STEPS, min_size=30, max_size=60))
+def test_queue_equals_its_plain_twin(steps: list[tuple[str, int, int, int, str]]) -> None:
+    queue, plain, now_ns = PendingQueue(SETTINGS, SHARES.__getitem__), PlainQueue(), 0
+    for act, number, later_ns, priority, account in steps:
         now_ns += later_ns
         name = f"p{number}"
         for one in (queue, plain):
             if act == "put":
-                one.put(name, priority, now_ns)
+                one.put(name, priority, now_ns, account)
             elif act == "wake":
                 one.wake(now_ns)
             elif act in {"forget", "take_out"}:
@@ -192,3 +232,28 @@ def test_queue_equals_its_plain_twin(steps: list[tuple[str, int, int, int]]) -> 
                 getattr(one, act)(name, now_ns)
         assert queue.next_due_ns() == plain.next_due_ns()
         assert queue.first_due(now_ns) == plain.first_due(now_ns)
+
+
+def test_room_goes_to_the_smallest_share_not_to_the_shortest_wait() -> None:
+    queue = PendingQueue(QueueSettings(most=4, first_wait_ns=10, longest_wait_ns=100), SHARES.__getitem__)
+    for at_ns, account in enumerate(("large", "middle", "small")):
+        queue.put(account, 0, at_ns, account)
+        queue.refused(account, at_ns)
+    # Room comes just when a newcomer of the largest share does, while the others' waits go on.
+    queue.put("newcomer", 0, 5, "large")
+    queue.wake(5)
+    assert queue.first_due(5) == "small"
+
+
+def test_a_share_with_no_room_is_passed_over_for_a_while() -> None:
+    queue = PendingQueue(SETTINGS, SHARES.__getitem__)
+    for account in ("large", "middle", "small"):
+        queue.put(account, 0, 0, account)
+        queue.refused(account, 0)
+    order = list[str | None]()
+    for now_ns in (2, 3, 4, 5, 12):
+        queue.wake(now_ns)
+        order.append(first := queue.first_due(now_ns))
+        if first is not None:
+            queue.refused(first, now_ns)
+    assert order == ["small", "middle", "large", None, "small"]

@@ -26,7 +26,7 @@ export PIP_NO_PYTHON_VERSION_WARNING := 1
 # Half of the time in which a process starts would be spent on compiling our own modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo mininet test debian checked deep check lint format types layers collect pythons p4 p4-check protos picture unit unit-user unit-root shell site lock same-python clean
+.PHONY: help demo mininet test debian checked deep check lint format types layers collect pythons own-and-newest-python p4 p4-check protos picture unit unit-user unit-root shell site lock same-python clean
 
 help:
 	@echo "make demo    run the whole circle on Abilene (TIME=virtual|kernel, TOPOLOGY=file or name)"
@@ -110,7 +110,7 @@ debian: | $(VENV)/bin/python
 checked: $(VENV)/.dev $(SHELL_VENV)/.ready
 	@$(MAKE) --no-print-directory --output-sync=target check
 
-check: types pythons collect lint layers p4-check
+check: types own-and-newest-python collect lint layers p4-check
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
@@ -133,6 +133,9 @@ layers: $(VENV)/.dev
 
 pythons: $(VENV)/.base
 	@./.ci/pythons
+
+own-and-newest-python: $(VENV)/.base
+	@./.ci/pythons ends
 
 p4-check: $(VENV)/.dev
 	$(BIN)/python -m dataplane.program.build_check
@@ -170,7 +173,7 @@ unit-user: $(VENV)/.dev
 # Its lines go to a file, which `unit` shows at the end, lest they mix with those of the others.
 unit-root: $(VENV)/.dev
 	@status=0; { \
-	$(BIN)/python -m pytest --ignore=tests/soak -n 3 --dist loadfile -m "root and not bmv2" || status=1; \
+	$(BIN)/python -m pytest --ignore=tests/soak -n 2 --dist loadfile -m "root and not bmv2" || status=1; \
 	if command -v simple_switch_grpc; then \
 	$(BIN)/python -m pytest --ignore=tests/soak -n 4 -m "root and bmv2" || status=1; \
 	else echo "simple_switch_grpc is not on the PATH: no test with bmv2 ran"; fi; \
@@ -178,7 +181,7 @@ unit-root: $(VENV)/.dev
 
 # Half a day on two cores, of which fuzzing is four hours; root for what needs namespaces.
 deep: $(VENV)/.dev $(VENV)/.fuzz $(SHELL_VENV)/.ready $(RAY_VENV)/.ready $(SITE_VENV)/.ready
-	$(MAKE) --no-print-directory site
+	$(MAKE) --no-print-directory site pythons
 	$(BIN)/python -m pytest -m slow tests/soak
 	$(BIN)/python -m pytest tests/soak/containers.py
 	$(BIN)/python -m pytest tests/controller/centres/engines/test_engines.py

@@ -140,13 +140,17 @@ def layer_of(files: Mapping[str, bytes]) -> bytes:
 def podman_environment(folder: Path) -> dict[str, str]:
     """Write settings of podman that keep everything in `folder`; return the variables that name them."""
     folder.mkdir(parents=True, exist_ok=True)
+    # Podman puts sockets below these two. Where their paths are too long for the kernel, as below the folders of
+    # pytest-xdist, podman still works, but each command that is attached to a container waits five seconds at its end.
+    short = _short_folder(folder)
+    short.mkdir(mode=0o700, exist_ok=True)
     containers, storage = folder / "containers.conf", folder / "storage.conf"
     containers.write_text(
         '[containers]\ndefault_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]\nnetns = "none"\n'
         '[engine]\ncgroup_manager = "cgroupfs"\nevents_logger = "file"\nruntime = "runc"\nlock_type = "file"\n'
-        f'tmp_dir = "{folder}/tmp"\n'
+        f'tmp_dir = "{short}/tmp"\n'
     )
-    storage.write_text(f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/graph"\nrunroot = "{folder}/run"\n')
+    storage.write_text(f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/graph"\nrunroot = "{short}/run"\n')
     return {"CONTAINERS_CONF": str(containers), "CONTAINERS_STORAGE_CONF": str(storage)}
 
 
@@ -159,10 +163,15 @@ def remove_podman_storage(folder: Path, environment: Mapping[str, str]) -> None:
         capture_output=True,
         timeout=HANG_S,
     )
-    _end_processes(folder)
-    for point in _mounts_below(folder):
-        subprocess.run(["umount", "--lazy", point], check=False, capture_output=True, timeout=10)
-    shutil.rmtree(folder, ignore_errors=True)
+    for place in (_short_folder(folder), folder):
+        _end_processes(place)
+        for point in _mounts_below(place):
+            subprocess.run(["umount", "--lazy", point], check=False, capture_output=True, timeout=10)
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def _short_folder(folder: Path) -> Path:
+    return Path("/tmp", f"podman-{hashlib.sha256(bytes(folder)).hexdigest()[:12]}")
 
 
 def _end_processes(folder: Path) -> None:

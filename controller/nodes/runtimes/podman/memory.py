@@ -70,6 +70,8 @@ class _Watch(Closing):
         if folder is None:
             raise FileNotFoundError
         self._inotify: Inotify | None = None
+        self._events = 0
+        """What an eventfd has counted: each lack of memory, and the end of the group."""
         if "memory" in group.unified:
             self._inotify = Inotify()
             self._inotify.watch(folder / "memory.events", MODIFIED)
@@ -81,7 +83,13 @@ class _Watch(Closing):
 
     def look(self) -> None:
         """Read the counter now."""
-        if oom_kills_in(self._group):
+        if self._inotify is None:
+            with suppress(BlockingIOError):
+                self._events += os.eventfd_read(self._descriptor)
+        kills = oom_kills_in(self._group)
+        # A group may go with its last process before its counter is read. Its end is one event, so a second one was a
+        # lack of memory.
+        if kills or (kills is None and self._events > 1):
             self._killed()
 
     def close(self) -> None:
@@ -95,7 +103,8 @@ class _Watch(Closing):
                 os.close(descriptor)
 
     def _changed(self) -> None:
-        os.read(self._descriptor, _EVENT_BYTES)
+        if self._inotify is not None:
+            os.read(self._descriptor, _EVENT_BYTES)
         self.look()
 
 

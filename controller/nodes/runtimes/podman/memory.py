@@ -19,6 +19,10 @@ from dataplane.cgroups import Group, oom_kills_in
 from dataplane.closing import Closing
 
 _EVENT_BYTES: Final = 65_536
+_END_TOLD_S: Final = 5.0
+"""Within this the kernel tells of a group's end, however busy the machine is."""
+_BOTH_TOLD_S: Final = 0.2
+"""After the first of two events the second one comes within this."""
 
 
 class MemoryWatch(Closing):
@@ -44,10 +48,14 @@ class MemoryWatch(Closing):
 
     def has_killed(self, container: str) -> bool:
         """Return whether a process of the container was killed for want of memory, as far as was seen."""
-        watch = self._watches.get(container)
-        if watch is not None:
-            watch.look()
         return container in self._killed
+
+    async def settle(self, container: str) -> None:
+        """Find out for good about a container that has ended; it is not watched any more."""
+        if (watch := self._watches.get(container)) is not None:
+            await watch.settle()
+            if self._watches.get(container) is watch:
+                self._watches.pop(container).close()
 
     def keep(self, containers: Iterable[str]) -> None:
         """Forget all others."""
@@ -72,6 +80,7 @@ class _Watch(Closing):
         self._inotify: Inotify | None = None
         self._events = 0
         """What an eventfd has counted: each lack of memory, and the end of the group."""
+        self._told = asyncio.Event()
         if "memory" in group.unified:
             self._inotify = Inotify()
             self._inotify.watch(folder / "memory.events", MODIFIED)
@@ -81,16 +90,26 @@ class _Watch(Closing):
         asyncio.get_running_loop().add_reader(self._descriptor, self._changed)
         self.look()
 
-    def look(self) -> None:
-        """Read the counter now."""
-        if self._inotify is None:
-            with suppress(BlockingIOError):
-                self._events += os.eventfd_read(self._descriptor)
+    def look(self) -> bool:
+        """Read the counter now; return whether it is there."""
         kills = oom_kills_in(self._group)
         # A group may go with its last process before its counter is read. Its end is one event, so a second one was a
         # lack of memory.
         if kills or (kills is None and self._events > 1):
             self._killed()
+        return kills is not None
+
+    async def settle(self) -> None:
+        """Read the counter once more; where it has gone, wait for what the kernel tells."""
+        if self.look() or self._inotify is not None:
+            return
+        for wait_s in (_END_TOLD_S, _BOTH_TOLD_S):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._told.wait()
+            if self._events > 1:
+                return
+            self._told.clear()
 
     def close(self) -> None:
         """Give the descriptor back."""
@@ -105,6 +124,9 @@ class _Watch(Closing):
     def _changed(self) -> None:
         if self._inotify is not None:
             os.read(self._descriptor, _EVENT_BYTES)
+        else:
+            self._events += os.eventfd_read(self._descriptor)
+            self._told.set()
         self.look()
 
 

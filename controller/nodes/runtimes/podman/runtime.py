@@ -155,6 +155,8 @@ class PodmanRuntime:
         for entry in found:
             if entry["State"] in _RUNNING:
                 await self._watch(entry["Id"])
+            elif entry["State"] in _ENDED:
+                await self._memory.settle(entry["Id"])
         self._memory.keep(entry["Id"] for entry in found)
         digests = {image_id: stored.image.digest for image_id, stored in (await self._images.stored()).items()}
         return tuple(_state(entry, digests, self._memory) for entry in found)

@@ -43,6 +43,7 @@ def test_end_of_group_keeps_its_cause(group: Group, script: str, is_short: bool)
             ended = subprocess.run(["sh", "-c", f"echo $$ > {folder}/cgroup.procs; {script}"], check=False)
             assert ended.returncode == -9
             folder.rmdir()
+            await watch.settle("c")
             assert watch.has_killed("c") is is_short
 
     asyncio.run(main())

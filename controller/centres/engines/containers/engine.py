@@ -45,7 +45,7 @@ from controller.centres.engines.jobs.keeper import CANCELLED
 from controller.centres.engines.jobs.keeping import Ended
 from controller.centres.engines.jobs.limits import Watch
 from controller.centres.errors import EngineError, OrderError
-from controller.errors import ApiError, NotFoundError, StaleError
+from controller.errors import ApiError, ForbiddenError, NotFoundError, StaleError
 from dataplane.local.deadline import local_timeout
 
 T = TypeVar("T")
@@ -114,12 +114,8 @@ class ContainersEngine(ClusterEngine[Pod]):
 
     async def _there(self, folder: JobFolder) -> Pod | None:
         """Return the pod of a job, also of one whose making had no answer; None where there is none."""
-        name = folder.id or pod_name(folder.mark, folder.token)
-        try:
-            pod = await self._within("looking at a pod", self._api.of(Pod).get(name))
-        except NotFoundError:
-            return None
-        return pod if folder.uid in (None, pod.metadata.uid) else None
+        pod = await self._read(folder.id or pod_name(folder.mark, folder.token))
+        return pod if pod is not None and folder.uid in (None, pod.metadata.uid) else None
 
     async def cancel(self, job: str, grace_s: float) -> None:
         """Have its pod removed, which has the grace that its order says; what it says until then is kept."""
@@ -183,16 +179,27 @@ class ContainersEngine(ClusterEngine[Pod]):
         """Return the pod of a job that is known; None where there is none, or another one has its name."""
         if name not in self._known:
             return None
-        try:
-            pod = await self._within("looking at a pod", self._api.of(Pod).get(name))
-        except NotFoundError:
+        pod = await self._read(name)
+        return pod if pod is not None and self._is_ours(pod) else None
+
+    async def _read(self, name: str) -> Pod | None:
+        """Return the pod with a name; None where there is none, or it belongs to another user."""
+
+        async def read() -> Pod | None:
+            # Once our pod is gone, anybody may take its name: that must not look like an engine that fails.
+            with suppress(NotFoundError, ForbiddenError):
+                return await self._api.of(Pod).get(name)
             return None
-        return pod if self._is_ours(pod) else None
+
+        return await self._within("looking at a pod", read())
 
     async def _delete(self, name: str) -> None:
-        with suppress(NotFoundError):
-            if await self._pod(name) is not None:
-                await self._within("removing a pod", self._api.of(Pod).delete(name))
+        async def delete() -> None:
+            with suppress(NotFoundError, ForbiddenError):
+                await self._api.of(Pod).delete(name)
+
+        if await self._pod(name) is not None:
+            await self._within("removing a pod", delete())
 
     def _made(self, order: JobOrder, unit: ContainerUnit) -> tuple[Pod, JobFolder]:
         """Return a job's pod, and its folder with what it is to bring."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import ClassVar, Final, Generic, TypeVar
 
 from controller.api.resources.centre import UnitType
-from controller.centres.engines.base import JobOrder, JobState, Usage
+from controller.centres.engines.base import JobOrder, JobPhase, JobState, Usage
 from controller.centres.engines.jobs.folders import JobFolder, JobFolders
 from controller.centres.errors import EngineError, OrderError
 from dataplane.local.deadline import local_timeout
@@ -29,15 +29,16 @@ class ClusterEngine(ABC, Generic[Told]):
     """Jobs of a centre at another system, which tells a `Told` of each; the Engine of controller.centres.engines.base.
 
     `records` is a folder of the agent's own, which no job can enter; `poll_s` is between two looks for changes.
+    With `trusts_folders` a job that the system has forgotten ended as its folder says.
     """
 
     name: ClassVar[str]
     """As CentreStatus.engine says it."""
 
-    def __init__(self, *, centre: str, records: Path, poll_s: float) -> None:
+    def __init__(self, *, centre: str, records: Path, poll_s: float, trusts_folders: bool = False) -> None:
         self.notes: tuple[str, ...] = ()
         """Which nodes do not work, and why, as they were looked at last."""
-        self._centre, self._poll_s = centre, poll_s
+        self._centre, self._poll_s, self._trusts_folders = centre, poll_s, trusts_folders
         self._folders = JobFolders(self.name, records)
         self._known: dict[str, JobFolder] = {}
 
@@ -108,6 +109,17 @@ class ClusterEngine(ABC, Generic[Told]):
         folder = self._known.pop(job, None)
         if folder is not None:
             folder.forget()
+
+    def _forgotten(self, folder: JobFolder, system: str) -> JobState:
+        """Return a job that the system does not know, or has forgotten."""
+        told = folder.told
+        if told is None:
+            return folder.state(JobPhase.LOST, f"{system} does not know it (any more), and it has left no record")
+        if self._trusts_folders:
+            return folder.settled(told)
+        # Any job of the same user may have written there that this one has succeeded.
+        why = f"{system} has forgotten it, and its folder is not believed (unsafe_trust_folders)"
+        return folder.state(JobPhase.LOST, why)
 
     def _unit(self, order: JobOrder, units: Mapping[str, Kind]) -> Kind:
         """Return the unit type of an order; raise OrderError where there is none."""

@@ -36,7 +36,8 @@ class RayEngine(ClusterEngine[RayJob]):
     name = "ray"
 
     def __init__(self, settings: RaySettings, *, centre: str, records: Path) -> None:
-        super().__init__(centre=centre, records=records, poll_s=settings.poll_s)
+        trusts = settings.unsafe_trust_folders
+        super().__init__(centre=centre, records=records, poll_s=settings.poll_s, trusts_folders=trusts)
         self._settings, self._client = settings, RayClient(settings)
 
     async def start(self) -> None:
@@ -116,18 +117,15 @@ class RayEngine(ClusterEngine[RayJob]):
             return unknown_job(name, self._centre)
         if (ended := folder.ended_state) is not None:
             return ended
-        told = folder.told
         if job is None:
-            if told is not None:
-                return folder.settled(told)
-            return folder.state(JobPhase.LOST, "Ray does not know it (any more), and it has left no record")
+            return self._forgotten(folder, "Ray")
         phase = _PHASES.get(job.status, JobPhase.FAILED)
         if phase not in JOB_ENDED:
             return folder.state(phase)
         why = (job.message or "").split("\n")[0][:400]
         if job.status == "FAILED" and job.driver_exit_code is None:  # its node, or what Ray has beside it, is gone
             return folder.state(JobPhase.LOST, why)
-        return folder.settled(_ended(job, told, why))
+        return folder.settled(_ended(job, folder.told, why))
 
     def _request(self, order: JobOrder, unit: RayUnit, name: str) -> dict[str, object]:
         """Return what Ray is asked for."""

@@ -43,7 +43,8 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
     name = "slurm"
 
     def __init__(self, settings: SlurmSettings, *, centre: str, records: Path) -> None:
-        super().__init__(centre=centre, records=records, poll_s=settings.poll_s)
+        trusts = settings.unsafe_trust_folders
+        super().__init__(centre=centre, records=records, poll_s=settings.poll_s, trusts_folders=trusts)
         self._settings, self._commands = settings, SlurmCommands(settings)
         self._owner: tuple[int, int] | None = None
 
@@ -148,10 +149,7 @@ class SlurmEngine(ClusterEngine[QueuedJob]):
         if (ended := folder.ended_state) is not None:
             return ended
         if job is None:
-            told = folder.told
-            if told is not None:
-                return folder.settled(told)
-            return folder.state(JobPhase.LOST, "Slurm does not know it (any more), and it has left no record")
+            return self._forgotten(folder, "Slurm")
         if job.phase in _GOING:
             return folder.state(job.phase, "" if job.phase is JobPhase.RUNNING else job.why)
         said = ": ".join(part for part in (job.why, job_text_in(folder.path, f"{OWN}/{_OUTPUT}")) if part)

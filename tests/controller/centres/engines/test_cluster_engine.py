@@ -6,10 +6,13 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+
 from controller.api.resources.centre import UnitType
 from controller.centres.engines.base import JobMark, JobOrder, JobPhase, JobState
 from controller.centres.engines.jobs.engine import ClusterEngine
-from controller.centres.engines.jobs.folders import unknown_job
+from controller.centres.engines.jobs.folders import ENDED_FILE, OWN, unknown_job
+from tests.controller.centres.engines.forging import SUCCESS
 
 
 class SlowCluster(ClusterEngine[str]):
@@ -17,8 +20,8 @@ class SlowCluster(ClusterEngine[str]):
 
     name = "slow"
 
-    def __init__(self, root: Path, centre: str = "c1") -> None:
-        super().__init__(centre=centre, records=root / f"records-{centre}", poll_s=0.0)
+    def __init__(self, root: Path, centre: str = "c1", *, trusts_folders: bool = False) -> None:
+        super().__init__(centre=centre, records=root / f"records-{centre}", poll_s=0.0, trusts_folders=trusts_folders)
         self.root = root
         self.queue: dict[str, str] = {}
         self.asked, self.answers = asyncio.Event(), asyncio.Event()
@@ -47,7 +50,7 @@ class SlowCluster(ClusterEngine[str]):
         folder = self._known.get(job)
         if folder is None:
             return unknown_job(job, self._centre)
-        return folder.state(JobPhase.LOST if told is None else JobPhase(told))
+        return self._forgotten(folder, "slow") if told is None else folder.state(JobPhase(told))
 
     def _sign(self, told: str) -> object:
         return told
@@ -89,6 +92,29 @@ def test_a_job_that_the_cluster_does_not_know_any_more_is_lost(tmp_path: Path) -
         job = engine.submit("gone")
         engine.queue.clear()
         assert [(state.id, state.phase) for state in await engine.jobs()] == [(job, JobPhase.LOST)]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("trusts_folders", "phase", "reason"),
+    [
+        (False, JobPhase.LOST, "slow has forgotten it, and its folder is not believed (unsafe_trust_folders)"),
+        (True, JobPhase.SUCCEEDED, ""),
+    ],
+)
+def test_forgotten_job_ends_as_its_folder_says_only_if_trusted(
+    tmp_path: Path, trusts_folders: bool, phase: JobPhase, reason: str
+) -> None:
+    async def main() -> None:
+        engine = SlowCluster(tmp_path, trusts_folders=trusts_folders)
+        engine.answers.set()
+        job = engine.submit("victim")
+        # As any other job of the same user may write there.
+        (tmp_path / "c1-victim" / OWN / ENDED_FILE).write_text(SUCCESS)
+        engine.queue.clear()
+        (state,) = await engine.jobs()
+        assert (state.id, state.phase, state.reason) == (job, phase, reason)
 
     asyncio.run(main())
 

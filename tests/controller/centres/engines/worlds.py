@@ -137,6 +137,8 @@ class SlurmWorld(OnThisMachine):
         """Return an engine for the cluster."""
         if "user" not in more:
             more["unsafe_same_user"] = True  # the tests are root
+        # Its slurmctld forgets jobs two seconds after their end.
+        more.setdefault("unsafe_trust_folders", True)
         settings = SlurmSettings(configuration=self.cluster.configuration, poll_s=0.05, deadline_s=deadline_s, **more)
         name = centre or self.centre
         return SlurmEngine(settings, centre=name, records=self.root / f"records-{name}")

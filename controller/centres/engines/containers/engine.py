@@ -45,7 +45,7 @@ from controller.centres.engines.jobs.keeper import CANCELLED
 from controller.centres.engines.jobs.keeping import Ended
 from controller.centres.engines.jobs.limits import Watch
 from controller.centres.errors import EngineError, OrderError
-from controller.errors import ApiError, ForbiddenError, NotFoundError, StaleError
+from controller.common.errors import ApiError, ForbiddenError, NotFoundError, StaleError
 from dataplane.local.deadline import local_timeout
 
 T = TypeVar("T")

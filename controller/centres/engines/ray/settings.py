@@ -46,8 +46,8 @@ class RaySettings(Strict, frozen=True):
     python: Path = msgspec.field(default_factory=lambda: Path("/usr/bin/python3"))
     """On the nodes: 3.7 or newer, nothing but its standard library is used; it watches over a job."""
     unsafe_trust_folders: bool = False
-    """A job that Ray has forgotten ended as its folder says, where every job of the same user may write; else it is lost,
-    and its task dispatched again."""
+    """A job that Ray has forgotten ended as its folder says, where every job of the same user may write; false: it is
+    lost, and its task dispatched again."""
     deadline_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
     """For each request."""
     poll_s: Annotated[float, Meta(gt=0, le=600)] = 2.0

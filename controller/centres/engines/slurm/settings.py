@@ -55,8 +55,8 @@ class SlurmSettings(Strict, frozen=True):
     unsafe_same_user: bool = False
     """Jobs run as root, where the agent is root and no `user` is named."""
     unsafe_trust_folders: bool = False
-    """A job that Slurm has forgotten ended as its folder says, where every job of the same user may write; else it is lost,
-    and its task dispatched again."""
+    """A job that Slurm has forgotten ended as its folder says, where every job of the same user may write; false: it is
+    lost, and its task dispatched again."""
     account: _Word | None = None
     qos: _Word | None = None
     reservation: _Word | None = None

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator, Sequence, Set
 from itertools import combinations
 
-from controller.errors import ControllerError, SessionError
+from controller.common.errors import ControllerError, SessionError
 from controller.owners.base import Known, ListeningOwner, Owner, Refusal, StagedOwner, Verdict
 from controller.owners.steps import Phase, Step, UpdatePlan, merged
 from controller.reconcile import apply, chunks, diff

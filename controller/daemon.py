@@ -16,9 +16,10 @@ from collectors.errors import FeedError
 from collectors.state.nominal import nominal_snapshot
 from collectors.values import Snapshot
 from controller.aggregation.job_reconciler import JobReconciler
+from controller.common.errors import ControllerError, PathError
+from controller.common.tracing import UNTRACED, Traces
 from controller.daemon_settings import RetrySettings
 from controller.driver import Connect, Driver, Sleep
-from controller.errors import ControllerError, PathError
 from controller.features import Features
 from controller.intents import RouteSet
 from controller.links.monitor import LinkMonitor
@@ -29,7 +30,6 @@ from controller.tables.sources import RoutedNetworks
 from controller.tables.telemetry.int_domain import IntDomain
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import Reporting
-from controller.tracing import UNTRACED, Traces
 from dataplane.clock import Clock
 
 LOGGER = logging.getLogger("millrace.controller")

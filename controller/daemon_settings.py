@@ -10,7 +10,8 @@ import msgspec
 
 from controller.aggregation.service.settings import JobSettings
 from controller.aggregation.settings import AggregationSettings
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
+from controller.common.tracing import TraceSettings
 from controller.gnmi.settings import Hellos
 from controller.links.status import RETURN_AFTER_NS
 from controller.p4runtime.grpc_session import Target
@@ -20,7 +21,6 @@ from controller.tables.sources import RoutedNetworks
 from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
-from controller.tracing import TraceSettings
 from dataplane.config import Strict
 from dataplane.config.suggestions import did_you_mean
 from dataplane.rpc.access.settings import TlsSettings

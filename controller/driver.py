@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, Protocol
 
+from controller.common.errors import ControllerError, SessionError
+from controller.common.tracing import NO_SPAN, UNTRACED, Attributes, Traces
 from controller.coordinator import Coordinator, Exchange
 from controller.daemon_settings import RetrySettings
-from controller.errors import ControllerError, SessionError
 from controller.owners.base import ListeningOwner, StagedOwner
 from controller.owners.steps import Step
 from controller.p4runtime.session import AsyncSession, Learned, LearningSession
 from controller.tables.entities import Entities, Update
-from controller.tracing import NO_SPAN, UNTRACED, Attributes, Traces
 from dataplane.clock import Clock
 from dataplane.event_loop.deadlines import loop_timeout
 from dataplane.event_loop.turns import Turns

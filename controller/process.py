@@ -19,10 +19,11 @@ from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.job_names import tell_jobs
 from controller.aggregation.service import metrics as job_metrics
 from controller.aggregation.service.server import JobService
+from controller.common.errors import ControllerError
+from controller.common.tracing import traces_of
 from controller.daemon import Daemon
 from controller.daemon_settings import DaemonSettings
 from controller.driver import Connect, SwitchSession
-from controller.errors import ControllerError
 from controller.features import Features
 from controller.gnmi.grpc_session import PortTarget, PortWatcher, connection_turns
 from controller.gnmi.observer import PortObserver
@@ -39,7 +40,6 @@ from controller.status.service import StatusServer
 from controller.status.values import ControllerStatus, SwitchProblem
 from controller.store.reconciler import StoreReconciler
 from controller.store.settings import StoreSettings
-from controller.tracing import traces_of
 from dataplane.clock import Clock, MonotonicClock, UtcClock
 from dataplane.config import load as load_file
 from dataplane.config.changes import not_in_force

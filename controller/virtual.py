@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from collectors.values import LinkStatus, Snapshot
 from controller.aggregation.jobs import Jobs, RunningJob
 from controller.aggregation.settings import AggregationSettings
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.features import Features
 from controller.gnmi.in_process import InProcessPorts
 from controller.gnmi.settings import Hellos, wanted_hellos

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import msgspec
 
+from controller.common.errors import SessionError
 from controller.coordinator import Coordinator, Exchange
-from controller.errors import SessionError
 from controller.owners.base import ListeningOwner, StagedOwner
 from controller.owners.steps import Step
 from controller.p4runtime.in_process import InProcessSession

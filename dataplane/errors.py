@@ -14,7 +14,7 @@ MillraceError
 ├── StoreError             named content: a name, a value or a state file is wrong (dataplane/store/errors.py)
 ├── AccessError            whoever calls a service of ours shows nothing that counts
 └── FabricError            a fabric cannot be built, run or torn down
-collectors/errors.py and controller/errors.py hang their own branches below MillraceError.
+collectors/errors.py and controller/common/errors.py hang their own branches below MillraceError.
 """
 
 from __future__ import annotations

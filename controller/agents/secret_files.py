@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 
 _MOST_BYTES: Final = 65_536
 _OPEN: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 
 
 @dataclass(frozen=True, slots=True)

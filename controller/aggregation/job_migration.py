@@ -14,7 +14,7 @@ from controller.aggregation.jobs import RunningJob
 from controller.aggregation.placement import cost_of, place
 from controller.aggregation.settings import MoveSettings
 from controller.base_paths import NextHops, next_hops
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import AggregationTree, Leaf, Members
 from controller.tables.aggregation import Block
 from dataplane.topology.values import LinkKey, Topology

@@ -17,7 +17,7 @@ from collectors.values import Snapshot
 from controller.aggregation.job_migration import BetterTree, MigrationPolicy, better_tree, dead_links
 from controller.aggregation.jobs import RunningJob, number_of
 from controller.aggregation.tables import AggregationTables
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import Worker
 from controller.links.loss_failures import LossFailureDetector
 from controller.tables.aggregation import parent_of, switches_of

@@ -17,7 +17,7 @@ from controller.aggregation.cells import cells_for
 from controller.aggregation.placement import place
 from controller.aggregation.registry import NUMBERS, Registry
 from controller.base_paths import NextHops
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import AggregationJob, AggregationTree, Leaf, Members, Worker
 from controller.tables.aggregation import Block, PlacedJob, job_entities, parent_of, switches_of
 from controller.tables.entities import Entities, EntityKey

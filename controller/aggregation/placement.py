@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from collectors.values import LinkState, Snapshot
 from controller.aggregation.cells import free_block
 from controller.base_paths import NextHops
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import AggregationTree, Leaf
 from controller.tables.aggregation import CELLS, MAX_CHILDREN, MAX_JOBS, Block
 from controller.tables.routing import port_towards, ports_towards

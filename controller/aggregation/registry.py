@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from controller.aggregation.cells import cells_for, free_block
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.tables.aggregation import CELLS, MAX_JOBS, Block
 
 NUMBERS = 0xFFFF

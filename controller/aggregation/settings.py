@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from dataplane.config import Strict
 
 Ns = Annotated[int, msgspec.Meta(ge=1)]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.algorithms.costs import MAX_SWITCHES, Costs, link_costs
-from controller.errors import PathError
+from controller.common.errors import PathError
 from dataplane.topology.values import LinkKey, Topology
 
 Ids = npt.NDArray[np.uint32]

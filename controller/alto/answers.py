@@ -29,7 +29,7 @@ from controller.alto.values import (
     Meta,
     VersionTag,
 )
-from controller.errors import AltoError
+from controller.common.errors import AltoError
 
 HOST_PROPERTY: Final = "priv:millrace-host"
 SWITCH_PROPERTY: Final = "priv:millrace-switch"

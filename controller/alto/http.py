@@ -31,7 +31,7 @@ from controller.alto.values import (
     PROPERTY_PARAMETERS_TYPE,
     PROPERTY_TYPE,
 )
-from controller.errors import AltoError, CostMapError
+from controller.common.errors import AltoError, CostMapError
 
 if TYPE_CHECKING:
     from litestar.handlers import HTTPRouteHandler

@@ -14,8 +14,8 @@ from controller.alto.http import application
 from controller.alto.service import AltoService
 from controller.alto.settings import AltoSettings
 from controller.cluster.cost_map import CostModel
-from controller.errors import ControllerError
-from controller.http_server import HttpLimits, HttpServer, listening_at, send_in_time
+from controller.common.errors import ControllerError
+from controller.common.http_server import HttpLimits, HttpServer, listening_at, send_in_time
 from controller.network_state.follower import follow
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import load

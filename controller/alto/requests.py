@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.alto.values import ErrorCode
-from controller.errors import AltoError
+from controller.common.errors import AltoError
 
 T = TypeVar("T")
 

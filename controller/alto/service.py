@@ -38,7 +38,7 @@ from controller.alto.values import (
 from controller.cluster.cost_map import CostModel
 from controller.cluster.cost_map.live import LiveCosts
 from controller.cluster.cost_map.pairs import PairColumns
-from controller.errors import AltoError
+from controller.common.errors import AltoError
 
 Address = IPv4Address | IPv6Address
 

@@ -27,7 +27,7 @@ from controller.api.registry.selection import How, Selection
 from controller.api.registry.tenancy.tenants import tenant_of
 from controller.api.resources import Kind, Resource, UnitPool
 from controller.api.resources.base import FieldValue
-from controller.errors import ForbiddenError
+from controller.common.errors import ForbiddenError
 from dataplane.rpc.access import Principal, Right, Role
 
 

@@ -32,9 +32,9 @@ from controller.api.sessions.service import SessionService
 from controller.api.settings import ApiLimits, ApiSettings, AuditSettings, EtcdPlace, StoragePlace
 from controller.api.tokens import Identities, Tokens
 from controller.api.watching import WatchLimits
-from controller.errors import ApiError
-from controller.http_connections import ConnectionBook
-from controller.http_server import HttpServer, address_of, listening_at
+from controller.common.errors import ApiError
+from controller.common.http_connections import ConnectionBook
+from controller.common.http_server import HttpServer, address_of, listening_at
 from controller.storage import Storage
 from controller.storage.sqlite import SqliteStorage
 from dataplane.clock import MonotonicClock

@@ -17,7 +17,7 @@ from controller.api.registry.tenancy.tenants import account_of
 from controller.api.registry.tenancy.usage import excess, minus, plus, priority_of, usage_of
 from controller.api.resources import Metadata, Project, Resource
 from controller.api.resources.project import PROJECT, ProjectStatus, Quota, Usage
-from controller.errors import ForbiddenError, NotFoundError
+from controller.common.errors import ForbiddenError, NotFoundError
 from dataplane.rpc.access import Principal, Role
 
 

@@ -22,7 +22,7 @@ from controller.api.resources.pod_group import POD_GROUP, GroupPhase
 from controller.api.resources.probe_result import PROBE_RESULT
 from controller.api.resources.task import TASK, TASK_ENDED
 from controller.api.settings import Retention
-from controller.errors import CompactedError, ConflictError, StorageError, UnavailableError
+from controller.common.errors import CompactedError, ConflictError, StorageError, UnavailableError
 from controller.storage import Expected
 from controller.storage.values import MAX_CHANGES
 

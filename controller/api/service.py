@@ -57,7 +57,7 @@ from controller.api.resources.project import Quota
 from controller.api.resources.task import TASK
 from controller.api.resources.unit_pool import HolderStatus
 from controller.api.watching import WatchCounters, Watching, WatchLimits
-from controller.errors import (
+from controller.common.errors import (
     ApiError,
     GoneError,
     InvalidError,

@@ -11,8 +11,8 @@ from controller.api.default_socket import default_socket
 from controller.api.oidc import OidcIssuer
 from controller.api.resources.project import Quota
 from controller.api.sessions.board import SessionLimits
-from controller.http_connections import ConnectionLimits
-from controller.http_server import HttpLimits
+from controller.common.http_connections import ConnectionLimits
+from controller.common.http_server import HttpLimits
 from dataplane.config import Strict
 from dataplane.rpc.addresses import exposed, is_loopback, is_unix, target_of
 

@@ -14,7 +14,7 @@ from msgspec import Meta
 from controller.api.oidc import OidcIdentities
 from controller.api.registry.acknowledged import AcknowledgedWrites
 from controller.api.registry.registry import away
-from controller.errors import CompactedError, ConflictError, InvalidError, NotFoundError, StorageError
+from controller.common.errors import CompactedError, ConflictError, InvalidError, NotFoundError, StorageError
 from controller.storage import Delete, Event, Expected, Storage, Stored
 from dataplane.config import Strict
 from dataplane.malformed import MALFORMED

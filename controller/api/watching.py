@@ -14,7 +14,7 @@ from controller.api.registry.events import EventType, Happening, WatchEvent, lin
 from controller.api.registry.registry import away
 from controller.api.registry.selection import Selection
 from controller.api.resources import Kind
-from controller.errors import ApiError, CompactedError, GoneError, StorageError, UnavailableError
+from controller.common.errors import ApiError, CompactedError, GoneError, StorageError, UnavailableError
 from controller.storage import Event, Storage
 
 _AT_ONCE: Final = 256

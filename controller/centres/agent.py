@@ -38,7 +38,7 @@ from controller.centres.outcomes import completion_of
 from controller.centres.programs import mark_of, order_of
 from controller.centres.settings import CentreSettings, OnStop
 from controller.centres.warming import Warmer
-from controller.errors import (
+from controller.common.errors import (
     ApiError,
     ForbiddenError,
     InvalidError,

@@ -8,7 +8,7 @@ ControllerError
 
 from __future__ import annotations
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 
 
 class CentreError(ControllerError):

@@ -119,7 +119,7 @@ def _request(  # noqa: PLR0917 - a command line's options
     import msgspec  # noqa: PLC0415
 
     from controller.api.tokens import TokenRequest  # noqa: PLC0415
-    from controller.errors import InvalidError  # noqa: PLC0415
+    from controller.common.errors import InvalidError  # noqa: PLC0415
 
     raw = {
         "name": name or subject or role,
@@ -147,7 +147,7 @@ async def _created(settings: Path, request: TokenRequest) -> NewToken:
 def _write_new(file: Path, text: str) -> None:
     import os  # noqa: PLC0415
 
-    from controller.errors import ApiError  # noqa: PLC0415
+    from controller.common.errors import ApiError  # noqa: PLC0415
 
     try:
         number = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 import typer
 
 from controller.cli.output import AsJson, Cells, Format, FormatOption, OneFormat, show, table_of
-from controller.console import plain_or_terminal
-from controller.errors import JobError
+from controller.common.console import plain_or_terminal
+from controller.common.errors import JobError
 from dataplane.allreduce.jobs.messages import ADDRESS
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from controller.cli.amounts import in_seconds
 from controller.cli.output import Format, FormatOption, LineFormat, show_values
-from controller.console import plain_or_terminal
+from controller.common.console import plain_or_terminal
 
 if TYPE_CHECKING:
     from dataplane.nic import NicSettings, NicStatistics

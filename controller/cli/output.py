@@ -18,7 +18,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from controller.console import plain_or_terminal
+from controller.common.console import plain_or_terminal
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -18,7 +18,7 @@ from controller.cli.load import load_rows, warn_overloads
 from controller.cli.output import AsJson, Cells, Format, FormatOption, OneFormat, flat, show, show_values, table_of, utc
 from controller.cli.path_costs import cost
 from controller.cli.units import seconds
-from controller.console import plain_or_terminal
+from controller.common.console import plain_or_terminal
 from controller.intents import FlowSpec
 from controller.paths.settings import ADDRESS
 from dataplane.topology.values import LinkKey

@@ -33,7 +33,7 @@ def _make_plain(stream: TextIO) -> None:
     write = stream.write
 
     def write_plain(text: str) -> int:
-        # Rich is given plain text by its console (controller/console.py): the escapes that it writes are its own.
+        # Rich is given plain text by its console (controller/common/console.py): all escapes are its own.
         by = str(sys._getframe(1).f_globals.get("__name__", ""))  # noqa: SLF001
         return write(text if by.startswith(_STYLING) else plain(text))
 

@@ -37,7 +37,7 @@ def set_project(
     from msgspec.structs import replace  # noqa: PLC0415
 
     from controller.api.resources import Metadata, Project  # noqa: PLC0415
-    from controller.errors import NotFoundError  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     with client_of(address) as client:
         projects = client.of(Project)

@@ -85,7 +85,7 @@ def delete(
 
 def _kind(word: str) -> Kind[Any]:
     from controller.api.resources import KINDS  # noqa: PLC0415
-    from controller.errors import InvalidError  # noqa: PLC0415
+    from controller.common.errors import InvalidError  # noqa: PLC0415
     from dataplane.config.suggestions import did_you_mean  # noqa: PLC0415
 
     wanted = word.lower().replace("-", "").replace("_", "")

@@ -120,7 +120,7 @@ def _decision_about(client: object, pod: str, name: str | None) -> Decision | No
     """Return the decision that bound a pod, else the newest about it alone or as one of a group."""
     from controller.api.client import SyncApiClient  # noqa: PLC0415
     from controller.api.resources import Decision  # noqa: PLC0415
-    from controller.errors import NotFoundError  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     assert isinstance(client, SyncApiClient)
     decisions = client.of(Decision)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from controller.console import plain_or_terminal
+from controller.common.console import plain_or_terminal
 from controller.demo.folder import make_folder
 from controller.demo.live import LiveView
 from controller.demo.load import as_planned, deviates, host_loads, load_figures, load_line, load_table

@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 from finsy.proto import gnmi, gnmi_grpc
 
-from controller.errors import SessionError
+from controller.common.errors import SessionError
 from controller.gnmi.mirror import PortMirror, subscription
 from controller.gnmi.observer import PortObserver
 from dataplane.errors import AccessError, ConfigError, SwitchError

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from finsy.proto import gnmi
 
-from controller.errors import SessionError
+from controller.common.errors import SessionError
 from controller.gnmi.mirror import PortMirror, subscription
 from controller.gnmi.observer import PortObserver
 from dataplane.switch.gnmi import GnmiCore, GnmiError

@@ -12,7 +12,7 @@ import grpc.aio
 from finsy.gnmipath import GNMIPath
 from finsy.proto import gnmi, gnmi_grpc
 
-from controller.errors import ControllerError, UnservedError
+from controller.common.errors import ControllerError, UnservedError
 from controller.gnmi.grpc_session import open_channel
 from controller.gnmi.mirror import PortMirror, subscription
 from dataplane.errors import AccessError, ConfigError, SwitchError

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import msgspec
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from dataplane.config import Strict
 from dataplane.errors import SwitchError
 from dataplane.switch.ports.states import HelloSettings

@@ -20,7 +20,7 @@ from collectors.values import Snapshot
 from controller.cluster.cost_map.live import CostMapKeeper, LiveCosts
 from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.values import HostLinkState
-from controller.errors import CostMapError
+from controller.common.errors import CostMapError
 from controller.intents import RouteSet
 from controller.network_state.settings import NetworkStateSettings
 from controller.paths.service.client import RouteClient, RouteClientSettings

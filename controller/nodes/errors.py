@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 
 _LONGEST: Final = 400
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 import numpy as np
 
 from controller.base_paths import Arrows, NextHops, next_hops
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import WeightedRoute
 from controller.owners.base import Known, Owner, Refusal, Strikes, Verdict
 from controller.owners.change_order import ChangeOrder

@@ -11,7 +11,7 @@ from finsy.grpcutil import GRPCStatusCode
 from finsy.p4entity import decode_entity
 from finsy.proto import p4r
 
-from controller.errors import SessionError
+from controller.common.errors import SessionError
 from controller.p4runtime.grpc_session import GrpcSession, Target
 from dataplane.event_loop.deadlines import loop_timeout
 from dataplane.rpc.access.settings import TlsSettings

@@ -19,7 +19,7 @@ from finsy.grpcutil import GRPCStatusCode
 from finsy.pbutil import PBMessage
 from finsy.proto import p4r
 
-from controller.errors import SessionError
+from controller.common.errors import SessionError
 from controller.p4runtime.client import SwitchClient
 from controller.p4runtime.message_cache import cache_of
 from controller.p4runtime.session import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from finsy import P4RuntimeVersion, P4Schema
 from finsy.proto import p4r
 
-from controller.errors import SessionError
+from controller.common.errors import SessionError
 from controller.p4runtime.session import (
     ELECTION_ID,
     Bundling,

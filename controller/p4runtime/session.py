@@ -29,7 +29,7 @@ from google.protobuf import json_format, text_format
 from google.protobuf.message import DecodeError
 
 import dataplane
-from controller.errors import ControllerError, SessionError
+from controller.common.errors import ControllerError, SessionError
 from controller.p4runtime.message_cache import cache_of
 from controller.tables.entities import Batch, Entity, EntityKey, Update, key_of, same
 from dataplane.given import read_given

@@ -10,7 +10,7 @@ import numpy as np
 
 from collectors.values import FlowKey, LinkStatus, Snapshot
 from controller.algorithms.link_table import Flags, Longs
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.intents import FlowSpec, RouteSet, WeightedRoute
 from controller.links.loss_failures import LossFailureDetector
 from controller.paths.balancing.balancer import Balancer, weights_on

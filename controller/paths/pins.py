@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Set
 
-from controller.errors import ControllerError, DeadPathError, NoSuchPathError, PathError
+from controller.common.errors import ControllerError, DeadPathError, NoSuchPathError, PathError
 from controller.intents import FlowSpec, Route
 from controller.paths.deciding.backups import links_of
 from controller.paths.deciding.decide import Decision

@@ -8,11 +8,11 @@ from typing import Annotated, Final
 import msgspec
 
 from collectors.settings import FeedClientSettings
+from controller.common.tracing import TraceSettings
 from controller.intents import FlowSpec
 from controller.links.settings import LEAST_SAMPLES
 from controller.paths.engineering.settings import EngineeringSettings
 from controller.paths.telemetry_load import TelemetryLoad
-from controller.tracing import TraceSettings
 from dataplane.config import Strict
 from dataplane.rpc.access.settings import TlsSettings
 from dataplane.rpc.limits import Limits

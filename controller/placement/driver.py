@@ -11,7 +11,7 @@ from controller.api.client import ApiClient
 from controller.api.client.values import Event, Listing
 from controller.api.registry.events import EventType
 from controller.api.resources import Node, Pod, PodGroup
-from controller.errors import ApiError, NotFoundError, StaleError, UnavailableError
+from controller.common.errors import ApiError, NotFoundError, StaleError, UnavailableError
 from controller.placement.deciding import reconcile
 from controller.placement.metrics import Metrics
 from controller.placement.settings import PlacementSettings

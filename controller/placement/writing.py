@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from controller.api.client import ApiClient
 from controller.api.registry.placements import Release, ReleaseRequest
 from controller.api.resources import Decision, Node, Pod, PodGroup
-from controller.errors import ApiError, NotFoundError, StaleError
+from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.placement.values import (
     Action,
     CreatePod,

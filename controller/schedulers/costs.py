@@ -11,7 +11,7 @@ from controller.api.resources import Node
 from controller.cluster.cost_map import CostMap
 from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.values import HostLinkState
-from controller.errors import CostMapError, PathError
+from controller.common.errors import CostMapError, PathError
 from controller.network_state.follower import CostMapFollower, follow
 from controller.network_state.settings import NetworkStateSettings
 from controller.schedulers.errors import SchedulerError

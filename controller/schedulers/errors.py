@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 
 
 class SchedulerError(ControllerError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.status import controller_pb2 as pb
 from controller.status.values import ControllerStatus
 from dataplane.config import Strict

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 import grpc
 from aetcd import rpc
 
-from controller.errors import CompactedError, ConflictError, LeaseError, StorageError
+from controller.common.errors import CompactedError, ConflictError, LeaseError, StorageError
 from controller.storage.base import Storage
 from controller.storage.values import (
     Change,

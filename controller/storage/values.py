@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from controller.errors import StorageError
+from controller.common.errors import StorageError
 
 MAX_KEY_BYTES: Final = 512
 MAX_VALUE_BYTES: Final = 1 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.store.settings import RecordedSettings
 from controller.store.stores import Stores
 from controller.store.switch_store import SwitchStore

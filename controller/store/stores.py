@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.store.settings import RecordedSettings, StoreSettings
 from controller.store.switch_store import Generations, RecordedName, SwitchStore
 from controller.tables.entities import EntityKey

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from finsy import P4TableEntry
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.reconcile import apply, chunks
 from controller.store.cache_policy import HeldName, choose
 from controller.store.settings import StoreSettings

@@ -16,7 +16,7 @@ from finsy import P4MulticastGroupEntry, P4RegisterEntry, P4TableAction, P4Table
 from finsy.p4entity import P4Replica
 
 from controller.base_paths import NextHops
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import AggregationJob, AggregationTree, Leaf, Members, Worker
 from controller.tables.entities import Entities, Entity, Update, Verb, index, key_of
 from controller.tables.routing import IPV4, port_towards, ports_towards

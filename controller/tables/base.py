@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 
 from controller.base_paths import next_hops
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.tables.entities import Entities, Entity, index
 from controller.tables.ports import port_entities
 from controller.tables.telemetry.drop_watch import watches_full_queues

@@ -23,7 +23,7 @@ from finsy import (
 )
 from finsy.p4entity import P4Replica
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 
 Entity = (
     P4TableEntry

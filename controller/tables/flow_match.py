@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from finsy import P4TableMatch
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.tables.routing import Family, host_addresses
 from dataplane.config import Strict
 from dataplane.topology.values import Topology

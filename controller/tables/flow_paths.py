@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from finsy import P4TableEntry, P4TableMatch
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.tables.entities import Entities, Entity, EntityKey, key_of, same
 from controller.tables.routing import FAMILIES, Family, forward, host_addresses

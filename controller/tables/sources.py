@@ -11,7 +11,7 @@ from typing import Final
 
 from finsy import P4TableAction, P4TableEntry, P4TableMatch
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.tables.entities import Entity
 from controller.tables.routing import FAMILIES, IPV4, IPV6
 from dataplane.config import Strict

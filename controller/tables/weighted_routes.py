@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from controller.base_paths import NextHops
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import WeightedRoute
 from controller.tables.routing import MAX_GROUP_SIZE, Spread
 from dataplane.topology.values import LinkKey, Topology

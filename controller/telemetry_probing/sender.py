@@ -12,7 +12,7 @@ from typing import Annotated
 import msgspec
 
 from collectors.settings import Port, Positive
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import PROBE_UDP_PORT
 from dataplane.config import Strict
 

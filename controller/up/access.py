@@ -9,7 +9,7 @@ from typing import Final
 from controller.api.client import ApiClient, Place
 from controller.api.client.place import read_token
 from controller.api.tokens import TokenRequest
-from controller.errors import ApiError, UnauthorizedError
+from controller.common.errors import ApiError, UnauthorizedError
 from controller.up.state import write_private
 from dataplane.rpc.access import Role
 

@@ -250,7 +250,7 @@ async def check_node(api: str, name: str) -> Health:
     """Return whether pods may come to a node, as it has reported last."""
     from controller.api.client import ApiClient, Place  # noqa: PLC0415 - takes a while to load
     from controller.api.resources import Node  # noqa: PLC0415
-    from controller.errors import NotFoundError  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     async with ApiClient(Place(api), tries=1) as client:
         try:
@@ -266,7 +266,7 @@ async def check_centre(api: str, name: str) -> Health:
     """Return whether tasks may come to a centre, as it has reported last."""
     from controller.api.client import ApiClient, Place  # noqa: PLC0415 - takes a while to load
     from controller.api.resources import Centre  # noqa: PLC0415
-    from controller.errors import NotFoundError  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     async with ApiClient(Place(api), tries=1) as client:
         try:

@@ -20,6 +20,7 @@ from controller.balance.settings import MetricsSettings as BalanceMetrics
 from controller.balance.settings import MovingSettings
 from controller.centres.settings import LocalSettings, TrialSettings, UnitSettings
 from controller.centres.settings import MetricsSettings as CentreMetrics
+from controller.common.tracing import TraceSettings
 from controller.daemon_settings import MetricsSettings as ControllerMetrics
 from controller.gnmi.settings import Hellos
 from controller.nodes.runtimes.settings import RuntimeSettings
@@ -37,7 +38,6 @@ from controller.store.settings import StoreSettings
 from controller.tables.sources import RoutedNetworks
 from controller.tables.telemetry.int_watch import Watch
 from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
-from controller.tracing import TraceSettings
 from controller.up.state import StateFolder, default_run
 from dataplane.config import Strict
 from dataplane.fabric.live.settings import Time

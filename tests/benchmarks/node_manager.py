@@ -27,7 +27,7 @@ from controller.api.client import ApiClient
 from controller.api.registry.placements import Binding, BindingRequest
 from controller.api.resources import Metadata, Node, Pod
 from controller.api.resources.pod import Container, Phase, PodSpec, Restart
-from controller.errors import NotFoundError
+from controller.common.errors import NotFoundError
 from controller.nodes.runtimes.base import ContainerOrder, Runtime
 from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings, make_runtime
 from controller.nodes.settings import NodeSettings, OnStop

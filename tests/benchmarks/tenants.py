@@ -35,7 +35,7 @@ from controller.api.resources.pod import Container, PodSpec
 from controller.api.resources.project import Quota
 from controller.api.settings import ApiSettings, StoragePlace
 from controller.api.tokens import TokenRequest
-from controller.errors import ApiError
+from controller.common.errors import ApiError
 from dataplane.rpc.access import Role
 from tests.adversary.tenants.besieged import besieged
 from tests.benchmarks.placing.fair_shares import fair_share_error

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.aggregation.settings import AggregationSettings
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.features import Features
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.owners.telemetry import Telemetry

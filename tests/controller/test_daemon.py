@@ -12,9 +12,9 @@ from itertools import groupby
 import pytest
 from finsy import P4Schema
 
+from controller.common.errors import ControllerError, PathError, SessionError
 from controller.daemon import Daemon
 from controller.daemon_settings import DaemonSettings, RetrySettings
-from controller.errors import ControllerError, PathError, SessionError
 from controller.features import Features
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.owners.telemetry import longest_flight_ns

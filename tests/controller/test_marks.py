@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from controller.errors import ControllerError, SessionError
+from controller.common.errors import ControllerError, SessionError
 from controller.owners.telemetry import Stage, longest_flight_ns
 from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import fabric_program, load_schema

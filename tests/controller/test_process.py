@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from controller.common.errors import ControllerError
 from controller.daemon import Daemon
 from controller.daemon_settings import DaemonSettings, RetrySettings
-from controller.errors import ControllerError
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.p4runtime.grpc_session import GrpcSession, Target
 from controller.p4runtime.session import fabric_program, load_schema

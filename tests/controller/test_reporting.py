@@ -6,7 +6,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.reconcile import diff
 from controller.tables.telemetry.drop_watch import DropWatch
 from controller.tables.telemetry.queue_watch import QueueWatch

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from controller.base_paths import next_hops
-from controller.errors import ControllerError, SessionError
+from controller.common.errors import ControllerError, SessionError
 from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from controller.owners.base import Verdict
 from controller.tables.weighted_routes import spreads_of

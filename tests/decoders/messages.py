@@ -28,7 +28,7 @@ from collectors.values import (
     LinkStatus,
     Phase,
 )
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.intents import FlowSpec
 from controller.paths.records.codec import freeze, thaw
 from dataplane.allreduce.jobs import jobs_pb2

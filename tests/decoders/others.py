@@ -33,8 +33,8 @@ from controller.centres.engines.containers.parcels import files_in
 from controller.centres.engines.jobs.keeping import Ended, read_record
 from controller.centres.engines.slurm.answers import jobs_in, nodes_in
 from controller.centres.errors import EngineError
+from controller.common.errors import AltoError, InvalidError
 from controller.demo.packet.parts import parts_of
-from controller.errors import AltoError, InvalidError
 from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from controller.nodes.guard import lease_file
 from controller.paths.service import paths_pb2

@@ -37,7 +37,7 @@ LISTENS = re.compile(
 )
 ROWS = {
     "collectors/ingest/report_sources.py": "collector, reports (UDP)",
-    "controller/http_server.py": "service access point (HTTP)",
+    "controller/common/http_server.py": "service access point (HTTP)",
     "controller/schedulers/acceleration/running/channels.py": "worker of `millrace accel`",
     "controller/schedulers/probe/kernels/transfers/network.py": "probes: warm server (UNIX), transfers (TCP)",
     "controller/schedulers/probe/running/warm.py": "probes: warm server (UNIX), transfers (TCP)",

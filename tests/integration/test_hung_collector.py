@@ -17,7 +17,7 @@ import pytest
 from typer.testing import CliRunner
 
 from controller.cli.app import app
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.paths.records.values import PathServerStatus
 from controller.paths.service.client import RouteClient, RouteClientSettings
 from dataplane.local.deadline import LocalDeadline

@@ -29,7 +29,7 @@ from controller.centres.engines.local.machine import look
 from controller.centres.process import serve as serve_centre
 from controller.centres.settings import CentreSettings, TrialSettings, UnitSettings
 from controller.cluster.estimates import Basis, Estimate
-from controller.errors import StaleError
+from controller.common.errors import StaleError
 from controller.schedulers.probe import files
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.probe.evaluation import TRUSTED, estimate_of, trust_of

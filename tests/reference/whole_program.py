@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize, sparse
 
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.paths.engineering.values import FloatArray, SwitchGraph
 
 _SLACK = 1e-6

@@ -27,7 +27,7 @@ from controller.api.resources import Metadata, Node, Pod
 from controller.api.resources.hardware import Hardware, Request
 from controller.api.resources.node import NodeSpec
 from controller.api.resources.pod import Container, PodSpec
-from controller.errors import ApiError
+from controller.common.errors import ApiError
 
 WRITERS = 4
 _SETTLE_S = 30.0

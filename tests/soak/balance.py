@@ -29,7 +29,7 @@ from controller.api.resources.pod import Container, Phase, PodSpec
 from controller.api.resources.unit_pool import Claim, HolderStatus, UnitPoolSpec
 from controller.api.settings import ApiSettings, StoragePlace
 from controller.balance.settings import BalanceSettings, HistorySettings
-from controller.errors import ApiError, StaleError
+from controller.common.errors import ApiError, StaleError
 from dataplane.topology.values import DeviceKind
 from tests.soak.centres import Daemon
 from tests.soak.killing import main

@@ -32,7 +32,7 @@ from controller.api.resources.centre import CentreSpec
 from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
 from controller.api.settings import ApiSettings, StoragePlace
 from controller.centres.settings import CentreSettings, ControlGroups, TrialSettings, UnitSettings
-from controller.errors import ApiError, NotFoundError, StaleError
+from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.schedulers.probe import files
 from controller.schedulers.probe.expert import loads
 from controller.schedulers.probe.library import KernelLibrary

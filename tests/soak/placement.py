@@ -31,7 +31,7 @@ import yaml
 from controller.api.client import Place, SyncApiClient
 from controller.api.resources import Node, Pod, PodGroup
 from controller.api.settings import ApiSettings, StoragePlace
-from controller.errors import ApiError, NotFoundError, StaleError
+from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.settings import NodeSettings, RestartSection
 from controller.placement.settings import PlacementSettings

@@ -21,7 +21,7 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from controller.errors import ConflictError
+from controller.common.errors import ConflictError
 from controller.storage import Expected, Put
 from controller.storage.sqlite import SqliteStorage
 

@@ -22,7 +22,7 @@ from controller.api.registry.placements import Release, ReleaseRequest
 from controller.api.resources import Metadata, Node, Pod, PodGroup
 from controller.api.resources.node import NodeSpec, NodeStatus
 from controller.api.resources.pod import Phase
-from controller.errors import ApiError
+from controller.common.errors import ApiError
 from controller.schedulers.process import serve as serve_scheduler
 from controller.schedulers.settings import QueueSettings, SchedulerSettings
 from tests.controller.placement.serving_placement import HARDWARE, Cluster, group_of, play

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.up.plan import make_plan
 from controller.up.settings import UpSettings
 from controller.up.state import StateFolder

@@ -32,7 +32,7 @@ from pathlib import Path
 import httpx
 
 from collectors.history.query import query
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.status.service import ControllerClient, ControllerClientSettings
 from controller.up.control import SOCKET, Question, ask
 from controller.up.state import StateFolder, free_port

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from controller.aggregation.service.messages import JOB, JobRow
-from controller.errors import JobError
+from controller.common.errors import JobError
 from dataplane.allreduce.jobs import jobs_pb2 as pb
 from dataplane.allreduce.jobs.messages import ADDRESS, SERVICE
 from dataplane.config import Strict

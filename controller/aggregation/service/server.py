@@ -35,7 +35,7 @@ from controller.aggregation.service.messages import JOB, JobRow, check_end, chec
 from controller.aggregation.service.rendezvous import Rendezvous
 from controller.aggregation.service.rows import row_of
 from controller.aggregation.service.settings import JobSettings
-from controller.errors import ControllerError, JobError
+from controller.common.errors import ControllerError, JobError
 from controller.intents import Worker
 from controller.tables.aggregation import switches_of
 from dataplane.allreduce.jobs import jobs_pb2 as pb

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from controller.aggregation.cells import cells_for
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.tables.aggregation import CELLS, MAX_JOBS
 from dataplane.allreduce.formats import MOST_WORKERS
 from dataplane.allreduce.jobs.messages import ADDRESS

@@ -22,7 +22,7 @@ from controller.api.registry.placements import BindingRequest
 from controller.api.resources import KINDS, Kind
 from controller.api.resources.base import R
 from controller.api.server.answers import Problem
-from controller.errors import (
+from controller.common.errors import (
     ApiError,
     ForbiddenError,
     GoneError,

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.api.default_socket import default_socket
-from controller.errors import InvalidError
+from controller.common.errors import InvalidError
 from dataplane.errors import AccessError, ConfigError
 from dataplane.rpc.access import token_files
 from dataplane.rpc.access.settings import TOKEN_FILE, from_environment

@@ -27,7 +27,7 @@ from controller.api.server.answers import HealthAnswer, ResourceList, TokenList
 from controller.api.sessions.frames import Frame
 from controller.api.sessions.values import ExecAnswer, ExecRequest
 from controller.api.tokens import NewToken, TokenRequest, TokenShown
-from controller.errors import ApiError, TooManyError, UnavailableError
+from controller.common.errors import ApiError, TooManyError, UnavailableError
 from dataplane.rpc.backoff import Backoff
 
 T = TypeVar("T")

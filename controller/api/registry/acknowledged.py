@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from heapq import heappop, heappush
 from typing import Final, Generic, TypeVar
 
-from controller.errors import UnavailableError
+from controller.common.errors import UnavailableError
 
 T = TypeVar("T")
 

@@ -29,7 +29,7 @@ from controller.api.resources.pod import POD
 from controller.api.resources.pod_group import POD_GROUP
 from controller.api.resources.task import TASK
 from controller.api.resources.unit_pool import UNIT_POOL
-from controller.errors import ConflictError, StaleError
+from controller.common.errors import ConflictError, StaleError
 from controller.storage import Expected
 from controller.storage.values import ABSENT
 

@@ -20,7 +20,7 @@ from controller.api.resources.node import NODE
 from controller.api.resources.pod import POD
 from controller.api.resources.pod_group import POD_GROUP
 from controller.api.resources.task import TASK
-from controller.errors import ApiError, StaleError
+from controller.common.errors import ApiError, StaleError
 from controller.storage.values import MAX_CHANGES
 
 Q = TypeVar("Q", BindingRequest, DispatchRequest)

@@ -17,7 +17,7 @@ from controller.api.registry import dispatches, placements
 from controller.api.registry.dispatches import DispatchAnswer, DispatchRequest, TaskState
 from controller.api.registry.placements import BindingRequest, NewDecision, PlacementAnswer, State
 from controller.api.resources.base import Count, Line
-from controller.errors import ApiError, StaleError
+from controller.common.errors import ApiError, StaleError
 from dataplane.config import Strict
 
 MOST_REQUESTS: Final = 64

@@ -15,7 +15,7 @@ from controller.api.registry.selection import Selection
 from controller.api.registry.tenancy.usage import UsageBook
 from controller.api.resources import Kind, Resource
 from controller.api.resources.base import R
-from controller.errors import CompactedError, GoneError, StorageError
+from controller.common.errors import CompactedError, GoneError, StorageError
 from controller.storage import Event, Stored
 
 LOGGER = logging.getLogger("millrace.api")

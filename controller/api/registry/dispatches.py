@@ -22,7 +22,7 @@ from controller.api.resources.centre import UnitShare
 from controller.api.resources.operator_devices import OperatorDevices, problem_of
 from controller.api.resources.probe_result import ProbeResultSpec, ProbeResultStatus
 from controller.api.resources.task import HELD, TASK_ENDED, TaskPhase
-from controller.errors import InvalidError, NotFoundError, StaleError
+from controller.common.errors import InvalidError, NotFoundError, StaleError
 from dataplane.config import Strict
 from dataplane.topology.values import DeviceKind
 

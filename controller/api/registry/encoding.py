@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from controller.api.resources import KINDS, Kind
 from controller.api.resources.base import MAX_NAME, R
-from controller.errors import InvalidError, StorageError, TooLargeError
+from controller.common.errors import InvalidError, StorageError, TooLargeError
 from controller.storage import Stored
 from controller.storage.values import MAX_VALUE_BYTES
 from dataplane.malformed import MALFORMED

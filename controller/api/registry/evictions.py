@@ -17,7 +17,7 @@ from controller.api.resources import Pod
 from controller.api.resources.base import Count, Line, Name
 from controller.api.resources.pod import Phase
 from controller.api.resources.pod_group import MOST_PODS, GroupPhase
-from controller.errors import InvalidError, NotFoundError, StaleError
+from controller.common.errors import InvalidError, NotFoundError, StaleError
 from dataplane.config import Strict
 
 _AFTERWARDS = (Phase.PENDING, Phase.FAILED)

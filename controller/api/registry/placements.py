@@ -25,7 +25,7 @@ from controller.api.resources.pod_group import MOST_PODS, GroupPhase
 from controller.cluster.hardware import values
 from controller.cluster.hardware.errors import HardwareError
 from controller.cluster.hardware.requests import DeviceRequest
-from controller.errors import InvalidError, NotFoundError, StaleError
+from controller.common.errors import InvalidError, NotFoundError, StaleError
 from dataplane.config import Strict
 
 NOT_MOVED: Final[Mapping[str, int]] = {}

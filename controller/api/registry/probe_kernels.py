@@ -8,7 +8,7 @@ from controller.api.registry.registry import Registry
 from controller.api.registry.selection import How, Selection, Term
 from controller.api.resources.probe_kernel import ProbeKernel
 from controller.api.resources.probe_task import PROBE_TASK
-from controller.errors import StaleError
+from controller.common.errors import StaleError
 
 _PAGE: Final = 500
 

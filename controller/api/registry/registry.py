@@ -18,7 +18,7 @@ from controller.api.resources.base import R
 from controller.api.resources.centre import UnitShare
 from controller.api.resources.node import Share
 from controller.api.resources.unit_pool import UnitHolding
-from controller.errors import (
+from controller.common.errors import (
     CompactedError,
     ConflictError,
     GoneError,

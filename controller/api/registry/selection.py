@@ -11,7 +11,7 @@ from typing import Any, Final
 from controller.api.registry.tenancy.tenants import Tenant
 from controller.api.resources import Kind, Resource
 from controller.api.resources.base import FieldValue
-from controller.errors import InvalidError
+from controller.common.errors import InvalidError
 
 _TERM: Final = re.compile(r"(?P<absent>!)?(?P<name>[A-Za-z0-9][A-Za-z0-9._/-]*)(?:(?P<how>!=|==?)(?P<value>[\w.:-]*))?")
 _MOST_TERMS: Final = 32

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from controller.api.resources import Centre, Task
 from controller.api.resources.task import HELD, TASK_ENDED, TaskPhase
-from controller.errors import StaleError
+from controller.common.errors import StaleError
 
 _ACTIONS: Final = (
     "centre",

@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from controller.api.resources.base import Count, LabelName, LabelValue, Line, Seconds
 from controller.cluster.hardware import requests, values
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from dataplane.config import Strict
 from dataplane.topology.values import BusKind, DeviceKind, MediumKind, NumberFormat
 

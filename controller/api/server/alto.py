@@ -15,7 +15,7 @@ from controller.alto.service import AltoService
 from controller.alto.settings import AltoView
 from controller.api.settings import ApiLimits
 from controller.cluster.cost_map import CostModel
-from controller.errors import ForbiddenError
+from controller.common.errors import ForbiddenError
 from controller.network_state.follower import follow
 from dataplane.clock import MonotonicClock
 from dataplane.rpc.access import Principal

@@ -29,7 +29,7 @@ from controller.api.server.sessions import session_routes
 from controller.api.service import Service
 from controller.api.sessions.service import SessionService
 from controller.api.tokens import NewToken, TokenRequest, Tokens, TokenShown
-from controller.errors import ApiError, InvalidError
+from controller.common.errors import ApiError, InvalidError
 from dataplane.rpc.access import Principal
 
 _Asked = Request[Principal, None, Any]

@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from controller.errors import ApiError
-from controller.http_connections import group_of
+from controller.common.errors import ApiError
+from controller.common.http_connections import group_of
 
 LOGGER = logging.getLogger("millrace.api")
 

@@ -18,7 +18,7 @@ from controller.api.registry.batches import (
 )
 from controller.api.server.gate import PARTS
 from controller.api.service import Service
-from controller.errors import ApiError
+from controller.common.errors import ApiError
 from dataplane.rpc.access import Principal
 
 _Asked = Request[Principal, None, Any]

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from controller.api.server.fairness import is_user
-from controller.errors import TooManyError, UnauthorizedError, UnavailableError
-from controller.http_connections import USERS_SHARE
+from controller.common.errors import TooManyError, UnauthorizedError, UnavailableError
+from controller.common.http_connections import USERS_SHARE
 from dataplane.errors import AccessError
 from dataplane.rpc.access import Principal
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller.errors import TooManyError
+from controller.common.errors import TooManyError
 from dataplane.rpc.access import Role
 
 _KEPT: Final = 4096

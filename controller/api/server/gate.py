@@ -20,7 +20,7 @@ from controller.api.server.fairness import FairQueue, Seat, is_user
 from controller.api.server.metrics import Metrics
 from controller.api.server.problems import BODY, MEDIA_TYPE, encoded, headers_of, problem_of
 from controller.api.settings import ApiLimits
-from controller.errors import (
+from controller.common.errors import (
     ApiError,
     InvalidError,
     TooLargeError,
@@ -28,8 +28,8 @@ from controller.errors import (
     UnauthorizedError,
     UnavailableError,
 )
-from controller.http_connections import group_of
-from controller.http_server import ADMIT, CERTIFICATE, send_in_time
+from controller.common.http_connections import group_of
+from controller.common.http_server import ADMIT, CERTIFICATE, send_in_time
 from dataplane.clock import Clock
 from dataplane.errors import AccessError
 from dataplane.rpc.access import Principal

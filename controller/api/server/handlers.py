@@ -25,7 +25,7 @@ from controller.api.server.audit import Changed
 from controller.api.server.callers import Caller, caller_of
 from controller.api.server.gate import CHANGED, WHAT
 from controller.api.service import Service
-from controller.errors import InvalidError, UnauthorizedError
+from controller.common.errors import InvalidError, UnauthorizedError
 from dataplane.rpc.access import Principal
 
 if TYPE_CHECKING:

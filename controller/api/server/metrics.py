@@ -15,8 +15,8 @@ from controller.api.server.audit import AuditLog
 from controller.api.server.callers import WatchBook
 from controller.api.service import Service
 from controller.api.sessions.board import SessionBoard
-from controller.errors import TooManyError
-from controller.http_connections import ConnectionBook
+from controller.common.errors import TooManyError
+from controller.common.http_connections import ConnectionBook
 from dataplane.load.metrics import load_families
 from dataplane.load.values import NO_LOAD, DaemonLoad
 

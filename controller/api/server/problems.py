@@ -11,7 +11,7 @@ from litestar import Request, Response
 from litestar.exceptions import HTTPException
 
 from controller.api.server.answers import Problem
-from controller.errors import ApiError, TooManyError
+from controller.common.errors import ApiError, TooManyError
 
 LOGGER = logging.getLogger("millrace.api")
 

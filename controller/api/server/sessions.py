@@ -23,8 +23,8 @@ from controller.api.sessions.board import Session
 from controller.api.sessions.frames import MEDIA_TYPE, Frame, Stream, error_frame
 from controller.api.sessions.service import SessionService
 from controller.api.sessions.values import ExecAnswer, ExecRequest, SessionRequest
-from controller.errors import UnauthorizedError, UnavailableError
-from controller.http_server import ABORT
+from controller.common.errors import UnauthorizedError, UnavailableError
+from controller.common.http_server import ABORT
 from dataplane.rpc.access import Principal
 
 _Asked = Request[Principal, None, Any]

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from controller.api.sessions.pipe import Pipe
 from controller.api.sessions.values import SessionRequest
-from controller.errors import ApiError, NotFoundError, TooManyError, UnavailableError
+from controller.common.errors import ApiError, NotFoundError, TooManyError, UnavailableError
 from dataplane.rpc.access import Principal
 
 PIPE_BYTES: Final = 256 << 10

@@ -15,7 +15,7 @@ from enum import IntEnum
 from typing import Final
 
 from controller.api.sessions.values import TerminalSize
-from controller.errors import InvalidError
+from controller.common.errors import InvalidError
 
 _HEAD: Final = struct.Struct("!BI")
 _SIZE: Final = struct.Struct("!HH")

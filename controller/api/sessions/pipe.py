@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 
 from controller.api.sessions.frames import KEEP_ALIVE, Frame
-from controller.errors import ApiError
+from controller.common.errors import ApiError
 
 
 class Pipe:

@@ -13,7 +13,7 @@ from controller.api.service import Service
 from controller.api.sessions.board import Session, SessionBoard
 from controller.api.sessions.frames import KEEP_ALIVE, Frame, FrameDecoder, Stream, error_frame, error_of
 from controller.api.sessions.values import ExecRequest, SessionKind, SessionRequest
-from controller.errors import ApiError, GoneError, InvalidError, NotFoundError, StaleError, UnavailableError
+from controller.common.errors import ApiError, GoneError, InvalidError, NotFoundError, StaleError, UnavailableError
 from dataplane.rpc.access import Principal
 from dataplane.rpc.access.values import LOCAL
 

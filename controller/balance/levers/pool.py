@@ -16,7 +16,7 @@ from controller.api.resources.unit_pool import HolderStatus
 from controller.balance.errors import LeverError
 from controller.balance.levers.values import Lever, Moved, Standing, moved, refused
 from controller.balance.values import LeverKind, Sample
-from controller.errors import ApiError
+from controller.common.errors import ApiError
 from dataplane.clock import Clock
 
 _NS_PER_S: Final = 1_000_000_000

@@ -18,7 +18,7 @@ from collectors.devices.values import DeviceSample, GroupSample, InterfaceSample
 from collectors.errors import CollectorError
 from controller.balance.errors import SampleError
 from controller.cluster.cost_map import CostMap
-from controller.errors import CostMapError
+from controller.common.errors import CostMapError
 
 MOST_SHARE: Final = 1.5
 """Counters are read a moment apart, and token buckets and quotas let bursts through; more than this is a wrong rate."""

@@ -15,7 +15,7 @@ from controller.balance.allocation import Allocation, Claimant, Handover, Limits
 from controller.balance.serving.wanting import NOTHING, Memory, advice, blocked_by, look
 from controller.balance.settings import BalanceSettings
 from controller.balance.values import Change
-from controller.errors import StaleError
+from controller.common.errors import StaleError
 
 _DIGITS: Final = 4
 _NS_PER_S: Final = 1_000_000_000

@@ -30,7 +30,7 @@ from controller.balance.serving.history import History
 from controller.balance.serving.metrics import Metrics
 from controller.balance.serving.wanting import Memory
 from controller.balance.settings import BalanceSettings, MovingSettings
-from controller.errors import ApiError, NotFoundError, StaleError, UnavailableError
+from controller.common.errors import ApiError, NotFoundError, StaleError, UnavailableError
 from dataplane.clock import Clock
 
 LOGGER: Final = logging.getLogger("millrace.balance")

@@ -9,7 +9,7 @@ from typing import Final
 from controller.api.client import ApiClient
 from controller.api.resources import ProbeKernel as ProbeKernelResource
 from controller.centres.settings import CentreSettings
-from controller.errors import ApiError
+from controller.common.errors import ApiError
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.kernel_files import of_spec
 from controller.schedulers.probe.library import KernelLibrary

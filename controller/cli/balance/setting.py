@@ -93,7 +93,7 @@ def report(  # noqa: PLR0917 - a command line's options
     """Report of a holder's units once, as an upstream device does all the time; say what it has now."""
     from controller.api.resources.unit_pool import HolderStatus  # noqa: PLC0415
     from controller.balance.values import Precision  # noqa: PLC0415
-    from controller.errors import InvalidError  # noqa: PLC0415
+    from controller.common.errors import InvalidError  # noqa: PLC0415
 
     if precision and precision not in tuple(Precision):
         raise InvalidError(f"--precision {precision!r} is none of {', '.join(Precision)}")
@@ -115,7 +115,7 @@ def report(  # noqa: PLR0917 - a command line's options
 
 
 def _found(pools: Any, name: str, *, create: bool) -> UnitPool | None:  # noqa: ANN401 - resources of a client
-    from controller.errors import NotFoundError  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     try:
         found: UnitPool = pools.get(name)
@@ -137,7 +137,7 @@ def _spec(
     import msgspec  # noqa: PLC0415
 
     from controller.api.resources.unit_pool import UnitPoolSpec  # noqa: PLC0415
-    from controller.errors import InvalidError  # noqa: PLC0415
+    from controller.common.errors import InvalidError  # noqa: PLC0415
 
     raw: dict[str, Any] = {} if before is None else msgspec.to_builtins(before)
     raw |= {key: value for key, value in given.items() if value is not None}
@@ -160,7 +160,7 @@ def _spec(
 
 def _claim(text: str) -> dict[str, Any]:
     """Return `HOLDER:least=1,weight=2.5` as keys of a claim."""
-    from controller.errors import InvalidError  # noqa: PLC0415
+    from controller.common.errors import InvalidError  # noqa: PLC0415
 
     holder, _, rest = text.partition(":")
     found: dict[str, Any] = {"holder": holder}

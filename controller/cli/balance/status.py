@@ -65,7 +65,7 @@ def _watch(client: SyncApiClient, pool: str | None, interval: float, form: Forma
     """Show looks in the place of one another; where there is no terminal, or for programs, line after line."""
     from rich.live import Live  # noqa: PLC0415
 
-    from controller.console import plain_or_terminal  # noqa: PLC0415
+    from controller.common.console import plain_or_terminal  # noqa: PLC0415
 
     console, past = plain_or_terminal(), _Past(lambda: deque(maxlen=_LOOKS))
     screened = console.is_terminal and form is Format.TABLE

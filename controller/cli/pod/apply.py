@@ -57,7 +57,7 @@ def _read(file: str) -> tuple[Scripted, ...]:
 
 def _plan(client: SyncApiClient, scripted: Sequence[Scripted]) -> list[Step]:
     """Return a step for each resource, groups first: their pods are of no use before."""
-    from controller.errors import NotFoundError  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
     from controller.scripts.planning import step_of  # noqa: PLC0415
 
     steps = []
@@ -73,7 +73,7 @@ def _plan(client: SyncApiClient, scripted: Sequence[Scripted]) -> list[Step]:
 
 def _refuse(steps: Sequence[Step]) -> None:
     """Raise ApiError for what cannot be; all of it is said."""
-    from controller.errors import StaleError  # noqa: PLC0415
+    from controller.common.errors import StaleError  # noqa: PLC0415
 
     refused = [step for step in steps if step.action.value == "refuse"]
     lines = [f"{one.scripted.file}:{one.scripted.line}: {one.scripted.name}: {one.reason}" for one in refused]

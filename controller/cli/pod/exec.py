@@ -32,7 +32,7 @@ def exec_(  # noqa: PLR0917 - a command line's options
     """Run a command in a container of a pod; its exit status is ours. Options stand before the pod's name."""
     from controller.api.sessions.values import ExecRequest  # noqa: PLC0415
     from controller.cli.pod import terminal as own  # noqa: PLC0415
-    from controller.errors import InvalidError  # noqa: PLC0415
+    from controller.common.errors import InvalidError  # noqa: PLC0415
 
     if terminal and not (sys.stdin.isatty() and stdin):
         raise InvalidError("-t needs -i and a terminal as standard input")
@@ -62,7 +62,7 @@ def _put_out_and_feed(client: SyncApiClient, number: str, given: Input) -> int:
 
 def _feed(client: SyncApiClient, number: str, given: Input) -> None:
     """Pass input on until there is none, or the command has ended."""
-    from controller.errors import ApiError  # noqa: PLC0415
+    from controller.common.errors import ApiError  # noqa: PLC0415
 
     try:
         client.write_input(number, given.frames())

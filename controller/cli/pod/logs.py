@@ -33,7 +33,7 @@ def logs(
 def put_out(frames: Iterable[Frame]) -> int:
     """Write frames to stdout and stderr as they come; return the exit status that ends them, raise ApiError."""
     from controller.api.sessions.frames import Stream, error_of, exit_code_of  # noqa: PLC0415
-    from controller.errors import ApiError, UnavailableError  # noqa: PLC0415
+    from controller.common.errors import ApiError, UnavailableError  # noqa: PLC0415
 
     for frame in frames:
         match frame.stream:

@@ -37,7 +37,7 @@ def top(
     """Watch the load of nodes, devices and pods, as managers report it, until Ctrl-C."""
     from rich.live import Live  # noqa: PLC0415
 
-    from controller.console import plain_or_terminal  # noqa: PLC0415
+    from controller.common.console import plain_or_terminal  # noqa: PLC0415
 
     as_json = as_json or form is Format.JSON
     console = plain_or_terminal()

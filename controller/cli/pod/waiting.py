@@ -22,7 +22,7 @@ _GOOD: Final = ("running", "succeeded")
 
 async def until_running(address: str | None, resources: Sequence[Pod | PodGroup], timeout_s: float) -> None:
     """Return once all pods, those of groups too, run or have succeeded; raise ApiError for one that has failed."""
-    from controller.errors import StaleError  # noqa: PLC0415
+    from controller.common.errors import StaleError  # noqa: PLC0415
 
     names = {one.metadata.name for one in resources if one.kind == "Pod"}
     groups: dict[str, int] = {one.metadata.name: one.spec.size for one in resources if one.kind == "PodGroup"}
@@ -66,7 +66,7 @@ async def _until(
     """Follow pods until they are as they are to be; raise UnavailableError after `timeout_s`."""
     from controller.api.client import ApiClient, Listing, find_place  # noqa: PLC0415
     from controller.api.resources import Pod  # noqa: PLC0415
-    from controller.errors import UnavailableError  # noqa: PLC0415
+    from controller.common.errors import UnavailableError  # noqa: PLC0415
 
     pods: dict[str, Any] = {}
     said: dict[str, str] = {}

@@ -80,7 +80,7 @@ def _most_often(found: Sequence[ProbeResult]) -> str | None:
 def _probes(client: SyncApiClient, name: str | None) -> dict[str, ProbeTask]:
     """Return the probe task by its name, as far as it is kept: what its kernels are tells network from computing."""
     from controller.api.resources import ProbeTask as Kept  # noqa: PLC0415
-    from controller.errors import NotFoundError  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
     from controller.schedulers.probe.files import of_spec  # noqa: PLC0415
 
     if name is None:

@@ -116,7 +116,7 @@ def _trust(
 ) -> Trust:
     from controller.api.resources import Centre, Task  # noqa: PLC0415
     from controller.cluster.estimates import Basis  # noqa: PLC0415
-    from controller.errors import NotFoundError  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
     from controller.schedulers.probe.evaluation import Evidence, Trust, trust_of  # noqa: PLC0415
     from controller.schedulers.probe.evaluation.checks import limits_of  # noqa: PLC0415
 
@@ -132,7 +132,7 @@ def _trust(
 def _work(client: SyncApiClient, names: Sequence[str]) -> dict[str, Mapping[str, UseWork]]:
     """Return what the uses of probe tasks do, of those that are kept."""
     from controller.api.resources import ProbeTask  # noqa: PLC0415
-    from controller.errors import NotFoundError  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
     from controller.schedulers.probe.evaluation.checks import work_by_use  # noqa: PLC0415
     from controller.schedulers.probe.files import of_spec  # noqa: PLC0415
     from controller.schedulers.probe.library import KernelLibrary  # noqa: PLC0415

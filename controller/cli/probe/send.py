@@ -70,7 +70,7 @@ def _create(client: SyncApiClient, task: Task) -> str:
 
 
 def _check(known: dict[str, Centre], wanted: Sequence[str]) -> None:
-    from controller.errors import NotFoundError  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     if strange := next((name for name in wanted if name not in known), None):
         raise NotFoundError(f"there is no Centre {strange}; there are {', '.join(sorted(known)) or 'none'}")
@@ -104,7 +104,7 @@ def _task(  # noqa: PLR0917 - what the command line says
 
 def _check_unit(centre: Centre, unit: str | None, counts: tuple[int, ...]) -> None:
     """Raise NotFoundError for units that a centre does not have at all."""
-    from controller.errors import NotFoundError  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     types = {one.name: one.count for one in centre.status.units}
     known = ", ".join(f"{name} ({count})" for name, count in types.items()) or "none"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from controller.errors import SessionError
+from controller.common.errors import SessionError
 
 if TYPE_CHECKING:
     from controller.p4runtime.browsing import SwitchBrowser

@@ -12,7 +12,7 @@ import typer
 from controller.cli.output import Cells, Format, OneFormat
 from controller.cli.output import show as show_rows
 from controller.cli.state.session import Address, DeviceId, Tls, ask, tls_of
-from controller.errors import UnservedError
+from controller.common.errors import UnservedError
 
 if TYPE_CHECKING:
     from controller.p4runtime.browsing import SwitchBrowser

@@ -112,7 +112,7 @@ def _traced(task: Task, folder: Path, limit_s: float) -> Task:
 
     from controller.api.resources.operator_graphs import traced_operators  # noqa: PLC0415
     from controller.cluster.operators.tracing import trace_target  # noqa: PLC0415
-    from controller.errors import ControllerError  # noqa: PLC0415
+    from controller.common.errors import ControllerError  # noqa: PLC0415
 
     program, name = task.spec.program, task.metadata.name
     if task.spec.operators or program.kind != "python":

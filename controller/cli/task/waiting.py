@@ -22,7 +22,7 @@ async def until_ended(address: str | None, names: Sequence[str], timeout_s: floa
     """Return once all these tasks have succeeded, or are gone; raise ApiError for the first that has failed."""
     from controller.api.client import ApiClient, Listing, find_place  # noqa: PLC0415
     from controller.api.resources import Task  # noqa: PLC0415
-    from controller.errors import StaleError, UnavailableError  # noqa: PLC0415
+    from controller.common.errors import StaleError, UnavailableError  # noqa: PLC0415
 
     tasks: dict[str, Task] = {}
     said: dict[str, str] = {}

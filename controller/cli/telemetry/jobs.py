@@ -11,7 +11,7 @@ import typer
 from collectors.values import ChildState, JobKey, JobState
 from controller.cli.feed import FEED, Feed, ask, snapshot_of
 from controller.cli.output import Cells, Format, FormatOption, flat, show
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 
 _JOBS = ("job", "epoch", "at", "items/s", "cells", "p50 ms", "p99 ms", "max ms", "sent again", "waits for", "age s")
 _CHILDREN = ("job", "at", "child", "last %", "mean ms", "max ms", "costs ms", "last")

@@ -18,7 +18,7 @@ from controller.cli.amounts import in_seconds
 from controller.cli.feed import FEED, Feed, ask, snapshot_of
 from controller.cli.output import Format, FormatOption, LineFormat, flat, line_of, show, show_values, table_of
 from controller.cli.units import milliseconds, percent, seconds
-from controller.console import plain_or_terminal
+from controller.common.console import plain_or_terminal
 
 if TYPE_CHECKING:
     from collectors.feed.client import FeedClient

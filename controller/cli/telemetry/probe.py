@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from controller.cli.amounts import in_milliseconds
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 
 MS = 1_000_000
 

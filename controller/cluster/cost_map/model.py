@@ -12,7 +12,7 @@ from controller.algorithms.link_table import Ids, LinkTable
 from controller.algorithms.structures import graph_of
 from controller.algorithms.trees import DestinationTrees
 from controller.cluster.cost_map.columns import LinkColumns
-from controller.errors import PathError
+from controller.common.errors import PathError
 from dataplane.topology.values import LinkKey, Topology
 
 _REMEMBERED: Final = 4

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator
 from controller.cluster.cost_map.columns import AVAILABLE, DELAY, LOSS
 from controller.cluster.cost_map.cost_map import CostMap
 from controller.cluster.cost_map.values import PPB, UNLIMITED_BPS
-from controller.errors import PathError
+from controller.common.errors import PathError
 
 _MOST_NAMES: Final = 48
 """More hosts than this are named by their switches alone."""

@@ -12,7 +12,7 @@ from controller.cluster.cost_map.kernels.compiled import compiled
 from controller.cluster.cost_map.kernels.fold import sort_switches
 from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.values import PathShare
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.intents import RouteSet, WeightedRoute
 from dataplane.native import pointer_to
 from dataplane.topology.values import LinkKey

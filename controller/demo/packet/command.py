@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from controller.console import plain_or_terminal
+from controller.common.console import plain_or_terminal
 from controller.demo.folder import make_folder
 from controller.demo.packet.drawing import Column, draw
 from controller.demo.packet.journey import Journey, Seen, ends, travel

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rich.table import Table
 
-from controller.console import plain_or_terminal
+from controller.common.console import plain_or_terminal
 from controller.demo.folder import make_folder
 from controller.demo.store.chart import draw
 from controller.demo.store.scenario import COPIES, INTERVAL_NS, MS, NAMES, Phase, Read, StoreOutcome, StoreRun

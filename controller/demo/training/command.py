@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
-from controller.console import plain_or_terminal
+from controller.common.console import plain_or_terminal
 from controller.demo.folder import make_folder
 from dataplane.errors import MillraceError
 

@@ -20,7 +20,7 @@ from controller.api.client import ApiClient
 from controller.api.registry.placements import Release as ReleaseItem
 from controller.api.registry.placements import ReleaseRequest
 from controller.api.resources.pod import Container, Phase, Pod
-from controller.errors import ApiError, ControllerError, StaleError
+from controller.common.errors import ApiError, ControllerError, StaleError
 from controller.nodes.deciding.orders import Place, order_of
 from controller.nodes.deciding.planning import plan
 from controller.nodes.deciding.records import NOTHING, Memory, after_failure, after_start, observe

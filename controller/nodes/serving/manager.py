@@ -22,7 +22,7 @@ from controller.api.registry.events import EventType
 from controller.api.resources import Metadata, Node, Pod
 from controller.api.resources.node import NodeStatus
 from controller.api.resources.pod import Phase
-from controller.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError
+from controller.common.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError
 from controller.nodes.deciding.orders import Place
 from controller.nodes.lease import LeaseKeeper
 from controller.nodes.machine import Gauges, Machine, link_of

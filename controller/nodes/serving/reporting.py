@@ -16,7 +16,7 @@ from controller.agents.server_clock import ServerClock
 from controller.api.client import ApiClient
 from controller.api.resources import Pod
 from controller.api.resources.hardware import Load
-from controller.errors import ApiError, NotFoundError, StaleError
+from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.nodes.deciding.statuses import is_news, is_other_load, status_of
 from controller.nodes.errors import reason_of
 from controller.nodes.serving.driver import Driver

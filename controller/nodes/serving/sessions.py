@@ -11,7 +11,7 @@ from typing import Final
 from controller.api.client import ApiClient
 from controller.api.sessions.frames import Frame, Stream, data_frames, error_frame, exit_frame, resize_of
 from controller.api.sessions.values import SessionKind, SessionRequest
-from controller.errors import ApiError, ControllerError
+from controller.common.errors import ApiError, ControllerError
 from controller.nodes.deciding.values import Actual
 from controller.nodes.errors import NodeError, reason_of
 from controller.nodes.runtimes.base import STDERR, ExecSession, Output, Runtime, Terminal

@@ -21,7 +21,7 @@ from controller.algorithms.k_shortest import shortest_paths
 from controller.algorithms.link_table import LinkTable, Longs
 from controller.algorithms.search import PathSearch
 from controller.algorithms.trees import DestinationTrees
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.paths.deciding.beliefs import FORESEEN_NS, Beliefs
 from controller.paths.deciding.path_book import Path, PathBook
 from controller.paths.settings import DecideSettings

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from controller.algorithms.link_table import Flags, Ids, LinkTable, Longs
-from controller.errors import PathError
+from controller.common.errors import PathError
 
 Path = tuple[str, ...]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from collectors.values import FlowKey, Snapshot
 from controller.base_paths import next_hops
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import WeightedRoute
 from controller.tables.weighted_routes import spreads_of
 from dataplane.topology.values import LinkKey, Topology

@@ -10,7 +10,7 @@ from types import MappingProxyType
 import numpy as np
 
 from controller.base_paths import next_hops
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.intents import WeightedRoute
 from controller.paths.engineering.in_force import InForce
 from controller.paths.engineering.search import Draft, Problem, Search

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from controller.errors import PathError
+from controller.common.errors import PathError
 from dataplane.topology.values import LinkKey, Topology
 
 FloatArray = npt.NDArray[np.float64]

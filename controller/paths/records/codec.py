@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from controller.errors import PathError
+from controller.common.errors import PathError
 from dataplane.malformed import MALFORMED
 
 T = TypeVar("T")

@@ -7,7 +7,7 @@ import sqlite3
 from contextlib import suppress
 from pathlib import Path
 
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.paths.records.migration import to_utc
 from dataplane.database import Database, Layout
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from collectors.values import FlowKey, HopRecord
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.intents import FlowSpec
 from controller.paths.records.recorder import Recorder
 from controller.paths.records.values import RecordQuery, RecordRow

@@ -10,7 +10,7 @@ from typing import Any
 
 from collectors.record_columns import COLUMNS, RecordColumns
 from collectors.values import FlowKey, HopRecord, RecordKind
-from controller.errors import PathError
+from controller.common.errors import PathError
 from dataplane.database import Database
 from dataplane.topology.values import LinkKey, Topology
 

@@ -7,7 +7,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.intents import FlowSpec, WeightedRoute
 from controller.paths.balancing.values import Rebalance
 from controller.paths.deciding.decide import Decision

@@ -13,7 +13,7 @@ from collectors.feed import records_pb2
 from collectors.feed.records import records_of
 from collectors.feed.statuses import statuses_message
 from collectors.values import HopRecord, LinkStatus
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.paths.balancing.values import Rebalance
 from controller.paths.deciding.decide import Decision

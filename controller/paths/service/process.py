@@ -9,7 +9,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from collectors.feed.client import FeedClient, FeedClientSettings
-from controller.errors import PathError
+from controller.common.errors import PathError
+from controller.common.tracing import traces_of
 from controller.paths.core import PathServerCore
 from controller.paths.records.database import open_path_database
 from controller.paths.records.recorder import Recorder
@@ -17,7 +18,6 @@ from controller.paths.records.store import PathStore
 from controller.paths.service.metrics import families
 from controller.paths.service.server import Feed, PathServer
 from controller.paths.settings import PathServerSettings
-from controller.tracing import traces_of
 from dataplane.clock import Clock, UtcClock
 from dataplane.config import load
 from dataplane.metrics_server import registry_of, serve_metrics

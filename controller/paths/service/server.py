@@ -24,7 +24,8 @@ from collectors.feed.records import records_message
 from collectors.feed.statuses import statuses_of
 from collectors.record_columns import RecordColumns
 from collectors.values import LinkStatus, NetworkSignals, Snapshot
-from controller.errors import DeadPathError, NoSuchPathError, PathError
+from controller.common.errors import DeadPathError, NoSuchPathError, PathError
+from controller.common.tracing import UNTRACED, Traces
 from controller.intents import FlowSpec, RouteSet
 from controller.paths.balancing.values import Rebalance
 from controller.paths.core import RECENT_DECISIONS, PathServerCore
@@ -52,7 +53,6 @@ from controller.paths.service.messages import (
 )
 from controller.paths.service.tracing import Round, traced
 from controller.paths.settings import PathServerSettings
-from controller.tracing import UNTRACED, Traces
 from dataplane.clock import Clock
 from dataplane.load.monitor import Cause, LoadMonitor
 from dataplane.rpc.access.permissions import Permission

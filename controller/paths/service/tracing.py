@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from controller.common.tracing import UNTRACED, Traces
 from controller.intents import FlowSpec, RouteSet
 from controller.paths.round_result import RoundResult
-from controller.tracing import UNTRACED, Traces
 
 
 @dataclass(frozen=True, slots=True)

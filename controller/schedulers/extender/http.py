@@ -24,8 +24,8 @@ from litestar.exceptions import HTTPException, NotAuthorizedException, Permissio
 from litestar.handlers import BaseRouteHandler
 from litestar.params import FromPath
 
-from controller.errors import ControllerError
-from controller.http_server import CERTIFICATE
+from controller.common.errors import ControllerError
+from controller.common.http_server import CERTIFICATE
 from controller.schedulers.extender.messages import MalformedError
 from controller.schedulers.extender.metrics import Metrics
 from controller.schedulers.extender.service import ExtenderService

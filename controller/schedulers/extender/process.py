@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from controller.api.settings import TlsSettings
-from controller.http_server import HttpServer, address_of, listening_at, send_in_time
+from controller.common.http_server import HttpServer, address_of, listening_at, send_in_time
 from controller.schedulers.costs import costs_of
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.extender import objects

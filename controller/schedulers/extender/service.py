@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.schedulers.costs import Costs
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.extender import messages, objects

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta, field
 
 from controller.api.settings import Positive, PositiveS, TlsSettings, is_own
-from controller.http_server import HttpLimits
+from controller.common.http_server import HttpLimits
 from controller.network_state.settings import NetworkStateSettings
 from controller.schedulers.framework.profiles import ProfileSettings
 from controller.schedulers.settings import MetricsSettings

@@ -23,7 +23,7 @@ from controller.api.registry.placements import (
 )
 from controller.api.resources import Pod
 from controller.api.resources.hardware import device_shares
-from controller.errors import ApiError, StaleError, TooLargeError
+from controller.common.errors import ApiError, StaleError, TooLargeError
 from controller.schedulers.framework import Profile
 from controller.schedulers.serving.assumptions import Assumption
 from controller.schedulers.serving.outcomes import Knowledge, Outcome

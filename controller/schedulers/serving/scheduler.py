@@ -21,7 +21,7 @@ from controller.api.registry.tenancy.tenants import account_of
 from controller.api.resources import Decision, Metadata, Node, Pod, PodGroup
 from controller.api.resources.decision import DecisionSpec
 from controller.api.resources.decision import Outcome as DecisionOutcome
-from controller.errors import ApiError, ControllerError, NotFoundError, StaleError
+from controller.common.errors import ApiError, ControllerError, NotFoundError, StaleError
 from controller.schedulers.costs import Costs
 from controller.schedulers.framework import Profile
 from controller.schedulers.serving import pod_lessons

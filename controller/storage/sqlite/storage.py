@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Final, Self
 
-from controller.errors import LeaseError, StorageError
+from controller.common.errors import LeaseError, StorageError
 from controller.storage.base import Storage
 from controller.storage.log import Happened, RecentEvents
 from controller.storage.sqlite.tables import Tables

@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Iterable
 from typing import Final
 
-from controller.errors import CompactedError, ConflictError, LeaseError, StorageError
+from controller.common.errors import CompactedError, ConflictError, LeaseError, StorageError
 from controller.storage.log import Happened
 from controller.storage.values import Change, Event, EventKind, Expected, Lease, Page, Put, Stored
 from dataplane.database import Database, Layout, Synchronous

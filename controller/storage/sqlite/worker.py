@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
-from controller.errors import StorageError
+from controller.common.errors import StorageError
 from controller.storage.log import Happened
 from controller.storage.sqlite.tables import Tables
 

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 import msgspec
 from finsy import P4TableAction, P4TableEntry, P4TableMatch
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.tables.entities import Entity
 from controller.tables.flow_match import FlowRule, flow_match
 from controller.tables.routing import FAMILIES

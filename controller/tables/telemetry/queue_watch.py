@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from finsy import P4TableAction, P4TableEntry, P4TableMatch
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.tables.entities import Entity
 from dataplane.config import Strict
 from dataplane.topology.values import Topology

@@ -22,7 +22,7 @@ from controller.api.registry.events import EventType
 from controller.api.registry.placements import Binding, BindingRequest, Release, ReleaseRequest
 from controller.api.resources import Metadata, Pod
 from controller.api.resources.pod import Container, PodSpec
-from controller.errors import NotFoundError, StaleError, TooManyError, UnavailableError
+from controller.common.errors import NotFoundError, StaleError, TooManyError, UnavailableError
 from tests.adversary.histories.linearizability import Operation
 from tests.adversary.histories.register import Action, Outcome, Verb
 from tests.adversary.histories.watching import Seen, Stretch, Writes

@@ -20,7 +20,7 @@ from controller.api.resources import Metadata, Node, Pod
 from controller.api.resources.hardware import Hardware
 from controller.api.resources.node import NodeSpec
 from controller.api.resources.pod import Container, PodSpec
-from controller.errors import NotFoundError, StaleError
+from controller.common.errors import NotFoundError, StaleError
 from dataplane.local.deadline import LocalDeadline
 from tests.adversary.histories.clients import NODE, PARITY, Client, Crew, Record, contents, watch
 from tests.adversary.histories.linearizability import UndecidedError, violations

@@ -17,7 +17,7 @@ import yaml
 from controller.api.client import ApiClient
 from controller.api.resources import Centre, Node
 from controller.api.tokens import TokenRequest
-from controller.errors import ApiError
+from controller.common.errors import ApiError
 from dataplane.rpc.access import Role
 from dataplane.rpc.access.settings import TOKEN_FILE
 

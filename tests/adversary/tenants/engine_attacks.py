@@ -26,7 +26,7 @@ from controller.api.resources.pod import Container, Phase, PodSpec, Restart
 from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
 from controller.centres.engines.containers.boot import BEGIN, END
 from controller.centres.engines.containers.pods import CENTRE
-from controller.errors import ApiError
+from controller.common.errors import ApiError
 from tests.adversary.tenants.siege import CANARY, TenantSiege, pod_named, task_named
 from tests.controller.nodes.conftest import PodmanStorage
 

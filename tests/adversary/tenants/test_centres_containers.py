@@ -14,7 +14,7 @@ from controller.api.resources.pod import Container, PodSpec
 from controller.api.tokens import TokenRequest
 from controller.centres.engines.base import JobMark, JobOrder, JobPhase
 from controller.centres.engines.containers import ContainersEngine, ContainersSettings
-from controller.errors import ForbiddenError
+from controller.common.errors import ForbiddenError
 from dataplane.rpc.access import Role
 from tests.controller.api.api_server import Play, Served
 

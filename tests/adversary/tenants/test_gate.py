@@ -21,7 +21,7 @@ from controller.api.resources.pod import Container, PodSpec
 from controller.api.server import gate
 from controller.api.settings import ApiSettings, TlsSettings
 from controller.api.tokens import TokenRequest
-from controller.errors import UnauthorizedError
+from controller.common.errors import UnauthorizedError
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from tests.certificates import DAY, Authority

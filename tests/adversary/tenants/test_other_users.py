@@ -19,7 +19,7 @@ from controller.api.resources.pod import Container, PodSpec, PodStatus
 from controller.api.resources.pod_group import PodGroupSpec
 from controller.api.resources.project import ProjectSpec, Quota
 from controller.api.resources.task import Program, ProgramKind, TaskSpec
-from controller.errors import ApiError, ForbiddenError, InvalidError, StaleError
+from controller.common.errors import ApiError, ForbiddenError, InvalidError, StaleError
 from dataplane.rpc.access import Right, Role
 from tests.controller.api.api_server import Play, Served
 

@@ -27,7 +27,7 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[3]))  # tests import each other by their full names
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.status.service import ControllerClient, ControllerClientSettings
 from dataplane.topology.file import load_topology
 from tests.benchmarks.chaining.sinks import SinkProcess, sinks

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from finsy import P4Schema
 
-from controller.errors import SessionError
+from controller.common.errors import SessionError
 from controller.p4runtime.grpc_session import GrpcSession, Target
 from controller.p4runtime.session import fabric_program, load_schema
 from controller.reconcile import diff

@@ -27,7 +27,7 @@ from controller.api.client import ApiClient, Place
 from controller.api.resources import Node, Pod
 from controller.api.resources.pod import Phase
 from controller.api.settings import ApiSettings, StoragePlace
-from controller.errors import ApiError, NotFoundError
+from controller.common.errors import ApiError, NotFoundError
 from controller.nodes.runtimes.base import ContainerOrder, Runtime
 from controller.nodes.runtimes.settings import RuntimeSettings, make_runtime
 from controller.nodes.settings import NodeSettings, OnStop

@@ -8,7 +8,7 @@ import pytest
 
 from controller.aggregation.cells import cells_for, free_block
 from controller.aggregation.registry import Registry
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.tables.aggregation import CELLS, MAX_JOBS, Block
 
 

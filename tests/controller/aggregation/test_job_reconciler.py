@@ -12,7 +12,7 @@ from finsy.p4entity import P4Replica
 
 from collectors.errors import FeedError
 from collectors.values import Snapshot
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import Worker
 from controller.reconcile import diff
 from controller.tables.entities import Kind, Update, key_of

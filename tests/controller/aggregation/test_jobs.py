@@ -10,7 +10,7 @@ from finsy import P4TableAction, P4TableEntry
 
 from controller.aggregation.jobs import Jobs
 from controller.base_paths import next_hops
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import AggregationTree, Leaf, Members, Worker
 from controller.tables.aggregation import Block
 from dataplane.topology.families import leaf_spine

@@ -9,7 +9,7 @@ import pytest
 
 from controller.aggregation.placement import place
 from controller.base_paths import next_hops
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import AggregationTree, Leaf
 from controller.tables.aggregation import Block
 from dataplane.topology.families import fat_tree, leaf_spine

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 
 import pytest
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import Worker
 from controller.tables.entities import Kind, Update, Verb
 from dataplane.topology.families import leaf_spine

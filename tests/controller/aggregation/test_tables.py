@@ -7,7 +7,7 @@ from finsy import P4TableAction, P4TableEntry, P4TableMatch
 
 from controller.aggregation.settings import AggregationSettings
 from controller.aggregation.tables import AggregationTables
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import Worker
 from controller.tables.aggregation import congestion_entity
 from controller.tables.entities import EntityKey, key_of

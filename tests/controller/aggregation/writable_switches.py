@@ -12,9 +12,9 @@ from typing import TypeVar
 from collectors.values import Snapshot
 from controller.aggregation.job_reconciler import JobReconciler
 from controller.aggregation.settings import AggregationSettings
+from controller.common.errors import SessionError
 from controller.daemon import Daemon
 from controller.daemon_settings import RetrySettings
-from controller.errors import SessionError
 from controller.features import Features
 from controller.intents import RouteSet
 from controller.owners.base import Owner

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from controller.algorithms.costs import FORBIDDEN
 from controller.algorithms.link_table import LinkTable
-from controller.errors import PathError
+from controller.common.errors import PathError
 from dataplane.topology.values import LinkKey, Topology
 from tests.controller.algorithms.graphs import tables
 

@@ -20,7 +20,7 @@ from collectors.collector import Collector
 from collectors.feed.server import FeedServer, FeedSettings
 from controller.alto.process import listen, load_settings, serve
 from controller.alto.settings import AltoSettings
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.network_state.settings import NetworkStateSettings
 from dataplane.clock import MonotonicClock
 from dataplane.errors import ConfigError

@@ -21,7 +21,7 @@ from controller.alto.network_maps import pid_of
 from controller.alto.service import AltoService, Answer
 from controller.cluster.cost_map import CostMap, CostModel
 from controller.cluster.cost_map.live import LiveCosts
-from controller.errors import AltoError
+from controller.common.errors import AltoError
 from dataplane.topology.values import LinkKey
 from tests.controller.cluster.cost_map.fabrics import fabric, link_state, route_set, snapshot
 

@@ -26,7 +26,7 @@ from controller.api.resources.node import NODE
 from controller.api.resources.pod import POD
 from controller.api.service import Service
 from controller.api.tokens import TokenRequest, Tokens
-from controller.errors import NotFoundError, StorageError, UnavailableError
+from controller.common.errors import NotFoundError, StorageError, UnavailableError
 from controller.storage import Event, Put, Stored
 from controller.storage.sqlite import SqliteStorage
 from dataplane.errors import AccessError

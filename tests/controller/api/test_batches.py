@@ -20,7 +20,7 @@ from controller.api.resources.decision import DecisionSpec, Outcome
 from controller.api.resources.hardware import Request
 from controller.api.resources.node import NodeStatus
 from controller.api.resources.pod_group import PodGroupSpec
-from controller.errors import ApiError, ForbiddenError, InvalidError, NotFoundError, StaleError, UnavailableError
+from controller.common.errors import ApiError, ForbiddenError, InvalidError, NotFoundError, StaleError, UnavailableError
 from dataplane.rpc.access import Role
 from tests.controller.api.api_server import Play, Served
 from tests.controller.api.test_dispatches import NOW_NS, task

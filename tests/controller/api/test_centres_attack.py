@@ -22,7 +22,7 @@ from controller.api.resources.centre import CentreSpec, UnitShare, UnitType
 from controller.api.resources.operator_devices import OperatorDevice
 from controller.api.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
 from controller.api.resources.task import Program, ProgramKind, TaskPhase, TaskSpec
-from controller.errors import ApiError, ForbiddenError, NotFoundError, StaleError
+from controller.common.errors import ApiError, ForbiddenError, NotFoundError, StaleError
 from dataplane.rpc.access import Role
 from dataplane.topology.values import DeviceKind
 from tests.controller.api.api_server import Play, Served

@@ -24,7 +24,7 @@ from controller.api.resources.hardware import DeviceNeed, Request
 from controller.api.resources.operator_devices import MOST_LETTERS, OperatorDevice, text_of
 from controller.api.resources.probe_result import ProbeResultStatus, ProbeRun
 from controller.api.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, TaskSpec
-from controller.errors import ApiError, InvalidError, NotFoundError, StaleError
+from controller.common.errors import ApiError, InvalidError, NotFoundError, StaleError
 from dataplane.topology.values import DeviceKind
 
 NOW_NS = 100_000_000_000

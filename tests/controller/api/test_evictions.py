@@ -14,7 +14,7 @@ from controller.api.resources.decision import DecisionSpec, Outcome
 from controller.api.resources.hardware import Hardware
 from controller.api.resources.node import NodeSpec
 from controller.api.resources.pod import Container, Phase, PodSpec, PodStatus
-from controller.errors import ApiError, InvalidError, NotFoundError, StaleError
+from controller.common.errors import ApiError, InvalidError, NotFoundError, StaleError
 from tests.controller.api.api_server import Play, Served
 
 WAITING = PodStatus()

@@ -16,8 +16,8 @@ from controller.api.resources import Metadata, Node, Pod
 from controller.api.resources.node import NODE
 from controller.api.resources.pod import POD, Container, PodSpec
 from controller.api.server.fairness import FairQueue
-from controller.errors import TooManyError
-from controller.http_connections import ConnectionBook, ConnectionLimits, group_of
+from controller.common.errors import TooManyError
+from controller.common.http_connections import ConnectionBook, ConnectionLimits, group_of
 from controller.storage.sqlite import SqliteStorage
 from dataplane.local.deadline import local_timeout
 

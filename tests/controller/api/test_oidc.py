@@ -27,7 +27,7 @@ from controller.api.client import ApiClient, Place
 from controller.api.oidc import OidcIdentities, OidcIssuer
 from controller.api.resources import Metadata, Pod, Task
 from controller.api.resources.pod import Container, PodSpec
-from controller.errors import ForbiddenError, UnauthorizedError
+from controller.common.errors import ForbiddenError, UnauthorizedError
 from dataplane.errors import AccessError
 from dataplane.rpc.access import Principal, Right, Role
 from tests.controller.api.api_server import serving, settings_in

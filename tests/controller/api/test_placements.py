@@ -13,7 +13,7 @@ from controller.api.resources.operator_devices import OperatorDevice
 from controller.api.resources.pod import Container, Phase, PodSpec
 from controller.api.resources.pod_group import GroupPhase, PodGroupSpec
 from controller.api.resources.task import OperatorCount
-from controller.errors import ApiError, InvalidError, NotFoundError, StaleError
+from controller.common.errors import ApiError, InvalidError, NotFoundError, StaleError
 from dataplane.topology.values import DeviceKind, MediumKind
 
 GPU = Device(number=0, kind=DeviceKind.GPU, model="A", memory_bytes=80)

@@ -8,7 +8,7 @@ import pytest
 from controller.api.resources import Metadata, ProbeKernel
 from controller.api.resources.probe_kernel import ProbeKernelSpec
 from controller.api.resources.probe_task import ImplementationSpec
-from controller.errors import ForbiddenError, StaleError
+from controller.common.errors import ForbiddenError, StaleError
 from dataplane.rpc.access import Right, Role
 from dataplane.topology.values import DeviceKind
 from tests.controller.api.api_server import Play, Served

@@ -21,7 +21,7 @@ from controller.api.resources.node import NodeSpec, NodeStatus
 from controller.api.resources.pod import Container, Phase, PodSpec
 from controller.api.resources.pod_group import MOST_PODS, PodGroupSpec
 from controller.api.resources.unit_pool import UnitHolding, UnitPoolSpec
-from controller.errors import ApiError, GoneError, InvalidError, NotFoundError, StaleError
+from controller.common.errors import ApiError, GoneError, InvalidError, NotFoundError, StaleError
 from tests.controller.api.api_server import Play, Served
 
 

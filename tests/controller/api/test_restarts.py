@@ -27,7 +27,7 @@ from controller.api.retention import forget_records
 from controller.api.service import Service
 from controller.api.settings import Retention
 from controller.api.tokens import TokenRequest
-from controller.errors import GoneError, StorageError, UnavailableError
+from controller.common.errors import GoneError, StorageError, UnavailableError
 from controller.storage import Put
 from controller.storage.sqlite import SqliteStorage
 from dataplane.local.deadline import local_timeout

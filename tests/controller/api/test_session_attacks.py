@@ -16,7 +16,7 @@ from controller.api.sessions import frames
 from controller.api.sessions.board import MOST_OF_NODE, PIPE_BYTES
 from controller.api.sessions.frames import MOST_BYTES, Frame, Stream
 from controller.api.sessions.values import ExecRequest, SessionRequest
-from controller.errors import (
+from controller.common.errors import (
     ApiError,
     ForbiddenError,
     GoneError,

@@ -18,7 +18,7 @@ from controller.api.registry.placements import Binding, BindingRequest
 from controller.api.resources import Node, Pod
 from controller.api.resources.pod import Phase
 from controller.api.settings import EtcdPlace, StoragePlace
-from controller.errors import ApiError, NotFoundError, UnavailableError
+from controller.common.errors import ApiError, NotFoundError, UnavailableError
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from tests.controller.api.api_server import Served, serving, settings_in

@@ -22,7 +22,7 @@ from controller.api.resources.node import Image, NodeSpec, NodeStatus
 from controller.api.resources.pod import Phase
 from controller.api.resources.pod_group import PodGroupSpec
 from controller.api.tokens import TokenRequest
-from controller.errors import (
+from controller.common.errors import (
     ForbiddenError,
     InvalidError,
     StaleError,

@@ -14,7 +14,7 @@ from controller.api.process import serve
 from controller.api.resources import Node, Pod
 from controller.api.settings import ApiSettings, TlsSettings
 from controller.api.tokens import TokenRequest
-from controller.errors import ForbiddenError, InvalidError, UnauthorizedError, UnavailableError
+from controller.common.errors import ForbiddenError, InvalidError, UnauthorizedError, UnavailableError
 from dataplane.config import loads
 from dataplane.errors import AccessError, ConfigError
 from dataplane.rpc.access import Principal, Role

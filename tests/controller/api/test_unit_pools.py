@@ -14,7 +14,7 @@ from controller.api.resources.hardware import Device, DeviceNeed, DeviceShare, H
 from controller.api.resources.node import NodeSpec
 from controller.api.resources.pod import Container, PodSpec
 from controller.api.resources.unit_pool import Claim, HolderStatus, UnitHolding, UnitPoolSpec
-from controller.errors import ForbiddenError, InvalidError, NotFoundError, StaleError
+from controller.common.errors import ForbiddenError, InvalidError, NotFoundError, StaleError
 from dataplane.rpc.access import Role
 from dataplane.topology.values import DeviceKind
 from tests.controller.api.api_server import Play, Served

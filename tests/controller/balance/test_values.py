@@ -8,7 +8,7 @@ import pytest
 
 from controller.balance.errors import BalanceError, GainsError, SampleError
 from controller.balance.values import Change, Form, Gains, Precision, Sample
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 
 
 def test_error_is_bus_occupancy_less_load() -> None:

@@ -24,7 +24,7 @@ from controller.api.tokens import TokenRequest
 from controller.centres.engines.base import Engine
 from controller.centres.process import serve
 from controller.centres.settings import CentreSettings, ControlGroups, TrialSettings, UnitSettings
-from controller.errors import NotFoundError
+from controller.common.errors import NotFoundError
 from controller.schedulers.probe import files
 from controller.schedulers.probe.expert import loads
 from controller.schedulers.probe.library import KernelLibrary

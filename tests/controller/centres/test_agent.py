@@ -21,7 +21,7 @@ from controller.centres.process import serve
 from controller.centres.settings import ControlGroups, TrialSettings, UnitSettings
 from controller.centres.trying import kernels
 from controller.centres.units import Found
-from controller.errors import NotFoundError, StaleError
+from controller.common.errors import NotFoundError, StaleError
 from controller.schedulers.probe import kernel_files
 from controller.schedulers.probe.values import Implementation, Library, ProbeKernel
 from dataplane.topology.values import DeviceKind

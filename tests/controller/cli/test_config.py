@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 
 from controller.cli.app import app
 from controller.cli.config import SETTINGS
+from controller.common.errors import ControllerError
 from controller.daemon_settings import switch_addresses
-from controller.errors import ControllerError
 from dataplane.errors import ConfigError
 from dataplane.topology.values import Topology
 

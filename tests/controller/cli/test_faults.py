@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from controller.cli import common, main
 from controller.cli.app import app
-from controller.console import plain_or_terminal
+from controller.common.console import plain_or_terminal
 from controller.p4runtime.grpc_session import GrpcSession, Target
 from controller.p4runtime.session import fabric_program, load_schema
 from dataplane.clock import VirtualClock

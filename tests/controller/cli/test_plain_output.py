@@ -15,7 +15,7 @@ import typer
 
 from controller.cli.output import Format, show
 from controller.cli.plain_output import plain_output
-from controller.console import plain_or_terminal
+from controller.common.console import plain_or_terminal
 from dataplane.errors import plain
 
 EVIL = "a\x1b]0;title\x07b\x1b[31mc\x9b2Jd\re\u202ef\x7fg\th\ni"

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from controller.cli.app import app
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from dataplane.clock import MonotonicClock
 from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.core import P4RuntimeCore

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from controller.cli.app import app
-from controller.errors import SessionError
+from controller.common.errors import SessionError
 from controller.p4runtime.session import fabric_program
 from dataplane.clock import VirtualClock
 from dataplane.switch.gnmi import GnmiCore, GnmiService

@@ -14,7 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from controller.cli.app import app
-from controller.errors import SessionError
+from controller.common.errors import SessionError
 from controller.p4runtime.grpc_session import GrpcSession, Target
 from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
 from controller.tables.entities import Update, Verb, key_of

@@ -32,7 +32,7 @@ from controller.cli.app import app
 from controller.cli.feed import ask
 from controller.cli.output import Format
 from controller.cli.telemetry.jobs import _awaited
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from dataplane.clock import VirtualClock
 from dataplane.errors import ConfigError
 from dataplane.nic.capture.pcap import PcapWriter

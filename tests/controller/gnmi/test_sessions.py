@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.gnmi.grpc_session import Patience, PortTarget, PortWatcher
 from controller.gnmi.in_process import InProcessPorts
 from controller.gnmi.settings import Hellos, wanted_hellos

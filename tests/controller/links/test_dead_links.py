@@ -8,7 +8,7 @@ import pytest
 
 from collectors.collector import Collector
 from collectors.values import LinkCondition, LinkStatus
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.gnmi.settings import Hellos
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.links.status import RETURN_AFTER_NS

@@ -18,7 +18,7 @@ from collectors.feed.server import FeedServer, FeedSettings
 from collectors.values import LinkCondition, LinkStatus, Snapshot
 from controller.cluster.cost_map import CostModel
 from controller.cluster.cost_map.live import CostMapKeeper
-from controller.errors import CostMapError, PathError
+from controller.common.errors import CostMapError, PathError
 from controller.network_state.follower import CostMapFollower, ask, follow
 from controller.network_state.settings import NetworkStateSettings
 from controller.paths.records.values import LinkChange

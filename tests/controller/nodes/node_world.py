@@ -16,7 +16,7 @@ from controller.api.resources import Metadata, Node, Pod
 from controller.api.resources.hardware import DeviceShare
 from controller.api.resources.node import NodeSpec
 from controller.api.resources.pod import Container, Phase, PodSpec
-from controller.errors import NotFoundError
+from controller.common.errors import NotFoundError
 from controller.nodes.process import serve
 from controller.nodes.runtimes.base import Runtime
 from controller.nodes.settings import NodeSettings, RestartSection

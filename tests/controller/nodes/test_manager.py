@@ -13,7 +13,7 @@ from controller.api.registry.placements import Release, ReleaseRequest
 from controller.api.resources import Metadata, Node, Pod
 from controller.api.resources.hardware import Request
 from controller.api.resources.pod import Container, Phase, PodSpec, Restart
-from controller.errors import ForbiddenError
+from controller.common.errors import ForbiddenError
 from controller.nodes.errors import NodeError
 from controller.nodes.process import serve
 from controller.nodes.runtimes.base import ContainerOrder

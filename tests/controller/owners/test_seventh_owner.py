@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 from finsy import P4RegisterEntry, P4TableAction, P4TableEntry, P4TableMatch
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.features import Features
 from controller.owners.base import Known, TableOwner, own_batches
 from controller.tables.entities import Batch, Entities, Entity, EntityKey, Kind, Update, Verb, index, key_of

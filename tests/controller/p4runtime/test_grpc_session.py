@@ -13,7 +13,7 @@ import pytest
 from finsy import P4TableAction, P4TableEntry, P4TableMatch
 from msgspec.structs import replace
 
-from controller.errors import ControllerError, SessionError
+from controller.common.errors import ControllerError, SessionError
 from controller.gnmi.queries import read_ports
 from controller.p4runtime.grpc_session import GrpcSession, Target
 from controller.p4runtime.session import fabric_program, load_schema

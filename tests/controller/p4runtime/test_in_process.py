@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 from finsy import P4Schema, P4TableAction, P4TableEntry, P4TableMatch
 
-from controller.errors import ControllerError, SessionError
+from controller.common.errors import ControllerError, SessionError
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.p4runtime.in_process import InProcessSession
 from controller.p4runtime.session import check_schema, fabric_program, load_schema

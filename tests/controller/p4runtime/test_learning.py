@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.errors import SessionError
+from controller.common.errors import SessionError
 from controller.p4runtime.grpc_session import GrpcSession, Target
 from controller.p4runtime.session import FABRIC_AGGREGATION, Bundling, LearningSession, fabric_program, load_schema
 from controller.tables.entities import Update, Verb, key_of

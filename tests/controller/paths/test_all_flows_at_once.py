@@ -12,7 +12,7 @@ import pytest
 from collectors.feed import feed_pb2
 from collectors.feed.snapshots import snapshot_message, snapshot_of
 from collectors.values import DelaySource, FlowKey, LinkState, PathState, Snapshot
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.intents import PROBE_UDP_PORT, FlowSpec
 from controller.paths.balancing.flows import _report_rates
 from controller.paths.core import PathServerCore

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from collectors.values import DelaySource, FlowKey, LinkState, PathState, Snapshot
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.intents import PROBE_UDP_PORT, FlowSpec, Route, WeightedRoute
 from controller.paths.core import PathServerCore
 from controller.paths.deciding.graph import Network

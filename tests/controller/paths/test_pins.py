@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from collectors.values import DelaySource, FlowKey, LinkState, PathState, Snapshot
-from controller.errors import DeadPathError, NoSuchPathError, PathError
+from controller.common.errors import DeadPathError, NoSuchPathError, PathError
 from controller.intents import FlowSpec, Route
 from controller.paths.core import PathServerCore
 from controller.paths.engineering.settings import EngineeringSettings

@@ -17,7 +17,7 @@ from controller.api.resources import Metadata, Node, Pod, PodGroup
 from controller.api.resources.hardware import Hardware
 from controller.api.resources.node import NodeSpec, NodeStatus
 from controller.api.resources.pod import Phase
-from controller.errors import ApiError, NotFoundError, StaleError
+from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.placement.deciding import reconcile
 from controller.placement.settings import PlacementSettings
 from controller.placement.values import (

@@ -17,7 +17,7 @@ from controller.api.registry.placements import Release
 from controller.api.resources import Node, Pod, PodGroup
 from controller.api.resources.pod import Phase, Restart
 from controller.api.resources.pod_group import GroupPhase
-from controller.errors import ApiError
+from controller.common.errors import ApiError
 from controller.placement.settings import PlacementSettings, RetrySettings, SilenceSettings
 from controller.placement.template import is_of
 from tests.controller.placement.cluster_model import Controller, Machine, S, Server, new_node

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.status.service import ControllerClient, ControllerClientSettings, StatusServer
 from controller.status.values import ControllerStatus, SwitchProblem
 

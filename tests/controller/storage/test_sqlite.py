@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.errors import LeaseError, StorageError
+from controller.common.errors import LeaseError, StorageError
 from controller.storage import Put
 from controller.storage.sqlite import SqliteStorage
 from tests.soak.storage import soak

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import pytest
 
-from controller.errors import CompactedError, ConflictError, LeaseError, StorageError
+from controller.common.errors import CompactedError, ConflictError, LeaseError, StorageError
 from controller.storage import Delete, Event, EventKind, Expected, Put, Storage
 from controller.storage.etcd import EtcdSettings, EtcdStorage
 from controller.storage.sqlite import SqliteStorage

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from controller.common.errors import ControllerError
 from controller.daemon_settings import DaemonSettings, RetrySettings
-from controller.errors import ControllerError
 from controller.process import serve
 from controller.store.reconciler import StoreReconciler
 from controller.store.settings import RecordedSettings, StoreSettings

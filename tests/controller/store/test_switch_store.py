@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.reconcile import apply
 from controller.store.settings import StoreSettings
 from controller.store.switch_store import Generations, RecordedName, SwitchStore

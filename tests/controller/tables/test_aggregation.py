@@ -9,7 +9,7 @@ import pytest
 from finsy import P4MulticastGroupEntry, P4Schema, P4TableAction, P4TableEntry
 
 from controller.base_paths import NextHops, next_hops
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import AggregationJob, AggregationTree, Leaf, Members, Worker
 from controller.p4runtime.session import FABRIC_AGGREGATION, check_schema, fabric_program, load_schema
 from controller.reconcile import diff

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from finsy import P4ActionProfileGroup, P4IndirectAction, P4TableAction, P4TableEntry
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.p4runtime.session import fabric_program, load_schema
 from controller.tables.base import RULE_ROOM
 from controller.tables.entities import Entities, EntityKey, Kind

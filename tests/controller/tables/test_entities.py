@@ -15,7 +15,7 @@ from finsy import (
     P4TableMatch,
 )
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.tables.entities import Kind, content_of, index, key_of, references, same
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from finsy import P4TableAction, P4TableEntry
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.tables.flow_paths import flow_path_entities
 from dataplane.topology.values import Topology

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from finsy import P4TableAction, P4TableEntry
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.features import Features
 from controller.p4runtime.session import check_schema, fabric_program, load_schema
 from controller.process import features_of, load_settings

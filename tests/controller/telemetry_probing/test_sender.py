@@ -8,7 +8,7 @@ from ipaddress import IPv4Address
 
 import pytest
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.telemetry_probing.sender import ProbeSender, ProbeSettings
 
 HOME = IPv4Address("127.0.0.1")

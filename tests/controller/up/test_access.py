@@ -12,7 +12,7 @@ import pytest
 
 from controller.api import process
 from controller.api.settings import ApiSettings, StoragePlace
-from controller.errors import InvalidError
+from controller.common.errors import InvalidError
 from controller.up.access import ensure_token
 
 

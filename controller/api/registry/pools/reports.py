@@ -14,7 +14,7 @@ from controller.api.registry.pools.shares import report
 from controller.api.registry.registry import Registry
 from controller.api.resources import UnitPool
 from controller.api.resources.unit_pool import UNIT_POOL, HolderStatus
-from controller.errors import ApiError, TooManyError
+from controller.common.errors import ApiError, TooManyError
 
 MOST_WAITING: Final = 4096
 """Reports that wait for one pool; more are refused."""

@@ -21,7 +21,7 @@ from controller.api.resources.base import Count
 from controller.api.resources.node import PoolShare
 from controller.api.resources.unit_pool import MOST_HOLDERS, HolderStatus, UnitHolding, UnitPoolStatus
 from controller.cluster.hardware.errors import HardwareError
-from controller.errors import InvalidError, NotFoundError, StaleError
+from controller.common.errors import InvalidError, NotFoundError, StaleError
 from dataplane.config import Strict
 
 _NS_PER_S: Final = 1_000_000_000

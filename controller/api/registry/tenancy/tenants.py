@@ -9,7 +9,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from controller.api.resources import Kind, Metadata, Pod, PodGroup, Resource, Task
-from controller.errors import ForbiddenError, InvalidError, StaleError
+from controller.common.errors import ForbiddenError, InvalidError, StaleError
 from dataplane.rpc.access import Principal, Role
 
 _RESERVED: Final = ("millrace.", "millrace/")

@@ -70,7 +70,7 @@ def delete(
 ) -> None:
     """Take a version of a probe kernel out of the store; refused while probe tasks are made of it."""
     from controller.api.resources import ProbeKernel  # noqa: PLC0415
-    from controller.errors import NotFoundError  # noqa: PLC0415
+    from controller.common.errors import NotFoundError  # noqa: PLC0415
     from controller.schedulers.probe.errors import ProbeKernelError  # noqa: PLC0415
 
     kernel = stored_library(address).named(name)

@@ -18,7 +18,7 @@ from collectors.values import DelaySource, LinkState, Snapshot
 from controller.aggregation.placement import links_between, place
 from controller.base_paths import NextHops, next_hops
 from controller.cluster.cost_map import CostMap
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import AggregationTree, Leaf
 from controller.schedulers.acceleration.model import Choice, Works, choice_of, times
 from controller.schedulers.acceleration.network.hardware import SwitchSpec

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from controller.cluster.cost_map import CostMap, Load
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.schedulers.learning.environment.values import UNREACHABLE_NS, Longs, Network
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.simulation.sharing import Hop, Sharing

@@ -17,7 +17,7 @@ from controller.api.registry.tenancy.tenants import account_of
 from controller.api.resources import Task
 from controller.api.resources.decision import DecisionSpec
 from controller.api.resources.task import TaskPhase, UnitChoice
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.schedulers.costs import Costs
 from controller.schedulers.fairness import in_turn
 from controller.schedulers.framework import Explanation

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from controller.api.resources import ProbeResult
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.schedulers.probe.dispatch.values import PendingTask, Window
 from controller.schedulers.probe.hours import PathSample, ProbeSample, good_hours
 from controller.schedulers.probe.hours.good import WINDOW_S

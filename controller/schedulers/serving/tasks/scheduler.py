@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from controller.api.client import ApiClient
 from controller.api.resources import Task
 from controller.api.resources.base import Resource
-from controller.errors import ApiError, ControllerError
+from controller.common.errors import ApiError, ControllerError
 from controller.schedulers.costs import Costs
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.probe.dispatch.profiles import task_profiles_of

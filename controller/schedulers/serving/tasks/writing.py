@@ -21,7 +21,7 @@ from controller.api.resources import Decision, Metadata, Task
 from controller.api.resources.base import Resource
 from controller.api.resources.decision import DecisionSpec
 from controller.api.resources.task import TaskPhase
-from controller.errors import ApiError, NotFoundError, StaleError
+from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.schedulers.serving.decisions import decision_name
 from controller.schedulers.serving.tasks.metrics import TaskMetrics
 from controller.schedulers.serving.tasks.view import TasksView

@@ -19,7 +19,7 @@ from controller.aggregation.jobs import Jobs, RunningJob
 from controller.aggregation.service.server import JobService
 from controller.aggregation.service.settings import JobSettings
 from controller.base_paths import next_hops
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import Worker
 from dataplane.allreduce.client import AllReducer
 from dataplane.allreduce.engine import EngineSettings

@@ -11,7 +11,7 @@ from msgspec import structs
 from controller.aggregation.service.job_state import Create, Notify, Phase, Remove
 from controller.aggregation.service.rendezvous import Rendezvous
 from controller.aggregation.service.settings import JobSettings
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from dataplane.allreduce.jobs.messages import Barrier, Hello, Refused, View
 from dataplane.allreduce.membership_state import EnterBarrier, Resume, RunUntil
 from tests.controller.aggregation.service.random_workers import SETTINGS, Crowd, Player, S, began, members_of

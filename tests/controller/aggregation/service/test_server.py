@@ -19,8 +19,8 @@ from msgspec import structs
 
 from controller.aggregation.service.client import JobClient, JobClientSettings
 from controller.cli import main
+from controller.common.errors import JobError
 from controller.daemon_settings import DaemonSettings
-from controller.errors import JobError
 from dataplane.allreduce.engine import Engine
 from dataplane.allreduce.errors import JobRefusedError, RemovedError
 from dataplane.allreduce.membership import Membership

@@ -11,7 +11,7 @@ import pytest
 from controller.aggregation.service.job_state import Change, Create, End, InstalledJob, Join, Move, Remove
 from controller.aggregation.service.server import JobService
 from controller.aggregation.service.settings import JobSettings
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.intents import Worker
 from dataplane.topology.families import leaf_spine
 from tests.controller.aggregation.writable_switches import Lab, Running, running

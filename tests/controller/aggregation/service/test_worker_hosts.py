@@ -9,7 +9,7 @@ import pytest
 
 from controller.aggregation.service.client import JobClient, JobClientSettings
 from controller.aggregation.service.messages import JobRow
-from controller.errors import JobError
+from controller.common.errors import JobError
 from dataplane.errors import AllReduceError
 from dataplane.rpc.access import Right, Role
 from dataplane.rpc.access.settings import TlsSettings

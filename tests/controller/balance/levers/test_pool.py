@@ -15,7 +15,7 @@ from controller.balance.levers.pool import PoolUnits
 from controller.balance.levers.settings import LeverSettings, PoolLever, QuotaLever
 from controller.balance.running.finding import Host, levers_of
 from controller.balance.values import Sample
-from controller.errors import ApiError, StaleError, UnavailableError
+from controller.common.errors import ApiError, StaleError, UnavailableError
 from dataplane.clock import VirtualClock
 from tests.controller.balance.running.parts import Machine
 

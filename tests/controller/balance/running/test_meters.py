@@ -22,7 +22,7 @@ from controller.balance.running.meters import (
     ReceivedByTelemetry,
 )
 from controller.cluster.cost_map import CostMap
-from controller.errors import CostMapError
+from controller.common.errors import CostMapError
 from dataplane.clock import VirtualClock
 from dataplane.topology.values import LinkKey
 from tests.collectors.devices.machines import SERVER, SERVER_LINKS

@@ -15,7 +15,7 @@ from controller.balance.rules.history import read_history
 from controller.balance.running.alone import alone
 from controller.balance.running.loop import Tick
 from controller.balance.running.process import drive, load_settings
-from controller.errors import PathError
+from controller.common.errors import PathError
 from dataplane.cgroups import group_at, quotas_milli_of
 from dataplane.errors import ConfigError
 from tests.benchmarks.balancing.real_plant import PERIOD_US, RealPlant

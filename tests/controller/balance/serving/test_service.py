@@ -21,7 +21,7 @@ from controller.api.resources.unit_pool import Claim, ControlRule, HolderStatus,
 from controller.balance.process import serve
 from controller.balance.serving.driver import BalanceService
 from controller.balance.settings import BalanceSettings, HistorySettings, MovingSettings
-from controller.errors import InvalidError, StaleError
+from controller.common.errors import InvalidError, StaleError
 from dataplane.local.deadline import local_timeout
 from tests.controller.api.api_server import serving, settings_in
 

@@ -16,7 +16,7 @@ from controller.centres.engines.base import JobOrder
 from controller.centres.engines.containers import ContainersEngine, ContainersSettings
 from controller.centres.engines.containers.pods import CENTRE
 from controller.centres.engines.containers.settings import ContainerUnit
-from controller.errors import NotFoundError
+from controller.common.errors import NotFoundError
 from controller.nodes.process import serve as serve_node
 from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings
 from dataplane.closing import Closing

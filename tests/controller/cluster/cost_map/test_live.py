@@ -11,7 +11,7 @@ import pytest
 from collectors.values import Snapshot
 from controller.cluster.cost_map import CostMap, CostModel, HostLinkState
 from controller.cluster.cost_map.live import CostMapKeeper
-from controller.errors import CostMapError, PathError
+from controller.common.errors import CostMapError, PathError
 from controller.intents import FlowSpec, Route, RouteSet
 from tests.controller.cluster.cost_map.fabrics import fabric, link_state, route_set, snapshot
 

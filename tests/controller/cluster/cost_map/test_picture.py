@@ -11,7 +11,7 @@ import pytest
 from collectors.values import Snapshot
 from controller.cluster.cost_map import CostMap, CostModel
 from controller.cluster.cost_map.picture import draw
-from controller.errors import PathError
+from controller.common.errors import PathError
 from dataplane.topology.file import load_topology
 from tests.controller.cluster.cost_map.fabrics import fabric, route_set, snapshot
 

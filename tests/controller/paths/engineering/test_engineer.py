@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from controller.base_paths import next_hops
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.intents import WeightedRoute
 from controller.paths.engineering.engineer import TURN_NS, TrafficEngineer
 from controller.paths.engineering.search import Search

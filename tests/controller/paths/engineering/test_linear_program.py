@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize
 
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.paths.engineering.figures import figures
 from controller.paths.engineering.splits import by_flows, ecmp, shortest
 from controller.paths.engineering.trees import cheapest_trees

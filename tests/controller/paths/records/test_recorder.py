@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from collectors.values import FlowKey, HopRecord, RecordKind
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.intents import FlowSpec
 from controller.paths.deciding.decide import Decision
 from controller.paths.records.database import open_path_database

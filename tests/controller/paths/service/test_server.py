@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from collectors.record_columns import RecordColumns
 from collectors.values import DelaySource, FlowKey, HopRecord, LinkState, NetworkSignals, Snapshot
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.intents import FlowSpec, Route, RouteSet
 from controller.paths.core import PathServerCore
 from controller.paths.deciding.decide import Decision

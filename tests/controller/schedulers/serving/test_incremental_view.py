@@ -18,7 +18,7 @@ from controller.api.resources.hardware import DeviceShare, Hardware, Load, Reque
 from controller.api.resources.node import DeviceLoad, Image, NodeSpec, NodeStatus, PoolShare, Share
 from controller.api.resources.pod import Container, PeerNeed, Phase, PodSpec, PodStatus
 from controller.cluster.cost_map import CostMap
-from controller.errors import StaleError
+from controller.common.errors import StaleError
 from controller.schedulers.framework import Snapshot
 from controller.schedulers.framework.columns import FreeColumns
 from controller.schedulers.serving.assumptions import Assumption

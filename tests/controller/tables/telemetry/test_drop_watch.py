@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from finsy import P4TableAction, P4TableEntry
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.tables.telemetry.drop_watch import NAMES, DropWatch
 from controller.tables.telemetry.reporting import Reporting
 from dataplane.topology.values import Topology

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.tables.entities import Entities
 from controller.tables.telemetry.int_domain import IntDomain, PortRole
 from controller.tables.telemetry.int_watch import Watch

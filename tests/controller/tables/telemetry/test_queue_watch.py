@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from finsy import P4TableAction, P4TableEntry
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from controller.tables.telemetry.queue_watch import QueueWatch
 from controller.tables.telemetry.reporting import Reporting
 from dataplane.topology.values import Topology

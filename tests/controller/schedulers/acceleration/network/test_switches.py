@@ -9,7 +9,7 @@ import pytest
 
 from collectors.values import Snapshot
 from controller.cluster.cost_map import CostMap
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.schedulers.acceleration.errors import AccelerationError
 from controller.schedulers.acceleration.model import Works, decide
 from controller.schedulers.acceleration.network.grounds import ground_by_rate, ground_over

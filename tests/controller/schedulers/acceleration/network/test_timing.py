@@ -13,7 +13,7 @@ import pytest
 
 from collectors.values import LinkCondition, LinkStatus, Snapshot
 from controller.cluster.cost_map import Basis, CostMap, HostLinkState, Load
-from controller.errors import PathError
+from controller.common.errors import PathError
 from controller.schedulers.acceleration.errors import AccelerationError
 from controller.schedulers.acceleration.network import reference
 from controller.schedulers.acceleration.network.sharing import Crossings, fair_bps, finishing_s

@@ -17,7 +17,7 @@ from controller.api.resources import Centre, Metadata, ProbeTask, Task
 from controller.api.resources.centre import CentreStatus, UnitType
 from controller.api.resources.probe_result import ProbeResultStatus, ProbeRun
 from controller.api.resources.task import TaskPhase
-from controller.errors import StaleError
+from controller.common.errors import StaleError
 
 Runs = Callable[[Task, ProbeTask | None], Completion | None]
 """What becomes of a task that is dispatched; None: it goes on running."""

@@ -1,6 +1,6 @@
 """HTTP by uvicorn: sockets of our own, deadlines for slow requests and slow readers, an orderly end.
 
-Connections are counted from their first packet on, TLS's handshake included (controller/http_connections.py).
+Connections are counted from their first packet on, TLS's handshake included (controller/common/http_connections.py).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from controller.http_connections import Connection, ConnectionBook, ConnectionLimits
+from controller.common.http_connections import Connection, ConnectionBook, ConnectionLimits
 from dataplane.rpc.addresses import is_plain, is_unix, unavailable
 from dataplane.rpc.own_folder import is_own_peer
 

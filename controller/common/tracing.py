@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import msgspec
 
-from controller.errors import ControllerError
+from controller.common.errors import ControllerError
 from dataplane.clock import Clock, UtcClock
 from dataplane.config import Strict
 from dataplane.extras import missing

@@ -24,15 +24,15 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as SentSpan
 from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
+from controller.common.errors import ControllerError
+from controller.common.tracing import UNTRACED, TraceSettings, traces_of
 from controller.daemon import Daemon
 from controller.daemon_settings import DaemonSettings, RetrySettings
-from controller.errors import ControllerError
 from controller.intents import FlowSpec
 from controller.paths.service.client import RouteClient, RouteClientSettings
 from controller.paths.service.process import serve as serve_paths
 from controller.paths.settings import ManagedFlow, PathServerSettings
 from controller.process import serve as serve_controller
-from controller.tracing import UNTRACED, TraceSettings, traces_of
 from dataplane.clock import MonotonicClock, UtcClock
 from dataplane.topology.values import Topology
 from tests.controller.paths.service.test_server import FakeFeed
@@ -163,7 +163,7 @@ def test_a_reroute_is_one_trace_from_the_path_server_to_the_writes(diamond: Topo
 def test_who_does_not_take_traces_is_named_once_and_holds_nothing_up(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("controller.tracing._EXPORT_S", 0.3)
+    monkeypatch.setattr("controller.common.tracing._EXPORT_S", 0.3)
     where = f"unix:{tmp_path}/nobody.sock"
     caplog.set_level(logging.INFO)
     traces = traces_of(TraceSettings(address=where), "paths", None)

@@ -1,0 +1,1 @@
+"""What all of the controller uses: errors, HTTP, the console, OpenTelemetry."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.p4runtime.session import fabric_program
+from controller.network.p4runtime.session import fabric_program
 from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program
 

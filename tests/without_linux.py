@@ -120,8 +120,8 @@ def hide() -> None:
 def send_a_packet() -> list[str]:
     """Send a packet over a spine to the next leaf under telemetry; return what arrived, and the state of its path."""
     from collectors.collector import Collector  # noqa: PLC0415 - Linux must be hidden first
-    from controller.tables.telemetry.int_watch import Watch  # noqa: PLC0415
-    from controller.virtual import VirtualController  # noqa: PLC0415
+    from controller.network.tables.telemetry.int_watch import Watch  # noqa: PLC0415
+    from controller.network.virtual import VirtualController  # noqa: PLC0415
     from dataplane.fabric.virtual import VirtualFabric  # noqa: PLC0415
     from dataplane.topology.addressing import gateway_mac  # noqa: PLC0415
     from dataplane.topology.file import load_topology  # noqa: PLC0415

@@ -151,7 +151,7 @@ def collector(settings: SettingsFile) -> None:
 @app.command()
 def controller(settings: SettingsFile) -> None:
     """Run the controller daemon: reconcile the tables of all switches over P4Runtime."""
-    from controller import process  # noqa: PLC0415
+    from controller.network import process  # noqa: PLC0415
 
     log_to_stderr("controller")
     process.run(process.load_settings(settings), ready("controller"), reload=lambda: process.load_settings(settings))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, get_args
 import typer
 
 if TYPE_CHECKING:
-    from controller.tables.telemetry.int_watch import Mode
+    from controller.network.tables.telemetry.int_watch import Mode
 
 demo = typer.Typer(
     name="demo",
@@ -101,7 +101,7 @@ def training(
 
 
 def _mode(text: str) -> Mode:
-    from controller.tables.telemetry.int_watch import Mode  # noqa: PLC0415
+    from controller.network.tables.telemetry.int_watch import Mode  # noqa: PLC0415
 
     for known in get_args(Mode):
         if text == known:

@@ -16,8 +16,8 @@ from controller.common.errors import JobError
 from dataplane.allreduce.jobs.messages import ADDRESS
 
 if TYPE_CHECKING:
-    from controller.aggregation.service.client import JobClient
-    from controller.aggregation.service.messages import JobRow
+    from controller.network.aggregation.service.client import JobClient
+    from controller.network.aggregation.service.messages import JobRow
 
 job = typer.Typer(name="job", help="Jobs of in-network aggregation and their workers.", no_args_is_help=True)
 
@@ -82,7 +82,7 @@ def remove(
 
 
 def _ask(server: str, question: Callable[[JobClient], Awaitable[T]]) -> T:
-    from controller.aggregation.service.client import JobClient, JobClientSettings  # noqa: PLC0415
+    from controller.network.aggregation.service.client import JobClient, JobClientSettings  # noqa: PLC0415
 
     async def ask() -> T:
         async with JobClient(JobClientSettings(address=server)) as client:

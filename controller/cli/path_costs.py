@@ -13,7 +13,7 @@ import typer
 from controller.cli.feed import FEED, Feed
 from controller.cli.output import Format, FormatOption, show
 from controller.cli.units import milliseconds, percent, seconds
-from controller.paths.settings import ADDRESS
+from controller.network.paths.settings import ADDRESS
 
 if TYPE_CHECKING:
     from controller.cluster.cost_map import CostMap, HostCost, Load

@@ -19,17 +19,17 @@ from controller.cli.output import AsJson, Cells, Format, FormatOption, OneFormat
 from controller.cli.path_costs import cost
 from controller.cli.units import seconds
 from controller.common.console import plain_or_terminal
-from controller.intents import FlowSpec
-from controller.paths.settings import ADDRESS
+from controller.network.intents import FlowSpec
+from controller.network.paths.settings import ADDRESS
 from dataplane.topology.values import LinkKey
 
 if TYPE_CHECKING:
-    from controller.paths.balancing.values import Rebalance
-    from controller.paths.deciding.decide import Decision
-    from controller.paths.deciding.graph import PathFigures
-    from controller.paths.engineering.engineer import EngineeringRound
-    from controller.paths.records.values import Explanation, History, HistoryQuery, PathServerStatus
-    from controller.paths.service.client import RouteClient
+    from controller.network.paths.balancing.values import Rebalance
+    from controller.network.paths.deciding.decide import Decision
+    from controller.network.paths.deciding.graph import PathFigures
+    from controller.network.paths.engineering.engineer import EngineeringRound
+    from controller.network.paths.records.values import Explanation, History, HistoryQuery, PathServerStatus
+    from controller.network.paths.service.client import RouteClient
 
     _Decided = Decision | Rebalance | EngineeringRound
 
@@ -57,7 +57,7 @@ T = TypeVar("T")
 @paths.command()
 def serve(settings: SettingsFile) -> None:
     """Run the path server: record every hop, decide on paths, serve routes."""
-    from controller.paths.service import process  # noqa: PLC0415
+    from controller.network.paths.service import process  # noqa: PLC0415
 
     log_to_stderr("paths")
     process.run(process.load_settings(settings), ready("paths"))
@@ -96,7 +96,7 @@ def history(  # noqa: PLR0917 - a command line's options
     form: FormatOption = Format.TABLE,
 ) -> None:
     """List past decisions: moved flows, changed weights, rounds of traffic engineering; times are UTC."""
-    from controller.paths.records.values import HistoryQuery  # noqa: PLC0415
+    from controller.network.paths.records.values import HistoryQuery  # noqa: PLC0415
 
     query = HistoryQuery(src, dst, _ns(since, "--since"), _ns(until, "--until"), limit)
     answer, now = _ask_at(server, lambda client: client.history(query))
@@ -177,7 +177,7 @@ def change_link(
     """Tell the path server that a link is down (all flows leave it at once) or up again."""
     if state not in ("down", "up"):
         raise typer.BadParameter(f"{state!r} is not down or up", param_hint="down|up")
-    from controller.paths.records.values import LinkChange  # noqa: PLC0415
+    from controller.network.paths.records.values import LinkChange  # noqa: PLC0415
 
     _ask(server, lambda client: client.link_changed(LinkChange(_link(link), up=state == "up")))
 
@@ -197,7 +197,7 @@ def records(  # noqa: PLR0917 - a command line's options
     """
     if (src is None) != (dst is None):
         raise typer.BadParameter("--src and --dst go together")
-    from controller.paths.records.values import RecordQuery  # noqa: PLC0415
+    from controller.network.paths.records.values import RecordQuery  # noqa: PLC0415
 
     query = RecordQuery(src=src, dst=dst, link=None if link is None else _link(link), limit=limit)
     found, now = _ask_at(server, lambda client: client.records(query))
@@ -237,7 +237,7 @@ def _name(flow: FlowSpec) -> str:
 
 
 def _ask(server: str, question: Callable[[RouteClient], Awaitable[T]]) -> T:
-    from controller.paths.service.client import RouteClient, RouteClientSettings  # noqa: PLC0415
+    from controller.network.paths.service.client import RouteClient, RouteClientSettings  # noqa: PLC0415
 
     async def ask() -> T:
         async with RouteClient(RouteClientSettings(address=server)) as client:
@@ -327,8 +327,8 @@ def _selected(query: HistoryQuery, found: History) -> list[_Decided]:
 
 
 def _history_cells(one: _Decided) -> Cells:
-    from controller.paths.balancing.values import Rebalance  # noqa: PLC0415
-    from controller.paths.deciding.decide import Decision  # noqa: PLC0415
+    from controller.network.paths.balancing.values import Rebalance  # noqa: PLC0415
+    from controller.network.paths.deciding.decide import Decision  # noqa: PLC0415
 
     if isinstance(one, Decision):
         return (utc(one.time_ns), _name(one.flow), one.new_path, one.reason)

@@ -29,7 +29,7 @@ _COLUMNS: Final = ("port", "device", "admin", "oper", "since", "Mbit/s", "hello"
 @ports.command("show")
 def show_ports(address: Address, tls: Tls = None, form: FormatOption = Format.TABLE) -> None:
     """List a switch's ports: whether the device is up and the neighbour answers; times are UTC."""
-    from controller.gnmi.queries import read_ports  # noqa: PLC0415
+    from controller.network.gnmi.queries import read_ports  # noqa: PLC0415
 
     found = asyncio.run(read_ports(address, _tls(tls)))
     show(_COLUMNS, map(_cells, found), form)
@@ -51,13 +51,13 @@ def set_port(
     """Disable or enable a port."""
     if state not in ("up", "down"):
         raise typer.BadParameter(f"{state!r} is not up or down", param_hint="up|down")
-    from controller.gnmi.queries import set_port as ask  # noqa: PLC0415
+    from controller.network.gnmi.queries import set_port as ask  # noqa: PLC0415
 
     asyncio.run(ask(address, device, up=state == "up", tls=_tls(tls)))
 
 
 async def _watch(address: str, tls: TlsSettings | None, form: Format) -> None:
-    from controller.gnmi.queries import watch_ports  # noqa: PLC0415
+    from controller.network.gnmi.queries import watch_ports  # noqa: PLC0415
 
     if form is Format.CSV:
         typer.echo(line_of(_COLUMNS, _COLUMNS, form))

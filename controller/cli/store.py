@@ -17,8 +17,8 @@ from dataplane.given import read_given
 from dataplane.wire.store import UDP_PORT
 
 if TYPE_CHECKING:
-    from controller.p4runtime.grpc_session import GrpcSession
-    from controller.tables.store import Placed
+    from controller.network.p4runtime.grpc_session import GrpcSession
+    from controller.network.tables.store import Placed
     from dataplane.store.producer import Producer
 
 store = typer.Typer(
@@ -146,7 +146,7 @@ def names(
 @store.command()
 def counters(switch: Switch, device_id: DeviceId = 1, form: FormatOption = Format.TABLE) -> None:
     """Show a switch's counters of packets with names that it holds."""
-    from controller.tables.store import OUTCOME_NAMES  # noqa: PLC0415
+    from controller.network.tables.store import OUTCOME_NAMES  # noqa: PLC0415
 
     counted = asyncio.run(_outcomes(switch, device_id))
     show(("outcome", "packets"), zip(OUTCOME_NAMES, counted, strict=False), form)
@@ -163,15 +163,15 @@ async def _until_stopped(producer: Producer) -> None:
 
 
 def _reader(switch: str, device_id: int) -> GrpcSession:
-    from controller.p4runtime.grpc_session import GrpcSession, Target  # noqa: PLC0415
-    from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema  # noqa: PLC0415
+    from controller.network.p4runtime.grpc_session import GrpcSession, Target  # noqa: PLC0415
+    from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema  # noqa: PLC0415
 
     return GrpcSession(Target(switch, switch, device_id), load_schema(*fabric_program(FABRIC_AGGREGATION)))
 
 
 async def _names(switch: str, device_id: int) -> list[tuple[Placed, int]]:
-    from controller.store.stores import by_segment  # noqa: PLC0415
-    from controller.tables.store import PACKETS, held_in  # noqa: PLC0415
+    from controller.network.content.stores import by_segment  # noqa: PLC0415
+    from controller.network.tables.store import PACKETS, held_in  # noqa: PLC0415
 
     session = _reader(switch, device_id)
     try:
@@ -185,7 +185,7 @@ async def _names(switch: str, device_id: int) -> list[tuple[Placed, int]]:
 
 
 async def _outcomes(switch: str, device_id: int) -> list[int]:
-    from controller.tables.store import OUTCOMES  # noqa: PLC0415
+    from controller.network.tables.store import OUTCOMES  # noqa: PLC0415
 
     session = _reader(switch, device_id)
     try:
@@ -197,7 +197,7 @@ async def _outcomes(switch: str, device_id: int) -> list[int]:
 
 
 def _row(placed: Placed, packets: int, known: dict[int, str]) -> tuple[object, ...]:
-    from controller.tables.store import Copied  # noqa: PLC0415
+    from controller.network.tables.store import Copied  # noqa: PLC0415
 
     name = known.get(placed.segment.name, f"{placed.segment.name:032x}")
     kind, producer = "recorded", ""

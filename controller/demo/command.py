@@ -17,8 +17,8 @@ from controller.demo.outcome import Outcome, delay_by_phase_ns, flow_table
 from controller.demo.picture import Panel, draw
 from controller.demo.prepare import Prepared, prepare, sampled
 from controller.demo.settings import DemoSettings
-from controller.paths.records.database import open_path_database
-from controller.paths.records.recorder import Recorder
+from controller.network.paths.records.database import open_path_database
+from controller.network.paths.records.recorder import Recorder
 from dataplane.config import load
 from dataplane.errors import MillraceError
 from dataplane.topology.units import format_rate

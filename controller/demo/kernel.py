@@ -23,7 +23,6 @@ from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.server import FeedSettings
 from collectors.process import CollectorProcessSettings
 from collectors.values import HopRecord, Snapshot
-from controller.daemon_settings import DaemonSettings
 from controller.demo.live import LiveView, Status
 from controller.demo.moves import (
     describe,
@@ -35,10 +34,11 @@ from controller.demo.moves import (
 from controller.demo.outcome import Move, Outcome
 from controller.demo.scenario import NS_PER_S, Scenario
 from controller.demo.settings import DemoSettings
-from controller.paths.balancing.values import Rebalance
-from controller.paths.records.values import RecordQuery
-from controller.paths.service.client import RouteClient, RouteClientSettings
-from controller.paths.settings import PathServerSettings, RecordSettings
+from controller.network.daemon_settings import DaemonSettings
+from controller.network.paths.balancing.values import Rebalance
+from controller.network.paths.records.values import RecordQuery
+from controller.network.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.paths.settings import PathServerSettings, RecordSettings
 from dataplane.clock import MonotonicClock, UtcClock
 from dataplane.config import Strict
 from dataplane.errors import FabricError

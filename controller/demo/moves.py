@@ -8,8 +8,8 @@ from itertools import pairwise
 from collectors.values import HopRecord
 from controller.demo.outcome import Move
 from controller.demo.scenario import NS_PER_S, Scenario
-from controller.intents import FlowSpec
-from controller.paths.balancing.values import Rebalance
+from controller.network.intents import FlowSpec
+from controller.network.paths.balancing.values import Rebalance
 from dataplane.fabric.agent import Arrival
 
 _NS_PER_US = 1_000

@@ -9,8 +9,8 @@ from rich.table import Table
 
 from collectors.values import Snapshot
 from controller.demo.scenario import Scenario
-from controller.intents import FlowSpec
-from controller.paths.balancing.values import Rebalance
+from controller.network.intents import FlowSpec
+from controller.network.paths.balancing.values import Rebalance
 from dataplane.fabric.hosts import FlowMeasurement, Receiver
 from dataplane.fabric.load import SentLoad
 

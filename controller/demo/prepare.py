@@ -9,11 +9,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from controller.base_paths import base_paths, next_hops
 from controller.demo.scenario import Scenario, ScenarioSettings, plan
 from controller.demo.settings import DEFAULT_WATCH, DemoSettings
 from controller.demo.surge import base_load_bps
-from controller.tables.telemetry.int_watch import Watch
+from controller.network.base_paths import base_paths, next_hops
+from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.errors import ConfigError, FabricError
 from dataplane.topology.demands import load_demands, load_yates
 from dataplane.topology.file import load_topology, topologies_folder

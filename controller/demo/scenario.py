@@ -13,7 +13,7 @@ from typing import Annotated
 import msgspec
 
 from controller.demo.surge import base_load_bps, plan_surge
-from controller.intents import FlowSpec
+from controller.network.intents import FlowSpec
 from dataplane.config import Strict
 from dataplane.fabric.hosts import Arrivals, Flow, flow_between
 from dataplane.topology.values import Link, LinkKey, Topology

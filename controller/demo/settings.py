@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from collectors.settings import CollectorSettings, StateSettings
 from controller.demo.scenario import ScenarioSettings
-from controller.paths.settings import DecideSettings
-from controller.paths.telemetry_load import TelemetryLoad
-from controller.tables.telemetry.int_watch import Watch
+from controller.network.paths.settings import DecideSettings
+from controller.network.paths.telemetry_load import TelemetryLoad
+from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.config import Strict
 
 _DelayNs = Annotated[int, msgspec.Meta(ge=0)]

@@ -13,9 +13,9 @@ from itertools import pairwise, zip_longest
 
 import networkx as nx
 
-from controller.base_paths import base_paths, next_hops
-from controller.intents import FlowSpec
-from controller.virtual import NO_HELLOS, VirtualController
+from controller.network.base_paths import base_paths, next_hops
+from controller.network.intents import FlowSpec
+from controller.network.virtual import NO_HELLOS, VirtualController
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Flow, flow_between
 from dataplane.fabric.virtual.fabric import VirtualFabric

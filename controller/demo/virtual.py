@@ -13,12 +13,12 @@ from controller.demo.moves import describe, describe_weights, first_moves, new_l
 from controller.demo.outcome import Move, Outcome
 from controller.demo.scenario import NS_PER_S, Scenario
 from controller.demo.settings import DemoSettings
-from controller.intents import RouteSet
-from controller.paths.balancing.values import Rebalance
-from controller.paths.core import PathServerCore
-from controller.paths.deciding.signals import Signals
-from controller.paths.records.recorder import Recorder
-from controller.virtual import VirtualController, WriteDelays
+from controller.network.intents import RouteSet
+from controller.network.paths.balancing.values import Rebalance
+from controller.network.paths.core import PathServerCore
+from controller.network.paths.deciding.signals import Signals
+from controller.network.paths.records.recorder import Recorder
+from controller.network.virtual import VirtualController, WriteDelays
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Receiver
 from dataplane.fabric.virtual.fabric import VirtualFabric

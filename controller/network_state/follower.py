@@ -21,10 +21,10 @@ from controller.cluster.cost_map.live import CostMapKeeper, LiveCosts
 from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.values import HostLinkState
 from controller.common.errors import CostMapError
-from controller.intents import RouteSet
+from controller.network.intents import RouteSet
+from controller.network.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.paths.service.feed_time import FeedTime
 from controller.network_state.settings import NetworkStateSettings
-from controller.paths.service.client import RouteClient, RouteClientSettings
-from controller.paths.service.feed_time import FeedTime
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.errors import MillraceError
 from dataplane.topology.values import Topology
@@ -43,7 +43,7 @@ class SnapshotFeed(Protocol):
 
 
 class RouteFeed(Protocol):
-    """Where routes come from: `controller.paths.service.client.RouteClient`."""
+    """Where routes come from: `controller.network.paths.service.client.RouteClient`."""
 
     def routes(self) -> AsyncIterator[RouteSet]:
         """Yield the routes in force, then each newer set, over restarts."""

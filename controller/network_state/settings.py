@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 from collectors.settings import FeedClientSettings, Positive
-from controller.paths.settings import ADDRESS
+from controller.network.paths.settings import ADDRESS
 from dataplane.config import Strict
 from dataplane.rpc.access.settings import TlsSettings
 

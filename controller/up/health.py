@@ -16,8 +16,8 @@ import msgspec
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from collectors.feed.client import FeedClient, FeedClientSettings
-from controller.paths.service.client import RouteClient, RouteClientSettings
-from controller.status.service import ControllerClient, ControllerClientSettings
+from controller.network.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.status.service import ControllerClient, ControllerClientSettings
 from controller.up.plan import UpPlan
 from controller.up.values import Health, metrics_address
 from dataplane.errors import MillraceError

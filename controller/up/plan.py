@@ -21,20 +21,20 @@ from controller.balance.settings import BalanceSettings
 from controller.balance.settings import HistorySettings as BalanceHistory
 from controller.centres.settings import CentreSettings
 from controller.centres.settings import OnStop as OnStopOfCentre
-from controller.daemon_settings import DaemonSettings, RetrySettings, switch_addresses
 from controller.demo.prepare import ScaledLoad, sampled_watch, scaled_load, senders
 from controller.demo.scenario import ScenarioSettings, with_buffers
+from controller.network.daemon_settings import DaemonSettings, RetrySettings, switch_addresses
+from controller.network.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program
+from controller.network.paths.settings import PathServerSettings, RecordSettings
+from controller.network.paths.telemetry_load import TelemetryLoad
+from controller.network.tables.base import WATCH_ALL
+from controller.network.tables.sources import check_networks
+from controller.network.tables.telemetry.int_watch import Watch
 from controller.network_state.settings import NetworkStateSettings
 from controller.nodes.settings import NodeSettings, OnStop
-from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program
-from controller.paths.settings import PathServerSettings, RecordSettings
-from controller.paths.telemetry_load import TelemetryLoad
 from controller.placement.settings import PlacementSettings
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.settings import SchedulerSettings
-from controller.tables.base import WATCH_ALL
-from controller.tables.sources import check_networks
-from controller.tables.telemetry.int_watch import Watch
 from controller.up.errors import UpError
 from controller.up.settings import BalanceSection, UpSettings
 from controller.up.state import StateFolder, write_private

@@ -10,8 +10,6 @@ from collectors.events.rules import RuleSettings
 from collectors.history.settings import HistorySettings
 from collectors.metrics.settings import MetricsSettings
 from collectors.settings import CollectorSettings
-from controller.aggregation.service.settings import JobSettings
-from controller.aggregation.settings import AggregationSettings
 from controller.api.resources.base import LabelName, LabelValue, Name, Names
 from controller.api.resources.hardware import DeviceNumber
 from controller.api.settings import ApiLimits, AuditSettings, Retention, StoragePlace, TlsSettings
@@ -21,23 +19,25 @@ from controller.balance.settings import MovingSettings
 from controller.centres.settings import LocalSettings, TrialSettings, UnitSettings
 from controller.centres.settings import MetricsSettings as CentreMetrics
 from controller.common.tracing import TraceSettings
-from controller.daemon_settings import MetricsSettings as ControllerMetrics
-from controller.gnmi.settings import Hellos
+from controller.network.aggregation.service.settings import JobSettings
+from controller.network.aggregation.settings import AggregationSettings
+from controller.network.content.settings import StoreSettings
+from controller.network.daemon_settings import MetricsSettings as ControllerMetrics
+from controller.network.gnmi.settings import Hellos
+from controller.network.paths.engineering.settings import EngineeringSettings
+from controller.network.paths.settings import DecideSettings, ManagedFlow
+from controller.network.paths.settings import MetricsSettings as PathsMetrics
+from controller.network.tables.sources import RoutedNetworks
+from controller.network.tables.telemetry.int_watch import Watch
+from controller.network.tables.telemetry.reporting import NO_REPORTING, Reporting
 from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.settings import IdleSection, ImagesSection, LimitsSection, RestartSection
-from controller.paths.engineering.settings import EngineeringSettings
-from controller.paths.settings import DecideSettings, ManagedFlow
-from controller.paths.settings import MetricsSettings as PathsMetrics
 from controller.placement.settings import FlappingSettings, RetrySettings, SilenceSettings
 from controller.placement.settings import MetricsSettings as PlacementMetrics
 from controller.schedulers.framework.profiles import ProfileSettings
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.settings import MetricsSettings as SchedulerMetrics
 from controller.schedulers.settings import QueueSettings
-from controller.store.settings import StoreSettings
-from controller.tables.sources import RoutedNetworks
-from controller.tables.telemetry.int_watch import Watch
-from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
 from controller.up.state import StateFolder, default_run
 from dataplane.config import Strict
 from dataplane.fabric.live.settings import Time

@@ -26,12 +26,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from collectors.state.nominal import nominal_snapshot
-from controller.aggregation.jobs import RunningJob
-from controller.aggregation.settings import AggregationSettings
-from controller.intents import Worker
-from controller.p4runtime.in_process import InProcessSession
-from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
-from controller.virtual import VirtualController, WriteDelays
+from controller.network.aggregation.jobs import RunningJob
+from controller.network.aggregation.settings import AggregationSettings
+from controller.network.intents import Worker
+from controller.network.p4runtime.in_process import InProcessSession
+from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
+from controller.network.virtual import VirtualController, WriteDelays
 from dataplane.allreduce.engine import Engine, EngineSettings
 from dataplane.allreduce.kernels.layouts import PACKET_BYTES
 from dataplane.allreduce.next_hop import NextHop

@@ -26,7 +26,7 @@ from tempfile import TemporaryDirectory
 from collectors.collector import Collector
 from collectors.ingest.replay import Replay
 from collectors.values import Snapshot
-from controller.virtual import VirtualController
+from controller.network.virtual import VirtualController
 from dataplane.clock import VirtualClock
 from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.virtual import VirtualFabric

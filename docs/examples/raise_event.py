@@ -24,7 +24,7 @@ from collectors.collector import Collector
 from collectors.events.rules import ChangeSettings, Rule, RuleSettings
 from collectors.events.service import EventService
 from collectors.values import Event
-from controller.virtual import VirtualController
+from controller.network.virtual import VirtualController
 from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.topology.families import COLLECTOR, ring

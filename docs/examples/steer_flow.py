@@ -26,8 +26,8 @@ In a fabric that runs the same `RouteSet` comes from a path server (docs/paths.m
 
 from __future__ import annotations
 
-from controller.intents import FlowSpec, Route, RouteSet
-from controller.virtual import VirtualController, WriteDelays
+from controller.network.intents import FlowSpec, Route, RouteSet
+from controller.network.virtual import VirtualController, WriteDelays
 from dataplane.fabric.hosts import Receiver, flow_between
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.topology.families import ring

@@ -27,7 +27,7 @@ from collectors.events.service import EventService
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.server import FeedServer, FeedSettings
 from collectors.values import LinkCondition
-from controller.virtual import VirtualController
+from controller.network.virtual import VirtualController
 from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.topology.families import COLLECTOR, ring

@@ -26,15 +26,15 @@ import yaml
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.values import FlowKey, Snapshot
 from controller.cli.feed import snapshot_of
-from controller.p4runtime.grpc_session import GrpcSession
-from controller.p4runtime.grpc_session import Target as Switch
-from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
-from controller.paths.records.values import PathServerStatus
-from controller.paths.service.client import RouteClient, RouteClientSettings
-from controller.paths.settings import PathServerSettings, RecordSettings
-from controller.store.settings import StoreSettings
-from controller.tables.entities import EntityKey
-from controller.tables.telemetry.int_watch import Watch
+from controller.network.content.settings import StoreSettings
+from controller.network.p4runtime.grpc_session import GrpcSession
+from controller.network.p4runtime.grpc_session import Target as Switch
+from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
+from controller.network.paths.records.values import PathServerStatus
+from controller.network.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.paths.settings import PathServerSettings, RecordSettings
+from controller.network.tables.entities import EntityKey
+from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.clock import MonotonicClock
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.fabric.kernel.fabric import HOST_DEVICE

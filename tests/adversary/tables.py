@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from controller.tables.entities import Entity, EntityKey, content_of
+from controller.network.tables.entities import Entity, EntityKey, content_of
 from dataplane.store.names import digest
 
 

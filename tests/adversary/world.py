@@ -19,13 +19,13 @@ from collectors.decode.sources import ELSEWHERE
 from collectors.reference.builder import PlainStateBuilder
 from collectors.settings import CollectorSettings
 from collectors.values import HopRecord
-from controller.aggregation.settings import AggregationSettings
-from controller.paths.core import PathServerCore
-from controller.paths.settings import DecideSettings
-from controller.store.settings import StoreSettings
-from controller.tables.entities import EntityKey, Update, Verb
-from controller.tables.telemetry.int_watch import Watch
-from controller.virtual import HELLOS, VirtualController, WriteDelays
+from controller.network.aggregation.settings import AggregationSettings
+from controller.network.content.settings import StoreSettings
+from controller.network.paths.core import PathServerCore
+from controller.network.paths.settings import DecideSettings
+from controller.network.tables.entities import EntityKey, Update, Verb
+from controller.network.tables.telemetry.int_watch import Watch
+from controller.network.virtual import HELLOS, VirtualController, WriteDelays
 from dataplane.allreduce.formats import BLOCK
 from dataplane.errors import WireError
 from dataplane.fabric.hosts import Receiver, flow_between

@@ -37,12 +37,12 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from controller.paths.engineering.figures import Figures, figures
-from controller.paths.engineering.search import Problem, Search
-from controller.paths.engineering.settings import EngineeringSettings
-from controller.paths.engineering.splits import by_flows, ecmp, shortest
-from controller.paths.engineering.values import FloatArray, Splits, SwitchGraph
-from controller.paths.engineering.weights import rounded
+from controller.network.paths.engineering.figures import Figures, figures
+from controller.network.paths.engineering.search import Problem, Search
+from controller.network.paths.engineering.settings import EngineeringSettings
+from controller.network.paths.engineering.splits import by_flows, ecmp, shortest
+from controller.network.paths.engineering.values import FloatArray, Splits, SwitchGraph
+from controller.network.paths.engineering.weights import rounded
 from dataplane.topology.demands import gravity, load_yates
 from dataplane.topology.families import fat_tree
 from dataplane.topology.file import load_topology

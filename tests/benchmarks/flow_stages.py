@@ -36,10 +36,10 @@ from collectors.native.fallback import NativeStitcher
 from collectors.settings import StateSettings
 from collectors.state.builder import NetworkStateBuilder
 from collectors.values import DelaySource, FlowKey
-from controller.algorithms.link_table import LinkTable
-from controller.algorithms.trees import DestinationTrees
-from controller.paths.core import PathServerCore
-from controller.paths.settings import DecideSettings
+from controller.network.algorithms.link_table import LinkTable
+from controller.network.algorithms.trees import DestinationTrees
+from controller.network.paths.core import PathServerCore
+from controller.network.paths.settings import DecideSettings
 from dataplane.clock import VirtualClock
 from dataplane.rpc.messages import parse
 from dataplane.topology.file import load_topology

@@ -29,7 +29,7 @@ from controller.alto.service import AltoService
 from controller.cluster.cost_map import CostMap, CostModel
 from controller.cluster.cost_map.live import CostMapKeeper
 from controller.cluster.cost_map.reference import pair_figures
-from controller.intents import RouteSet
+from controller.network.intents import RouteSet
 from dataplane.rpc.messages import parse
 from dataplane.topology.families import from_text
 from tests.benchmarks import ground_simulation, ground_storage

@@ -40,10 +40,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from controller.algorithms.link_table import LinkTable
-from controller.paths.deciding.decider import Decider
-from controller.paths.deciding.graph import Network
-from controller.paths.settings import DecideSettings
+from controller.network.algorithms.link_table import LinkTable
+from controller.network.paths.deciding.decider import Decider
+from controller.network.paths.deciding.graph import Network
+from controller.network.paths.settings import DecideSettings
 from tests.benchmarks import engineering
 from tests.benchmarks.routing.answers import K, Networkx, Ours
 from tests.benchmarks.routing.opponents import networkx_graph, networkx_tree, scipy_trees

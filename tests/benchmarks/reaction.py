@@ -41,8 +41,8 @@ from controller.demo.outcome import Outcome, delay_by_phase_ns
 from controller.demo.prepare import Prepared, prepare, sampled
 from controller.demo.settings import DemoSettings
 from controller.demo.virtual import VirtualRun
-from controller.paths.records.database import open_path_database
-from controller.paths.records.recorder import Recorder
+from controller.network.paths.records.database import open_path_database
+from controller.network.paths.records.recorder import Recorder
 from dataplane.fabric.hosts import FLOW_UDP_PORT
 from dataplane.topology.file import topologies_folder
 from tests.benchmarks.reacting.capacity import ENOUGH, least_utilisation

@@ -30,8 +30,8 @@ from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
 
-from controller.store.settings import RecordedSettings, StoreSettings
-from controller.tables.store import MAX_THRESHOLD
+from controller.network.content.settings import RecordedSettings, StoreSettings
+from controller.network.tables.store import MAX_THRESHOLD
 from dataplane.store.dialogues import reading, recording
 from dataplane.store.names import digest
 from dataplane.topology.addressing import gateway_mac

@@ -23,8 +23,8 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
 
 from controller.common.errors import SessionError
-from controller.daemon_settings import DaemonSettings
-from controller.process import connector
+from controller.network.daemon_settings import DaemonSettings
+from controller.network.process import connector
 from dataplane.clock import VirtualClock
 from dataplane.switch.p4runtime import P4RuntimeCore, P4RuntimeServer
 from dataplane.switch.switch import PortSettings, Switch

@@ -88,7 +88,7 @@ def test_a_worker_imports_what_every_part_needs() -> None:
 
 
 def test_switch_collector_and_controller_import_what_their_extras_bring() -> None:
-    for part, module in (("collector", "collectors.process"), ("controller", "controller.process")):
+    for part, module in (("collector", "collectors.process"), ("controller", "controller.network.process")):
         hidden = {*_IN_LARGER, *_ONLY_IN} - extra(part)
         done = run_without(hidden, f"import controller.cli.app, {module}")
         assert done.returncode == 0, done.stderr

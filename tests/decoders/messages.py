@@ -29,8 +29,8 @@ from collectors.values import (
     Phase,
 )
 from controller.common.errors import PathError
-from controller.intents import FlowSpec
-from controller.paths.records.codec import freeze, thaw
+from controller.network.intents import FlowSpec
+from controller.network.paths.records.codec import freeze, thaw
 from dataplane.allreduce.jobs import jobs_pb2
 from dataplane.allreduce.jobs.codec import DOWNWARD, decode_downward, encode, upward_of
 from dataplane.allreduce.jobs.messages import Admitted, Arrived, Barrier, Ended, Hello, Refused, View, Waiting
@@ -110,7 +110,7 @@ MESSAGES = (
     _feed(events_of, events_pb2.Events, events_message([_EVENT])),
     _feed(rules_of, events_pb2.RuleSet, rules_message([Rule(name="slow", figure="delay_p99_ns", above=1e6)])),
     Decoder(
-        "controller.paths.records.codec.thaw",
+        "controller.network.paths.records.codec.thaw",
         lambda data: thaw(data, FlowSpec),
         (freeze(FlowSpec("h1", "h2", 17, 5000, 6001)),),
         refuses=(PathError,),

@@ -35,10 +35,10 @@ from controller.centres.engines.slurm.answers import jobs_in, nodes_in
 from controller.centres.errors import EngineError
 from controller.common.errors import AltoError, InvalidError
 from controller.demo.packet.parts import parts_of
-from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
+from controller.network.intents import FlowSpec, Route, RouteSet, WeightedRoute
+from controller.network.paths.service import paths_pb2
+from controller.network.paths.service.messages import route_set_message, route_set_of
 from controller.nodes.guard import lease_file
-from controller.paths.service import paths_pb2
-from controller.paths.service.messages import route_set_message, route_set_of
 from controller.schedulers.extender.messages import MalformedError, read_arguments, read_binding, read_preemption
 from controller.schedulers.learning.agent import records
 from controller.schedulers.learning.agent.agents import new_checkpoint
@@ -177,7 +177,7 @@ OTHERS = (
     ),
     Decoder("dataplane.nic.flows.reference.flow_key.read_fields", read_fields, (_FRAME, _FRAME6), (), may_be_cut=True),
     Decoder(
-        "controller.paths.service.messages.route_set_of",
+        "controller.network.paths.service.messages.route_set_of",
         lambda data: route_set_of(parse(paths_pb2.RouteSet, data)),
         (_routes(),),
         refuses=(MessageError,),

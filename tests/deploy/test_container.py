@@ -19,11 +19,11 @@ from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
 from collectors.metrics.families import StateCollector
-from controller.aggregation.service import metrics as jobs
-from controller.paths.service import metrics as paths
+from controller.network.aggregation.service import metrics as jobs
+from controller.network.paths.service import metrics as paths
+from controller.network.status import metrics as status
 from controller.placement.metrics import Metrics as PlacementMetrics
 from controller.schedulers.serving.metrics import Metrics as SchedulerMetrics
-from controller.status import metrics as status
 from controller.up.plan import make_plan
 from controller.up.settings import UpSettings
 from controller.up.state import StateFolder
@@ -35,7 +35,7 @@ from dataplane.switch.drivers import make_driver
 from dataplane.switch.metrics import SwitchCollector
 from tests.collectors.metrics.test_metrics import reading
 from tests.collectors.reports import build_topology
-from tests.controller.status.test_metrics import JOB, PATHS, STATUS
+from tests.controller.network.status.test_metrics import JOB, PATHS, STATUS
 from tests.dashboards import NAME, Dashboard, check_expressions, check_form, expressions
 from tests.waiting import HANG_S
 

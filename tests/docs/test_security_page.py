@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from collectors.settings import FEED_ADDRESS, CollectorSettings
-from controller.aggregation.service.settings import JobSettings
 from controller.alto.settings import ADDRESS as ALTO_ADDRESS
 from controller.alto.settings import AltoSettings
 from controller.api.settings import ApiLimits
-from controller.paths.settings import ADDRESS as PATHS_ADDRESS
+from controller.network.aggregation.service.settings import JobSettings
+from controller.network.paths.settings import ADDRESS as PATHS_ADDRESS
 from controller.schedulers.acceleration.running.channels import Limits as WorkerLimits
 from controller.schedulers.extender.settings import ADDRESS as EXTENDER_ADDRESS
 from controller.schedulers.extender.settings import ExtenderLimits
@@ -52,7 +52,7 @@ ROWS = {
     "dataplane/switch/runtime_api/server.py": "switch, runtime API (Thrift)",
 }
 NOT_FOR_OTHERS = {
-    "controller/telemetry_probing/sender.py": "sends, and is never read",
+    "controller/network/telemetry_probing/sender.py": "sends, and is never read",
     "controller/up/state.py": "whether a port is free",
     "dataplane/allreduce/membership.py": "whether an address is this machine's",
     "dataplane/nic/devices/link_events.py": "the kernel's messages",

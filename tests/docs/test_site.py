@@ -59,6 +59,6 @@ def test_marks_are_gone_and_files_have_their_names(site: ModuleType) -> None:
 
 def test_api_pages_have_what_pages_import(site: ModuleType) -> None:
     modules = site.modules_used()
-    assert {"dataplane.switch.switch", "collectors.feed.client", "controller.p4runtime.session"} <= set(modules)
+    assert {"dataplane.switch.switch", "collectors.feed.client", "controller.network.p4runtime.session"} <= set(modules)
     assert "::: collectors.feed.client" in site.api_page("collectors", modules)
     assert "::: controller" not in site.api_page("collectors", modules)

@@ -24,16 +24,16 @@ from typing import Self
 from pyroute2 import IPRoute
 
 from collectors.reference.builder import PlainStateBuilder
-from controller.aggregation.jobs import RunningJob
-from controller.aggregation.settings import AggregationSettings
-from controller.aggregation.tables import AggregationTables
 from controller.demo.training.star import SWITCH, WAIT_S, Agent, star
-from controller.intents import Worker
-from controller.p4runtime.grpc_session import GrpcSession, Target
-from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
-from controller.reconcile import diff
-from controller.tables.aggregation import clearing, parent_of
-from controller.tables.entities import Entities
+from controller.network.aggregation.jobs import RunningJob
+from controller.network.aggregation.settings import AggregationSettings
+from controller.network.aggregation.tables import AggregationTables
+from controller.network.intents import Worker
+from controller.network.p4runtime.grpc_session import GrpcSession, Target
+from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
+from controller.network.reconcile import diff
+from controller.network.tables.aggregation import clearing, parent_of
+from controller.network.tables.entities import Entities
 from dataplane.allreduce.engine import EngineSettings
 from dataplane.clock import MonotonicClock
 from dataplane.errors import FabricError
@@ -41,7 +41,7 @@ from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric, switch_device
 from dataplane.program.loader import load_program
 from dataplane.switch.compiled.program import Purpose, compile_program
 from dataplane.topology.addressing import switch_ipv4
-from tests.controller.base_tables import base_entities
+from tests.controller.network.base_tables import base_entities
 from tests.integration.virtual_allreduce import FIRST_PORT
 
 ROOT = Path(__file__).parents[2]

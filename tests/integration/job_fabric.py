@@ -22,14 +22,14 @@ import yaml
 from collectors.feed.server import FeedSettings
 from collectors.process import CollectorProcessSettings
 from collectors.values import JobState
-from controller.aggregation.service.settings import JobSettings
-from controller.aggregation.settings import AggregationSettings
 from controller.cli.feed import ask, snapshot_of
-from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.demo.training.star import star
-from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program
-from controller.store.settings import StoreSettings
-from controller.tables.telemetry.int_watch import Watch
+from controller.network.aggregation.service.settings import JobSettings
+from controller.network.aggregation.settings import AggregationSettings
+from controller.network.content.settings import StoreSettings
+from controller.network.daemon_settings import DaemonSettings, RetrySettings
+from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_program
+from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.local.deadline import LocalDeadline
 from dataplane.program.loader import load_program

@@ -26,15 +26,15 @@ from collectors.ingest.receiver import ReceiverSettings
 from collectors.process import CollectorProcessSettings
 from collectors.settings import CollectorSettings, StateSettings
 from collectors.values import Snapshot
-from controller.daemon_settings import DaemonSettings, LinkSettings, RetrySettings
-from controller.intents import FlowSpec, Route, RouteSet
-from controller.p4runtime.session import fabric_program, load_schema, read_answer, read_request
-from controller.paths.records.values import PathServerStatus
-from controller.paths.service.client import RouteClient, RouteClientSettings
-from controller.paths.settings import DecideSettings, ManagedFlow, PathServerSettings, RecordSettings
-from controller.tables.entities import Entities, content_of
-from controller.tables.flow_paths import flow_path_entities
-from controller.tables.telemetry.int_watch import Watch
+from controller.network.daemon_settings import DaemonSettings, LinkSettings, RetrySettings
+from controller.network.intents import FlowSpec, Route, RouteSet
+from controller.network.p4runtime.session import fabric_program, load_schema, read_answer, read_request
+from controller.network.paths.records.values import PathServerStatus
+from controller.network.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.paths.settings import DecideSettings, ManagedFlow, PathServerSettings, RecordSettings
+from controller.network.tables.entities import Entities, content_of
+from controller.network.tables.flow_paths import flow_path_entities
+from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.clock import MonotonicClock
 from dataplane.config import Strict
 from dataplane.fabric.agent import Agent, AgentPlan, plan_flow, replay
@@ -43,7 +43,7 @@ from dataplane.fabric.kernel import KernelFabric
 from dataplane.fabric.kernel.fabric import HOST_DEVICE
 from dataplane.local.deadline import local_timeout
 from dataplane.topology.file import dumps, loads
-from tests.controller.base_tables import base_entities
+from tests.controller.network.base_tables import base_entities
 
 T = TypeVar("T")
 

@@ -28,7 +28,7 @@ from controller.api.resources import Node, Pod
 from controller.api.settings import ApiSettings, StoragePlace
 from controller.api.tokens import TokenRequest
 from controller.cli.app import app
-from controller.daemon_settings import DaemonSettings, RetrySettings
+from controller.network.daemon_settings import DaemonSettings, RetrySettings
 from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.settings import NodeSettings, OnStop, RestartSection
 from controller.placement.process import serve as serve_placement

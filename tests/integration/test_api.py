@@ -19,15 +19,15 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 from collectors.collector import Collector
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.feed.server import FeedServer, FeedSettings
-from controller.paths.service.process import serve
-from controller.paths.settings import DecideSettings, ManagedFlow, PathServerSettings, RecordSettings
+from controller.network.paths.service.process import serve
+from controller.network.paths.settings import DecideSettings, ManagedFlow, PathServerSettings, RecordSettings
 from dataplane.clock import UtcClock, VirtualClock
 from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.core import P4RuntimeCore
 from dataplane.switch.p4runtime.server import P4RuntimeServer
 from dataplane.switch.switch import PortSettings, Switch
 from dataplane.topology.families import leaf_spine
-from tests.controller.aggregation.service.serving_jobs import place
+from tests.controller.network.aggregation.service.serving_jobs import place
 from tests.waiting import finish_within
 
 BOUND_S = 60.0

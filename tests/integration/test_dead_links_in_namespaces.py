@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from collectors.values import LinkCondition, Snapshot
-from controller.daemon_settings import LinkSettings
+from controller.network.daemon_settings import LinkSettings
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.topology.values import LinkKey
 from tests.integration.kernel_circle import MS, TOPOLOGY, Circle, flow

@@ -18,8 +18,8 @@ from typer.testing import CliRunner
 
 from controller.cli.app import app
 from controller.common.errors import PathError
-from controller.paths.records.values import PathServerStatus
-from controller.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.paths.records.values import PathServerStatus
+from controller.network.paths.service.client import RouteClient, RouteClientSettings
 from dataplane.local.deadline import LocalDeadline
 from tests.waiting import HANG_S
 

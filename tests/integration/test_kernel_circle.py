@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.tables.entities import EntityKey
+from controller.network.tables.entities import EntityKey
 from dataplane.fabric.kernel import KernelFabric, remove_leftovers
 from dataplane.fabric.kernel.manifest import RUN_ROOT, Manifest
 from dataplane.fabric.kernel.namespaces import RUN_NETNS

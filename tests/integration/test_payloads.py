@@ -11,12 +11,12 @@ from typing import cast
 import pytest
 
 from collectors.collector import Collector
-from controller.p4runtime.session import FABRIC, fabric_program
-from controller.tables.telemetry.drop_watch import DropWatch
-from controller.tables.telemetry.int_domain import IntDomain
-from controller.tables.telemetry.int_watch import Mode, Watch
-from controller.tables.telemetry.reporting import Reporting
-from controller.virtual import VirtualController
+from controller.network.p4runtime.session import FABRIC, fabric_program
+from controller.network.tables.telemetry.drop_watch import DropWatch
+from controller.network.tables.telemetry.int_domain import IntDomain
+from controller.network.tables.telemetry.int_watch import Mode, Watch
+from controller.network.tables.telemetry.reporting import Reporting
+from controller.network.virtual import VirtualController
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.switch.switch import PipelineFactory

@@ -18,9 +18,9 @@ from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6, IPv6ExtHdrFragment
 from scapy.layers.l2 import Ether
 
-from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION
-from controller.tables.telemetry.int_domain import IntDomain
-from controller.tables.telemetry.int_watch import Mode, Watch
+from controller.network.p4runtime.session import FABRIC, FABRIC_AGGREGATION
+from controller.network.tables.telemetry.int_domain import IntDomain
+from controller.network.tables.telemetry.int_watch import Mode, Watch
 from dataplane.fabric.kernel import switch_device
 from dataplane.nic.port import TOO_LONG
 from dataplane.topology.addressing import mac_at

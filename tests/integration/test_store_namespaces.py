@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from controller.daemon_settings import DaemonSettings, RetrySettings
-from controller.process import serve
-from controller.store.reconciler import StoreReconciler
-from controller.store.settings import StoreSettings
+from controller.network.content.reconciler import StoreReconciler
+from controller.network.content.settings import StoreSettings
+from controller.network.daemon_settings import DaemonSettings, RetrySettings
+from controller.network.process import serve
 from dataplane.clock import MonotonicClock
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.store.client import StoreClient

@@ -12,13 +12,13 @@ from collectors.collector import Collector
 from collectors.counters import Count
 from collectors.settings import CollectorSettings
 from collectors.values import DelaySource, DropRecord, HopRecord, LinkState, RecordKind
-from controller.tables.telemetry.drop_watch import DropWatch
-from controller.tables.telemetry.flow_filter import FlowFilter
-from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
-from controller.tables.telemetry.int_watch import Mode, Watch
-from controller.tables.telemetry.queue_watch import QueueWatch
-from controller.tables.telemetry.reporting import NO_REPORTING, Reporting
-from controller.virtual import VirtualController
+from controller.network.tables.telemetry.drop_watch import DropWatch
+from controller.network.tables.telemetry.flow_filter import FlowFilter
+from controller.network.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
+from controller.network.tables.telemetry.int_watch import Mode, Watch
+from controller.network.tables.telemetry.queue_watch import QueueWatch
+from controller.network.tables.telemetry.reporting import NO_REPORTING, Reporting
+from controller.network.virtual import VirtualController
 from dataplane.clock import VirtualClock
 from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.virtual import VirtualFabric

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from controller.aggregation.registry import Registry
+from controller.network.aggregation.registry import Registry
 from dataplane.allreduce import formats
 from dataplane.allreduce.formats import BLOCK, Floats
 from dataplane.topology.addressing import switch_ipv4

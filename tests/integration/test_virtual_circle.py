@@ -20,20 +20,20 @@ from controller.demo.prepare import prepare
 from controller.demo.scenario import NS_PER_S, ScenarioSettings
 from controller.demo.settings import DemoSettings, LoopDelays
 from controller.demo.virtual import VirtualRun
-from controller.intents import FlowSpec, Route, RouteSet
-from controller.p4runtime.in_process import InProcessSession
-from controller.p4runtime.session import fabric_program, load_schema
-from controller.paths.deciding.decide import Decision
-from controller.paths.deciding.graph import PathFigures
-from controller.paths.records.database import open_path_database
-from controller.paths.records.recorder import Recorder
-from controller.paths.settings import DecideSettings, Mode
-from controller.reconcile import diff
-from controller.tables.entities import Entities
-from controller.tables.flow_paths import flow_path_entities
-from controller.tables.telemetry.int_watch import Watch
+from controller.network.intents import FlowSpec, Route, RouteSet
+from controller.network.p4runtime.in_process import InProcessSession
+from controller.network.p4runtime.session import fabric_program, load_schema
+from controller.network.paths.deciding.decide import Decision
+from controller.network.paths.deciding.graph import PathFigures
+from controller.network.paths.records.database import open_path_database
+from controller.network.paths.records.recorder import Recorder
+from controller.network.paths.settings import DecideSettings, Mode
+from controller.network.reconcile import diff
+from controller.network.tables.entities import Entities
+from controller.network.tables.flow_paths import flow_path_entities
+from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.topology.file import topologies_folder
-from tests.controller.base_tables import base_entities
+from tests.controller.network.base_tables import base_entities
 
 MS = 1_000_000
 NO_MOVES = DecideSettings(min_gain=1.0, min_gain_ns=NS_PER_S)

@@ -12,7 +12,7 @@ import pytest
 
 from collectors.collector import Collector
 from collectors.values import DelaySource, Snapshot
-from controller.virtual import VirtualController
+from controller.network.virtual import VirtualController
 from dataplane.fabric.hosts import Arrivals, flow_between
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.program.model import Program

@@ -16,7 +16,7 @@ from collectors.events.scopes import Scope
 from collectors.events.service import EventService
 from collectors.settings import CollectorSettings, Core
 from collectors.values import Event, JobKey, JobState, Phase
-from controller.tables.aggregation import leaves_of
+from controller.network.tables.aggregation import leaves_of
 from dataplane.allreduce.formats import BLOCK
 from dataplane.allreduce.reference.aggregator import Aggregator, Job
 from dataplane.switch.interpreter import InterpretedPipeline

@@ -9,10 +9,10 @@ import pytest
 from collectors.collector import Collector
 from collectors.settings import CollectorSettings, StateSettings
 from collectors.values import LossSource
-from controller.tables.telemetry.drop_watch import DropWatch
-from controller.tables.telemetry.int_watch import Watch
-from controller.tables.telemetry.reporting import Reporting
-from controller.virtual import VirtualController
+from controller.network.tables.telemetry.drop_watch import DropWatch
+from controller.network.tables.telemetry.int_watch import Watch
+from controller.network.tables.telemetry.reporting import Reporting
+from controller.network.virtual import VirtualController
 from dataplane.fabric.hosts import Receiver, flow_between
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.topology.file import loads

@@ -13,9 +13,9 @@ from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import GRE, Ether
 from scapy.packet import Packet, Raw
 
-from controller.tables.sources import RoutedNetworks
-from controller.tables.telemetry.int_domain import IntDomain, PortRole
-from controller.virtual import VirtualController, WriteDelays
+from controller.network.tables.sources import RoutedNetworks
+from controller.network.tables.telemetry.int_domain import IntDomain, PortRole
+from controller.network.virtual import VirtualController, WriteDelays
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.topology.addressing import format_mac, gateway_mac, switch_ipv4
 from dataplane.topology.families import leaf_spine

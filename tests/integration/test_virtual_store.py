@@ -9,8 +9,8 @@ from itertools import accumulate
 
 import pytest
 
-from controller.store.settings import RecordedSettings, StoreSettings
-from controller.tables.store import PACKETS
+from controller.network.content.settings import RecordedSettings, StoreSettings
+from controller.network.tables.store import PACKETS
 from dataplane.store import layout
 from dataplane.store.dialogues import Content, reading, recording, writing
 from dataplane.store.errors import AbsentError, ForbiddenError

@@ -10,12 +10,12 @@ from ipaddress import IPv4Address
 from finsy.proto import p4r
 
 from collectors.reference.builder import PlainStateBuilder
-from controller.aggregation.jobs import Jobs
-from controller.aggregation.settings import AggregationSettings
-from controller.intents import AggregationTree, Worker
-from controller.p4runtime.session import ELECTION_ID
-from controller.tables.aggregation import parent_of
-from controller.virtual import VirtualController, WriteDelays
+from controller.network.aggregation.jobs import Jobs
+from controller.network.aggregation.settings import AggregationSettings
+from controller.network.intents import AggregationTree, Worker
+from controller.network.p4runtime.session import ELECTION_ID
+from controller.network.tables.aggregation import parent_of
+from controller.network.virtual import VirtualController, WriteDelays
 from dataplane.allreduce.formats import Floats
 from dataplane.allreduce.reference import worker as reference
 from dataplane.errors import WireError

@@ -6,8 +6,8 @@ from finsy.proto import p4r
 
 from controller.demo.store import world
 from controller.demo.store.world import US, Client, Server
-from controller.p4runtime.session import ELECTION_ID
-from controller.store.settings import RecordedSettings
+from controller.network.content.settings import RecordedSettings
+from controller.network.p4runtime.session import ELECTION_ID
 
 __all__ = ["MS", "US", "Client", "Server", "World"]
 

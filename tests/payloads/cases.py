@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from controller.tables.telemetry.int_domain import IntDomain
-from controller.tables.telemetry.int_watch import Mode, Watch
+from controller.network.tables.telemetry.int_domain import IntDomain
+from controller.network.tables.telemetry.int_watch import Mode, Watch
 from dataplane.switch.interpreter import InterpretedPipeline
 from dataplane.switch.switch import PipelineFactory
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from controller.aggregation.settings import AggregationSettings
-from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
-from controller.tables.telemetry.int_watch import Watch
-from controller.virtual import VirtualController, WriteDelays
+from controller.network.aggregation.settings import AggregationSettings
+from controller.network.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
+from controller.network.tables.telemetry.int_watch import Watch
+from controller.network.virtual import VirtualController, WriteDelays
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.program.model import Program
 from dataplane.switch.pipeline import Dequeued, Frame, Output, Pipeline

@@ -25,13 +25,13 @@ import yaml
 from finsy import P4Schema
 from pyroute2 import IPRoute
 
-from controller.aggregation.settings import AggregationSettings
-from controller.daemon_settings import DaemonSettings
-from controller.gnmi.settings import Hellos
-from controller.p4runtime.grpc_session import GrpcSession, Target
-from controller.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program, load_schema
-from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
-from controller.tables.telemetry.int_watch import Watch
+from controller.network.aggregation.settings import AggregationSettings
+from controller.network.daemon_settings import DaemonSettings
+from controller.network.gnmi.settings import Hellos
+from controller.network.p4runtime.grpc_session import GrpcSession, Target
+from controller.network.p4runtime.session import FABRIC, FABRIC_AGGREGATION, fabric_program, load_schema
+from controller.network.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
+from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric, KernelSettings
 from dataplane.local.deadline import LocalDeadline
 from dataplane.topology.file import dumps, load_topology

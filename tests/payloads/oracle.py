@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from controller.tables.telemetry.int_domain import IntDomain
+from controller.network.tables.telemetry.int_domain import IntDomain
 from dataplane.topology.addressing import mac_at
 from dataplane.topology.values import Topology
 from tests.payloads import envelopes, shapes

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-from controller.aggregation.settings import AggregationSettings
-from controller.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
-from controller.tables.telemetry.int_watch import Watch
-from controller.virtual import VirtualController
+from controller.network.aggregation.settings import AggregationSettings
+from controller.network.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
+from controller.network.tables.telemetry.int_watch import Watch
+from controller.network.virtual import VirtualController
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.switch.switch import PipelineFactory
 from tests.payloads.chain import CHANGE_NS, TOPOLOGY, Carried, program_drops

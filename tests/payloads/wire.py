@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from controller.tables.telemetry.int_domain import IntDomain
+from controller.network.tables.telemetry.int_domain import IntDomain
 from dataplane.fabric.kernel import HOST_DEVICE
 from tests.payloads import shapes
 from tests.payloads.kernel import ACROSS, SAME_LEAF, TOPOLOGY, Bed

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.paths.engineering.potential import Potential
-from controller.paths.engineering.program import Columns, Mixture, mixing
-from controller.paths.engineering.trees import cheapest_trees
-from controller.paths.engineering.values import FloatArray, SwitchGraph
+from controller.network.paths.engineering.potential import Potential
+from controller.network.paths.engineering.program import Columns, Mixture, mixing
+from controller.network.paths.engineering.trees import cheapest_trees
+from controller.network.paths.engineering.values import FloatArray, SwitchGraph
 
 _SOFT = (40.0, 100.0)
 """Sharpness of stand-ins whose prices give trees as well: those of the program alone lead back and forth."""

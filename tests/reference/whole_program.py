@@ -18,7 +18,7 @@ import numpy as np
 from scipy import optimize, sparse
 
 from controller.common.errors import PathError
-from controller.paths.engineering.values import FloatArray, SwitchGraph
+from controller.network.paths.engineering.values import FloatArray, SwitchGraph
 
 _SLACK = 1e-6
 """Stage two may exceed stage one's utilisation by this share: solvers are exact to about 1e-7."""

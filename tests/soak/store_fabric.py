@@ -20,7 +20,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
 
-from controller.store.settings import StoreSettings
+from controller.network.content.settings import StoreSettings
 from dataplane.store.dialogues import Content, reading, writing
 from dataplane.store.talk import Talk
 from dataplane.switch.compiled.pipeline import compiled_pipeline

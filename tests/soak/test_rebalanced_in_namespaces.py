@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from collectors.values import FlowKey
-from controller.tables.path_choice import chosen, digest, flow_hash
+from controller.network.tables.path_choice import chosen, digest, flow_hash
 from dataplane.fabric.hosts import Flow, flow_between
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.topology.families import leaf_spine

@@ -29,9 +29,9 @@ from typing import Final
 
 import pytest
 
-from controller.p4runtime.in_process import InProcessSession
-from controller.p4runtime.session import fabric_program, load_schema
-from controller.virtual import VirtualController
+from controller.network.p4runtime.in_process import InProcessSession
+from controller.network.p4runtime.session import fabric_program, load_schema
+from controller.network.virtual import VirtualController
 from dataplane.fabric.kernel import KernelFabric, KernelSettings
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.fabric.virtual.bulk import BulkFlow

@@ -16,8 +16,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # tests import each other by their full names
 
-from controller.aggregation.settings import AggregationSettings, MoveSettings
-from controller.tables.telemetry.int_watch import Watch
+from controller.network.aggregation.settings import AggregationSettings, MoveSettings
+from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.topology.families import leaf_spine
 from tests.integration.job_fabric import MS, JobFabric, WorkerProcess
 

@@ -33,7 +33,7 @@ import httpx
 
 from collectors.history.query import query
 from controller.common.errors import ControllerError
-from controller.status.service import ControllerClient, ControllerClientSettings
+from controller.network.status.service import ControllerClient, ControllerClientSettings
 from controller.up.control import SOCKET, Question, ask
 from controller.up.state import StateFolder, free_port
 from controller.up.values import UpState

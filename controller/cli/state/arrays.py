@@ -12,7 +12,7 @@ from controller.cli.output import show as show_rows
 from controller.cli.state.session import Address, DeviceId, ElectionId, Tls, ask, check_name
 
 if TYPE_CHECKING:
-    from controller.p4runtime.browsing import SwitchBrowser
+    from controller.network.p4runtime.browsing import SwitchBrowser
 
 counter = typer.Typer(name="counter", help="Counters of a running switch: list, read, write.", no_args_is_help=True)
 register = typer.Typer(name="register", help="Registers of a running switch: list, read, write.", no_args_is_help=True)

@@ -12,7 +12,7 @@ import typer
 from controller.common.errors import SessionError
 
 if TYPE_CHECKING:
-    from controller.p4runtime.browsing import SwitchBrowser
+    from controller.network.p4runtime.browsing import SwitchBrowser
     from dataplane.rpc.access.settings import TlsSettings
 
 Address = Annotated[
@@ -37,7 +37,7 @@ def ask(
     election_id: int | None = None,
 ) -> T:
     """Return a switch's answer; with an election id as its primary. Raises SessionError."""
-    from controller.p4runtime.browsing import BROWSER_ID, SwitchBrowser  # noqa: PLC0415
+    from controller.network.p4runtime.browsing import BROWSER_ID, SwitchBrowser  # noqa: PLC0415
 
     settings = tls_of(tls)
 

@@ -15,7 +15,7 @@ from controller.cli.state.session import Address, DeviceId, Tls, ask, tls_of
 from controller.common.errors import UnservedError
 
 if TYPE_CHECKING:
-    from controller.p4runtime.browsing import SwitchBrowser
+    from controller.network.p4runtime.browsing import SwitchBrowser
     from dataplane.rpc.access.settings import TlsSettings
 
 _COUNTS: Final = ("in-pkts", "in-octets", "in-discards", "out-pkts", "out-octets", "out-discards")
@@ -78,7 +78,7 @@ def show(address: Address, device_id: DeviceId = 1, tls: Tls = None, form: OneFo
 
 
 async def _ports(address: str, tls: TlsSettings | None) -> tuple[Cells, ...]:
-    from controller.gnmi.queries import read_counts, read_not_joined, read_ports  # noqa: PLC0415
+    from controller.network.gnmi.queries import read_counts, read_not_joined, read_ports  # noqa: PLC0415
 
     counts, reasons = await read_counts(address, tls), await read_not_joined(address, tls)
     found = []

@@ -17,7 +17,7 @@ from dataplane.topology.addressing import format_mac
 if TYPE_CHECKING:
     from finsy.p4schema import P4Table
 
-    from controller.p4runtime.browsing import SwitchBrowser
+    from controller.network.p4runtime.browsing import SwitchBrowser
 
 table = typer.Typer(name="table", help="Tables of a running switch: list, read, write.", no_args_is_help=True)
 

@@ -27,8 +27,8 @@ def probe(
     ] = 10,
 ) -> None:
     """Probe every link in both directions until Ctrl-C, so that links without traffic are measured."""
-    from controller.telemetry_probing.plan import plan_probes  # noqa: PLC0415
-    from controller.telemetry_probing.sender import ProbeSender, ProbeSettings  # noqa: PLC0415
+    from controller.network.telemetry_probing.plan import plan_probes  # noqa: PLC0415
+    from controller.network.telemetry_probing.sender import ProbeSender, ProbeSettings  # noqa: PLC0415
     from dataplane.topology.file import load_topology  # noqa: PLC0415
 
     topology = load_topology(topology_spec)

@@ -13,8 +13,8 @@ from collectors.state.link_states import LinkStates
 from collectors.statistics.columns import UNKNOWN
 from collectors.statistics.window import SOURCES
 from collectors.values import DelaySource, LinkState
-from controller.algorithms.queueing import PACKET_BITS
 from controller.cluster.cost_map.values import NEVER_NS, PPB, HostLinkState
+from controller.network.algorithms.queueing import PACKET_BITS
 from dataplane.topology.values import DirectedLink, LinkKey
 
 Longs = npt.NDArray[np.int64]

@@ -15,7 +15,7 @@ from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.pairs import PairColumns, between_hosts, between_switches, refold_between
 from controller.cluster.cost_map.routing import NO_ROUTES, Routing
 from controller.cluster.cost_map.values import UNREACHABLE_NS, Basis, HostCost, HostLinkState, LinkUse, Load
-from controller.intents import RouteSet
+from controller.network.intents import RouteSet
 from dataplane.topology.values import LinkKey, Topology
 
 DEFAULT_STALE_AFTER_NS: Final = 10_000_000_000

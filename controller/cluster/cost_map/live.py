@@ -14,7 +14,7 @@ from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.routing import NO_ROUTES
 from controller.cluster.cost_map.values import HostLinkState
 from controller.common.errors import CostMapError, PathError
-from controller.intents import RouteSet
+from controller.network.intents import RouteSet
 
 _S = 1_000_000_000
 

@@ -7,12 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from controller.algorithms.costs import FORBIDDEN, UNREACHABLE
-from controller.algorithms.link_table import Ids, LinkTable
-from controller.algorithms.structures import graph_of
-from controller.algorithms.trees import DestinationTrees
 from controller.cluster.cost_map.columns import LinkColumns
 from controller.common.errors import PathError
+from controller.network.algorithms.costs import FORBIDDEN, UNREACHABLE
+from controller.network.algorithms.link_table import Ids, LinkTable
+from controller.network.algorithms.structures import graph_of
+from controller.network.algorithms.trees import DestinationTrees
 from dataplane.topology.values import LinkKey, Topology
 
 _REMEMBERED: Final = 4

@@ -8,12 +8,12 @@ from typing import Final
 
 import numpy as np
 
-from controller.algorithms.link_table import Ids
 from controller.cluster.cost_map.columns import Bytes, LinkColumns, Longs
 from controller.cluster.cost_map.kernels.compiled import compiled
 from controller.cluster.cost_map.kernels.fold import expand, fold, overlay, refold
 from controller.cluster.cost_map.kernels.structures import Figures, Hosts
 from controller.cluster.cost_map.routing import Routing
+from controller.network.algorithms.link_table import Ids
 from dataplane.native import pointer_to
 
 _NAMES: Final = ("delay_ns", "available_bps", "loss_ppb", "age_ns", "measured")

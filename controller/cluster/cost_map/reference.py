@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 
-from controller.algorithms.link_table import LinkTable
 from controller.cluster.cost_map.columns import AVAILABLE, LinkColumns
 from controller.cluster.cost_map.routing import Routing
 from controller.cluster.cost_map.values import NEVER_NS, PPB, UNLIMITED_BPS
+from controller.network.algorithms.link_table import LinkTable
 
 
 @dataclass(frozen=True, slots=True)

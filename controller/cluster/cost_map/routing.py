@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from controller.algorithms.link_table import Ids
 from controller.cluster.cost_map.kernels.compiled import compiled
 from controller.cluster.cost_map.kernels.fold import sort_switches
 from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.values import PathShare
 from controller.common.errors import PathError
-from controller.intents import RouteSet, WeightedRoute
+from controller.network.algorithms.link_table import Ids
+from controller.network.intents import RouteSet, WeightedRoute
 from dataplane.native import pointer_to
 from dataplane.topology.values import LinkKey
 

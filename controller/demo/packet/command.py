@@ -13,7 +13,7 @@ from controller.demo.folder import make_folder
 from controller.demo.packet.drawing import Column, draw
 from controller.demo.packet.journey import Journey, Seen, ends, travel
 from controller.demo.packet.parts import Part, changed, parts_of, report_parts
-from controller.tables.telemetry.int_watch import Mode
+from controller.network.tables.telemetry.int_watch import Mode
 from dataplane.topology.file import load_topology
 from dataplane.wire import ethernet, ipv4
 

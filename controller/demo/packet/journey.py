@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final
 
-from controller.paths.deciding.graph import Network
-from controller.tables.telemetry.int_watch import Mode, Watch
-from controller.virtual import NO_HELLOS, VirtualController
+from controller.network.paths.deciding.graph import Network
+from controller.network.tables.telemetry.int_watch import Mode, Watch
+from controller.network.virtual import NO_HELLOS, VirtualController
 from dataplane.errors import FabricError
 from dataplane.fabric.hosts import Flow, find_probe, flow_between
 from dataplane.fabric.virtual.fabric import VirtualFabric

@@ -9,7 +9,7 @@ from itertools import accumulate
 from typing import Final
 
 from controller.demo.store.world import US, Client, Server, World
-from controller.store.settings import StoreSettings
+from controller.network.content.settings import StoreSettings
 from dataplane.errors import FabricError
 from dataplane.store.dialogues import Content, reading, writing
 from dataplane.store.producer_core import ProducerSettings

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from functools import partial
 from ipaddress import IPv4Address
 
-from controller.p4runtime.in_process import InProcessSession
-from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
-from controller.store.settings import StoreSettings
-from controller.store.stores import Stores
-from controller.virtual import VirtualController, WriteDelays
+from controller.network.content.settings import StoreSettings
+from controller.network.content.stores import Stores
+from controller.network.p4runtime.in_process import InProcessSession
+from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
+from controller.network.virtual import VirtualController, WriteDelays
 from dataplane.errors import WireError
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.store.content_database import ContentDatabase

@@ -12,11 +12,11 @@ from typing import Any, Final, Self
 import msgspec
 import yaml
 
-from controller.aggregation.service.settings import JobSettings
-from controller.aggregation.settings import AggregationSettings
-from controller.daemon_settings import DaemonSettings, RetrySettings
 from controller.demo.training.star import SWITCH, WAIT_S, Agent, star
-from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program
+from controller.network.aggregation.service.settings import JobSettings
+from controller.network.aggregation.settings import AggregationSettings
+from controller.network.daemon_settings import DaemonSettings, RetrySettings
+from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_program
 from dataplane.errors import FabricError
 from dataplane.fabric.kernel import HOST_DEVICE, KernelFabric
 from dataplane.fabric.kernel.fabric import environment

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from controller.algorithms.structures import NO_ENTRY, Heap
+from controller.network.algorithms.structures import NO_ENTRY, Heap
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.simulation.kernels import sharing as kernels
 from controller.schedulers.simulation.kernels.compiled import compiled

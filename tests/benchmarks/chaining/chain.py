@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from controller.intents import RouteSet
+from controller.network.intents import RouteSet
 from dataplane.local.deadline import LocalDeadline
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import LinkKey

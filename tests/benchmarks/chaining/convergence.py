@@ -28,7 +28,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).parents[3]))  # tests import each other by their full names
 
 from controller.common.errors import ControllerError
-from controller.status.service import ControllerClient, ControllerClientSettings
+from controller.network.status.service import ControllerClient, ControllerClientSettings
 from dataplane.topology.file import load_topology
 from tests.benchmarks.chaining.sinks import SinkProcess, sinks
 from tests.benchmarks.parts import Figures

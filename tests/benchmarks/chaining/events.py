@@ -13,7 +13,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from controller.intents import RouteSet
+from controller.network.intents import RouteSet
 from dataplane.topology.values import LinkKey
 from tests.benchmarks.chaining.flows import Flows, Path, fabric_links
 

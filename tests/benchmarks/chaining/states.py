@@ -11,8 +11,8 @@ from statistics import fmean
 
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.values import LinkState, Snapshot
-from controller.intents import RouteSet
-from controller.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.intents import RouteSet
+from controller.network.paths.service.client import RouteClient, RouteClientSettings
 from dataplane.topology.values import LinkKey, Topology
 from tests.benchmarks.chaining import flows
 

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from controller.intents import FlowSpec, Route, RouteSet
+from controller.network.intents import FlowSpec, Route, RouteSet
 from dataplane.topology.file import load_topology
 from tests.benchmarks.chaining.cases import CLIENT, COUNTED, GOAL_10K, MANY_FLOWS, NAMES, Outcome, figures
 from tests.benchmarks.chaining.events import Event, Steering, next_event, percentile

@@ -9,14 +9,14 @@ import pytest
 from finsy import P4Schema
 
 from controller.common.errors import SessionError
-from controller.p4runtime.grpc_session import GrpcSession, Target
-from controller.p4runtime.session import fabric_program, load_schema
-from controller.reconcile import diff
+from controller.network.p4runtime.grpc_session import GrpcSession, Target
+from controller.network.p4runtime.session import fabric_program, load_schema
+from controller.network.reconcile import diff
 from dataplane.topology.families import leaf_spine
 from dataplane.topology.values import Topology
 from tests.benchmarks.chaining.sinks import Arrival, serving
-from tests.controller.base_tables import base_entities
-from tests.controller.fabric_tables import equal
+from tests.controller.network.base_tables import base_entities
+from tests.controller.network.fabric_tables import equal
 
 TOPOLOGY = leaf_spine(1, 2, 1)
 LEAF = TOPOLOGY.switches[0]

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from controller.intents import FlowSpec, Route, RouteSet
+from controller.network.intents import FlowSpec, Route, RouteSet
 from dataplane.topology.file import load_topology
 from dataplane.topology.values import LinkKey
 from tests.benchmarks.chaining.flows import Flows, Mix, make_flows

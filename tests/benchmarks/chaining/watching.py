@@ -13,10 +13,10 @@ from typing import Generic, TypeAlias, TypeVar
 
 from collectors.feed.client import FeedClient, FeedClientSettings
 from collectors.values import CollectorStatus
-from controller.paths.records.values import PathServerStatus
-from controller.paths.service.client import RouteClient, RouteClientSettings
-from controller.status.service import ControllerClient, ControllerClientSettings
-from controller.status.values import ControllerStatus
+from controller.network.paths.records.values import PathServerStatus
+from controller.network.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.status.service import ControllerClient, ControllerClientSettings
+from controller.network.status.values import ControllerStatus
 from dataplane.errors import MillraceError
 from dataplane.load.values import DaemonLoad
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from controller.demo.scenario import Scenario
-from controller.paths.engineering.values import SwitchGraph
+from controller.network.paths.engineering.values import SwitchGraph
 from tests.reference.whole_program import solve
 
 ENOUGH = 0.9

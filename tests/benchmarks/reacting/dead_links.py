@@ -21,12 +21,12 @@ from rich.table import Table
 
 from collectors.collector import Collector
 from collectors.values import LinkCondition, LinkStatus, Snapshot
-from controller.base_paths import base_paths, next_hops
-from controller.daemon_settings import LinkSettings
-from controller.gnmi.settings import Hellos
-from controller.paths.core import PathServerCore
-from controller.paths.settings import DecideSettings
-from controller.virtual import VirtualController
+from controller.network.base_paths import base_paths, next_hops
+from controller.network.daemon_settings import LinkSettings
+from controller.network.gnmi.settings import Hellos
+from controller.network.paths.core import PathServerCore
+from controller.network.paths.settings import DecideSettings
+from controller.network.virtual import VirtualController
 from dataplane.fabric.hosts import Flow, Receiver, flow_between
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.fabric.virtual.fabric import VirtualFabric

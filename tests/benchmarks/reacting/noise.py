@@ -18,7 +18,7 @@ from controller.demo.outcome import Move
 from controller.demo.prepare import prepare
 from controller.demo.scenario import NS_PER_S, PlannedFlow, Scenario, ScenarioSettings
 from controller.demo.settings import DemoSettings
-from controller.paths.balancing.values import Rebalance
+from controller.network.paths.balancing.values import Rebalance
 from dataplane.fabric.hosts import MAX_FLOWS
 from dataplane.topology.file import topologies_folder
 from tests.benchmarks.reacting.surges import run

@@ -11,9 +11,9 @@ from collectors.values import FlowKey
 from controller.demo.prepare import Prepared
 from controller.demo.scenario import PlannedFlow, Scenario
 from controller.demo.virtual import VirtualRun
-from controller.paths.balancing.forwarding import Forwarding
-from controller.paths.deciding.graph import Network
-from controller.tables.path_choice import flow_hash
+from controller.network.paths.balancing.forwarding import Forwarding
+from controller.network.paths.deciding.graph import Network
+from controller.network.tables.path_choice import flow_hash
 from dataplane.fabric.hosts import flow_between
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 

@@ -20,9 +20,9 @@ from controller.demo.prepare import Prepared, prepare, sampled
 from controller.demo.scenario import Scenario, ScenarioSettings
 from controller.demo.settings import DemoSettings
 from controller.demo.virtual import VirtualRun
-from controller.intents import FlowSpec
-from controller.paths.records.database import open_path_database
-from controller.paths.records.recorder import Recorder
+from controller.network.intents import FlowSpec
+from controller.network.paths.records.database import open_path_database
+from controller.network.paths.records.recorder import Recorder
 from dataplane.fabric.hosts import FlowMeasurement
 from dataplane.topology.file import topologies_folder
 from tests.benchmarks.reacting.small_flows import SMALL, laid_anew_ns, scattered

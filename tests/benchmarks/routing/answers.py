@@ -8,11 +8,11 @@ from typing import Final
 
 import networkx as nx
 
-from controller.algorithms.costs import HOP_BITS, Costs
-from controller.algorithms.disjoint import disjoint_backup
-from controller.algorithms.k_shortest import k_shortest
-from controller.algorithms.link_table import LinkTable, Longs
-from controller.algorithms.search import PathSearch
+from controller.network.algorithms.costs import HOP_BITS, Costs
+from controller.network.algorithms.disjoint import disjoint_backup
+from controller.network.algorithms.k_shortest import k_shortest
+from controller.network.algorithms.link_table import LinkTable, Longs
+from controller.network.algorithms.search import PathSearch
 
 K: Final = 8
 SLOWER: Final = 2
@@ -20,7 +20,7 @@ SLOWER: Final = 2
 
 
 class Ours:
-    """Answers by controller/algorithms; each returns the cost of the path found."""
+    """Answers by controller/network/algorithms; each returns the cost of the path found."""
 
     def __init__(self, table: LinkTable, costs: Costs, width_bps: Longs) -> None:
         self._search, self._costs, self._width_bps = PathSearch(table), costs, width_bps

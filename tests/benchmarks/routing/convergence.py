@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
-from controller.paths.engineering.engineer import TrafficEngineer
-from controller.paths.engineering.search import Problem, Search
-from controller.paths.engineering.settings import EngineeringSettings
-from controller.paths.engineering.splits import by_flows, ecmp, shortest
-from controller.paths.engineering.values import FloatArray, SwitchGraph
-from controller.paths.engineering.weights import rounded
+from controller.network.paths.engineering.engineer import TrafficEngineer
+from controller.network.paths.engineering.search import Problem, Search
+from controller.network.paths.engineering.settings import EngineeringSettings
+from controller.network.paths.engineering.splits import by_flows, ecmp, shortest
+from controller.network.paths.engineering.values import FloatArray, SwitchGraph
+from controller.network.paths.engineering.weights import rounded
 from dataplane.topology.values import Topology
 from tests.reference.decomposition import optimum_between
 from tests.reference.whole_program import solve

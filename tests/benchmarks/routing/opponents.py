@@ -7,8 +7,8 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse import csgraph
 
-from controller.algorithms.costs import FORBIDDEN, Costs
-from controller.algorithms.link_table import LinkTable
+from controller.network.algorithms.costs import FORBIDDEN, Costs
+from controller.network.algorithms.link_table import LinkTable
 
 
 def networkx_graph(table: LinkTable, costs: Costs) -> nx.DiGraph:

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from collectors.values import FlowKey, LinkState, PathState, Snapshot
-from controller.algorithms.link_table import LinkTable
-from controller.algorithms.trees import DestinationTrees
-from controller.paths.core import PathServerCore
-from controller.paths.settings import DecideSettings
+from controller.network.algorithms.link_table import LinkTable
+from controller.network.algorithms.trees import DestinationTrees
+from controller.network.paths.core import PathServerCore
+from controller.network.paths.settings import DecideSettings
 from dataplane.topology.values import LinkKey, Topology
 from dataplane.wire.ipv4 import PROTOCOL_UDP
 from tests.benchmarks.routing.scale import changes, idle_states, next_links, random_fabric

@@ -12,9 +12,9 @@ import networkx as nx
 import numpy as np
 
 from collectors.values import DelaySource, LinkState, Snapshot
-from controller.algorithms.trees import DestinationTrees
-from controller.intents import FlowSpec
-from controller.paths.deciding.flow_table import FlowTable
+from controller.network.algorithms.trees import DestinationTrees
+from controller.network.intents import FlowSpec
+from controller.network.paths.deciding.flow_table import FlowTable
 from dataplane.topology.values import Endpoint, HostNode, Link, LinkKey, SwitchNode, Topology
 
 RATE_BPS = 100_000_000_000

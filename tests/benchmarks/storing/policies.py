@@ -9,8 +9,8 @@ from typing import Protocol
 
 import numpy as np
 
-from controller.store.settings import StoreSettings
-from controller.store.switch_store import Generations, SwitchStore
+from controller.network.content.settings import StoreSettings
+from controller.network.content.switch_store import Generations, SwitchStore
 from dataplane.store.names import HotName, Segment
 from dataplane.store.reference.sketch import Sketch
 

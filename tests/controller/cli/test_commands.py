@@ -31,8 +31,8 @@ from collectors.values import (
 )
 from controller import cli
 from controller.cli.app import app
-from controller.paths.service.process import serve
-from controller.paths.settings import DecideSettings, MetricsSettings, PathServerSettings
+from controller.network.paths.service.process import serve
+from controller.network.paths.settings import DecideSettings, MetricsSettings, PathServerSettings
 from dataplane.clock import VirtualClock
 from dataplane.errors import MillraceError
 from dataplane.topology.values import LinkKey, Topology

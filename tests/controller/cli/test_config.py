@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from controller.cli.app import app
 from controller.cli.config import SETTINGS
 from controller.common.errors import ControllerError
-from controller.daemon_settings import switch_addresses
+from controller.network.daemon_settings import switch_addresses
 from dataplane.errors import ConfigError
 from dataplane.topology.values import Topology
 

@@ -16,8 +16,8 @@ from typer.testing import CliRunner
 from controller.cli import common, main
 from controller.cli.app import app
 from controller.common.console import plain_or_terminal
-from controller.p4runtime.grpc_session import GrpcSession, Target
-from controller.p4runtime.session import fabric_program, load_schema
+from controller.network.p4runtime.grpc_session import GrpcSession, Target
+from controller.network.p4runtime.session import fabric_program, load_schema
 from dataplane.clock import VirtualClock
 from dataplane.store.client import StoreClient
 from dataplane.store.errors import StoreError

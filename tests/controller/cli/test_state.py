@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from controller.cli.app import app
 from controller.common.errors import SessionError
-from controller.p4runtime.session import fabric_program
+from controller.network.p4runtime.session import fabric_program
 from dataplane.clock import VirtualClock
 from dataplane.switch.gnmi import GnmiCore, GnmiService
 from dataplane.switch.p4runtime.core import P4RuntimeCore

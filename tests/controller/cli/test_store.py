@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from controller.cli.app import app
 from controller.common.errors import SessionError
-from controller.p4runtime.grpc_session import GrpcSession, Target
-from controller.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
-from controller.tables.entities import Update, Verb, key_of
-from controller.tables.store import Copied, Recorded, mark_entity, name_entity
+from controller.network.p4runtime.grpc_session import GrpcSession, Target
+from controller.network.p4runtime.session import FABRIC_AGGREGATION, fabric_program, load_schema
+from controller.network.tables.entities import Update, Verb, key_of
+from controller.network.tables.store import Copied, Recorded, mark_entity, name_entity
 from dataplane.clock import VirtualClock
 from dataplane.store.names import Segment, digest
 from dataplane.store.producer import Producer

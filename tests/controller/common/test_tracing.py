@@ -26,17 +26,17 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from controller.common.errors import ControllerError
 from controller.common.tracing import UNTRACED, TraceSettings, traces_of
-from controller.daemon import Daemon
-from controller.daemon_settings import DaemonSettings, RetrySettings
-from controller.intents import FlowSpec
-from controller.paths.service.client import RouteClient, RouteClientSettings
-from controller.paths.service.process import serve as serve_paths
-from controller.paths.settings import ManagedFlow, PathServerSettings
-from controller.process import serve as serve_controller
+from controller.network.daemon import Daemon
+from controller.network.daemon_settings import DaemonSettings, RetrySettings
+from controller.network.intents import FlowSpec
+from controller.network.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.paths.service.process import serve as serve_paths
+from controller.network.paths.settings import ManagedFlow, PathServerSettings
+from controller.network.process import serve as serve_controller
 from dataplane.clock import MonotonicClock, UtcClock
 from dataplane.topology.values import Topology
-from tests.controller.paths.service.test_server import FakeFeed
-from tests.controller.switch_servers import BuiltIn, address
+from tests.controller.network.paths.service.test_server import FakeFeed
+from tests.controller.network.switch_servers import BuiltIn, address
 from tests.waiting import finish_within
 
 MS = 1_000_000

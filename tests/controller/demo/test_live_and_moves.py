@@ -14,7 +14,7 @@ from controller.demo.moves import first_arrival_ns, first_moves, first_on_new_pa
 from controller.demo.outcome import Move, Outcome, flow_table
 from controller.demo.prepare import prepare
 from controller.demo.scenario import NS_PER_S, Scenario, ScenarioSettings
-from controller.intents import FlowSpec
+from controller.network.intents import FlowSpec
 from dataplane.clock import VirtualClock
 from dataplane.fabric.agent import Arrival
 from dataplane.fabric.hosts import Probe, Receiver

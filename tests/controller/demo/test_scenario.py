@@ -11,7 +11,7 @@ from controller.demo.prepare import prepare, sampled
 from controller.demo.scenario import Scenario, ScenarioSettings
 from controller.demo.settings import DemoSettings
 from controller.demo.surge import base_load_bps, base_paths_taken
-from controller.tables.telemetry.int_watch import Watch
+from controller.network.tables.telemetry.int_watch import Watch
 from dataplane.errors import FabricError
 
 SETTINGS = ScenarioSettings()

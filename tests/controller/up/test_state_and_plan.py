@@ -16,9 +16,9 @@ from collectors.process import CollectorProcessSettings
 from controller.api.settings import ApiSettings
 from controller.balance.settings import BalanceSettings, MovingSettings
 from controller.centres.settings import CentreSettings, LocalSettings, MetricsSettings
-from controller.daemon_settings import DaemonSettings
+from controller.network.daemon_settings import DaemonSettings
+from controller.network.paths.settings import PathServerSettings
 from controller.nodes.settings import NodeSettings
-from controller.paths.settings import PathServerSettings
 from controller.placement.settings import PlacementSettings
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.settings import SchedulerSettings

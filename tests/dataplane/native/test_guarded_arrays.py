@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 QUICK = (
-    "tests/controller/algorithms",
+    "tests/controller/network/algorithms",
     "tests/controller/schedulers/simulation/test_sharing.py",
     "tests/controller/schedulers/learning/environment/test_pool.py",
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from controller.algorithms.structures import Graph
 from controller.cluster.cost_map.kernels.structures import Figures, Hosts
 from controller.cluster.cost_map.values import NEVER_NS, PPB, UNLIMITED_BPS, UNREACHABLE_NS
+from controller.network.algorithms.structures import Graph
 from dataplane.native import Array, as_i64, as_u64, i64, kernel, offset, u8, u32, u64
 
 ALL = 7

@@ -11,10 +11,10 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
+from controller.network.tables.aggregation import CELLS
 from controller.schedulers.acceleration.errors import AccelerationError
 from controller.schedulers.acceleration.network.trees import Aggregators
 from controller.schedulers.acceleration.values import Accelerator, Compression, TransferModel
-from controller.tables.aggregation import CELLS
 from dataplane.config import Document, Strict, load_document
 from dataplane.topology.units import parse_bytes_per_s, parse_rate_bps, parse_size_bytes
 from dataplane.topology.values import DeviceKind

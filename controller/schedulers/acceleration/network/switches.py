@@ -15,11 +15,11 @@ from typing import Final
 import numpy as np
 
 from collectors.values import DelaySource, LinkState, Snapshot
-from controller.aggregation.placement import links_between, place
-from controller.base_paths import NextHops, next_hops
 from controller.cluster.cost_map import CostMap
 from controller.common.errors import ControllerError
-from controller.intents import AggregationTree, Leaf
+from controller.network.aggregation.placement import links_between, place
+from controller.network.base_paths import NextHops, next_hops
+from controller.network.intents import AggregationTree, Leaf
 from controller.schedulers.acceleration.model import Choice, Works, choice_of, times
 from controller.schedulers.acceleration.network.hardware import SwitchSpec
 from controller.schedulers.acceleration.network.timing import GB_BITS, free_bps_of

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from collectors.history.query import query
-from controller.base_paths import base_paths, next_hops
+from controller.network.base_paths import base_paths, next_hops
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.hours.values import PathSample
 from dataplane.topology.values import LinkKey, Topology

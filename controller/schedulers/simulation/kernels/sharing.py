@@ -7,8 +7,8 @@ looked at again when it is the least.
 
 from __future__ import annotations
 
-from controller.algorithms.kernels.heaps import drop_first, push
-from controller.algorithms.structures import NO_ENTRY
+from controller.network.algorithms.kernels.heaps import drop_first, push
+from controller.network.algorithms.structures import NO_ENTRY
 from controller.schedulers.simulation.kernels.structures import Flows, Links, Sharing
 from controller.schedulers.simulation.units import MOST_BPS, MOST_SECONDS, NEVER, ONE_BITS, ROW_BITS
 from dataplane.native import as_i64, as_u64, i64, kernel, u32, u64

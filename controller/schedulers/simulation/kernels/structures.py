@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.algorithms.structures import Heap
+from controller.network.algorithms.structures import Heap
 from dataplane.native import Array, Struct, i64, u32, u64
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 from collectors.values import DelaySource, LinkCondition, LinkState, LinkStatus, Snapshot
-from controller.base_paths import next_hops
 from controller.cluster.cost_map import HostLinkState
-from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
+from controller.network.base_paths import next_hops
+from controller.network.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from dataplane.topology.families import from_text
 from dataplane.topology.values import LinkKey, Topology
 

@@ -19,7 +19,7 @@ from controller.cluster.cost_map import UNLIMITED_BPS, Basis, CostMap, CostModel
 from controller.cluster.cost_map.reference import pair_figures
 from controller.cluster.cost_map.values import PPB
 from controller.common.errors import PathError
-from controller.intents import FlowSpec, Route, RouteSet, WeightedRoute
+from controller.network.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from dataplane.topology.values import LinkKey
 from tests.controller.cluster.cost_map.fabrics import FABRICS, fabric, host_links, link_state, route_set, snapshot
 

@@ -12,7 +12,7 @@ from collectors.values import Snapshot
 from controller.cluster.cost_map import CostMap, CostModel, HostLinkState
 from controller.cluster.cost_map.live import CostMapKeeper
 from controller.common.errors import CostMapError, PathError
-from controller.intents import FlowSpec, Route, RouteSet
+from controller.network.intents import FlowSpec, Route, RouteSet
 from tests.controller.cluster.cost_map.fabrics import fabric, link_state, route_set, snapshot
 
 S = 1_000_000_000

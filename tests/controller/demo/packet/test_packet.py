@@ -12,7 +12,7 @@ from controller.cli.app import app
 from controller.demo.packet.command import columns_of
 from controller.demo.packet.journey import Journey, ends, travel
 from controller.demo.packet.parts import Part
-from controller.tables.telemetry.int_watch import Mode
+from controller.network.tables.telemetry.int_watch import Mode
 from dataplane.errors import FabricError
 from dataplane.topology.file import load_topology
 

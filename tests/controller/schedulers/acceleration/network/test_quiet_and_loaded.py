@@ -20,8 +20,9 @@ from controller.cluster.cost_map import CostMap
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.operators import Operator
 from controller.cluster.operators.sql import SqlTable, graph_of_sql
-from controller.p4runtime.in_process import InProcessSession
-from controller.p4runtime.session import fabric_program, load_schema
+from controller.network.p4runtime.in_process import InProcessSession
+from controller.network.p4runtime.session import fabric_program, load_schema
+from controller.network.virtual import VirtualController
 from controller.schedulers.acceleration.network.grounds import Ground, ground_over
 from controller.schedulers.acceleration.network.hardware import Hardware
 from controller.schedulers.acceleration.network.loading import load_ground
@@ -29,7 +30,6 @@ from controller.schedulers.acceleration.network.trees import Aggregators
 from controller.schedulers.acceleration.plans import explain, plan_of
 from controller.schedulers.acceleration.plans.works import Reading
 from controller.schedulers.acceleration.values import Accelerator
-from controller.virtual import VirtualController
 from dataplane.fabric.hosts import flow_between
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.topology.file import load, loads

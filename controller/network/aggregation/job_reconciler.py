@@ -1,0 +1,366 @@
+"""Reconciles the switches with the jobs that are wanted; a job is installed when the call returns.
+
+Every call returns when all switches concerned have acknowledged what it wants, and raises ControllerError, which names
+switch and entry, when they have not in time. What a switch refuses is taken back everywhere. A job ends by itself, and
+listeners hear why, when one of its switches stays away too long, or comes back and has no place for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from ipaddress import IPv4Address
+from typing import Final, Protocol
+
+from collectors.values import Snapshot
+from controller.common.errors import ControllerError
+from controller.network.aggregation.job_migration import BetterTree, MigrationPolicy, better_tree, dead_links
+from controller.network.aggregation.jobs import RunningJob, number_of
+from controller.network.aggregation.tables import AggregationTables
+from controller.network.intents import Worker
+from controller.network.links.loss_failures import LossFailureDetector
+from controller.network.tables.aggregation import parent_of, switches_of
+from controller.network.tables.entities import Entities, EntityKey, Kind, Update
+from dataplane.clock import Clock
+from dataplane.topology.addressing import switch_ipv4
+from dataplane.topology.values import LinkKey
+
+LOGGER = logging.getLogger("millrace.jobs")
+
+_LEAST_PATIENCE_NS: Final = 1_000_000_000
+_MISSED_INTERVALS: Final = 3
+"""A state of the network is old after so many intervals without a newer one, and no sooner than after a second."""
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+class Switches(Protocol):
+    """Who writes to the switches: what is wanted of `AggregationTables`, sooner or later."""
+
+    @property
+    def live(self) -> frozenset[str]:
+        """The switches whose tables are known and can be written."""
+        ...
+
+    def held(self, switch: str) -> Entities:
+        """Return what a switch is known to hold."""
+        ...
+
+    def sync(self, switches: Iterable[str]) -> None:
+        """Have switches hold what is wanted now, and call `JobReconciler.confirmed`."""
+        ...
+
+    def problem(self, switch: str) -> str:
+        """Return why a switch is not right, '' if nobody knows."""
+        ...
+
+
+class Listener(Protocol):
+    """Represents jobs towards their workers: the job service."""
+
+    def failed(self, number: int, reason: str) -> None:
+        """Note that a job has ended because switches cannot go on with it."""
+        ...
+
+    def should_move(self, number: int, reason: str) -> None:
+        """Note that a job would be better off elsewhere: `JobReconciler.move`, when no worker waits for a result."""
+        ...
+
+
+class JobReconciler:
+    """The jobs of a fabric; use it on one event loop, where `run` runs."""
+
+    def __init__(
+        self,
+        tables: AggregationTables,
+        switches: Switches,
+        clock: Clock,
+        snapshot: Snapshot,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """Place jobs by `snapshot` as long as none is observed, and when none has been for too long."""
+        self.tables, self._switches, self._clock, self._snapshot, self._sleep = tables, switches, clock, snapshot, sleep
+        self._nominal, self._observed_ns = snapshot, clock.now_ns()
+        self._loss_failures = LossFailureDetector(tables.settings.moving.dead_loss)
+        self._jobs = tables.jobs
+        self._migration = MigrationPolicy(tables.settings.moving)
+        self._other_topology: LinkKey | None = None
+        self._listeners: list[Listener] = []
+        self._refusals: dict[int, str] = {}
+        self._undo: dict[int, Callable[[], None]] = {}
+        self._locks: dict[int, asyncio.Lock] = {}
+        self._away_since_ns: dict[str, int] = {node.name: clock.now_ns() for node in tables.topology.switches}
+        self._progress = asyncio.Event()
+
+    @property
+    def running(self) -> tuple[RunningJob, ...]:
+        """The jobs that have not ended."""
+        return self._jobs.running
+
+    def listen(self, listener: Listener) -> None:
+        """Tell a listener from now on."""
+        self._listeners.append(listener)
+
+    def aggregator(self, number: int, host: str) -> IPv4Address:
+        """Return where a worker of a job sends to; raise ControllerError for a stranger."""
+        switch = parent_of(self._jobs.job(number).placed.tree, host)
+        return switch_ipv4(self.tables.topology.switch[switch].node_id)
+
+    async def create(
+        self, workers: Sequence[Worker], *, window: int, capacity: int, server: Worker | None = None
+    ) -> RunningJob:
+        """Return a job of these workers, all of them members, that all switches of its tree hold.
+
+        Raise ControllerError, and keep nothing of it, where there are no cells, or a switch does not take it.
+        """
+        job = self._jobs.create(
+            workers,
+            self._placement_state(),
+            window=window,
+            capacity=capacity,
+            server=server,
+            banned=self._unreachable(),
+        )
+        async with self._lock(job.number):
+            await self._until_written(job, lambda: self._forget(job))
+        return job
+
+    async def leave(self, number: int, host: str) -> RunningJob:
+        """Return a job that all its switches hold without a member.
+
+        ControllerError at the deadline: the change stays wanted, as the others must go on without that worker.
+        """
+        async with self._lock(number):
+            job = self._jobs.leave(number, host)
+            await self._until_written(job)
+            return job
+
+    async def join(self, number: int, worker: Worker) -> RunningJob:
+        """Return a job that all its switches hold with a member more; ControllerError, and the members stay those."""
+        async with self._lock(number):
+            job = self._jobs.join(number, worker)
+            await self._until_written(job, lambda: self._undo_join(job, worker))
+            return job
+
+    async def move(self, number: int) -> RunningJob:
+        """Return a job of the same members where it is best now, under a number of its own; the one before has ended.
+
+        The same job if it is best where it is. To be called while no worker waits for a result. ControllerError, and
+        the job stays, if it cannot be moved.
+        """
+        async with self._lock(number):
+            job = self._jobs.job(number)
+            if self._better(job) is None:
+                return job
+            before = job.placed.job
+            workers = [worker for worker in before.workers if worker.host in job.members.workers]
+            new = await self.create(workers, window=before.window, capacity=before.capacity, server=before.server)
+            self._migration.moved(number, new.number, self._clock.now_ns())
+            try:
+                await self._ended(job)
+            except ControllerError as error:
+                LOGGER.warning("%s", error)
+            return new
+
+    async def end(self, number: int) -> None:
+        """Return when no switch that is there holds anything of a job; others will not when they are back."""
+        async with self._lock(number):
+            await self._ended(self._jobs.job(number))
+
+    async def _ended(self, job: RunningJob) -> None:
+        self._forget(job)
+        await self._until_acknowledged(job.number, switches_of(job.placed.tree), "gone from")
+
+    def observe(self, snapshot: Snapshot) -> None:
+        """Take the newest state of the network: jobs avoid dead links, and listeners hear which should move.
+
+        A state of another topology is left out.
+        """
+        topology = self.tables.topology
+        unknown = next((key for key in topology.directed_links if key not in snapshot.links), None)
+        if unknown is not None:
+            if unknown != self._other_topology:
+                LOGGER.warning(
+                    "network state ignored, it belongs to another topology than %s: unknown %s", topology.name, unknown
+                )
+            self._other_topology = unknown
+            return
+        self._other_topology = None
+        self._snapshot, self._observed_ns = self._loss_failures.confirmed(snapshot), self._clock.now_ns()
+        self._avoid()
+        found = {job.number: self._better(job) for job in self._migration.judged(self.running)}
+        for number, better in self._migration.step(found, self._clock.now_ns()):
+            for listener in self._listeners:
+                listener.should_move(number, str(better))
+
+    def _placement_state(self) -> Snapshot:
+        """Return the state to place by: where the newest is old, as the collector hangs, the one without telemetry."""
+        limit_ns = max(_LEAST_PATIENCE_NS, _MISSED_INTERVALS * self.tables.settings.interval_ns)
+        is_old = self._clock.now_ns() - self._observed_ns > limit_ns
+        return self._nominal if is_old else self._snapshot
+
+    def _avoid(self) -> None:
+        measured = dead_links(self.tables.topology, self._snapshot, self.tables.settings.moving)
+        if self.tables.avoid(measured=measured):
+            self._switches.sync(self.tables.topology.switch)
+
+    def _unreachable(self) -> set[str]:
+        return self.tables.topology.switch.keys() - self._switches.live
+
+    def _better(self, job: RunningJob) -> BetterTree | None:
+        tables = self.tables
+        return better_tree(
+            tables.topology,
+            tables.hops,
+            self._placement_state(),
+            job,
+            taken=self._jobs.taken(),
+            banned=self._unreachable(),
+        )
+
+    async def run(self) -> None:
+        """End jobs whose switches stay away too long, until cancelled."""
+        bound_ns = self.tables.settings.dead_after_ns
+        while True:
+            progress, now_ns = self._progress, self._clock.now_ns()
+            used = {switch for job in self.running for switch in switches_of(job.placed.tree)}
+            due = {switch: since_ns + bound_ns for switch, since_ns in self._away_since_ns.items() if switch in used}
+            for switch, due_ns in due.items():
+                if due_ns <= now_ns:
+                    self._fail_jobs_on(switch)
+            waits = [due_ns - now_ns for due_ns in due.values() if due_ns > now_ns]
+            await self._wait_for_progress(progress, min(waits, default=None))
+
+    def confirmed(self, switch: str) -> None:
+        """Note that a switch holds what is wanted, as far as it is known."""
+        self._away_since_ns.pop(switch, None)
+        self._progressed()
+
+    def lost(self, switch: str) -> None:
+        """Note that a switch is gone, or that nobody knows what it holds."""
+        if switch not in self._away_since_ns:
+            self._away_since_ns[switch] = self._clock.now_ns()
+            self._progressed()
+
+    def refuse(self, switch: str, updates: Iterable[Update], problem: str) -> bool:
+        """Note that a switch refused updates; return whether all of them were about jobs, which it is now spared."""
+        numbers = [self._number(switch, update.key) for update in updates]
+        found = {number for number in numbers if number is not None}
+        for number in found:
+            self._refused(number, problem)
+        self._progressed()
+        return bool(found) and None not in numbers
+
+    def _refused(self, number: int, problem: str) -> None:
+        if number not in self._undo:
+            self._fail(number, problem)
+            return
+        self._refusals[number] = problem
+        self._undo.pop(number)()
+
+    def _number(self, switch: str, key: EntityKey) -> int | None:
+        """Return the job that an entity of a switch is wanted for."""
+        for job in self.running:
+            if number_of(key) == job.number or key in self._jobs.entities_of(job.number).get(switch, {}):
+                return job.number
+            block = job.placed.blocks.get(switch)
+            if block is not None and key.kind is Kind.REGISTER and block.first <= key.number < block.end:
+                return job.number
+        return None
+
+    async def _until_written(self, job: RunningJob, undo: Callable[[], None] | None = None) -> None:
+        """Return when all switches of a job have it as it is; whatever else happens, `undo` what is wanted."""
+        switches = switches_of(job.placed.tree)
+        if undo is not None:
+            self._undo[job.number] = undo
+        try:
+            self._switches.sync(switches)
+            await self._until_acknowledged(job.number, switches, "in")
+            self._jobs.job(job.number)
+        except BaseException:
+            if job.number in self._undo:
+                self._undo[job.number]()
+            raise
+        finally:
+            self._undo.pop(job.number, None)
+            self._refusals.pop(job.number, None)
+
+    def _undo_join(self, job: RunningJob, worker: Worker) -> None:
+        if self._is_running(job.number):
+            self._jobs.leave(job.number, worker.host)
+            self._switches.sync(switches_of(job.placed.tree))
+
+    async def _until_acknowledged(self, number: int, switches: Sequence[str], where: str) -> None:
+        """Return when switches hold of a job what is wanted; ControllerError if one refuses, or at the deadline."""
+        limit_ns = self.tables.settings.deadline_ns
+        deadline = asyncio.ensure_future(self._sleep(limit_ns / 1e9))
+        try:
+            while True:
+                progress = self._progress
+                if number in self._refusals:
+                    raise ControllerError(f"aggregation job {number}: {self._refusals[number]}")
+                behind = self._behind(number, switches)
+                if behind is None:
+                    return
+                if deadline.done():
+                    raise ControllerError(f"aggregation job {number}: not {where} {behind} within {limit_ns / 1e9:g} s")
+                waiting = asyncio.ensure_future(progress.wait())
+                await asyncio.wait((deadline, waiting), return_when=asyncio.FIRST_COMPLETED)
+                waiting.cancel()
+        finally:
+            deadline.cancel()
+
+    def _behind(self, number: int, switches: Iterable[str]) -> str | None:
+        """Return which switch is not right for a job, and why; None if all are."""
+        for switch in switches:
+            lacking = self.tables.lacking(number, switch, self._switches.held(switch))
+            if switch not in self._switches.live and not self._is_running(number):
+                continue
+            if switch not in self._switches.live or lacking is not None:
+                why = self._switches.problem(switch) or "no answer to its writes"
+                return f"switch {switch} ({lacking or 'its tables are not known'}: {why})"
+        return None
+
+    async def _wait_for_progress(self, progress: asyncio.Event, wait_ns: int | None) -> None:
+        """Wait for progress, and no longer than that."""
+        waiting: list[asyncio.Future[object]] = [asyncio.ensure_future(progress.wait())]
+        if wait_ns is not None:
+            waiting.append(asyncio.ensure_future(self._sleep(wait_ns / 1e9)))
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for one in waiting:
+                one.cancel()
+
+    def _fail_jobs_on(self, switch: str) -> None:
+        seconds = self.tables.settings.dead_after_ns / 1e9
+        for job in self.running:
+            if switch in switches_of(job.placed.tree):
+                why = self._switches.problem(switch)
+                self._fail(job.number, f"switch {switch} has been away for {seconds:g} s{why and f': {why}'}")
+
+    def _fail(self, number: int, reason: str) -> None:
+        self._forget(self._jobs.job(number))
+        self._progressed()
+        for listener in self._listeners:
+            listener.failed(number, reason)
+
+    def _forget(self, job: RunningJob) -> None:
+        """Want nothing of a job any more."""
+        if self._is_running(job.number):
+            self._jobs.end(job.number)
+            self._locks.pop(job.number, None)
+            self._switches.sync(switches_of(job.placed.tree))
+
+    def _is_running(self, number: int) -> bool:
+        return any(job.number == number for job in self.running)
+
+    def _lock(self, number: int) -> asyncio.Lock:
+        """Return what keeps changes of one job apart; raise ControllerError if there is no such job."""
+        self._jobs.job(number)
+        return self._locks.setdefault(number, asyncio.Lock())
+
+    def _progressed(self) -> None:
+        self._progress.set()
+        self._progress = asyncio.Event()

@@ -1,0 +1,229 @@
+"""The jobs that are added up now: what every switch is to hold of them, and which cells are to be cleared before.
+
+Pure bookkeeping: the writer of switches clears what `to_clear` names, says so, asks for `entities`, writes what
+differs, and says by `held` what a switch holds then. A worker that goes keeps its place in the tree until another one
+needs it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from collectors.values import Snapshot
+from controller.common.errors import ControllerError
+from controller.network.aggregation.cells import cells_for
+from controller.network.aggregation.placement import place
+from controller.network.aggregation.registry import NUMBERS, Registry
+from controller.network.base_paths import NextHops
+from controller.network.intents import AggregationJob, AggregationTree, Leaf, Members, Worker
+from controller.network.tables.aggregation import Block, PlacedJob, job_entities, parent_of, switches_of
+from controller.network.tables.entities import Entities, EntityKey
+from dataplane.topology.values import Topology
+
+_EPOCHS = 1 << 16
+_NONCE_BITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class RunningJob:
+    """A job in the switches, and who is in it."""
+
+    placed: PlacedJob
+    members: Members
+
+    @property
+    def number(self) -> int:
+        """The job's number."""
+        return self.placed.job.number
+
+
+class Jobs:
+    """All jobs of a fabric; every change is checked before anything else changes, and refused by ControllerError."""
+
+    def __init__(
+        self, topology: Topology, hops: NextHops, newest: int = 0, draw_nonce: Callable[[], int] | None = None
+    ) -> None:
+        """Begin without jobs, with the number after `newest`; `draw_nonce` is for tests that need the same ones."""
+        self._draw_nonce = draw_nonce or partial(secrets.randbits, _NONCE_BITS)
+        self._topology, self._hops, self._ways = topology, hops, hops
+        self._registry = Registry(newest)
+        self._running: dict[int, RunningJob] = {}
+        self._entities: dict[int, dict[str, Entities]] = {}
+        self._leaving: dict[tuple[int, str], str] = {}
+        """Who has left, by job and host, and the switch that may still count him."""
+
+    @property
+    def running(self) -> tuple[RunningJob, ...]:
+        """Jobs that have not ended."""
+        return tuple(self._running.values())
+
+    @property
+    def has_repeated_numbers(self) -> bool:
+        """Whether numbers of jobs that have ended have been given to others."""
+        return self._registry.given >= NUMBERS
+
+    def job(self, number: int) -> RunningJob:
+        """Return a job; raise ControllerError if there is none."""
+        if number not in self._running:
+            raise ControllerError(f"aggregation job {number}: there is none")
+        return self._running[number]
+
+    def create(
+        self,
+        workers: Sequence[Worker],
+        snapshot: Snapshot,
+        *,
+        window: int,
+        capacity: int,
+        server: Worker | None = None,
+        banned: Collection[str] = (),
+    ) -> RunningJob:
+        """Place a job on switches that are not banned, all workers members of its epoch 1."""
+        hosts = [worker.host for worker in workers]
+        tree = place(
+            self._topology, self._hops, snapshot, hosts, cells=cells_for(window), taken=self.taken(), banned=banned
+        )
+        held = self._registry.reserve(switches_of(tree), window)
+        job = AggregationJob(held.number, tuple(workers), capacity, window, server, self._draw_nonce())
+        running = RunningJob(PlacedJob(job, tree, held.blocks), Members(1, frozenset(hosts)))
+        try:
+            return self._keep(running)
+        except ControllerError:
+            self._registry.withdraw(held.number)
+            raise
+
+    def leave(self, number: int, host: str) -> RunningJob:
+        """Do without a member from the next epoch on; the last one cannot leave, but the job can end."""
+        job = self.job(number)
+        if host not in job.members.workers:
+            raise ControllerError(f"aggregation job {number}: {host} is no member")
+        kept = self._keep(replace(job, members=_next(job.members, job.members.workers - {host})))
+        self._leaving[number, host] = parent_of(job.placed.tree, host)
+        return kept
+
+    def join(self, number: int, worker: Worker) -> RunningJob:
+        """Have a member more from the next epoch on: one that has left, or a new one where there is a place.
+
+        Another worker's place is free when the switch is known not to count it any more: it may be alive and send.
+        """
+        job = self.job(number)
+        if worker.host in job.members.workers:
+            raise ControllerError(f"aggregation job {number}: {worker.host} is a member")
+        leaving = {host for other, host in self._leaving if other == number}
+        placed = _with_free_leaf(self._topology, job, worker, leaving)
+        kept = self._keep(RunningJob(placed, _next(job.members, job.members.workers | {worker.host})))
+        self._leaving.pop((number, worker.host), None)
+        return kept
+
+    def end(self, number: int) -> None:
+        """Want nothing of a job in any switch; its number and cells are free when all are known to hold nothing."""
+        self.job(number)
+        del self._running[number], self._entities[number]
+        self._leaving = {key: switch for key, switch in self._leaving.items() if key[0] != number}
+        self._registry.end(number)
+
+    def entities(self, switch: str) -> Entities:
+        """Return what a switch is to hold of all jobs whose cells are clear there."""
+        dirty = self.to_clear(switch)
+        return {
+            key: entity
+            for number, entities in self._entities.items()
+            if number not in dirty
+            for key, entity in entities.get(switch, {}).items()
+        }
+
+    def entities_of(self, number: int) -> Mapping[str, Entities]:
+        """Return what each switch is to hold of a job; switches that have no part are absent."""
+        self.job(number)
+        return self._entities[number]
+
+    def reroute(self, hops: NextHops, ways: NextHops) -> None:
+        """Place jobs by other hops from now on, and send by other ways, which all switches have to all others."""
+        self._hops, self._ways = hops, ways
+        for number, job in self._running.items():
+            self._entities[number] = job_entities(self._topology, ways, job.placed, job.members)
+
+    def taken(self) -> dict[str, list[Block]]:
+        """Return each switch's cells that nobody else can have."""
+        return {node.name: self._registry.taken(node.name) for node in self._topology.switches}
+
+    def to_clear(self, switch: str) -> dict[int, Block]:
+        """Return the cells in a switch that are to be cleared before it may hold their jobs, by job."""
+        dirty = (held for held in self._registry.reservations if not held.ended and switch in held.dirty)
+        return {held.number: held.blocks[switch] for held in dirty}
+
+    def cleared(self, number: int, switch: str) -> None:
+        """Note that a job's cells in a switch are empty."""
+        self._registry.cleared(number, switch)
+
+    def met(self, held: Iterable[EntityKey]) -> None:
+        """Note what a switch was found to hold: numbers of jobs that are not ours are left to them."""
+        known = {held.number for held in self._registry.reservations}
+        self._registry.avoid({number for key in held if (number := number_of(key)) is not None} - known)
+
+    def held(self, switch: str, held: Entities) -> None:
+        """Note what a switch is known to hold: who is not there leaves cells and places to others."""
+        counted = {(number_of(key), dict(key.match)["src_addr"]) for key in held if key.table == "aggregation_peers"}
+        for (number, host), parent in tuple(self._leaving.items()):
+            if parent == switch and (number, int(self._topology.host[host].ipv4)) not in counted:
+                del self._leaving[number, host]
+        ended = [one.number for one in self._registry.reservations if one.ended and switch in one.blocks]
+        if ended:
+            numbers = {number_of(key) for key in held}
+            for number in ended:
+                if number not in numbers:
+                    self._registry.released(number, switch)
+
+    def _keep(self, job: RunningJob) -> RunningJob:
+        self._entities[job.number] = job_entities(self._topology, self._ways, job.placed, job.members)
+        self._running[job.number] = job
+        return job
+
+
+def number_of(key: EntityKey) -> int | None:
+    """Return the number of the job that an entry is about, None for anything else."""
+    number = dict(key.match).get("job")
+    return number if isinstance(number, int) else None
+
+
+def _next(members: Members, workers: frozenset[str]) -> Members:
+    return Members((members.epoch + 1) % _EPOCHS, workers)
+
+
+def _with_free_leaf(topology: Topology, job: RunningJob, worker: Worker, leaving: Collection[str]) -> PlacedJob:
+    """Return the job with a place for a worker: its own, that of a worker that has left for good, or one more."""
+    if worker.host not in topology.host:
+        raise ControllerError(f"aggregation job {job.number}: there is no host {worker.host!r}")
+    placed = job.placed
+    workers = {one.host: one for one in placed.job.workers}
+    tree, gone = placed.tree, None
+    if worker.host not in workers:
+        vacant = workers.keys() - job.members.workers - set(leaving)
+        edge = topology.attachment[worker.host].node
+        tree, gone = _seated(tree, worker.host, edge, sorted(vacant))
+    workers[worker.host] = worker
+    if gone is not None:
+        del workers[gone]
+    return replace(placed, job=replace(placed.job, workers=tuple(workers.values())), tree=tree)
+
+
+def _seated(tree: AggregationTree, host: str, edge: str, vacant: Sequence[str]) -> tuple[AggregationTree, str | None]:
+    """Return a tree with a host in it, at its own switch if that is a leaf, and whose place it has."""
+    parent = edge if edge in switches_of(tree) else tree.root
+    gone = next((name for name in vacant if parent_of(tree, name) == parent), None)
+
+    def seat(places: Sequence[str]) -> tuple[str, ...]:
+        return (*places, host) if gone is None else tuple(host if name == gone else name for name in places)
+
+    children: list[str | Leaf] = []
+    for child in tree.children:
+        if isinstance(child, Leaf):
+            children.append(replace(child, workers=seat(child.workers)) if child.switch == parent else child)
+        else:
+            children.append(host if child == gone else child)
+    if parent == tree.root and gone is None:
+        children.append(host)
+    return replace(tree, children=tuple(children)), gone

@@ -1,0 +1,114 @@
+"""Numbers and cells of jobs: who has which, and which cells must be cleared before a switch may know the job.
+
+A switch takes a packet of a job for old or answered by what it remembers under the job's number. Cells are cleared when
+they are assigned, because it is not known what those before did; and they stay taken until the switch is known to hold
+nothing of the job that had them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from controller.common.errors import ControllerError
+from controller.network.aggregation.cells import cells_for, free_block
+from controller.network.tables.aggregation import CELLS, MAX_JOBS, Block
+
+NUMBERS = 0xFFFF
+"""Of jobs, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A job's number and its cells by switch; in those of `dirty` there may be something of others."""
+
+    number: int
+    blocks: Mapping[str, Block]
+    dirty: frozenset[str]
+    ended: bool = False
+
+
+class Registry:
+    """Reservations of all jobs; knows nothing of what they are for."""
+
+    def __init__(self, newest: int = 0) -> None:
+        """Begin with the number after `newest`."""
+        self._held: dict[int, Reservation] = {}
+        self._newest = newest
+        self._strange: set[int] = set()
+        self.given = 0
+        """How many numbers have been given, also those that were withdrawn."""
+
+    @property
+    def reservations(self) -> tuple[Reservation, ...]:
+        """Return all, also those of jobs that have ended and are not known to be gone everywhere."""
+        return tuple(self._held.values())
+
+    def taken(self, switch: str) -> list[Block]:
+        """Return a switch's blocks that nobody else can have."""
+        return [held.blocks[switch] for held in self._held.values() if switch in held.blocks]
+
+    def reserve(self, switches: Sequence[str], window: int) -> Reservation:
+        """Return a number and cells in each switch; raise ControllerError naming the switch that has no room."""
+        if not 1 <= window <= CELLS // 2:
+            raise ControllerError(f"aggregation: a window is 1 to {CELLS // 2} items, not {window}")
+        cells = cells_for(window)
+        blocks = {switch: self._block(switch, cells) for switch in switches}
+        reservation = Reservation(self._number(), blocks, frozenset(blocks))
+        self._held[reservation.number] = reservation
+        self._newest = reservation.number
+        self.given += 1
+        return reservation
+
+    def avoid(self, numbers: Iterable[int]) -> None:
+        """Give no job these numbers: others than ours have them, or had them, and their workers may still send."""
+        self._strange.update(numbers)
+
+    def end(self, number: int) -> None:
+        """Take a job's number and cells away; they are free once they are `released`. Raise ControllerError."""
+        self._held[number] = replace(self._known(number), ended=True)
+
+    def withdraw(self, number: int) -> None:
+        """Take back a reservation under which nothing has been written."""
+        del self._held[self._known(number).number]
+
+    def cleared(self, number: int, switch: str) -> None:
+        """Note that a job's cells in a switch are empty."""
+        held = self._known(number)
+        self._held[number] = replace(held, dirty=held.dirty - {switch})
+
+    def released(self, number: int, switch: str) -> None:
+        """Note that a switch holds nothing of a job that has ended."""
+        held = self._known(number)
+        if not held.ended:
+            raise ControllerError(f"aggregation job {number}: it has not ended")
+        blocks = {name: block for name, block in held.blocks.items() if name != switch}
+        if blocks:
+            self._held[number] = replace(held, blocks=blocks)
+        else:
+            del self._held[number]
+
+    def _known(self, number: int) -> Reservation:
+        if number not in self._held:
+            raise ControllerError(f"aggregation job {number}: there is none")
+        return self._held[number]
+
+    def _number(self) -> int:
+        """Return the number that has not been used for the longest time."""
+        for step in range(NUMBERS):
+            number = (self._newest + step) % NUMBERS + 1
+            if number not in self._held and number not in self._strange:
+                return number
+        raise ControllerError(f"aggregation: all {NUMBERS} numbers of jobs are in use")
+
+    def _block(self, switch: str, cells: int) -> Block:
+        taken = self.taken(switch)
+        if len(taken) >= MAX_JOBS:
+            raise ControllerError(f"aggregation: {switch} has no room for another job: {MAX_JOBS} are there")
+        block = free_block(taken, cells)
+        if block is None:
+            used = sum(other.cells for other in taken)
+            raise ControllerError(
+                f"aggregation: {switch} has no block of {cells} cells left: {used} of {CELLS} are in use"
+            )
+        return block

@@ -1,0 +1,64 @@
+"""Whether a worker that comes can have a seat in the job that it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from controller.network.aggregation.cells import cells_for
+from controller.network.aggregation.service.job_state import JobState, Phase
+from controller.network.aggregation.service.settings import JobSettings
+from dataplane.allreduce.formats import MOST_WORKERS
+from dataplane.allreduce.jobs.messages import Hello
+
+_LONGEST_NAME = 200
+_PORTS = 0xFFFF
+
+
+def problem_of(
+    hello: Hello, hosts: Collection[str], job: JobState | None, settings: JobSettings, jobs: int
+) -> str | None:
+    """Return why a worker cannot have a seat in `job`, or in a new one beside so many jobs; None if it can."""
+    if hello.host not in hosts:
+        return f"the topology has no host {hello.host!r}"
+    if not (1 <= len(hello.job) <= _LONGEST_NAME and hello.job.isprintable()):
+        return f"a job's name has 1 to {_LONGEST_NAME} printable characters"
+    if not 1 <= hello.workers <= (hello.capacity or hello.workers) <= MOST_WORKERS:
+        return f"{hello.workers} workers with a capacity of {hello.capacity or hello.workers} cannot be"
+    host, server_port = hello.server or (hello.host, hello.udp_port)
+    if host not in hosts:
+        return f"the topology has no host {host!r}"
+    if not (1 <= hello.udp_port <= _PORTS and 1 <= server_port <= _PORTS):
+        return f"UDP port {hello.udp_port} or {server_port} cannot be"
+    window = hello.window
+    if window is not None and (window < 1 or window & (window - 1)):
+        return f"a window of {window} items is no power of two"
+    return _excess(hello, settings, jobs) if job is None else _misfit(job, hello)
+
+
+def _excess(hello: Hello, settings: JobSettings, jobs: int) -> str | None:
+    """Return what a new job would have too much of."""
+    window, workers = hello.window or settings.window, hello.capacity or hello.workers
+    if cells_for(window) > settings.most_cells:
+        return f"a window of {window} items takes {cells_for(window)} cells, a job has {settings.most_cells} at most"
+    if workers > settings.most_workers:
+        return f"{workers} workers are more than the {settings.most_workers} that a job may have"
+    return f"there are {jobs} jobs, the most at a time" if jobs >= settings.most_jobs else None
+
+
+def _misfit(job: JobState, hello: Hello) -> str | None:
+    asked = job.hello
+    for what, theirs, its in (
+        ("workers", asked.workers, hello.workers),
+        ("window", job.window, job.window if hello.window is None else hello.window),
+        ("capacity", job.capacity, job.capacity if hello.capacity is None else hello.capacity),
+        ("main server", asked.server, hello.server),
+        ("boundaries", asked.boundaries, hello.boundaries),
+    ):
+        if theirs != its:
+            return f"{hello.host} asks for {what} {its}, the others for {theirs}"
+    there = job.members.get(hello.host) or job.joiners.get(hello.host)
+    if there is not None and there.disconnected_ns is None:
+        return f"{hello.host} has a worker in it already"
+    others = len((job.remaining.keys() | job.joiners.keys()) - {hello.host})
+    most = asked.workers if job.phase is Phase.GATHERING else job.capacity
+    return f"it has its {most} workers" if others >= most else None

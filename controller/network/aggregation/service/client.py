@@ -1,0 +1,48 @@
+"""The other end of the job service for people: what jobs there are, and having them end."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller.common.errors import JobError
+from controller.network.aggregation.service.messages import JOB, JobRow
+from dataplane.allreduce.jobs import jobs_pb2 as pb
+from dataplane.allreduce.jobs.messages import ADDRESS, SERVICE
+from dataplane.config import Strict
+from dataplane.rpc.access.settings import TlsSettings
+from dataplane.rpc.client import Peer, ServiceClient
+
+TIMEOUT_S: Final = 5.0
+
+
+class JobClientSettings(Strict, frozen=True):
+    """Where the job service is."""
+
+    address: str = ADDRESS
+    """Its gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT."""
+    tls: TlsSettings | None = None
+    """Certificates for HOST:PORT; null: those that the environment names."""
+    first_wait_ns: int = 100_000_000
+    longest_wait_ns: int = 5_000_000_000
+    """Waits for a connection."""
+
+
+class JobClient(ServiceClient):
+    """Asks a job service; use it as an async context manager. Whatever fails is a JobError in one line."""
+
+    def __init__(self, settings: JobClientSettings) -> None:
+        super().__init__(Peer(SERVICE, "job service", JobError), settings, timeout_s=TIMEOUT_S)
+
+    async def jobs(self) -> tuple[JobRow, ...]:
+        """Return the jobs that there are, then those that have ended, the newest first."""
+        with self._decoding():
+            return tuple(map(JOB.value, (await self._ask("ListJobs", pb.ListJobsRequest(), pb.JobList)).jobs))
+
+    async def end(self, job: str, reason: str) -> None:
+        """Have a job end; its workers get the reason."""
+        await self._ask("EndJob", pb.EndJobRequest(job=job, reason=reason), pb.EndJobResponse)
+
+    async def remove(self, job: str, host: str, reason: str) -> None:
+        """Have a job go on without a worker, which gets the reason."""
+        request = pb.RemoveWorkerRequest(job=job, host=host, reason=reason)
+        await self._ask("RemoveWorker", request, pb.RemoveWorkerResponse)

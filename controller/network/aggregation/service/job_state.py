@@ -1,0 +1,202 @@
+"""What the job service keeps of jobs and workers, and what it wants done; the rules are in `rendezvous`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final, TypeAlias
+
+from controller.network.intents import Worker
+from dataplane.allreduce.jobs.messages import Downward, Ended, Hello
+
+_MOST_REMOVED: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class InstalledJob:
+    """A job as the switches have it.
+
+    `aggregators` has the address that each member of the epoch sends to, `root` is the last one's.
+    """
+
+    number: int
+    epoch: int
+    window: int
+    capacity: int
+    aggregators: Mapping[str, str]
+    root: str
+    nonce: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Notify:
+    """A message is to go to a worker; with `last` its stream ends."""
+
+    token: str
+    message: Downward
+    last: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Switches are to add up for these workers; `key` comes back with what became of it, as with all of these."""
+
+    key: int
+    workers: tuple[Worker, ...]
+    window: int
+    capacity: int
+    server: Worker | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Switches are to do without a worker."""
+
+    key: int
+    number: int
+    host: str
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """Switches are to add up what one more worker sends; `token` is the worker's."""
+
+    key: int
+    number: int
+    worker: Worker
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Other switches are to add up."""
+
+    key: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Switches are to forget a job."""
+
+    key: int
+    number: int
+
+
+Change: TypeAlias = Create | Remove | Join | Move | End
+"""What the keeper of jobs is to do; one at a time for each job."""
+Action: TypeAlias = Notify | Change
+
+
+class Phase(StrEnum):
+    """How far a job is."""
+
+    GATHERING = "gathering"
+    CREATING = "creating"
+    RUNNING = "running"
+    HELD = "held"
+    ENDED = "ended"
+
+
+@dataclass(slots=True)
+class WorkerState:
+    """A worker that is there, or was until lately; `hello` is how it introduced itself."""
+
+    hello: Hello
+    heard_ns: int
+    admit_until_ns: int
+    """When a worker that is not admitted is refused."""
+    disconnected_ns: int | None = None
+    """Since when its connection is gone."""
+    count: int | None = None
+    """What it says it has begun, at the present barrier; then what it has finished."""
+    next_item: int | None = None
+    """Where it goes on, once it has finished what all are to finish."""
+    start: tuple[int, int] | None = None
+    """First item and count of a worker that came at a barrier."""
+    newcomers: tuple[str, ...] = ()
+    """Who came in there."""
+    leaves_before: int | None = None
+    """The item that it leaves before, once no other member needs it for what came earlier."""
+    results_before: int | None = None
+    """The item before which it says it has all results."""
+
+    @property
+    def worker(self) -> Worker:
+        """Where its results go."""
+        return Worker(self.hello.host, self.hello.udp_port)
+
+
+@dataclass(slots=True)
+class Barrier:
+    """All workers begin nothing more than `count`; until it is known, nothing more."""
+
+    number: int
+    deadline_ns: int
+    count: int | None = None
+    item: int = 0
+    """Where all go on, once a worker has been admitted."""
+    joined: list[str] = field(default_factory=list)
+    """Who has joined meanwhile, and is admitted when it is over."""
+
+
+@dataclass(slots=True)
+class JobState:
+    """A job of the service's."""
+
+    key: int
+    hello: Hello
+    """What its first worker asked for."""
+    window: int
+    capacity: int
+    size: int
+    """Of so many at least half must be left: those it began with, or has had since, without those who left by will."""
+    phase: Phase = Phase.GATHERING
+    installed: InstalledJob | None = None
+    members: dict[str, WorkerState] = field(default_factory=dict)
+    joiners: dict[str, WorkerState] = field(default_factory=dict)
+    removals: deque[str] = field(default_factory=deque)
+    """Who is to be taken out of the switches."""
+    pending_change: Change | None = None
+    barrier: Barrier | None = None
+    newcomers: tuple[str, ...] = ()
+    """Who came in at the last barrier."""
+    move_reason: str | None = None
+    """Why it should be at other switches."""
+    reason: str = ""
+    """Why it has ended."""
+    ended_ns: int = 0
+    removed: dict[str, Ended] = field(default_factory=dict)
+    """The last messages to workers that were removed, by token: one whose connection had gone asks for it again."""
+
+    def remember_removed(self, token: str, farewell: Ended) -> None:
+        """Keep a removed worker's last message; of too many the oldest are forgotten."""
+        self.removed[token] = farewell
+        while len(self.removed) > _MOST_REMOVED:
+            del self.removed[next(iter(self.removed))]
+
+    @property
+    def item_name(self) -> str:
+        """Return what its items are called: rounds where workers state boundaries, else all-reduces."""
+        return "round" if self.hello.boundaries else "all-reduce"
+
+    @property
+    def remaining(self) -> dict[str, WorkerState]:
+        """Return the members that have not said that they leave."""
+        return {host: worker for host, worker in self.members.items() if worker.leaves_before is None}
+
+    @property
+    def leaving(self) -> dict[str, int]:
+        """Return the members that have, and the items that they leave before."""
+        return {host: worker.leaves_before for host, worker in self.members.items() if worker.leaves_before is not None}
+
+    def is_joining(self, worker: WorkerState) -> bool:
+        """Return whether the switches are being asked to take a worker in."""
+        return isinstance(self.pending_change, Join) and self.pending_change.token == worker.hello.token
+
+    @property
+    def name(self) -> str:
+        """The name that its workers meet by."""
+        return self.hello.job

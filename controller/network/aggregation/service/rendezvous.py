@@ -1,0 +1,499 @@
+"""Who is in which job: workers meet by its name, are missed when they are silent, and come back between all-reduces.
+
+A state machine without sockets and clocks: events come with their time, and it returns what is to be
+done. A worker's token identifies it. A change of the switches is one at a time for each job; what is to be done
+next is computed from the job's state after each event, so that nothing depends on the order of events.
+
+A worker that comes to a running job waits until all members hold: they begin no more all-reduces, say how many they
+have begun, finish the greatest of these, and say with which item they go on. There the newcomer begins.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Iterable
+
+from controller.network.aggregation.service.admission import problem_of
+from controller.network.aggregation.service.job_state import (
+    Action,
+    Barrier,
+    Change,
+    Create,
+    End,
+    InstalledJob,
+    JobState,
+    Join,
+    Move,
+    Notify,
+    Phase,
+    Remove,
+    WorkerState,
+)
+from controller.network.aggregation.service.settings import JobSettings
+from controller.network.aggregation.service.worker_views import admitted_of, view_of
+from controller.network.intents import Worker
+from dataplane.allreduce.jobs.messages import (
+    Arrived,
+    Completed,
+    Downward,
+    Ended,
+    Finished,
+    Heartbeat,
+    Hello,
+    Leave,
+    Refused,
+    Waiting,
+)
+from dataplane.wire.aggregation import age
+
+
+class Rendezvous:
+    """All jobs and their workers; each method takes an event and returns what is to be done."""
+
+    def __init__(self, settings: JobSettings, hosts: Collection[str], change_ns: int) -> None:
+        """Know the topology's hosts, and how long a change of the switches may take."""
+        self._settings, self._hosts, self._change_ns = settings, frozenset(hosts), change_ns
+        self._jobs: dict[int, JobState] = {}
+        self._workers: dict[str, tuple[JobState, WorkerState]] = {}
+        self._serial = 0
+        self._out: list[Action] = []
+        self.ended: deque[JobState] = deque(maxlen=settings.kept)
+        """Jobs that have ended, the newest last."""
+
+    @property
+    def jobs(self) -> tuple[JobState, ...]:
+        """Return jobs that have not ended, the oldest first."""
+        return tuple(job for job in self._jobs.values() if job.phase is not Phase.ENDED)
+
+    def connect(self, hello: Hello, now_ns: int) -> list[Action]:
+        """Seat a worker that has come, or has come back over another connection."""
+        known = self._workers.get(hello.token)
+        if known is not None:
+            self._reconnected(*known, hello, now_ns)
+        elif hello.number is not None:
+            self._notify(hello.token, self._farewell_of(hello, hello.number))
+        else:
+            problem = problem_of(hello, self._hosts, self._named(hello.job), self._settings, len(self.jobs))
+            if problem is None:
+                self._seat_worker(hello, now_ns)
+            else:
+                self._notify(hello.token, Refused(f"job {hello.job}: {problem}"))
+        return self._reconcile(now_ns)
+
+    def receive(
+        self, token: str, message: Heartbeat | Arrived | Finished | Leave | Completed, now_ns: int
+    ) -> list[Action]:
+        """Take what a worker has said."""
+        known = self._workers.get(token)
+        if known is None:
+            self._notify(token, Ended("this worker has been removed from its job", removed=True))
+            return self._reconcile(now_ns)
+        job, worker = known
+        worker.heard_ns = now_ns
+        if isinstance(message, Heartbeat):
+            return []
+        match message:
+            case Arrived() if (
+                job.barrier is not None and message.barrier == job.barrier.number and job.barrier.count is None
+            ):
+                worker.count = message.count
+            case Finished() if job.barrier is not None and message.barrier == job.barrier.number:
+                if message.count == job.barrier.count:
+                    worker.next_item = message.next_item
+            case Leave():
+                self._begin_leaving(job, worker, message.next_item, now_ns)
+            case Completed():
+                worker.results_before = message.next_item
+            case _:
+                pass
+        return self._reconcile(now_ns)
+
+    def disconnect(self, token: str, now_ns: int) -> list[Action]:
+        """Note that a worker's connection is gone; it may come back."""
+        known = self._workers.get(token)
+        if known is not None:
+            known[1].disconnected_ns = now_ns
+        return self._reconcile(now_ns)
+
+    def change_done(
+        self, change: Change, result: InstalledJob | str, now_ns: int, *, taken_back: InstalledJob | None = None
+    ) -> list[Action]:
+        """Note that a change of the switches has been made, or cannot be made because of what the text says.
+
+        `taken_back` is the job as it is after a change that was made in some switches and then undone: in a new epoch.
+        """
+        job = self._jobs.get(change.key)
+        if job is None or job.pending_change != change:
+            return []
+        job.pending_change = None
+        problem = result if isinstance(result, str) else None
+        if isinstance(result, InstalledJob):
+            job.installed = result
+        elif taken_back is not None:
+            job.installed = taken_back
+        if job.phase is Phase.ENDED:
+            self._forget(job, is_there=not isinstance(change, End) and job.installed is not None)
+        else:
+            self._changed(job, change, problem, now_ns)
+        return self._reconcile(now_ns)
+
+    def job_failed(self, number: int, reason: str, now_ns: int) -> list[Action]:
+        """Note that a job is no longer in the switches."""
+        for job in self.jobs:
+            if job.installed is not None and job.installed.number == number:
+                job.installed = None
+                self._end(job, reason, now_ns)
+        return self._reconcile(now_ns)
+
+    def should_move(self, number: int, reason: str, now_ns: int) -> list[Action]:
+        """Note that other switches would be better for a job."""
+        for job in self.jobs:
+            if job.installed is not None and job.installed.number == number:
+                job.move_reason = reason
+        return self._reconcile(now_ns)
+
+    def end(self, name: str, reason: str, now_ns: int) -> list[Action] | None:
+        """End a job on request; None if there is none of that name."""
+        job = self._named(name)
+        if job is None:
+            return None
+        self._end(job, reason, now_ns)
+        return self._reconcile(now_ns)
+
+    def remove(self, name: str, host: str, reason: str, now_ns: int) -> list[Action] | None:
+        """Remove a worker on request; None if there is no such one."""
+        job = self._named(name)
+        if job is None or (host not in job.members and host not in job.joiners):
+            return None
+        self._expel(job, host, reason)
+        return self._reconcile(now_ns)
+
+    def tick(self, now_ns: int) -> list[Action]:
+        """Note that nothing has happened for a while."""
+        return self._reconcile(now_ns)
+
+    def due_ns(self) -> int | None:
+        """Return when `tick` is due, if nothing happens before."""
+        times: list[int] = []
+        for job in self.jobs:
+            times += [self._lease_end_ns(worker) for worker in (*job.remaining.values(), *job.joiners.values())]
+            waiting = job.members if job.phase is Phase.GATHERING else job.joiners
+            times += [worker.admit_until_ns for worker in waiting.values() if worker.start is None]
+            if job.barrier is not None:
+                times.append(job.barrier.deadline_ns)
+        return min(times, default=None)
+
+    def _named(self, name: str) -> JobState | None:
+        return next((job for job in self.jobs if job.name == name), None)
+
+    def _farewell_of(self, hello: Hello, number: int) -> Ended:
+        """Return the last message to a worker that was admitted, and is not known any more."""
+        for job in self.jobs:
+            if job.installed is not None and job.installed.number == number:
+                return job.removed.get(hello.token, Ended(f"{hello.host} has left job {job.name}", removed=True))
+        for job in reversed(self.ended):
+            if job.name == hello.job:
+                return Ended(f"job {job.name} has ended: {job.reason}")
+        return Ended(f"job {hello.job} has ended: the controller knows no number {number}, it has restarted")
+
+    def _seat_worker(self, hello: Hello, now_ns: int) -> None:
+        job = self._named(hello.job)
+        if job is None:
+            job = self._new_job(hello)
+        elif hello.host in job.members or hello.host in job.joiners:
+            self._expel(job, hello.host, "another worker has come from its host")
+            if job.phase is Phase.ENDED:
+                self._notify(hello.token, Refused(f"job {hello.job} has just ended: {job.reason}"))
+                return
+        worker = WorkerState(hello, now_ns, now_ns + hello.deadline_ns)
+        self._workers[hello.token] = job, worker
+        (job.members if job.phase is Phase.GATHERING else job.joiners)[hello.host] = worker
+        self._notify_waiting(job, worker)
+
+    def _new_job(self, hello: Hello) -> JobState:
+        self._serial += 1
+        window = self._settings.window if hello.window is None else hello.window
+        default = hello.workers if self._settings.capacity is None else max(self._settings.capacity, hello.workers)
+        capacity = default if hello.capacity is None else hello.capacity
+        job = self._jobs[self._serial] = JobState(self._serial, hello, window, capacity, hello.workers)
+        return job
+
+    def _reconnected(self, job: JobState, worker: WorkerState, hello: Hello, now_ns: int) -> None:
+        """Send a worker over its new connection how things are."""
+        worker.heard_ns, worker.disconnected_ns = now_ns, None
+        if job.members.get(hello.host) is not worker or job.installed is None:
+            self._notify_waiting(job, worker)
+            return
+        if job.barrier is not None and hello.host in job.barrier.joined:
+            return
+        if hello.number is None:
+            self._admit(job, worker)
+        self._notify(hello.token, view_of(job, hello.host, now_ns, self._change_ns))
+
+    def _begin_leaving(self, job: JobState, worker: WorkerState, item: int, now_ns: int) -> None:
+        """Let a worker go at once, or have the others say when they have all results that it has.
+
+        They may lack some, which the switches may have forgotten, and would get sums without it once it has gone.
+        """
+        if job.installed is None or job.members.get(worker.hello.host) is not worker:
+            self._leave(job, worker)
+        elif worker.leaves_before is None:
+            worker.leaves_before = item
+            self._send_views(job, now_ns)
+
+    def _release_leavers(self, job: JobState) -> None:
+        """Let leavers go whom nobody who stays needs any more."""
+        for host, item in job.leaving.items():
+            if all(
+                one.results_before is not None and age(one.results_before, than=item) >= 0
+                for one in job.remaining.values()
+            ):
+                self._leave(job, job.members[host])
+
+    def _leave(self, job: JobState, worker: WorkerState) -> None:
+        was_member = job.members.get(worker.hello.host) is worker
+        farewell = Ended(f"{worker.hello.host} has left job {job.name}", removed=True)
+        self._drop(job, worker.hello.host, farewell)
+        if was_member and job.phase is not Phase.GATHERING:
+            job.size -= 1
+
+    def _expel(self, job: JobState, host: str, why: str) -> None:
+        """Take a worker out that has not left by itself; end the job where too few are left."""
+        farewell = Ended(f"{host} was removed from job {job.name}: {why}", removed=True)
+        job.remember_removed((job.joiners.get(host) or job.members[host]).hello.token, farewell)
+        self._drop(job, host, farewell)
+
+    def _drop(self, job: JobState, host: str, farewell: Downward) -> None:
+        worker = job.joiners.pop(host, None)
+        if worker is None:
+            worker = job.members.pop(host)
+            if job.phase is not Phase.GATHERING:
+                job.removals.append(host)
+        elif isinstance(job.pending_change, Join) and job.pending_change.token == worker.hello.token:
+            job.removals.append(host)
+        self._notify(worker.hello.token, farewell)
+        self._workers.pop(worker.hello.token, None)
+
+    def _reconcile(self, now_ns: int) -> list[Action]:
+        """Do what time and the state of each job ask for; return all that is to be done."""
+        for job in self.jobs:
+            self._expire(job, now_ns)
+            while job.phase is not Phase.ENDED and job.pending_change is None and self._advance(job, now_ns):
+                pass
+        out, self._out = self._out, []
+        return out
+
+    def _lease_end_ns(self, worker: WorkerState) -> int:
+        """Return when a worker is taken for dead if nothing is heard of it."""
+        lease_ns = worker.heard_ns + self._settings.lease_ns
+        return (
+            lease_ns
+            if worker.disconnected_ns is None
+            else min(lease_ns, worker.disconnected_ns + self._settings.reconnect_ns)
+        )
+
+    def _expire(self, job: JobState, now_ns: int) -> None:
+        """Remove who is silent, refuse who has waited for long enough, and give up a barrier that lasts too long."""
+        for host, worker in (*job.remaining.items(), *job.joiners.items()):
+            if self._lease_end_ns(worker) <= now_ns:
+                silent_s = (now_ns - worker.heard_ns) / 1e9
+                gone = ", its connection is gone" if worker.disconnected_ns is not None else ""
+                self._expel(job, host, f"it was not heard for {silent_s:.1f} s{gone}")
+        self._release_leavers(job)
+        if job.phase is Phase.GATHERING:
+            late = min((worker.admit_until_ns for worker in job.members.values()), default=now_ns + 1)
+            if len(job.members) < job.hello.workers and late <= now_ns:
+                present = f"{len(job.members)} of {job.hello.workers} workers ({' '.join(sorted(job.members))})"
+                self._end(job, f"only {present} came in time", now_ns)
+            return
+        for host, worker in tuple(job.joiners.items()):
+            if worker.admit_until_ns <= now_ns and not job.is_joining(worker):
+                self._refuse(job, [host], "the others did not come to a point where it could join in time")
+        if (
+            job.barrier is not None
+            and job.barrier.deadline_ns <= now_ns
+            and not isinstance(job.pending_change, Join | Move)
+        ):
+            self._abandon_barrier(job, now_ns)
+
+    def _advance(self, job: JobState, now_ns: int) -> bool:
+        """Take the next step of a job that nothing is being changed of; return whether there was one."""
+        if job.phase is Phase.GATHERING:
+            return self._gather(job, now_ns)
+        if job.installed is None:
+            return False
+        installed = job.installed
+        if not job.members or 2 * len(job.members) < job.size:
+            left = f"{len(job.members)} of {job.size} workers are left" if job.size else "all workers have left"
+            self._end(job, left, now_ns)
+        elif job.removals:
+            self._change(job, Remove(job.key, installed.number, job.removals.popleft()))
+        elif job.barrier is None:
+            return self._begin_barrier(job, now_ns)
+        elif job.barrier.count is None:
+            return self._agree_on_count(job, job.barrier, now_ns)
+        else:
+            return self._pass_barrier(job, job.barrier, installed, now_ns)
+        return True
+
+    def _gather(self, job: JobState, now_ns: int) -> bool:
+        if not job.members:
+            self._end(job, "all workers have gone before it began", now_ns)
+            return True
+        if len(job.members) < job.hello.workers:
+            return False
+        job.phase = Phase.CREATING
+        workers = tuple(job.members[host].worker for host in sorted(job.members))
+        server = None if job.hello.server is None else Worker(*job.hello.server)
+        self._change(job, Create(job.key, workers, job.window, job.capacity, server))
+        return True
+
+    def _begin_barrier(self, job: JobState, now_ns: int) -> bool:
+        if job.move_reason is None and not job.joiners:
+            return False
+        self._serial += 1
+        job.phase, job.barrier = Phase.HELD, Barrier(self._serial, now_ns + self._settings.hold_ns)
+        for worker in job.members.values():
+            worker.count = worker.next_item = None
+        self._send_views(job, now_ns)
+        return True
+
+    def _agree_on_count(self, job: JobState, barrier: Barrier, now_ns: int) -> bool:
+        counts = [worker.count for worker in job.remaining.values() if worker.count is not None]
+        if len(counts) < len(job.members):
+            return False
+        barrier.count = max(counts)
+        self._send_views(job, now_ns)
+        return True
+
+    def _pass_barrier(self, job: JobState, barrier: Barrier, installed: InstalledJob, now_ns: int) -> bool:
+        """All members are to finish the same all-reduce; when they have, change what is to be changed, and go on."""
+        items = {worker.next_item for worker in job.members.values()}
+        if None in items:
+            return False
+        if len(items) > 1:
+            self._refuse(job, tuple(job.joiners), "its workers do not reduce the same sizes in the same order")
+            self._release(job, now_ns)
+        elif job.joiners:
+            barrier.item = items.pop() or 0
+            worker = next(iter(job.joiners.values()))
+            self._change(job, Join(job.key, installed.number, worker.worker, worker.hello.token))
+        elif job.move_reason is not None:
+            self._change(job, Move(job.key, installed.number))
+        else:
+            self._release(job, now_ns)
+        return True
+
+    def _changed(self, job: JobState, change: Change, problem: str | None, now_ns: int) -> None:
+        match change:
+            case Create() if problem is not None:
+                self._end(job, problem, now_ns)
+            case Create():
+                job.phase = Phase.RUNNING
+                for worker in job.members.values():
+                    self._admit(job, worker)
+            case Remove() if problem is not None:
+                self._end(job, f"{change.host} cannot be taken out: {problem}", now_ns)
+            case Remove():
+                self._send_views(job, now_ns)
+            case Join():
+                self._joined(job, change, problem)
+                if problem is not None:
+                    self._send_views(job, now_ns)
+            case Move():
+                job.move_reason = None
+            case End():
+                pass
+
+    def _joined(self, job: JobState, change: Join, problem: str | None) -> None:
+        host = change.worker.host
+        worker = job.joiners.get(host)
+        if worker is None or worker.hello.token != change.token:
+            # Gone meanwhile: it waits to be taken out of the switches, if it is in.
+            if problem is not None:
+                job.removals.remove(host)
+        elif problem is not None:
+            self._refuse(job, [host], problem)
+        else:
+            self._make_member(job, host)
+
+    def _make_member(self, job: JobState, host: str) -> None:
+        """Make a joiner a member, which begins where the others go on."""
+        barrier = job.barrier
+        assert barrier is not None
+        assert barrier.count is not None
+        worker = job.members[host] = job.joiners.pop(host)
+        worker.next_item, worker.count, worker.start = barrier.item, barrier.count, (barrier.item, barrier.count)
+        barrier.joined.append(host)
+        job.size = max(job.size, len(job.members))
+
+    def _admit(self, job: JobState, worker: WorkerState) -> None:
+        self._notify(worker.hello.token, admitted_of(job, worker, self._settings.lease_ns, self._change_ns))
+
+    def _abandon_barrier(self, job: JobState, now_ns: int) -> None:
+        barrier = job.barrier
+        assert barrier is not None
+        late = [
+            host
+            for host, one in job.remaining.items()
+            if (one.count if barrier.count is None else one.next_item) is None
+        ]
+        what = (
+            "say what it had begun" if barrier.count is None else f"come to the end of {job.item_name} {barrier.count}"
+        )
+        reason = f"{' '.join(sorted(late)) or 'nobody'} did not {what} within {self._settings.hold_ns / 1e9:g} s"
+        self._refuse(job, tuple(job.joiners), reason)
+        job.move_reason = None
+        self._release(job, now_ns)
+
+    def _release(self, job: JobState, now_ns: int) -> None:
+        barrier = job.barrier
+        assert barrier is not None
+        job.phase, job.barrier, job.newcomers = Phase.RUNNING, None, tuple(barrier.joined)
+        for host in barrier.joined:
+            if host in job.members:
+                job.members[host].newcomers = job.newcomers
+                self._admit(job, job.members[host])
+        self._send_views(job, now_ns)
+
+    def _refuse(self, job: JobState, hosts: Iterable[str], why: str) -> None:
+        for host in hosts:
+            worker = job.joiners.pop(host)
+            self._workers.pop(worker.hello.token, None)
+            self._notify(worker.hello.token, Refused(f"job {job.name}: {why}"))
+
+    def _end(self, job: JobState, reason: str, now_ns: int) -> None:
+        """End a job and send all its workers the same reason."""
+        begun = job.phase not in (Phase.GATHERING, Phase.CREATING)
+        text = f"job {job.name} has ended: {reason}" if begun else f"job {job.name}: {reason}"
+        for worker in (*job.members.values(), *job.joiners.values()):
+            is_member = begun and job.members.get(worker.hello.host) is worker
+            self._notify(worker.hello.token, Ended(text) if is_member else Refused(text))
+            self._workers.pop(worker.hello.token, None)
+        if begun or job.members:
+            self.ended.append(job)
+        job.phase, job.reason, job.ended_ns, job.barrier = Phase.ENDED, reason, now_ns, None
+        if job.pending_change is None:
+            self._forget(job, is_there=job.installed is not None)
+
+    def _forget(self, job: JobState, *, is_there: bool) -> None:
+        """Have nothing more to do with an ended job, once the switches hold nothing of it."""
+        if is_there and job.installed is not None:
+            self._change(job, End(job.key, job.installed.number))
+        else:
+            del self._jobs[job.key]
+
+    def _change(self, job: JobState, change: Change) -> None:
+        job.pending_change = change
+        self._out.append(change)
+
+    def _notify(self, token: str, message: Downward) -> None:
+        self._out.append(Notify(token, message, last=isinstance(message, Refused | Ended)))
+
+    def _notify_waiting(self, job: JobState, worker: WorkerState) -> None:
+        self._notify(worker.hello.token, Waiting(tuple(sorted(job.members)), job.hello.workers))
+
+    def _send_views(self, job: JobState, now_ns: int) -> None:
+        """Send all members the job as it is."""
+        for host, worker in job.members.items():
+            self._notify(worker.hello.token, view_of(job, host, now_ns, self._change_ns))

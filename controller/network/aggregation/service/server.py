@@ -1,0 +1,357 @@
+"""The job service in the controller's process: workers meet, are missed and come back, people look and interfere.
+
+Service millrace.jobs.v1.Jobs, as dataplane/allreduce/jobs/jobs.proto describes it. What is decided is in `rendezvous`;
+here are streams, the clock and the reconciler of the switches' jobs. Over TLS a worker is on the host that its
+certificate or token says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Sequence
+from ipaddress import IPv4Address
+from typing import Final, Protocol
+
+import grpc
+
+from collectors.values import JobNote
+from controller.common.errors import ControllerError, JobError
+from controller.network.aggregation.cells import cells_for
+from controller.network.aggregation.job_reconciler import Listener
+from controller.network.aggregation.jobs import RunningJob
+from controller.network.aggregation.service.job_state import (
+    Action,
+    Change,
+    Create,
+    End,
+    InstalledJob,
+    Join,
+    Move,
+    Notify,
+    Remove,
+)
+from controller.network.aggregation.service.messages import JOB, JobRow, check_end, check_removal
+from controller.network.aggregation.service.rendezvous import Rendezvous
+from controller.network.aggregation.service.rows import row_of
+from controller.network.aggregation.service.settings import JobSettings
+from controller.network.intents import Worker
+from controller.network.tables.aggregation import switches_of
+from dataplane.allreduce.jobs import jobs_pb2 as pb
+from dataplane.allreduce.jobs.codec import DOWNWARD, upward_of
+from dataplane.allreduce.jobs.messages import Ended, Hello, Refused
+from dataplane.clock import Clock
+from dataplane.errors import AccessError
+from dataplane.rpc.access.caller import CALLER
+from dataplane.rpc.access.permissions import Permission, check_host
+from dataplane.rpc.access.settings import TlsSettings
+from dataplane.rpc.errors import CallError, MessageError
+from dataplane.rpc.options import KEEPALIVE_MS
+from dataplane.rpc.server import RpcServer
+from dataplane.rpc.service import Service
+from dataplane.topology.addressing import switch_ipv4
+from dataplane.topology.values import Topology
+
+LOGGER = logging.getLogger("millrace.jobs")
+
+MAX_PENDING: Final = 1024
+"""Messages that wait for one worker before its connection is ended; it gets the present view when it is back."""
+
+_NEEDS: Final = {
+    "Attend": Permission.ATTEND,
+    "ListJobs": Permission.READ,
+    "EndJob": Permission.OPERATE,
+    "RemoveWorker": Permission.OPERATE,
+}
+
+_Outbox = asyncio.Queue[Notify | MessageError | None]
+"""Messages to a worker, in order; None, or why its stream is refused, ends it."""
+
+
+class Reconciler(Protocol):
+    """Who has switches add up: `JobReconciler`, whose methods return when switches have acknowledged."""
+
+    @property
+    def running(self) -> tuple[RunningJob, ...]:
+        """The jobs that have not ended."""
+        ...
+
+    def listen(self, listener: Listener) -> None:
+        """Notify of jobs that fail or should move."""
+        ...
+
+    def aggregator(self, number: int, host: str) -> IPv4Address:
+        """Return where a worker sends to."""
+        ...
+
+    async def create(
+        self, workers: Sequence[Worker], *, window: int, capacity: int, server: Worker | None = None
+    ) -> RunningJob:
+        """Have a job."""
+        ...
+
+    async def leave(self, number: int, host: str) -> RunningJob:
+        """Do without a worker."""
+        ...
+
+    async def join(self, number: int, worker: Worker) -> RunningJob:
+        """Have a worker more."""
+        ...
+
+    async def move(self, number: int) -> RunningJob:
+        """Have a job elsewhere."""
+        ...
+
+    async def end(self, number: int) -> None:
+        """Have a job no more."""
+        ...
+
+
+class JobService:
+    """Serves a reconciler's jobs to workers and people; construct it inside a running event loop."""
+
+    def __init__(
+        self,
+        settings: JobSettings,
+        topology: Topology,
+        reconciler: Reconciler,
+        clock: Clock,
+        *,
+        change_ns: int,
+        tls: TlsSettings | None = None,
+    ) -> None:
+        """Serve jobs of a reconciler whose changes take `change_ns` at most."""
+        settings.check()
+        self._topology, self._reconciler, self._clock = topology, reconciler, clock
+        self._rendezvous = Rendezvous(settings, [host.name for host in topology.hosts], change_ns)
+        self._outboxes: dict[str, _Outbox] = {}
+        self._changes: set[asyncio.Task[None]] = set()
+        self._woken = asyncio.Event()
+        # A silent worker loses its lease; its connection lasts longer, so that it can receive the reason.
+        keepalive_ms = max(KEEPALIVE_MS, 2 * settings.lease_ns // 1_000_000)
+        self._server = RpcServer(
+            settings.listen,
+            [self._service()],
+            purpose="cannot serve jobs",
+            error=JobError,
+            limits=settings.limits,
+            keepalive_ms=keepalive_ms,
+            tls=tls,
+        )
+        self.address = self._server.address
+        reconciler.listen(self)
+
+    async def run(self) -> None:
+        """Serve until cancelled; jobs stay in the switches."""
+        await self._server.start()
+        try:
+            while True:
+                await self._wait()
+                self._do(self._rendezvous.tick(self._clock.now_ns()))
+        finally:
+            for task in self._changes:
+                task.cancel()
+            await asyncio.gather(*self._changes, return_exceptions=True)
+            await self._server.stop()
+
+    def failed(self, number: int, reason: str) -> None:
+        """Notify the workers of a job that switches cannot go on with it."""
+        self._do(self._rendezvous.job_failed(number, reason, self._clock.now_ns()))
+
+    def should_move(self, number: int, reason: str) -> None:
+        """Move a job when its workers have come to a point where that can be."""
+        self._do(self._rendezvous.should_move(number, reason, self._clock.now_ns()))
+
+    def notes(self) -> dict[int, JobNote]:
+        """Return what a collector is to know of the jobs that run, by number."""
+        return {
+            job.installed.number: JobNote(job.name, job.installed.epoch, cells_for(job.installed.window))
+            for job in self._rendezvous.jobs
+            if job.installed is not None
+        }
+
+    async def _wait(self) -> None:
+        """Wait until the next worker's deadline, or until that deadline has changed."""
+        due_ns = self._rendezvous.due_ns()
+        wait_s = None if due_ns is None else max(due_ns - self._clock.now_ns(), 0) / 1e9
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._woken.wait()
+        self._woken.clear()
+
+    def _do(self, actions: list[Action]) -> None:
+        for action in actions:
+            if isinstance(action, Notify):
+                self._notify(action)
+            else:
+                task = asyncio.create_task(self._change(action))
+                self._changes.add(task)
+                task.add_done_callback(self._changes.discard)
+        said = (
+            one.message.reason
+            for one in actions
+            if isinstance(one, Notify) and isinstance(one.message, Ended | Refused)
+        )
+        for reason in dict.fromkeys(said):
+            LOGGER.info("%s", reason)
+
+    def _notify(self, notify: Notify) -> None:
+        outbox = self._outboxes.get(notify.token)
+        if outbox is None:
+            return
+        if outbox.qsize() < MAX_PENDING:
+            outbox.put_nowait(notify)
+        else:
+            outbox.put_nowait(None)
+            del self._outboxes[notify.token]
+
+    async def _change(self, change: Change) -> None:
+        """Have the switches changed, and take note of what came of it."""
+        result: InstalledJob | str
+        taken_back = None
+        try:
+            result = await self._carry_out(change)
+        except ControllerError as error:
+            LOGGER.warning("%s", error)
+            result = str(error)
+            job = self._running(change.number) if isinstance(change, Join) else None
+            taken_back = None if job is None else self._installed_job(job)
+        self._do(self._rendezvous.change_done(change, result, self._clock.now_ns(), taken_back=taken_back))
+        self._woken.set()
+
+    async def _carry_out(self, change: Change) -> InstalledJob | str:
+        reconciler = self._reconciler
+        match change:
+            case Create():
+                job = await reconciler.create(
+                    change.workers, window=change.window, capacity=change.capacity, server=change.server
+                )
+            case Remove():
+                job = await self._remove_worker(change.number, change.host)
+            case Join():
+                job = await reconciler.join(change.number, change.worker)
+            case Move():
+                job = await reconciler.move(change.number)
+            case End():
+                await reconciler.end(change.number)
+                return ""
+        installed = self._installed_job(job)
+        hosts = " ".join(sorted(installed.aggregators))
+        LOGGER.info("job %d, epoch %d: %s", installed.number, installed.epoch, hosts)
+        return installed
+
+    async def _remove_worker(self, number: int, host: str) -> RunningJob:
+        """Return a job without a worker; one that a switch has not yet acknowledged will be so all the same."""
+        try:
+            return await self._reconciler.leave(number, host)
+        except ControllerError as error:
+            job = self._running(number)
+            if job is None or host in job.members.workers:
+                raise
+            LOGGER.warning("%s", error)
+            return job
+
+    def _installed_job(self, job: RunningJob) -> InstalledJob:
+        aggregators = {host: str(self._reconciler.aggregator(job.number, host)) for host in job.members.workers}
+        asked, root = job.placed.job, self._topology.switch[job.placed.tree.root]
+        return InstalledJob(
+            job.number,
+            job.members.epoch,
+            asked.window,
+            asked.capacity,
+            aggregators,
+            str(switch_ipv4(root.node_id)),
+            asked.nonce,
+        )
+
+    def _running(self, number: int) -> RunningJob | None:
+        return next((job for job in self._reconciler.running if job.number == number), None)
+
+    def _switches(self, number: int) -> tuple[str, ...]:
+        job = self._running(number)
+        return () if job is None else tuple(switches_of(job.placed.tree))
+
+    def _service(self) -> Service:
+        return Service(
+            pb.DESCRIPTOR.services_by_name["Jobs"],
+            {
+                "Attend": self._attend,
+                "ListJobs": self._serve_list,
+                "EndJob": self._serve_end,
+                "RemoveWorker": self._serve_remove,
+            },
+            _NEEDS,
+        )
+
+    async def _attend(self, requests: AsyncIterator[pb.WorkerMessage]) -> AsyncIterator[pb.ServiceMessage]:
+        """Serve one worker over one connection; of two connections of a worker the newer one is its own."""
+        first = await anext(requests, None)
+        hello = None if first is None else upward_of(first)
+        if not isinstance(hello, Hello):
+            raise MessageError("a worker begins with Hello")
+        try:
+            check_host(CALLER.get(), hello.host)
+        except AccessError as error:
+            raise CallError(grpc.StatusCode.PERMISSION_DENIED, str(error)) from None
+        outbox: _Outbox = asyncio.Queue()
+        before = self._outboxes.get(hello.token)
+        if before is not None:
+            before.put_nowait(None)
+        self._outboxes[hello.token] = outbox
+        listening = asyncio.create_task(self._listen(requests, hello.token, outbox))
+        try:
+            self._do(self._rendezvous.connect(hello, self._clock.now_ns()))
+            self._woken.set()
+            while (notify := await outbox.get()) is not None:
+                if isinstance(notify, MessageError):
+                    raise notify
+                yield DOWNWARD.message(notify.message)
+                if notify.last:
+                    break
+        finally:
+            listening.cancel()
+            if self._outboxes.get(hello.token) is outbox:
+                del self._outboxes[hello.token]
+                self._do(self._rendezvous.disconnect(hello.token, self._clock.now_ns()))
+                self._woken.set()
+
+    async def _listen(self, requests: AsyncIterator[pb.WorkerMessage], token: str, outbox: _Outbox) -> None:
+        """Take what a worker says until its connection ends."""
+        try:
+            async for request in requests:
+                message = upward_of(request)
+                if not isinstance(message, Hello):
+                    self._do(self._rendezvous.receive(token, message, self._clock.now_ns()))
+        except MessageError as error:
+            LOGGER.warning("connection to a worker closed: %s", error)
+            outbox.put_nowait(error)
+        finally:
+            outbox.put_nowait(None)
+
+    def rows(self) -> list[JobRow]:
+        """Return jobs as they are now, then those that have ended, the newest first."""
+        now_ns = self._clock.now_ns()
+        jobs = (*self._rendezvous.jobs, *reversed(self._rendezvous.ended))
+        return [row_of(job, now_ns, self._switches) for job in jobs]
+
+    async def _serve_list(self, _: pb.ListJobsRequest) -> pb.JobList:
+        return pb.JobList(jobs=[JOB.message(row) for row in self.rows()])
+
+    async def _serve_end(self, request: pb.EndJobRequest) -> pb.EndJobResponse:
+        check_end(request)
+        actions = self._rendezvous.end(request.job, request.reason, self._clock.now_ns())
+        self._take(actions, f"there is no job {request.job!r}")
+        return pb.EndJobResponse()
+
+    async def _serve_remove(self, request: pb.RemoveWorkerRequest) -> pb.RemoveWorkerResponse:
+        check_removal(request)
+        actions = self._rendezvous.remove(request.job, request.host, request.reason, self._clock.now_ns())
+        self._take(actions, f"there is no worker {request.host!r} in a job {request.job!r}")
+        return pb.RemoveWorkerResponse()
+
+    def _take(self, actions: list[Action] | None, otherwise: str) -> None:
+        if actions is None:
+            raise CallError(grpc.StatusCode.NOT_FOUND, otherwise)
+        self._do(actions)
+        self._woken.set()

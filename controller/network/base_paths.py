@@ -1,0 +1,84 @@
+"""Shortest paths by configured propagation delay, then hops: what traffic follows when nobody decides otherwise.
+
+Dead links are left out, where they are known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.network.algorithms.costs import FORBIDDEN
+from controller.network.algorithms.link_table import LinkTable
+from controller.network.algorithms.trees import DestinationTrees
+from dataplane.topology.values import DirectedLink, LinkKey, Topology
+
+NextHops: TypeAlias = Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]
+"""By destination switch, then by switch: the equally good links to leave by, in order of port."""
+
+
+def next_hops(topology: Topology, down: Set[LinkKey] = frozenset()) -> BaseHops:
+    """Return, for every destination switch, every other switch's equal-cost links; unreachable ones are absent.
+
+    None of them is among the links that are `down`.
+    """
+    table = LinkTable.of(topology)
+    costs = table.configured_costs()
+    costs[[table.link_number[key] for key in down if key in table.link_number]] = FORBIDDEN
+    return BaseHops(DestinationTrees(table, costs), [topology.directed_links[key] for key in table.links])
+
+
+def base_paths(hops: NextHops, src: str, dst: str) -> Iterator[tuple[str, ...]]:
+    """Yield every equal-cost path between two switches, both ends included, in order of ports; none if unreachable."""
+    if src == dst:
+        yield (dst,)
+        return
+    for link in hops[dst].get(src, ()):
+        for rest in base_paths(hops, link.head.node, dst):
+            yield (src, *rest)
+
+
+class Arrows(NamedTuple):
+    """Who sends to whom for a destination: two columns of switches' numbers, which are places in the topology."""
+
+    tails: NDArray[np.intp]
+    heads: NDArray[np.intp]
+
+
+class BaseHops(Mapping[str, Mapping[str, tuple[DirectedLink, ...]]]):
+    """Next hops by destination, worked out for each when it is first asked for: most switches have no hosts."""
+
+    def __init__(self, trees: DestinationTrees, links: Sequence[DirectedLink]) -> None:
+        self._trees, self._links = trees, links
+        self._found: dict[str, Mapping[str, tuple[DirectedLink, ...]]] = {}
+
+    def __getitem__(self, destination: str) -> Mapping[str, tuple[DirectedLink, ...]]:
+        found = self._found.get(destination)
+        if found is None:
+            number = self._trees.table.switch_number[destination]
+            found = self._found[destination] = _towards(self._trees, self._links, number)
+        return found
+
+    def arrows(self, destination: str) -> Arrows:
+        """Return the next hops towards a destination as columns."""
+        table = self._trees.table
+        rows = self._trees.tight_links(table.switch_number[destination])
+        return Arrows(table.tail[rows].astype(np.intp), table.head[rows].astype(np.intp))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._trees.table.switches)
+
+    def __len__(self) -> int:
+        return len(self._trees.table.switches)
+
+
+def _towards(
+    trees: DestinationTrees, links: Sequence[DirectedLink], destination: int
+) -> dict[str, tuple[DirectedLink, ...]]:
+    found: dict[str, list[DirectedLink]] = {}
+    for row in trees.tight_links(destination).tolist():
+        found.setdefault(links[row].tail.node, []).append(links[row])
+    return {name: tuple(equal) for name, equal in found.items()}

@@ -1,0 +1,58 @@
+"""Names that switches record, as those who ask for them see it: wanted, and there when the call returns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from controller.common.errors import ControllerError
+from controller.network.content.settings import RecordedSettings
+from controller.network.content.stores import Stores
+from controller.network.content.switch_store import SwitchStore
+from dataplane.store.names import digest
+
+
+class StoreReconciler:
+    """The store of a fabric whose controller runs; use it on its event loop."""
+
+    def __init__(self, stores: Stores, sync: Callable[[Iterable[str]], None]) -> None:
+        """`sync` has switches hold what is wanted now, and `confirmed` called when they do."""
+        self._stores, self._sync = stores, sync
+        self._problems = {node.name: "not connected yet" for node in stores.topology.switches}
+        self._progress = asyncio.Event()
+
+    def store(self, switch: str) -> SwitchStore:
+        """Return what is known of a switch."""
+        return self._stores[switch]
+
+    def problem(self, switch: str) -> str:
+        """Return why a switch does not hold what it is to hold, nothing when it does."""
+        return self._problems[switch]
+
+    def changed(self, switch: str, problem: str) -> None:
+        """Note that a switch holds what it is to hold, or why it does not."""
+        self._problems[switch] = problem
+        self._progress.set()
+        self._progress = asyncio.Event()
+
+    async def record(self, wanted: RecordedSettings, *, deadline_s: float = 10.0) -> None:
+        """Return when the server's switch records a name; raise ControllerError, and want it no more, if it does not.
+
+        Nobody remembers this over a restart of the controller: who wants it asks again.
+        """
+        switch = self._stores.switch_of(wanted)
+        self._stores.record(wanted)
+        self._sync((switch,))
+        try:
+            async with asyncio.timeout(deadline_s):
+                while self._problems[switch] or not self._stores[switch].is_recorded(digest(wanted.name)):
+                    await self._progress.wait()
+        except TimeoutError:
+            self.forget(wanted)
+            cause = self.problem(switch) or "no answer"
+            raise ControllerError(f"{wanted.name}: {switch} does not have it after {deadline_s:g} s: {cause}") from None
+
+    def forget(self, wanted: RecordedSettings) -> None:
+        """Want a name to be recorded no more."""
+        self._stores.forget(wanted)
+        self._sync((self._stores.switch_of(wanted),))

@@ -1,0 +1,45 @@
+"""Settings of what switches hold of named content."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+from controller.network.tables.store import CELLS, MAX_THRESHOLD
+from dataplane.config import Strict
+
+Hosts = tuple[str, ...]
+
+
+class RecordedSettings(Strict, frozen=True):
+    """A name that the switch of a server keeps itself, such as the parameters that workers return."""
+
+    name: str
+    """Such as /job/parameters."""
+    bytes: Annotated[int, msgspec.Meta(ge=0, le=CELLS * 1024)]
+    """The longest value."""
+    writers: Hosts
+    """The hosts that may write it."""
+    server: str
+    """The host that readers and writers send to: its switch has the name."""
+    forward: bool = True
+    """Whether the server gets what is written, too, and acknowledges it; else the switch alone has it."""
+
+
+class StoreSettings(Strict, frozen=True):
+    """Which content switches hold."""
+
+    producers: Hosts = ()
+    """The hosts that serve content: each one's switch keeps copies of what is asked for most."""
+    recorded: tuple[RecordedSettings, ...] = ()
+    """Names that are kept in switches themselves."""
+    interval_ns: Annotated[int, msgspec.Meta(ge=10_000_000)] = 1_000_000_000
+    """How often it is decided which names have copies."""
+    threshold: Annotated[int, msgspec.Meta(ge=1, le=MAX_THRESHOLD)] = 2
+    """Interests in an interval below which no name is worth a copy."""
+    copies: Annotated[int, msgspec.Meta(ge=0, le=CELLS)] = CELLS
+    """Segments (of 1,024 bytes) that a switch has copies of, at most."""
+
+
+NO_STORE = StoreSettings()

@@ -1,0 +1,76 @@
+"""The stores of all switches of a fabric, as settings and the recorders of names want them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.common.errors import ControllerError
+from controller.network.content.settings import RecordedSettings, StoreSettings
+from controller.network.content.switch_store import Generations, RecordedName, SwitchStore
+from controller.network.tables.entities import EntityKey
+from controller.network.tables.store import Writer
+from dataplane.store.dialogues import segments_of
+from dataplane.store.errors import StoreError
+from dataplane.store.names import Segment, digest
+from dataplane.topology.values import Topology
+
+
+class Stores:
+    """What each switch is to hold: copies for the producers that are plugged in at it, and names that it records."""
+
+    def __init__(self, topology: Topology, settings: StoreSettings) -> None:
+        """Want what settings say; raise ControllerError if they do not fit the topology."""
+        self.topology, self.settings = topology, settings
+        producers: dict[str, dict[int, int]] = {node.name: {} for node in topology.switches}
+        for host in settings.producers:
+            address = int(topology.host[self._host(host)].ipv4)
+            edge = topology.attachment[host]
+            producers[edge.node][address] = edge.port
+        generations = Generations()
+        self._stores = {switch: SwitchStore(found, settings, generations) for switch, found in producers.items()}
+        for wanted in settings.recorded:
+            self.record(wanted)
+
+    def __getitem__(self, switch: str) -> SwitchStore:
+        return self._stores[switch]
+
+    def switch_of(self, wanted: RecordedSettings) -> str:
+        """Return the switch that records a name: its server's."""
+        return self.topology.attachment[self._host(wanted.server)].node
+
+    def record(self, wanted: RecordedSettings) -> None:
+        """Have a name recorded at its server's switch; raise ControllerError that names it."""
+        switch = self.switch_of(wanted)
+        writers = frozenset(self._writer(switch, host) for host in wanted.writers)
+        try:
+            number = digest(wanted.name)
+        except StoreError as error:
+            raise ControllerError(str(error)) from error
+        try:
+            self._stores[switch].record(RecordedName(number, segments_of(wanted.bytes), writers, wanted.forward))
+        except ControllerError as error:
+            raise ControllerError(f"{wanted.name}: {switch}: {error}") from error
+
+    def forget(self, wanted: RecordedSettings) -> None:
+        """Want a name to be recorded no more."""
+        self._stores[self.switch_of(wanted)].forget(digest(wanted.name))
+
+    def _writer(self, switch: str, host: str) -> Writer:
+        edge = self.topology.attachment[self._host(host)]
+        return Writer(int(self.topology.host[host].ipv4), edge.port if edge.node == switch else 0)
+
+    def _host(self, name: str) -> str:
+        if name not in self.topology.host:
+            raise ControllerError(f"store: topology {self.topology.name} has no host {name!r}")
+        return name
+
+
+def by_segment(packets: Mapping[EntityKey, int]) -> dict[Segment, int]:
+    """Return what a switch has counted by segment."""
+    found = {}
+    for key, count in packets.items():
+        match = dict(key.match)
+        name, number = match["name"], match["segment"]
+        if isinstance(name, int) and isinstance(number, int):
+            found[Segment(name, number)] = count
+    return found

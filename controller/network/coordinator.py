@@ -1,0 +1,223 @@
+"""What every switch should hold, what it is known to hold, and what to write next; no session, no clock.
+
+All of it is asked of the owners of tables (`controller/network/owners`), none of which is known by name. Both drivers
+(gRPC, and virtual time in one process) do the same: hand over what they read from a switch, send what `reconcile`,
+`sync` and `next_step` ask for, and say what became of it. They differ in how a batch is sent and how time passes, in
+nothing else. Everything is level triggered: what comes next follows from what is wanted and what is held now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence, Set
+from itertools import combinations
+
+from controller.common.errors import ControllerError, SessionError
+from controller.network.owners.base import Known, ListeningOwner, Owner, Refusal, StagedOwner, Verdict
+from controller.network.owners.steps import Phase, Step, UpdatePlan, merged
+from controller.network.reconcile import apply, chunks, diff
+from controller.network.tables.base import FILL_ORDER
+from controller.network.tables.entities import Batch, Entities, Entity, EntityKey, Kind, Update, same
+from dataplane.topology.values import LinkKey, Topology
+
+_UNIMPLEMENTED = "UNIMPLEMENTED"
+
+Exchange = Generator[Batch, SessionError | None, int | None]
+"""Batches for one switch, each to be answered by None when it is acknowledged, else by the error of writing it.
+
+It returns how many updates were acknowledged, None if the switch is to be read again, and raises the error if the
+switch cannot be used.
+"""
+
+
+class Coordinator:
+    """The tables of a whole fabric, wanted and held."""
+
+    def __init__(self, topology: Topology, owners: Sequence[Owner]) -> None:
+        """Begin with nothing held; raise ControllerError if two owners want an entity in different ways.
+
+        Owners are asked in this order: an entity that several want is as the last one of them says.
+        """
+        self.topology, self.owners = topology, tuple(owners)
+        self.staged = tuple(owner for owner in self.owners if isinstance(owner, StagedOwner))
+        self.listening = tuple(owner for owner in self.owners if isinstance(owner, ListeningOwner))
+        self._held: dict[str, Entities] = {}
+        self._live: set[str] = set()
+        self.known = Known(self._held, self._live)
+        """What owners are shown."""
+        self._order = (*FILL_ORDER, *(table for owner in self.owners for table in owner.fill_order))
+        self.down: frozenset[LinkKey] = frozenset()
+        """The links that are known to be dead."""
+        self._made_ns: int | None = None
+        for node in topology.switches:
+            _check_agreement(node.name, self.owners)
+
+    @property
+    def live(self) -> frozenset[str]:
+        """The switches whose tables are known and can be written."""
+        return frozenset(self._live)
+
+    @property
+    def is_everybody_right(self) -> bool:
+        """Whether all switches are there, and have gone through all stages; there may be steps left."""
+        return len(self._live) == len(self.topology.switches) and all(owner.is_settled for owner in self.staged)
+
+    def held(self, switch: str) -> Entities:
+        """Return what a switch is known to hold, nothing for one never seen."""
+        return self._held.get(switch, {})
+
+    def wanted(self, switch: str) -> dict[EntityKey, Entity]:
+        """Return what a switch is to hold when all is as it should be."""
+        return {key: entity for owner in self.owners for key, entity in owner.wanted(switch).items()}
+
+    def samples(self) -> Iterator[Entity]:
+        """Yield entities of every kind that the switches' program must have a place for."""
+        for owner in self.owners:
+            yield from owner.samples(self.topology.switches[0].name)
+
+    def avoid(self, down: Set[LinkKey]) -> bool:
+        """Keep off these links from now on, both ways; return whether they are others than before."""
+        if down == self.down:
+            return False
+        self.down = frozenset(down)
+        for owner in self.owners:
+            owner.avoid(self.down)
+        return True
+
+    def installed(self, switch: str) -> None:
+        """Note that a switch has just got its program."""
+        for owner in self.owners:
+            owner.installed(switch)
+
+    def reconcile(self, switch: str, actual: Entities) -> Exchange:
+        """Bring a switch that holds `actual` to what it may hold at once; from then on steps may use it."""
+        count = yield from self._write(switch, self.connected(switch, actual))
+        if count is not None:
+            self.reconciled(switch)
+        return count
+
+    def sync(self, switch: str) -> Exchange:
+        """Bring a switch that is right to what its owners want of it now, one owner after the other."""
+        total = 0
+        for owner in self.owners:
+            while batches := owner.next_batches(switch, self.known):
+                count = yield from self._write(switch, batches, in_order=True)
+                if count is None:
+                    return None
+                total += count
+        if switch in self._live:
+            for owner in self.owners:
+                owner.confirmed(switch, self.held(switch))
+        return total
+
+    def write(self, switch: str, updates: Sequence[Update]) -> Exchange:
+        """Write a switch's part of a step."""
+        return (yield from self._write(switch, chunks(updates)))
+
+    def is_right(self, switch: str) -> bool:
+        """Return whether no owner wants to write to this switch alone."""
+        return not any(owner.next_batches(switch, self.known) for owner in self.owners)
+
+    def connected(self, switch: str, actual: Entities) -> list[Batch]:
+        """Take what was read from a switch and return what makes it right, as far as that is safe at once.
+
+        What no owner wants is removed. What must change in an order that is safe across switches stays as it is: the
+        steps that follow do that.
+        """
+        for owner in self.owners:
+            owner.found(switch, actual)
+        wanted: dict[EntityKey, Entity] = {}
+        for owner in self.owners:
+            wanted.update(owner.restored(switch, actual, self.known))
+        self._held[switch] = actual
+        return diff(wanted, actual, order=self._order)
+
+    def reconciled(self, switch: str) -> None:
+        """Note that all that `connected` returned is acknowledged: from now on steps may use the switch."""
+        self._live.add(switch)
+
+    def lost(self, switch: str) -> None:
+        """Note that a switch is gone, or that nobody knows what it holds."""
+        self._live.discard(switch)
+        for owner in self.owners:
+            owner.lost(switch)
+
+    def acknowledged(self, switch: str, updates: Sequence[Update]) -> None:
+        """Note that updates took effect; registers are not held, as packets write them, too."""
+        entities = [update for update in updates if update.key.kind is not Kind.REGISTER]
+        if entities:
+            self._held[switch] = apply(self.held(switch), entities)
+        for owner in self.owners:
+            owner.acknowledged(switch, updates)
+
+    def refused(self, switch: str, batch: Batch, error: SessionError) -> Verdict:
+        """Tell owners what a switch refused of a batch, and return what follows from it."""
+        refused: dict[int, list[Update]] = {}
+        for place in _refused(batch, error):
+            refused.setdefault(self._owner_of(batch[place].key), []).append(batch[place])
+        verdicts = [
+            Verdict.INSISTS
+            if number < 0
+            else self.owners[number].refused(Refusal(switch, tuple(updates), error.code, str(error)))
+            for number, updates in refused.items()
+        ]
+        return max(verdicts, default=Verdict.INSISTS)
+
+    def forgive(self) -> None:
+        """Let what was refused be tried again: a switch has returned, possibly with room or another program."""
+        for owner in self.owners:
+            owner.forgive()
+
+    def plan(self) -> UpdatePlan:
+        """Return the steps from here to what is wanted, all that is made before all that breaks."""
+        return merged([owner.plan(self.known) for owner in self.owners])
+
+    def next_step(self) -> Step | None:
+        """Return what may be sent now, None when nothing is left that can be done."""
+        steps = self.plan().steps
+        return steps[0] if steps else None
+
+    def stepped(self, step: Step, now_ns: int) -> None:
+        """Note that a step has been sent, and everything of it acknowledged that will be."""
+        if step.phase is Phase.MAKE:
+            self._made_ns = now_ns
+
+    def not_before_ns(self, step: Step, drain_ns: int) -> int:
+        """Return when a step may take effect: packets get `drain_ns` to leave what breaks."""
+        return 0 if step.phase is Phase.MAKE or self._made_ns is None else self._made_ns + drain_ns
+
+    def _write(self, switch: str, batches: Iterable[Batch], *, in_order: bool = False) -> Exchange:
+        """Write batches; with `in_order` those are not sent that come after one of which something is left out."""
+        count = 0
+        for batch in batches:
+            error = yield batch
+            if error is None:
+                self.acknowledged(switch, batch)
+                count += len(batch)
+                continue
+            verdict = self.refused(switch, batch, error)
+            if verdict is Verdict.INSISTS:
+                raise error
+            if verdict is Verdict.SPARED:
+                return None
+            refused = _refused(batch, error)
+            self.acknowledged(switch, [update for place, update in enumerate(batch) if place not in refused])
+            if verdict is Verdict.LEFT and in_order:
+                break
+        return count
+
+    def _owner_of(self, key: EntityKey) -> int:
+        """Return the place of who owns an entity; -1: nobody does, it was there and is not wanted."""
+        return next((place for place, owner in enumerate(self.owners) if owner.owns(key)), -1)
+
+
+def _refused(batch: Batch, error: SessionError) -> Sequence[int]:
+    """Return the places of refused updates: all, where a target says that it does not implement what they ask for."""
+    return error.refused or (range(len(batch)) if error.code == _UNIMPLEMENTED else ())
+
+
+def _check_agreement(switch: str, owners: Sequence[Owner]) -> None:
+    wanted = [(owner, owner.wanted(switch)) for owner in owners]
+    for (owner, left), (other, right) in combinations(wanted, 2):
+        for key in left.keys() & right.keys():
+            if not same(left[key], right[key]):
+                raise ControllerError(f"switch {switch}: {key}: {owner.name} and {other.name} want different things")

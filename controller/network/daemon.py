@@ -1,0 +1,162 @@
+"""The controller daemon: a driver over gRPC, and the sources of what its owners of tables want.
+
+The path server sends routes, switches report links that die, the job service asks for jobs, settings say the rest. When
+the daemon ends, the switches keep their tables and traffic goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from collectors.errors import FeedError
+from collectors.state.nominal import nominal_snapshot
+from collectors.values import Snapshot
+from controller.common.errors import ControllerError, PathError
+from controller.common.tracing import UNTRACED, Traces
+from controller.network.aggregation.job_reconciler import JobReconciler
+from controller.network.content.reconciler import StoreReconciler
+from controller.network.daemon_settings import RetrySettings
+from controller.network.driver import Connect, Driver, Sleep
+from controller.network.features import Features
+from controller.network.intents import RouteSet
+from controller.network.links.monitor import LinkMonitor
+from controller.network.links.status import RETURN_AFTER_NS, LinkStatusTable
+from controller.network.owners.telemetry import Telemetry
+from controller.network.tables.sources import RoutedNetworks
+from controller.network.tables.telemetry.int_domain import IntDomain
+from controller.network.tables.telemetry.int_watch import Watch
+from controller.network.tables.telemetry.reporting import Reporting
+from dataplane.clock import Clock
+
+LOGGER = logging.getLogger("millrace.controller")
+
+
+@dataclass(frozen=True, slots=True)
+class DaemonStatus:
+    """What the daemon is about: switches that are right, those that are not and why, and the routes in force."""
+
+    live: tuple[str, ...]
+    problems: Mapping[str, str]
+    wanted_version: int | None
+    pending_entries: int
+    settled: bool
+    rejected_route_sets: int
+    source_problem: str | None
+    writes: int
+
+
+class Daemon:
+    """Keeps a fabric's tables right until its task is cancelled; make it inside a running event loop."""
+
+    def __init__(
+        self,
+        features: Features,
+        connect: Connect,
+        routes: AsyncIterator[RouteSet],
+        clock: Clock,
+        *,
+        retry: RetrySettings,
+        rng: random.Random,
+        sleep: Sleep = asyncio.sleep,
+        states: AsyncIterator[Snapshot] | None = None,
+        return_after_ns: int = RETURN_AFTER_NS,
+        traces: Traces = UNTRACED,
+    ) -> None:
+        """Place jobs by the newest of `states`, by the topology's own figures without it."""
+        self.features, self.coordinator = features, features.coordinator
+        self._routes, self._states, self._traces = routes, states, traces
+        self._rejected = 0
+        self._source_problem: str | None = None
+        self._driver = driver = Driver(
+            self.coordinator, connect, clock, retry=retry, rng=rng, sleep=sleep, traces=traces
+        )
+        table = LinkStatusTable(features.topology, return_after_ns=return_after_ns)
+        self.links = LinkMonitor(self.coordinator, table, clock, driver.changed, sleep)
+        """Takes what switches say of their ports."""
+        self.jobs: JobReconciler | None = None
+        if features.aggregation is not None:
+            state = nominal_snapshot(features.topology, clock.now_ns())
+            self.jobs = features.aggregation.listener = JobReconciler(
+                features.aggregation.tables, driver, clock, state, sleep
+            )
+        self.store: StoreReconciler | None = None
+        if features.content is not None:
+            self.store = StoreReconciler(features.content.stores, driver.sync)
+            features.content.on_change = self.store.changed
+
+    async def run(self) -> None:
+        """Keep every switch right and follow the routes until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._driver.run(), name="drive switches")
+            group.create_task(self._follow(), name="follow routes")
+            group.create_task(self.links.run(), name="monitor links")
+            if self.jobs is not None:
+                group.create_task(self.jobs.run(), name="keep jobs")
+                if self._states is not None:
+                    group.create_task(_observe(self.jobs, self._states), name="observe")
+
+    def configure(
+        self,
+        watches: Sequence[Watch],
+        reporting: Reporting,
+        domain: IntDomain,
+        routed: Sequence[RoutedNetworks] | None = None,
+    ) -> None:
+        """Want other telemetry on every switch, and other networks behind hosts unless None.
+
+        Raise ControllerError, and change nothing, if they do not fit.
+        """
+        self.features.configure(Telemetry(tuple(watches), reporting, domain), routed)
+        self.changed()
+
+    def changed(self) -> None:
+        """Have switches hold what owners of tables want now."""
+        self._driver.changed()
+
+    def status(self) -> DaemonStatus:
+        """Return what is and what is not as it should be."""
+        routes, live, plan = self.features.route_set, self.coordinator.live, self.coordinator.plan()
+        is_right = self.coordinator.is_everybody_right and not plan.steps and not plan.pending
+        return DaemonStatus(
+            tuple(sorted(live)),
+            {name: self._driver.problem(name) for name in self.features.topology.switch if name not in live},
+            None if routes is None else routes.version,
+            len(plan.pending),
+            is_right and not self._driver.is_sending,
+            self._rejected,
+            self._source_problem,
+            self._driver.writes,
+        )
+
+    async def _follow(self) -> None:
+        """Take every set of routes that comes; without a source the switches keep the paths that they have."""
+        try:
+            async for routes in self._routes:
+                self._take(routes)
+        except PathError as error:
+            self._source_problem = str(error)
+            LOGGER.critical("the feed of routes has ended: %s", error)
+
+    def _take(self, routes: RouteSet) -> None:
+        try:
+            self.features.want(routes)
+        except ControllerError as error:
+            self._rejected += 1
+            LOGGER.warning("routes version %d rejected: %s", routes.version, error)
+            about = {"millrace.routes.version": routes.version}
+            self._traces.begin("apply routes", about, parent=routes.traceparent).end(str(error))
+        else:
+            self._driver.routes_changed(routes.version, routes.traceparent)
+
+
+async def _observe(jobs: JobReconciler, states: AsyncIterator[Snapshot]) -> None:
+    """Show jobs what the network is like; without a source they stay where they are."""
+    try:
+        async for state in states:
+            jobs.observe(state)
+    except FeedError as error:
+        LOGGER.critical("the feed of network states has ended: %s", error)

@@ -1,0 +1,391 @@
+"""Drives a fabric's switches over sessions that take time, as a `Coordinator` says; it knows no owner by name.
+
+For each switch there is a task that keeps it connected, reads it and makes it right (`_maintain`), and one for each
+owner that listens to it; one task sends the steps that concern several switches (`_apply_steps`), one for each owner
+whose changes have stages takes all switches through them. A switch that is gone holds up only what needs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final, Protocol
+
+from controller.common.errors import ControllerError, SessionError
+from controller.common.tracing import NO_SPAN, UNTRACED, Attributes, Traces
+from controller.network.coordinator import Coordinator, Exchange
+from controller.network.daemon_settings import RetrySettings
+from controller.network.owners.base import ListeningOwner, StagedOwner
+from controller.network.owners.steps import Step
+from controller.network.p4runtime.session import AsyncSession, Learned, LearningSession
+from controller.network.tables.entities import Entities, Update
+from dataplane.clock import Clock
+from dataplane.event_loop.deadlines import loop_timeout
+from dataplane.event_loop.turns import Turns
+from dataplane.rpc.backoff import Backoff
+
+LOGGER = logging.getLogger("millrace.controller")
+
+_LISTEN_AGAIN_S: Final = 1.0
+_ANSWER_S: Final = 30.0
+"""For all that a switch is asked at a time for an owner that listens."""
+_FILL_S: Final = 5.0
+"""A switch that takes longer to be filled keeps no other one from it."""
+_CONNECT_S: Final = 1.0
+"""A switch that takes longer to answer keeps no other one from being called."""
+_CONNECTS_PER_FILL: Final = 4
+_RPC: Final = {"rpc.system.name": "grpc", "rpc.method": "p4.v1.P4Runtime/Write"}
+"""OpenTelemetry's attributes of a write."""
+
+
+class SwitchSession(AsyncSession, Protocol):
+    """An open session that can install the program and reports its end."""
+
+    async def install_pipeline(self) -> bool:
+        """Make the switch run the program; return whether it had to be sent."""
+        ...
+
+    async def wait_lost(self) -> SessionError:
+        """Return why the session ended, when it has."""
+        ...
+
+
+Connect = Callable[[str], AbstractAsyncContextManager[SwitchSession]]
+"""Opens a session to a switch by name, as primary controller; raises SessionError."""
+
+Sleep = Callable[[float], Awaitable[None]]
+
+
+@dataclass(slots=True)
+class _Switch:
+    """What the driver keeps of a switch beside its tables."""
+
+    name: str
+    backoff: Backoff
+    session: SwitchSession | None = None
+    doubt: asyncio.Event = field(default_factory=asyncio.Event)
+    """Its tables are to be read again."""
+    work: asyncio.Event = field(default_factory=asyncio.Event)
+    """An owner may want something else of it."""
+    problem: str = "not connected yet"
+
+
+class Driver:
+    """Keeps switches right until its task is cancelled; make it inside a running event loop."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        connect: Connect,
+        clock: Clock,
+        *,
+        retry: RetrySettings,
+        rng: random.Random,
+        sleep: Sleep = asyncio.sleep,
+        traces: Traces = UNTRACED,
+    ) -> None:
+        self.coordinator = coordinator
+        self._traces, self._applying = traces, NO_SPAN
+        self._connect, self._clock, self._retry, self._sleep = connect, clock, retry, sleep
+        self._switches = {
+            node.name: _Switch(node.name, Backoff(retry.first_wait_ns, retry.longest_wait_ns, rng))
+            for node in coordinator.topology.switches
+        }
+        self._steps_changed, self._somebody_seen = asyncio.Event(), asyncio.Event()
+        # All programs and tables at once would need too much memory, and all first calls more time than each has.
+        self._fill = Turns(retry.at_once, _FILL_S)
+        self._begin = Turns(_CONNECTS_PER_FILL * retry.at_once, _CONNECT_S)
+        self._staged = {owner.name: asyncio.Event() for owner in coordinator.staged}
+        self._seen: set[str] = set()
+        self._sending = False
+        self.writes = 0
+        """Batches that switches have taken."""
+
+    async def run(self) -> None:
+        """Maintain every switch, and what concerns several of them, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for switch in self._switches.values():
+                group.create_task(self._maintain(switch), name=f"maintain {switch.name}")
+            group.create_task(self._apply_steps(), name="apply steps")
+            for owner in self.coordinator.staged:
+                group.create_task(self._follow_stages(owner), name=f"stages of {owner.name}")
+
+    @property
+    def live(self) -> frozenset[str]:
+        """The switches whose tables are known and can be written."""
+        return self.coordinator.live
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether a step is on its way."""
+        return self._sending
+
+    def held(self, switch: str) -> Entities:
+        """Return what a switch is known to hold."""
+        return self.coordinator.held(switch)
+
+    def problem(self, switch: str) -> str:
+        """Return why a switch is not right, '' if it is or nobody knows."""
+        return self._switches[switch].problem
+
+    def sync(self, switches: Iterable[str]) -> None:
+        """Have switches hold what owners want of each of them now."""
+        for name in switches:
+            self._switches[name].work.set()
+
+    def changed(self) -> None:
+        """Have all switches hold what owners want now: of each, by steps, and by stages."""
+        self.sync(self._switches)
+        self.steps_changed()
+        self._stages_changed()
+
+    def routes_changed(self, version: int, traceparent: str) -> None:
+        """Send the steps of a new set of routes, which a trace of this context is about."""
+        self._applying.end("newer routes came first")
+        about = {"millrace.routes.version": version}
+        self._applying = self._traces.begin("apply routes", about, parent=traceparent)
+        self.steps_changed()
+
+    def steps_changed(self) -> None:
+        """Send the steps that owners want now."""
+        self._steps_changed.set()
+
+    async def _maintain(self, switch: _Switch) -> None:
+        """Connect, make right, wait for the end or for doubt; again and again, waiting longer while it fails."""
+        while True:
+            try:
+                async with AsyncExitStack() as stack:
+                    async with self._begin.turn():
+                        session = await stack.enter_async_context(self._connect(switch.name))
+                    self.coordinator.forgive()
+                    switch.session = session
+                    await self._serve(switch, session)
+            except SessionError as error:
+                if switch.problem != str(error):
+                    # Once, as long as it is the same: a switch that is away is asked several times a second.
+                    LOGGER.warning("%s", error)
+                switch.problem = str(error)
+            finally:
+                switch.session = None
+                self.coordinator.lost(switch.name)
+                self.steps_changed()
+            await self._sleep(switch.backoff.next_s())
+
+    async def _serve(self, switch: _Switch, session: SwitchSession) -> None:
+        """Keep a connected switch right; raise SessionError when its session ends."""
+        async with self._fill.turn():
+            if await session.install_pipeline():
+                self.coordinator.installed(switch.name)
+                LOGGER.info("switch %s: pipeline installed", switch.name)
+        ended = asyncio.create_task(session.wait_lost())
+        listeners: list[asyncio.Task[None]] = []
+        try:
+            while not ended.done():
+                switch.doubt.clear()
+                await _cancel(listeners)
+                async with self._fill.turn():
+                    is_right = await self._reconcile(switch, session)
+                listeners = self._listeners(switch, session) if is_right else []
+                while await self._wait_for_work(switch, ended):
+                    switch.work.clear()
+                    if await self._carry_out(switch, session, self.coordinator.sync(switch.name)) is None:
+                        switch.doubt.set()
+                self.coordinator.lost(switch.name)
+            raise ended.result()
+        finally:
+            ended.cancel()
+            await _cancel(listeners)
+
+    @staticmethod
+    async def _wait_for_work(switch: _Switch, ended: asyncio.Task[SessionError]) -> bool:
+        """Wait, and return whether something is to be done at a switch whose tables are known."""
+        doubt, work = (asyncio.create_task(event.wait()) for event in (switch.doubt, switch.work))
+        try:
+            await asyncio.wait((ended, doubt, work), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            doubt.cancel()
+            work.cancel()
+        return not ended.done() and not switch.doubt.is_set()
+
+    async def _reconcile(self, switch: _Switch, session: SwitchSession) -> bool:
+        """Read a switch and make it right; return whether that was possible, else it is in doubt again."""
+        exchange = self.coordinator.reconcile(switch.name, await session.read())
+        count = await self._carry_out(switch, session, exchange)
+        if count is None:
+            switch.doubt.set()
+            return False
+        switch.problem = ""
+        switch.backoff.reset()
+        switch.work.set()
+        LOGGER.info("switch %s: reconciled, %d %s written", switch.name, count, "update" if count == 1 else "updates")
+        if switch.name not in self._seen:
+            self._seen.add(switch.name)
+            self._somebody_seen.set()
+        self.steps_changed()
+        return True
+
+    async def _carry_out(self, switch: _Switch, session: SwitchSession | None, exchange: Exchange) -> int | None:
+        """Send what an exchange asks for and return its result; None, too, when the session is another one by now."""
+        answer: SessionError | None = None
+        try:
+            batch = next(exchange)
+            while True:
+                answer = None
+                try:
+                    if session is None:
+                        raise SessionError(switch.name, "write", "the session has ended")
+                    await session.write(batch)
+                    self.writes += 1
+                except SessionError as error:
+                    answer = error
+                if switch.session is not session:
+                    return None
+                batch = exchange.send(answer)
+        except StopIteration as done:
+            count: int | None = done.value
+            if count is None:
+                switch.problem = str(answer)
+            return count
+        finally:
+            exchange.close()
+            self._stages_changed()
+
+    def _stages_changed(self) -> None:
+        for event in self._staged.values():
+            event.set()
+
+    async def _follow_stages(self, owner: StagedOwner) -> None:
+        """Have every switch read again when a change comes to another stage, and pause where it says so."""
+        seen, changed = owner.number, self._staged[owner.name]
+        while True:
+            await changed.wait()
+            changed.clear()
+            if owner.number == seen:
+                continue
+            seen, pause_ns = owner.number, owner.pause_ns
+            LOGGER.info("%s: %s", owner.name, owner.stage)
+            if pause_ns is not None:
+                await self._sleep(max(self._retry.drain_ns, pause_ns) / 1e9)
+                owner.paused(seen)
+                changed.set()
+                continue
+            for switch in self._switches.values():
+                switch.doubt.set()
+
+    async def _apply_steps(self) -> None:
+        """Send steps as long as there are any, then wait for a change."""
+        await self._meet_everybody()
+        while True:
+            await self._steps_changed.wait()
+            self._steps_changed.clear()
+            while (step := self.coordinator.next_step()) is not None:
+                wait_ns = self.coordinator.not_before_ns(step, self._retry.drain_ns) - self._clock.now_ns()
+                if wait_ns > 0:
+                    # What is wanted may change meanwhile, so the step is worked out again afterwards.
+                    await self._sleep(wait_ns / 1e9)
+                    continue
+                await self._send(step)
+            if self._applying is not NO_SPAN and not self.coordinator.plan().pending:
+                self._applying.end()
+                self._applying = NO_SPAN
+
+    async def _meet_everybody(self) -> None:
+        """Wait until every switch was read once, or no other one was for as long as the patience is.
+
+        After a restart of the controller the switches hold paths that it does not know; judged by a part of them,
+        an entry might be removed while an unread switch still sends to it.
+        """
+        while len(self._seen) < len(self._switches):
+            self._somebody_seen.clear()
+            seen = asyncio.create_task(self._somebody_seen.wait())
+            patience = asyncio.ensure_future(self._sleep(self._retry.patience_ns / 1e9))
+            try:
+                await asyncio.wait((seen, patience), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                seen.cancel()
+                patience.cancel()
+            if not self._somebody_seen.is_set():
+                return
+
+    async def _send(self, step: Step) -> None:
+        """Write one step to its switches at the same time and wait for all of them."""
+        self._sending = True
+        try:
+            await asyncio.gather(*(self._write(self._switches[name], step.updates[name]) for name in step.updates))
+        finally:
+            self._sending = False
+        self.coordinator.stepped(step, self._clock.now_ns())
+
+    async def _write(self, switch: _Switch, updates: tuple[Update, ...]) -> None:
+        """Write a switch's part of a step; stop using a switch whose tables are no longer known for sure."""
+        session, problem = switch.session, "the session has ended"
+        about: Attributes = {"millrace.switch": switch.name, "millrace.updates": len(updates), **_RPC}
+        span = self._traces.begin("write", about, parent=self._applying.traceparent, is_call=True)
+        try:
+            if await self._carry_out(switch, session, self.coordinator.write(switch.name, updates)) is not None:
+                problem = ""
+                return
+        except SessionError as error:
+            LOGGER.warning("%s", error)
+            switch.problem = problem = str(error)
+        finally:
+            span.end(problem)
+        if switch.session is session:
+            self.coordinator.lost(switch.name)
+            switch.doubt.set()
+
+    def _listeners(self, switch: _Switch, session: SwitchSession) -> list[asyncio.Task[None]]:
+        if not isinstance(session, LearningSession):
+            return []
+        return [asyncio.create_task(self._listen(switch, session, owner)) for owner in self.coordinator.listening]
+
+    async def _listen(self, switch: _Switch, session: LearningSession, owner: ListeningOwner) -> None:
+        """Give an owner what a switch that is right counts and learns, until cancelled."""
+        while True:
+            try:
+                await self._listen_once(switch, session, owner)
+            except (SessionError, ControllerError) as error:
+                owner.unheard(switch.name, str(error))
+                LOGGER.warning("%s: %s", owner.name, error)
+            await self._sleep(_LISTEN_AGAIN_S)
+
+    async def _listen_once(self, switch: _Switch, session: LearningSession, owner: ListeningOwner) -> None:
+        learn = partial(self._learned, switch.name, owner)
+        async with _answered(switch.name):
+            await self._count(switch, session, owner)
+            for digest, bundling in owner.digests.items():
+                await session.learn(digest, bundling, learn)
+        while True:
+            await self._sleep(owner.interval_ns / 1e9)
+            async with _answered(switch.name):
+                await self._count(switch, session, owner)
+
+    async def _count(self, switch: _Switch, session: LearningSession, owner: ListeningOwner) -> None:
+        counter = owner.counter(switch.name)
+        packets = {} if counter is None else await session.packets(counter)
+        owner.counted(switch.name, packets, self._clock.now_ns())
+        switch.work.set()
+
+    def _learned(self, switch: str, owner: ListeningOwner, learned: Learned) -> None:
+        owner.learned(switch, learned, self._clock.now_ns())
+
+
+async def _cancel(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _answered(switch: str) -> AsyncIterator[None]:
+    """Raise SessionError when a switch has not answered for too long."""
+    try:
+        async with loop_timeout(_ANSWER_S):
+            yield
+    except TimeoutError as error:
+        raise SessionError(switch, "listen", f"no answer within {_ANSWER_S:g} s") from error

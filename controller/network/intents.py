@@ -1,0 +1,111 @@
+"""What deciders want, before anything knows how a table looks.
+
+Frozen values that only controller/network/tables turns into entries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class FlowSpec:
+    """Traffic from one host to another, by name; with protocol and ports None it is all of it, both IP families."""
+
+    src_host: str
+    dst_host: str
+    protocol: int | None = None
+    src_port: int | None = None
+    dst_port: int | None = None
+
+
+PROBE_UDP_PORT = 9
+"""Where probes of links go: UDP's discard service (RFC 863), which has no use for them. They stay on base paths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A flow is to cross exactly these switches, from its source host's switch to its destination's."""
+
+    flow: FlowSpec
+    switches: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class WeightedRoute:
+    """At one switch, what has no explicit route and goes to hosts of another one is spread over these neighbours.
+
+    `next_hops` are (switch, weight), weights from 1; flows stay together.
+    """
+
+    switch: str
+    destination: str
+    next_hops: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RouteSet:
+    """Every explicit route that is wanted now, and every weighted one; what is absent follows the base routes.
+
+    `version` grows by one with each change. `pins` are the paths that flows are held on by hand, whether they are
+    there now, as `routes` says, or had to leave for a dead link. `traceparent` is the W3C trace context of the round
+    that made the set; what is wanted does not depend on it.
+    """
+
+    version: int
+    routes: tuple[Route, ...]
+    weighted: tuple[WeightedRoute, ...] = ()
+    pins: tuple[Route, ...] = ()
+    traceparent: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Worker:
+    """A host that contributes to a job or takes its results, and the UDP port that it listens on."""
+
+    host: str
+    udp_port: int
+
+
+@dataclass(frozen=True, slots=True)
+class AggregationJob:
+    """Vectors of `workers`, a host each, are to be added up in switches.
+
+    `number` (1 to 65,535) names it in packets; `capacity` is how many of them may be members at a time; of
+    `window` items a worker may wait for results at a time. `server` also gets results that are marked as final.
+    Switches take no packet without `nonce`, a random number of 64 bits that only they and the job's workers know.
+    """
+
+    number: int
+    workers: tuple[Worker, ...]
+    capacity: int
+    window: int
+    server: Worker | None = None
+    nonce: int = field(default=0, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A switch that adds up for its rack; a worker keeps its place in `workers` for as long as it may come back."""
+
+    switch: str
+    workers: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AggregationTree:
+    """Where a job is added up: at `root`, of leaves and of workers (by host) that contribute to it directly.
+
+    A child's place in `children` is its number in the switch and never changes.
+    """
+
+    root: str
+    children: tuple[str | Leaf, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Members:
+    """Who must contribute now, by host; each change of it has an epoch of its own (0 to 65,535, then again 0)."""
+
+    epoch: int
+    workers: frozenset[str]

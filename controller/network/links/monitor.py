@@ -1,0 +1,85 @@
+"""What the daemon does about links that die: ports and switches in; routes around dead links, and their status, out."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Set
+from typing import Final, Protocol
+
+from controller.network.links.publisher import LinkStatusPublisher
+from controller.network.links.status import LinkStatusTable
+from dataplane.clock import Clock
+from dataplane.switch.ports.states import PortState
+from dataplane.topology.values import LinkKey
+
+LOGGER: Final = logging.getLogger("millrace.controller")
+
+
+class Routing(Protocol):
+    """Routes traffic over links, and around dead ones: the coordinator."""
+
+    @property
+    def down(self) -> frozenset[LinkKey]:
+        """The links that are avoided."""
+        ...
+
+    def avoid(self, down: Set[LinkKey]) -> bool:
+        """Keep off these links from now on, both ways; return whether they are others than before."""
+        ...
+
+
+class LinkMonitor:
+    """Has traffic avoid dead links, and publishes the status of all of them."""
+
+    def __init__(
+        self,
+        routing: Routing,
+        table: LinkStatusTable,
+        clock: Clock,
+        on_change: Callable[[], None],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        """Call `on_change` whenever what the switches should hold has changed."""
+        self._routing, self._table, self._clock = routing, table, clock
+        self._on_change, self._sleep = on_change, sleep
+        self._due = asyncio.Event()
+        self.publisher = LinkStatusPublisher(lambda: table.statuses(clock.now_ns()))
+
+    def port_changed(self, switch: str, state: PortState) -> None:
+        """Take what a switch says of one of its ports."""
+        self._note(self._table.port_changed(switch, state, self._clock.now_ns()))
+
+    def reachable(self, switch: str) -> None:
+        """Note that a switch can be asked for its ports again."""
+        self._note(self._table.reachable(switch, self._clock.now_ns()))
+
+    def unreachable(self, switch: str) -> None:
+        """Note that a switch cannot be asked for its ports: it says nothing of its links, its neighbours do."""
+        self._note(self._table.unreachable(switch, self._clock.now_ns()))
+
+    async def run(self) -> None:
+        """Take links back into use when they have been up for long enough, until cancelled."""
+        while True:
+            self._due.clear()
+            due_ns = self._table.due_ns()
+            if due_ns is None:
+                await self._due.wait()
+                continue
+            await self._sleep(max(0, due_ns - self._clock.now_ns()) / 1e9)
+            self._note(self._table.tick(self._clock.now_ns()))
+
+    def _note(self, changed: bool) -> None:
+        self._due.set()
+        if not changed:
+            return
+        before, down = self._routing.down, self._table.down
+        statuses = self._table.statuses(self._clock.now_ns())
+        died, back = down - before, before - down
+        for link in sorted(died, key=str):
+            LOGGER.warning("link %s is dead: %s", link, statuses[link].cause)
+        for link in sorted(back, key=str):
+            LOGGER.info("link %s is back", link)
+        if self._routing.avoid(down):
+            self._on_change()
+        self.publisher.changed()

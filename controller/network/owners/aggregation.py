@@ -1,0 +1,134 @@
+"""Jobs that switches add up, and what these need of a fabric (`controller/network/aggregation/tables.py`).
+
+A job's cells in a switch are cleared before the switch gets the job. Some targets cannot clear (bmv2's
+simple_switch_grpc refuses writes of registers): what they hold is harmless as long as it can be of no job of the same
+number, which is so where the program came with this controller and no number has been given twice.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence, Set
+from typing import Final, Protocol
+
+from controller.network.aggregation.tables import AggregationTables
+from controller.network.owners.base import Known, Owner, Refusal, Verdict, own_batches
+from controller.network.reconcile import chunks
+from controller.network.tables.aggregation import Block, clearing, unwatched_entities
+from controller.network.tables.entities import Batch, Entities, Entity, EntityKey, Kind, Update
+from dataplane.topology.values import LinkKey
+
+LOGGER: Final = logging.getLogger("millrace.controller")
+
+UNIMPLEMENTED: Final = "UNIMPLEMENTED"
+
+
+class JobListener(Protocol):
+    """The reconciler of jobs: without one nobody can take back what a switch refuses."""
+
+    def refuse(self, switch: str, updates: Iterable[Update], problem: str) -> bool:
+        """Note that a switch refused updates; return whether all were about jobs, which it is now spared."""
+        ...
+
+    def confirmed(self, switch: str) -> None:
+        """Note that a switch holds what is wanted, as far as it is known."""
+        ...
+
+    def lost(self, switch: str) -> None:
+        """Note that a switch is gone, or that nobody knows what it holds."""
+        ...
+
+
+class AggregationOwner(Owner):
+    """Owns jobs, their multicast groups, routes to switches, and the rules that keep telemetry out of sums."""
+
+    name = "aggregation"
+
+    def __init__(self, tables: AggregationTables) -> None:
+        self.tables = tables
+        self.listener: JobListener | None = None
+        self._empty: set[str] = set()
+        """Switches that have held nothing before this controller."""
+        self._next_cell: dict[tuple[str, int], int] = {}
+        """By switch and job, up to where its cells are clear."""
+
+    @staticmethod
+    def rules() -> tuple[Entity, ...]:
+        """Return its entries in tables of telemetry, which are those of every switch with a watchlist."""
+        return tuple(unwatched_entities())
+
+    def owns(self, key: EntityKey) -> bool:
+        """Return whether nobody but jobs, or what they need, has an entity."""
+        return self.tables.owns(key)
+
+    def wanted(self, switch: str) -> Entities:
+        """Return what a switch is to hold, of jobs as far as their cells are clear."""
+        return self.tables.wanted(switch)
+
+    def samples(self, switch: str) -> Iterable[Entity]:
+        """Return what a switch is to hold, and an entity of a job."""
+        return self.tables.everything()
+
+    def installed(self, switch: str) -> None:
+        """Note that a switch's cells hold nothing of anybody before."""
+        self._empty.add(switch)
+
+    def found(self, switch: str, actual: Entities) -> None:
+        """Leave the numbers of jobs that are not ours to them."""
+        self.tables.jobs.met(actual)
+
+    def next_batches(self, switch: str, known: Known) -> list[Batch]:
+        """Return what clears cells for jobs that get them now; when that is done, what differs from what is wanted."""
+        blocks = self.tables.jobs.to_clear(switch)
+        clears = [batch for number, block in blocks.items() for batch in self._clearing(switch, number, block)]
+        return clears or own_batches(self, self.wanted(switch), known.held.get(switch, {}))
+
+    def acknowledged(self, switch: str, updates: Sequence[Update]) -> None:
+        """Note which cells are clear; a job whose cells all are may come into the switch."""
+        if not updates or updates[0].key.kind is not Kind.REGISTER:
+            return
+        last = updates[-1].key.number
+        for number, block in self.tables.jobs.to_clear(switch).items():
+            if block.first <= last < block.end:
+                self._next_cell[switch, number] = last + 1
+                if last + 1 == block.end:
+                    del self._next_cell[switch, number]
+                    self.tables.jobs.cleared(number, switch)
+
+    def confirmed(self, switch: str, held: Entities) -> None:
+        """Note that cells of jobs that have ended are free there."""
+        self._begin_anew(switch)
+        self.tables.jobs.held(switch, held)
+        if self.listener is not None:
+            self.listener.confirmed(switch)
+
+    def refused(self, refusal: Refusal) -> Verdict:
+        """End the jobs that a switch has no place for; what they need of a fabric, a switch cannot be used without."""
+        problem = refusal.problem
+        if refusal.code == UNIMPLEMENTED and refusal.updates[0].key.kind is Kind.REGISTER:
+            if refusal.switch in self._empty and not self.tables.jobs.has_repeated_numbers:
+                self.acknowledged(refusal.switch, refusal.updates)
+                return Verdict.DONE
+            cause = "it cannot clear cells, and may hold sums of jobs from before; restart it"
+            problem = f"switch {refusal.switch}: clear cells: {refusal.code}: {cause}"
+        if self.listener is None or not self.listener.refuse(refusal.switch, refusal.updates, problem):
+            return Verdict.INSISTS
+        LOGGER.warning("%s", problem)
+        return Verdict.SPARED
+
+    def lost(self, switch: str) -> None:
+        """Start clearing again: a switch may have restarted."""
+        self._begin_anew(switch)
+        if self.listener is not None:
+            self.listener.lost(switch)
+
+    def avoid(self, down: Set[LinkKey]) -> None:
+        """Send packets of jobs around dead links, as far as there is another way."""
+        self.tables.avoid(down=down)
+
+    def _begin_anew(self, switch: str) -> None:
+        self._next_cell = {key: cell for key, cell in self._next_cell.items() if key[0] != switch}
+
+    def _clearing(self, switch: str, number: int, block: Block) -> list[Batch]:
+        first = self._next_cell.get((switch, number), block.first)
+        return chunks([update for update in clearing(block) if update.key.number >= first])

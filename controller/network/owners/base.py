@@ -1,0 +1,272 @@
+"""The protocol of owners of switches' tables; the coordinator and its drivers know owners by it alone.
+
+An owner says which entities nobody else writes (`owns`), what a switch is to hold (`wanted`) and what to write next:
+at one switch, as soon as it is known (`next_batches`), or over several, in the order that is safe (`plan`). It hears
+what was found in a switch, acknowledged, refused, and when a switch is lost. All of it is level triggered: what comes
+next follows from what is wanted and what is held now, whatever happened in between. No session and no clock in here.
+
+`TableOwner` does all of it for an owner whose tables are right whenever they hold what is wanted. `StagedOwner` and
+`ListeningOwner` are extensions: changes that all switches make in stages, and decisions by what switches count and
+learn.
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from enum import IntEnum
+
+from controller.network.owners.steps import NO_STEPS, UpdatePlan
+from controller.network.p4runtime.session import Bundling, Learned
+from controller.network.reconcile import diff, is_reset
+from controller.network.tables.base import FILL_ORDER
+from controller.network.tables.entities import Batch, Entities, Entity, EntityKey, Update, Verb, same
+from dataplane.topology.values import LinkKey
+
+LOGGER = logging.getLogger("millrace.controller")
+
+
+class Verdict(IntEnum):
+    """What follows from a refusal, the weightiest last: of several owners' verdicts that one counts."""
+
+    DONE = 0
+    """It will do as it is: go on as if the updates were acknowledged."""
+    LEFT = 1
+    """The owner does without for now, and asks for it no more until something happens: the rest goes on."""
+    SPARED = 2
+    """The owner does without, or takes it back: the switch is read again, and the rest goes on."""
+    INSISTS = 3
+    """A switch without it cannot be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Updates of one owner that a switch refused; `code` is gRPC's, `problem` the line that says so."""
+
+    switch: str
+    updates: tuple[Update, ...]
+    code: str | None
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of all switches: what each holds, absent for one never read, and who is read and can be written.
+
+    Both change while an owner has it; each switch's entities are another object whenever they change.
+    """
+
+    held: Mapping[str, Entities]
+    live: Set[str]
+
+
+class Owner(ABC):
+    """Owns tables of every switch of a fabric, or some of their entries."""
+
+    name: str
+    """How logs and errors name it."""
+    fill_order: tuple[str, ...] = ()
+    """Its tables in the order of filling, as far as they are not among those of the fabric's program."""
+
+    @abstractmethod
+    def owns(self, key: EntityKey) -> bool:
+        """Return whether nobody else writes an entity. Exactly one owner owns a key, or nobody wants it anywhere."""
+
+    @abstractmethod
+    def wanted(self, switch: str) -> Entities:
+        """Return what a switch is to hold when all is as it should be, also what others own and this leans on."""
+
+    def samples(self, switch: str) -> Iterable[Entity]:
+        """Return entities of every kind that the switch's program must have a place for."""
+        return self.wanted(switch).values()
+
+    def installed(self, switch: str) -> None:
+        """Note that a switch has just got its program: it holds nothing of anybody before."""
+
+    def found(self, switch: str, actual: Entities) -> None:
+        """Note what was read from a switch, before anything else is asked about it."""
+
+    def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
+        """Return what a switch that was just read is to hold at once: of what is owned, the rest is removed.
+
+        `known` still has what was believed of it before.
+        """
+        return self.wanted(switch)
+
+    def next_batches(self, switch: str, known: Known) -> list[Batch]:
+        """Return what is to be written to one switch now, each when the one before is acknowledged; asked until empty.
+
+        Registers are written so, too: they are acknowledged, and never read back.
+        """
+        return []
+
+    def plan(self, known: Known) -> UpdatePlan:
+        """Return what is to be written in steps over several switches, given what each holds."""
+        return NO_STEPS
+
+    def acknowledged(self, switch: str, updates: Sequence[Update]) -> None:
+        """Note that updates, this owner's or others', took effect."""
+
+    def confirmed(self, switch: str, held: Entities) -> None:
+        """Note that a switch, which holds this, has acknowledged all that `restored` and `next_batches` said."""
+
+    def refused(self, refusal: Refusal) -> Verdict:
+        """Note that a switch refused updates of what is owned, and say what follows."""
+        return Verdict.INSISTS
+
+    def forgive(self) -> None:
+        """Let what was refused be tried again: a switch has returned, possibly with room or another program."""
+
+    def lost(self, switch: str) -> None:
+        """Note that a switch is gone, or that nobody knows what it holds."""
+
+    def avoid(self, down: Set[LinkKey]) -> None:
+        """Keep off dead links from now on."""
+
+
+class StagedOwner(Owner):
+    """An owner whose changes go through stages, each of which all switches reach before the next one begins."""
+
+    number: int
+    """Grows with each stage: all switches are then to be read and made right again, or a pause is to be made."""
+
+    @property
+    @abstractmethod
+    def stage(self) -> str:
+        """Where the change stands, for the log."""
+
+    @property
+    @abstractmethod
+    def is_settled(self) -> bool:
+        """Whether every switch has confirmed what is wanted."""
+
+    @property
+    @abstractmethod
+    def pause_ns(self) -> int | None:
+        """For how long nothing may change in this stage; None where switches are to be made right for it."""
+
+    @abstractmethod
+    def paused(self, number: int) -> None:
+        """Note that the pause of stage `number` is over."""
+
+
+class ListeningOwner(Owner):
+    """An owner who decides by what switches count and learn; a switch that cannot report is left as it is."""
+
+    interval_ns: int
+    """How often counters are read."""
+    digests: Mapping[str, Bundling]
+    """The program's digests, and how they are bundled."""
+
+    @abstractmethod
+    def counter(self, switch: str) -> str | None:
+        """Return the direct counter that is to be read at a switch, None if that would say nothing."""
+
+    @abstractmethod
+    def counted(self, switch: str, packets: Mapping[EntityKey, int], now_ns: int) -> None:
+        """Take what a switch has counted: first when it was read and right otherwise, then after each interval."""
+
+    @abstractmethod
+    def learned(self, switch: str, learned: Learned, now_ns: int) -> None:
+        """Take a digest of a switch."""
+
+    def unheard(self, switch: str, problem: str) -> None:
+        """Note that a switch's counters or digests are not to be had now; they are asked for again."""
+
+
+MAX_STRIKES = 2
+"""One refusal may come from a wrong belief about what the switch holds, which reading it again mends."""
+
+
+class Strikes:
+    """How often each entity was refused, on whichever switches."""
+
+    def __init__(self) -> None:
+        self._counts: dict[EntityKey, int] = {}
+
+    def note(self, updates: Iterable[Update]) -> None:
+        """Note that a switch refused updates."""
+        for update in updates:
+            self._counts[update.key] = self._counts.get(update.key, 0) + 1
+
+    def clear(self) -> None:
+        """Start again from nothing."""
+        self._counts.clear()
+
+    @property
+    def refused(self) -> Set[EntityKey]:
+        """What was refused: it is left out when a switch is read, and may be tried once more after that."""
+        return self._counts.keys()
+
+    @property
+    def refused_twice(self) -> frozenset[EntityKey]:
+        """What was refused twice."""
+        return frozenset(key for key, count in self._counts.items() if count >= MAX_STRIKES)
+
+
+def own_part(owner: Owner, wanted: Entities, held: Entities) -> Entities:
+    """Return what a switch holds of what an owner owns or wants."""
+    return {key: entity for key, entity in held.items() if key in wanted or owner.owns(key)}
+
+
+def own_batches(owner: Owner, wanted: Entities, held: Entities) -> list[Batch]:
+    """Return the updates that take an owner's part of a switch from `held` to what is wanted."""
+    return diff(wanted, own_part(owner, wanted, held), order=(*FILL_ORDER, *owner.fill_order))
+
+
+class TableOwner(Owner):
+    """Owns whole tables, of which each switch has what is wanted as soon as it is known; a subclass says what.
+
+    What a switch refuses twice is left as it is there, until something else is wanted or a switch returns.
+    """
+
+    tables: frozenset[str]
+    """Names of the tables."""
+
+    def __init__(self) -> None:
+        self._strikes: dict[str, dict[EntityKey, tuple[Entity | None, int]]] = {}
+
+    def owns(self, key: EntityKey) -> bool:
+        """Return whether an entity is of one of the tables."""
+        return key.table in self.tables
+
+    def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
+        """Return what is wanted; what was refused stays as it was found."""
+        return self._allowed(switch, actual, 1)
+
+    def next_batches(self, switch: str, known: Known) -> list[Batch]:
+        """Return the difference, without what was refused twice."""
+        held = known.held.get(switch, {})
+        return own_batches(self, self._allowed(switch, held, MAX_STRIKES), held)
+
+    def refused(self, refusal: Refusal) -> Verdict:
+        """Do without what was refused twice."""
+        LOGGER.warning("%s: %s", self.name, refusal.problem)
+        strikes = self._strikes.setdefault(refusal.switch, {})
+        for update in refusal.updates:
+            goal = None if update.verb is Verb.DELETE or is_reset(update.entity) else update.entity
+            before, count = strikes.get(update.key, (goal, 0))
+            strikes[update.key] = (goal, count + 1 if _agree(before, goal) else 1)
+        return Verdict.SPARED
+
+    def forgive(self) -> None:
+        """Try everything again."""
+        self._strikes.clear()
+
+    def _allowed(self, switch: str, held: Entities, strikes: int) -> Entities:
+        """Return what is wanted, but what was refused so often as it is held."""
+        wanted, refused = self.wanted(switch), self._strikes.get(switch)
+        if not refused:
+            return wanted
+        stuck = {key for key, (goal, count) in refused.items() if count >= strikes and _agree(goal, wanted.get(key))}
+        kept = {key: held[key] for key in stuck if key in held}
+        return {**{key: entity for key, entity in wanted.items() if key not in stuck}, **kept}
+
+
+def _agree(left: Entity | None, right: Entity | None) -> bool:
+    """Return whether two goals of one key are the same; None: that it is not there."""
+    if left is None or right is None:
+        return left is right
+    return same(left, right)

@@ -1,0 +1,342 @@
+"""Routes of all switches, and changing them: the order in which no packet turns in a circle or finds no way.
+
+For each destination a switch changes when every switch that its new route sends to follows the new routes, and so do
+all behind those. A switch that has changed then sends to switches that have changed, up to the destination; one that
+has not follows the old routes until the destination or the first that has. Old and new routes have no circle, so no
+mixture has, and a packet in flight meets at most one change of routes. A change of weights is a change of group: a new
+group is made before the entry points to it, so each switch changes at once or not at all, and the old one goes when
+nobody uses it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+
+import numpy as np
+
+from controller.common.errors import ControllerError
+from controller.network.base_paths import Arrows, NextHops, next_hops
+from controller.network.intents import WeightedRoute
+from controller.network.owners.base import Known, Owner, Refusal, Strikes, Verdict
+from controller.network.owners.change_order import ChangeOrder
+from controller.network.owners.route_views import LAYER, RouteTables, RouteView, is_route_layer
+from controller.network.owners.steps import NO_STEPS, Phase, Step, UpdatePlan
+from controller.network.tables.entities import Entities, Entity, EntityKey, Kind, Update, Verb, key_of, same
+from controller.network.tables.routing import Spread, hash_entity
+from controller.network.tables.shared_routes import SharedRoutes
+from controller.network.tables.weighted_routes import Spreads, spreads_of
+from dataplane.topology.values import Endpoint, LinkKey, Topology
+
+__all__ = ["RoutesOwner", "is_route_layer"]
+
+LOGGER = logging.getLogger("millrace.controller")
+
+
+class RoutesOwner(Owner):
+    """Owns the routes to hosts, base and weighted, their groups and members, and each switch's hash.
+
+    Members are named after ports, and others lean on them, too: they stay as long as anybody does. A group that a
+    switch refuses twice leaves the routes that want it as they are.
+    """
+
+    name = "routes"
+
+    def __init__(self, topology: Topology) -> None:
+        """Want base routes; leave what is there as it is until the weighted routes are known."""
+        self.topology = topology
+        self.strikes = Strikes()
+        self._has_routes = self._detours = False
+        self.weighted: tuple[WeightedRoute, ...] = ()
+        self._hops = next_hops(topology)
+        self._shared = SharedRoutes(topology)
+        self._destinations = dict(self._shared.destinations())
+        self._spreads: Spreads = spreads_of(topology, self._hops, ())
+        self._base = {node.name: self._entities(node.name) for node in topology.switches}
+        self._wanted = dict(self._base)
+        self._names = [node.name for node in topology.switches]
+        self._row = {name: row for row, name in enumerate(self._names)}
+        self._orders: dict[str, ChangeOrder] = {}
+        self._views: dict[str, RouteView] = {}
+        self._unheld = np.ones(len(self._names), dtype=bool)
+        """By row, the switches that hold nothing as far as is known."""
+        self._strays: dict[str, frozenset[EntityKey]] = {}
+        self._stray_count: dict[EntityKey, int] = {}
+
+    def want(self, weighted: Sequence[WeightedRoute]) -> None:
+        """Want these weighted routes, base routes elsewhere; ControllerError, and no change, if that loops."""
+        if tuple(weighted) == self.weighted:
+            self._took()
+            return
+        before, spreads = self._spreads, spreads_of(self.topology, self._hops, weighted)
+        self.weighted, self._spreads = tuple(weighted), spreads
+        for name in self._wanted:
+            if spreads[name] != before[name]:
+                self._wanted[name] = self._entities(name)
+        self._orders.clear()
+        self._took()
+
+    def _took(self) -> None:
+        self._has_routes = True
+        self.strikes.clear()
+
+    def owns(self, key: EntityKey) -> bool:
+        """Return whether an entity is a route to a host, a member or group of routes, or the hash."""
+        if key.kind is Kind.ENTRY:
+            return key in self._destinations
+        return key.table in LAYER or key.table == "path_hash"
+
+    def avoid(self, down: Set[LinkKey]) -> None:
+        """Want routes that use none of these links, where there is another way, and all others as they were.
+
+        Weighted routes that would turn packets in a circle with those are left out until others are wanted.
+        """
+        self._detours = True
+        hops = next_hops(self.topology, down)
+        try:
+            spreads = spreads_of(self.topology, hops, self.weighted)
+        except ControllerError:
+            self.weighted, spreads = (), spreads_of(self.topology, hops, ())
+        for name in self._switches_changed(hops):
+            self._base[name] = self._wanted[name] = self._entities_by(hops, name, {})
+        for name in self._wanted:
+            if spreads[name] or spreads[name] != self._spreads[name]:
+                self._wanted[name] = self._entities_by(hops, name, spreads[name])
+        self._hops, self._spreads = hops, spreads
+        self._orders.clear()
+
+    def _switches_changed(self, hops: NextHops) -> set[str]:
+        """Return the switches that reach a host's switch by other links than before."""
+        found: set[str] = set()
+        for destination in set(self._destinations.values()):
+            before, now = self._hops[destination], hops[destination]
+            found.update(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+        return found
+
+    def wanted(self, switch: str) -> Entities:
+        """Return the hash, routes, groups and members that a switch should hold."""
+        return self._wanted[switch]
+
+    def is_weighted(self, key: EntityKey) -> bool:
+        """Return whether an entity is a group that no base route needs."""
+        return key.kind is Kind.GROUP and not any(key in entities for entities in self._base.values())
+
+    def refused(self, refusal: Refusal) -> Verdict:
+        """Do without groups of weights; without base routes a switch cannot be used."""
+        optional = [update for update in refusal.updates if self.is_weighted(update.key)]
+        self.strikes.note(optional)
+        if len(optional) < len(refusal.updates):
+            return Verdict.INSISTS
+        LOGGER.warning("%s", refusal.problem)
+        return Verdict.SPARED
+
+    def forgive(self) -> None:
+        """Try everything again."""
+        self.strikes.clear()
+
+    def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
+        """Return what a switch that was just read may hold at once, given what others are known to hold.
+
+        Routes that it has stay; those that it lacks are put in where that makes no circle. The steps do the rest.
+        """
+        wanted = self._wanted[switch]
+        missing = [key for key in wanted if key.kind is Kind.ENTRY and key not in actual]
+        circling = self._circling(switch, missing, RouteTables(wanted, self._ports(switch)), known.held)
+        if not circling and not self.strikes.refused and not any(key in self._destinations for key in actual):
+            return wanted
+        found = {key: actual[key] for key in wanted if key.kind is Kind.ENTRY and key in actual}
+        found.update(self._allowed(switch, missing, circling, known.held))
+        tables = RouteTables({**self._base[switch], **actual, **wanted}, self._ports(switch))
+        used = frozenset[EntityKey]().union(*map(tables.needs, found.values()))
+        stay = {key for key in wanted if key.kind in (Kind.MEMBER, Kind.DEFAULT) or key in actual}
+        choice = tables.entities
+        found.update((key, choice[key]) for key in (used | stay) - found.keys() if key in choice)
+        return found
+
+    def _allowed(
+        self, switch: str, missing: Sequence[EntityKey], circling: Set[EntityKey], held: Mapping[str, Entities]
+    ) -> Iterator[tuple[EntityKey, Entity]]:
+        """Yield routes that a switch lacks and may have: the wanted one, else the base one, else none."""
+        refused = self.strikes.refused
+        wanted, base = (
+            RouteTables(entities, self._ports(switch)) for entities in (self._wanted[switch], self._base[switch])
+        )
+        for key in missing:
+            entity = wanted.entities[key]
+            if key not in circling and refused.isdisjoint(wanted.needs(entity)):
+                yield key, entity
+            elif key in base.entities and refused.isdisjoint(base.needs(base.entities[key])):
+                self._look(held)
+                if not self._leads_back(switch, key, base):
+                    yield key, base.entities[key]
+
+    def plan(self, known: Known) -> UpdatePlan:
+        """Return the steps from what switches are known to hold to the wanted routes, and which routes must wait.
+
+        Before anybody has said which routes are wanted, only dead links are left.
+        """
+        if not (self._has_routes or self._detours):
+            return NO_STEPS
+        held, live = known.held, known.live
+        self._look(held)
+        self._unheld = np.array([not self._views[name].held for name in self._names], dtype=bool)
+        levels: list[dict[str, list[Update]]] = []
+        pending: set[EntityKey] = set()
+        for keys, due in self._changes(live):
+            pending.update(self._place(keys, due, known, levels))
+        steps = [*self._groups(levels, held), *levels]
+        unused = [self._removals(held, live, kind) for kind in (Kind.GROUP, Kind.MEMBER)]
+        return UpdatePlan((*_steps(Phase.MAKE, steps), *_steps(Phase.BREAK, unused)), frozenset(pending))
+
+    def _changes(self, live: Set[str]) -> Iterator[tuple[list[EntityKey], Set[str]]]:
+        """Yield routes that a live switch is to change, and by which switches they are held otherwise than wanted.
+
+        Routes that change together, to hosts of one switch and at the same switches, come together. Switches that hold
+        nothing are not named.
+        """
+        changing = frozenset[EntityKey]().union(*(self._views[name].due for name in live))
+        due: dict[EntityKey, list[str]] = {key: [] for key in sorted(changing)}
+        for name, view in self._views.items():
+            if due and view.held:
+                for key in view.due & changing:
+                    due[key].append(name)
+        together: dict[tuple[str, str, tuple[str, ...]], list[EntityKey]] = {}
+        for key, names in due.items():
+            together.setdefault((self._destinations[key], key.table, tuple(names)), []).append(key)
+        for (_, _, at), keys in together.items():
+            yield keys, set(at)
+
+    def _place(
+        self, keys: Sequence[EntityKey], due: Set[str], known: Known, levels: list[dict[str, list[Update]]]
+    ) -> Sequence[EntityKey]:
+        """Put what live switches are to write of routes that change together into levels; return routes that wait."""
+        key, refused = keys[0], self.strikes.refused_twice
+        order = self._order(self._destinations[key])
+        is_due, stuck = np.zeros((2, len(self._names)), dtype=bool)
+        is_due[[self._row[name] for name in due]] = True
+        is_due |= self._unheld & order.reaching
+        for row in np.flatnonzero(is_due).tolist():
+            name = self._names[row]
+            leans_on = self._views[name].wanted_tables.needs(self._wanted[name][key])
+            stuck[row] = name not in known.live or not refused.isdisjoint(leans_on)
+        waves = order.waves(is_due, stuck)
+        for row in order.rows[is_due[order.rows] & (waves[order.rows] > 0)].tolist():
+            name = self._names[row]
+            wanted, held = self._wanted[name], known.held[name]
+            for each in keys:
+                _put(levels, waves[row] - 1, name, _write(each, wanted[each], held))
+        waiting = np.flatnonzero(is_due & (waves < 0)).tolist()
+        return keys if any(self._names[row] in known.live for row in waiting) else ()
+
+    def _groups(
+        self, levels: Sequence[Mapping[str, Sequence[Update]]], held: Mapping[str, Entities]
+    ) -> Iterator[dict[str, list[Update]]]:
+        """Yield what the entries of all levels lean on and their switches lack: members, then groups."""
+        needed = {
+            (name, key)
+            for level in levels
+            for name, updates in level.items()
+            for update in updates
+            for key in self._views[name].wanted_tables.needs(update.entity)
+        }
+        for kind in (Kind.MEMBER, Kind.GROUP):
+            found: dict[str, list[Update]] = {}
+            for name, key in sorted(needed):
+                entity = self._wanted[name][key]
+                if key.kind is kind and not (key in held[name] and same(held[name][key], entity)):
+                    found.setdefault(name, []).append(_write(key, entity, held[name]))
+            yield found
+
+    def _entities(self, switch: str) -> Entities:
+        return self._entities_by(self._hops, switch, self._spreads[switch])
+
+    def _entities_by(self, hops: NextHops, switch: str, spreads: Mapping[str, Spread]) -> Entities:
+        multiplier = hash_entity(self.topology, switch)
+        return {key_of(multiplier): multiplier, **self._shared.entities(hops, switch, spreads)}
+
+    def _order(self, destination: str) -> ChangeOrder:
+        """Return the switches that reach a destination, each after all that it sends to."""
+        if destination not in self._orders:
+            arrows = self._arrows(destination)
+            self._orders[destination] = ChangeOrder(arrows, self._row[destination], len(self._row))
+        return self._orders[destination]
+
+    def _arrows(self, destination: str) -> Arrows:
+        """Return who sends to whom for a destination by the wanted routes."""
+        base, row = self._hops.arrows(destination), self._row
+        weighted = {name: spread[destination] for name, spread in self._spreads.items() if destination in spread}
+        if not weighted:
+            return base
+        others = ~np.isin(base.tails, [row[name] for name in weighted])
+        extra = [
+            (row[name], row[self._ports(name)[port].node]) for name, spread in weighted.items() for port, _ in spread
+        ]
+        tails, heads = np.array(extra, dtype=np.intp).T
+        return Arrows(np.append(base.tails[others], tails), np.append(base.heads[others], heads))
+
+    def _ports(self, switch: str) -> Mapping[int, Endpoint]:
+        return self.topology.neighbours[switch]
+
+    def _look(self, held: Mapping[str, Entities]) -> None:
+        """Have a view of every switch as it is held and wanted now."""
+        for name, wanted in self._wanted.items():
+            view, own = self._views.get(name), held.get(name)
+            if view is None or view.held is not own or view.wanted is not wanted:
+                self._views[name] = RouteView(own, wanted, self._ports(name), self._destinations.keys())
+
+    def _circling(
+        self, switch: str, keys: Iterable[EntityKey], tables: RouteTables, held: Mapping[str, Entities]
+    ) -> set[EntityKey]:
+        """Return which of a switch's wanted routes, with those that others are known to hold, lead back to it.
+
+        Wanted routes have no circle, so that only those are followed that another switch leads elsewhere.
+        """
+        self._look(held)
+        for name, view in self._views.items():
+            before = self._strays.get(name, frozenset())
+            if view.strays is not before:
+                self._strays[name] = view.strays
+                for key in before:
+                    self._stray_count[key] -= 1
+                for key in view.strays:
+                    self._stray_count[key] = self._stray_count.get(key, 0) + 1
+        own = self._strays[switch]
+        suspect = (key for key in keys if self._stray_count.get(key, 0) > (key in own))
+        return {key for key in suspect if self._leads_back(switch, key, tables)}
+
+    def _leads_back(self, switch: str, key: EntityKey, tables: RouteTables) -> bool:
+        """Return whether a route in these tables of one switch, with those that others hold, leads back to it."""
+        waiting, seen = [*tables.peers(key)], set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name == switch:
+                return True
+            if name not in seen and name in self._views:
+                seen.add(name)
+                waiting.extend(self._views[name].peers(key))
+        return False
+
+    def _removals(self, held: Mapping[str, Entities], live: Set[str], kind: Kind) -> dict[str, list[Update]]:
+        found: dict[str, list[Update]] = {}
+        for name, view in self._views.items():
+            if name in live:
+                for key in view.unused:
+                    if key.kind is kind:
+                        found.setdefault(name, []).append(Update(Verb.DELETE, key, held[name][key]))
+        return found
+
+
+def _write(key: EntityKey, entity: Entity, held: Entities) -> Update:
+    return Update(Verb.MODIFY if key in held else Verb.INSERT, key, entity)
+
+
+def _put(levels: list[dict[str, list[Update]]], place: int, name: str, update: Update) -> None:
+    while len(levels) <= place:
+        levels.append({})
+    levels[place].setdefault(name, []).append(update)
+
+
+def _steps(phase: Phase, levels: Sequence[Mapping[str, Sequence[Update]]]) -> Iterator[Step]:
+    for level in levels:
+        if level:
+            yield Step(phase, {name: tuple(updates) for name, updates in level.items()})

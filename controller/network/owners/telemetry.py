@@ -1,0 +1,251 @@
+"""Telemetry of all switches, and how they get from one to another: in stages, where the mark of INT packets changes.
+
+A sink that has another mark than a packet's source hands the packet on to its host with INT in it. So the mark changes
+only while no such packet is under way: first no switch lets any begin (quiet), then those on their way arrive (drain),
+then every switch gets the new mark (mark), and only then telemetry begins again (in force). A stage ends when every
+switch has confirmed it; one that is away holds the change up, because nobody knows what it does. What a switch refuses
+takes all of them back to what was in force before, by the same stages. No session, no clock.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from finsy import P4TableAction, P4TableEntry
+
+from controller.network.owners.base import Known, Refusal, StagedOwner, Verdict
+from controller.network.reconcile import diff, is_reset
+from controller.network.tables.base import WATCH_ALL, check_room, report_routes, telemetry_entities
+from controller.network.tables.entities import Batch, Entities, Entity, EntityKey, Kind, index, same
+from controller.network.tables.routing import FAMILIES
+from controller.network.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain
+from controller.network.tables.telemetry.int_watch import Watch, travels, watchlist_entities
+from controller.network.tables.telemetry.reporting import NO_REPORTING, Reporting
+from dataplane.topology.values import LinkKey, Topology
+from dataplane.wire.marking import Marking
+
+LOGGER = logging.getLogger("millrace.controller")
+
+_MARKS: Final = frozenset({"int_marker", "int_tunnels"})
+_DOMAIN: Final = _MARKS | {"port_roles", "egress_ports"}
+_WATCHLISTS: Final = frozenset(family.watchlist for family in FAMILIES)
+_TABLES: Final = (
+    _DOMAIN
+    | _WATCHLISTS
+    | {"node", "report_target", "collector", "gather", "drop_reports", "queue_watch"}
+    | {"ipv4_drop_watch", "ipv6_drop_watch", "other_drop_watch", "ipv4_flow_filter", "ipv6_flow_filter"}
+)
+_LONGEST_FRAME_BITS: Final = 9216 * 8
+
+
+@dataclass(frozen=True, slots=True)
+class Telemetry:
+    """What the switches are to measure and report, and how packets with telemetry are marked."""
+
+    watches: tuple[Watch, ...] = WATCH_ALL
+    reporting: Reporting = NO_REPORTING
+    domain: IntDomain = DEFAULT_DOMAIN
+
+
+class Stage(StrEnum):
+    """Where a change stands."""
+
+    QUIET = "no packet begins to carry INT"
+    DRAIN = "packets with INT arrive"
+    MARK = "switches get the new mark"
+    IN_FORCE = "in force"
+
+
+class TelemetryOwner(StagedOwner):
+    """Owns who switches are, what they measure and what they report; what one refuses takes all back to what was.
+
+    `number` grows whenever what switches should hold now changes: all of them are to be made right again then.
+    """
+
+    name = "telemetry"
+
+    def __init__(self, topology: Topology, wanted: Telemetry, beside: Sequence[Entity] = ()) -> None:
+        """Begin with what is wanted; raise ControllerError if it does not fit the topology.
+
+        `beside` are rules of others in tables of telemetry, at switches with hosts: they are left room.
+        """
+        self._topology, self._wanted = topology, wanted
+        self._beside = index(beside)
+        self._down: Set[LinkKey] = frozenset()
+        self._report_routes: Mapping[str, Entities] = {}
+        self.base = self._entities(wanted)
+        """Each switch's tables when all is in force."""
+        self._stage, self.number = Stage.IN_FORCE, 0
+        self._previous: Telemetry | None = None
+        self._mark: Marking | None = wanted.domain.marking()
+        self._is_drained = False
+        self._met: set[str] = set()
+        self._told: dict[str, int] = {}
+        self._missing: set[str] = set()
+        self._enter(Stage.IN_FORCE)
+
+    @property
+    def stage(self) -> Stage:
+        """Where a change stands."""
+        return self._stage
+
+    @property
+    def missing(self) -> frozenset[str]:
+        """The switches that have not confirmed the stage."""
+        return frozenset(self._missing)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether every switch has confirmed what is wanted."""
+        return self.stage is Stage.IN_FORCE and not self._missing
+
+    @property
+    def pause_ns(self) -> int | None:
+        """How long packets with INT may be under way, where the change waits for them."""
+        return longest_flight_ns(self._topology) if self.stage is Stage.DRAIN else None
+
+    def owns(self, key: EntityKey) -> bool:
+        """Return whether an entity is of a table of telemetry, and nobody else's rule, or a session of reports."""
+        return key.kind is Kind.CLONE or (key.table in _TABLES and key not in self._beside)
+
+    def wanted(self, switch: str) -> Entities:
+        """Return a switch's tables when all is in force."""
+        return self.base[switch]
+
+    def want(self, wanted: Telemetry) -> None:
+        """Want other telemetry; raise ControllerError, and change nothing, if it does not fit the topology."""
+        base = self._entities(wanted)
+        previous = self._wanted if self._previous is None else self._previous
+        self._take(wanted, base)
+        self._previous = previous
+
+    def refused(self, refusal: Refusal) -> Verdict:
+        """Take a change back on all switches; without the telemetry that was in force before, none can be used."""
+        if not self._roll_back():
+            return Verdict.INSISTS
+        LOGGER.warning("telemetry settings rolled back: %s", refusal.problem)
+        return Verdict.SPARED
+
+    def _roll_back(self) -> bool:
+        """Want again what was in force last, because a switch refused the change; return whether there was a change."""
+        if self._previous is None:
+            return False
+        self._take(self._previous, self._entities(self._previous))
+        self._previous = None
+        return True
+
+    def avoid(self, down: Set[LinkKey]) -> None:
+        """Have reports keep off these links, where there is another way to the collector."""
+        self._down = down
+        self._report_routes = report_routes(self._topology, self._wanted.reporting, down)
+        for switch, entities in self._report_routes.items():
+            self.base[switch] = {**self.base[switch], **entities}
+
+    def next_batches(self, switch: str, known: Known) -> list[Batch]:
+        """Return what has a switch's reports keep off dead links; nothing where none has died."""
+        wanted, held = self._report_routes.get(switch, {}), known.held.get(switch, {})
+        return diff(wanted, {key: held[key] for key in wanted if key in held})
+
+    def restored(self, switch: str, actual: Entities, known: Known) -> Entities:
+        """Return what a switch that holds `actual`, and held what is known, should hold at this stage.
+
+        A switch met for the first time whose mark is another one begins a change: another controller left it.
+        """
+        if switch not in self._met and _is_marked_otherwise(actual, self.base[switch]):
+            self._mark = None
+            self._take(self._wanted, self.base)
+        self._met.add(switch)
+        self._told[switch] = self.number
+        wanted = self.base[switch]
+        if self.stage is Stage.IN_FORCE:
+            return wanted
+        calm = {key: entity for key, entity in wanted.items() if not _lets_travel(key, entity)}
+        if self.stage is Stage.MARK:
+            return calm
+        before = known.held.get(switch, {})
+        marked = before if _is_empty(actual) else actual
+        kept = {key: entity for key, entity in (marked or calm).items() if key.table in _DOMAIN}
+        return {**{key: entity for key, entity in calm.items() if key.table not in _DOMAIN}, **kept}
+
+    def confirmed(self, switch: str, held: Entities) -> None:
+        """Note that a switch holds what `restored` said; the last one ends the stage."""
+        if self._told.get(switch) != self.number:
+            return
+        self._missing.discard(switch)
+        if self._missing:
+            return
+        if self.stage is Stage.QUIET:
+            self._enter(Stage.DRAIN)
+        elif self.stage is Stage.MARK:
+            self._mark, self._is_drained = self._wanted.domain.marking(), False
+            self._enter(Stage.IN_FORCE)
+        elif self.stage is Stage.IN_FORCE:
+            self._previous = None
+
+    def paused(self, number: int) -> None:
+        """Note that all packets that were under way at the change's `number` have arrived."""
+        if self.stage is Stage.DRAIN and number == self.number:
+            self._mark, self._is_drained = None, True
+            self._enter(Stage.MARK)
+
+    def _entities(self, wanted: Telemetry) -> dict[str, Entities]:
+        if self._beside:
+            rules = watchlist_entities(self._topology, wanted.watches, at_edge=True)
+            check_room(index((*rules, *self._beside.values())))
+        return telemetry_entities(self._topology, wanted.watches, wanted.reporting, wanted.domain, self._down)
+
+    def _take(self, wanted: Telemetry, base: dict[str, Entities]) -> None:
+        # All switches are made right for these, the way of their reports among the rest.
+        self._wanted, self.base, self._report_routes = wanted, base, {}
+        if self._mark == wanted.domain.marking():
+            self._enter(Stage.IN_FORCE)
+        else:
+            self._enter(Stage.MARK if self._is_drained else Stage.QUIET)
+
+    def _enter(self, stage: Stage) -> None:
+        self._stage = stage
+        self.number += 1
+        self._missing = {node.name for node in self._topology.switches}
+
+
+def longest_flight_ns(topology: Topology) -> int:
+    """Return for how long a packet may be under way that no other is preferred to: every queue that it meets is full.
+
+    It crosses no switch twice, so no more links than there are switches and one, those taken that take longest.
+    """
+    each = sorted(
+        (
+            link.delay_ns + (link.queue_frames + 1) * _LONGEST_FRAME_BITS * 1_000_000_000 // link.rate_bps
+            for link in topology.directed_links.values()
+        ),
+        reverse=True,
+    )
+    return sum(each[: len(topology.switches) + 1])
+
+
+def _lets_travel(key: EntityKey, entity: Entity) -> bool:
+    """Whether an entry of a watchlist has INT begin to travel with packets."""
+    if key.table not in _WATCHLISTS or not isinstance(entity, P4TableEntry):
+        return False
+    return not isinstance(entity.action, P4TableAction) or travels(entity.action)
+
+
+def _is_marked_otherwise(actual: Entities, wanted: Entities) -> bool:
+    """Whether a switch that is not new marks INT packets in another way than it should."""
+    if _is_empty(actual):
+        return False
+    held, right = (_marks(entities) for entities in (actual, wanted))
+    return held.keys() != right.keys() or any(not same(held[key], right[key]) for key in held)
+
+
+def _marks(entities: Entities) -> dict[EntityKey, Entity]:
+    return {key: entity for key, entity in entities.items() if key.table in _MARKS and not is_reset(entity)}
+
+
+def _is_empty(actual: Entities) -> bool:
+    """Whether a switch has no node id yet."""
+    return all(key.table != "node" or is_reset(entity) for key, entity in actual.items())

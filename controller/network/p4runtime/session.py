@@ -1,0 +1,282 @@
+"""What a session to one switch can do, and the messages that both kinds of session exchange with it.
+
+`Session` is the synchronous kind (in one process, virtual time); `AsyncSession` the same over gRPC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol, TypeAlias, runtime_checkable
+
+from finsy import (
+    P4ActionProfileGroup,
+    P4ActionProfileMember,
+    P4CloneSessionEntry,
+    P4CounterEntry,
+    P4DigestEntry,
+    P4DirectCounterEntry,
+    P4MulticastGroupEntry,
+    P4Schema,
+    P4TableAction,
+    P4TableEntry,
+)
+from finsy.p4entity import P4DigestList, decode_entity
+from finsy.proto import p4r
+from google.protobuf import json_format, text_format
+from google.protobuf.message import DecodeError
+
+import dataplane
+from controller.common.errors import ControllerError, SessionError
+from controller.network.p4runtime.message_cache import cache_of
+from controller.network.tables.entities import Batch, Entity, EntityKey, Update, key_of, same
+from dataplane.given import read_given
+
+ELECTION_ID = 10
+"""What a controller bids with unless settings say otherwise."""
+
+FABRIC = "fabric"
+FABRIC_AGGREGATION = "fabric_aggregation"
+"""The programs that come with Millrace: the fabric's, and the one that also adds up."""
+
+_INSTALLED = Path(dataplane.__file__).parent / "program" / "build"
+_SOURCE = Path(dataplane.__file__).parents[1] / "p4" / "build"
+
+_PROGRAMS_OWN = "NoAction"
+"""A table whose default action is still the program's own reads back with this one."""
+
+
+class Session(Protocol):
+    """A P4Runtime session to one switch, as its primary controller; every failure is a SessionError."""
+
+    @property
+    def switch(self) -> str:
+        """The switch's name."""
+        ...
+
+    def install_pipeline(self) -> bool:
+        """Make the switch run the session's program; return whether it had to be sent (and tables are now empty)."""
+        ...
+
+    def read(self) -> dict[EntityKey, Entity]:
+        """Return all that the switch holds of what the controller may write."""
+        ...
+
+    def write(self, batch: Batch) -> None:
+        """Execute updates in any order; raise SessionError that names those that were refused."""
+        ...
+
+
+class AsyncSession(Protocol):
+    """A `Session` whose answers take time."""
+
+    @property
+    def switch(self) -> str:
+        """The switch's name."""
+        ...
+
+    async def read(self) -> dict[EntityKey, Entity]:
+        """Return all that the switch holds of what the controller may write."""
+        ...
+
+    async def write(self, batch: Batch) -> None:
+        """Execute updates in any order; raise SessionError that names those that were refused."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bundling:
+    """How a switch bundles the messages of a digest: at most so many, of at most so long."""
+
+    messages: int
+    wait_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """A list of a digest's messages, by field."""
+
+    digest: str
+    list_id: int
+    messages: tuple[Mapping[str, int], ...]
+
+
+OnLearned: TypeAlias = Callable[[Learned], None]
+"""Takes what a switch has learned; it is acknowledged as soon as this returns."""
+
+
+@runtime_checkable
+class LearningSession(AsyncSession, Protocol):
+    """An `AsyncSession` that also reports what a switch counts and learns."""
+
+    async def packets(self, counter: str) -> dict[EntityKey, int]:
+        """Return the packets of each entry of a direct counter's table."""
+        ...
+
+    async def learn(self, digest: str, bundling: Bundling, on_learned: OnLearned) -> None:
+        """Hand a program's digests to `on_learned`, in place of the handler before."""
+        ...
+
+
+def fabric_program(name: str = FABRIC) -> tuple[Path, Path]:
+    """Return P4Info and bmv2 JSON of a program that comes with Millrace: the wheel's, else the checkout's."""
+    folder = _INSTALLED if _INSTALLED.is_dir() else _SOURCE
+    return folder / f"{name}.p4info.txtpb", folder / f"{name}.json"
+
+
+def load_schema(p4info: Path, program: Path) -> P4Schema:
+    """Return a compiled program as finsy wants it; raise ControllerError naming the file that is wrong."""
+    for file in (p4info, program):
+        if not file.is_file():
+            raise ControllerError(f"{file}: there is no such file; the P4 build is incomplete")
+    try:
+        schema = _parsed(p4info, read_given(p4info), read_given(program))
+    except (text_format.ParseError, json_format.ParseError, DecodeError, ValueError, OSError) as error:
+        raise ControllerError(f"{p4info}: {_first_line(error)}") from error
+    if not len(schema.tables):
+        raise ControllerError(f"{p4info}: it describes no table")
+    return schema
+
+
+@lru_cache(maxsize=4)
+def _parsed(p4info: Path, _text: bytes, program: bytes) -> P4Schema:
+    """Return a schema, of the same files the same one: controllers of one process, of virtual fabrics, share it."""
+    return P4Schema(p4info, program)
+
+
+def check_schema(schema: P4Schema, entities: Iterable[Entity]) -> None:
+    """Raise ControllerError naming the first entity that the program has no place for."""
+    for entity in entities:
+        try:
+            entity.encode(schema)
+        except (ValueError, KeyError) as error:
+            raise ControllerError(f"program {schema.name or 'without a name'}: {_first_line(error)}") from error
+
+
+def write_request(schema: P4Schema, switch: str, device_id: int, batch: Batch) -> p4r.WriteRequest:
+    """Return a batch as a WriteRequest without election id; raise SessionError for what the program does not have."""
+    cache, parts = cache_of(schema.p4cookie), []
+    for update in batch:
+        try:
+            parts.append(cache.encode(schema, update))
+        except (ValueError, KeyError) as error:
+            raise SessionError(switch, f"encode {update}", _first_line(error)) from error
+    request = p4r.WriteRequest.FromString(b"".join(parts))
+    request.device_id = device_id
+    return request
+
+
+def read_request(schema: P4Schema, device_id: int) -> p4r.ReadRequest:
+    """Return the request for everything that the controller may write.
+
+    A wildcard does not select default actions (section 11.1), so those that may change are asked for one by one.
+    """
+    wanted: list[Entity] = [
+        P4TableEntry(),
+        P4ActionProfileMember(),
+        P4ActionProfileGroup(),
+        P4MulticastGroupEntry(),
+        P4CloneSessionEntry(),
+    ]
+    wanted.extend(
+        P4TableEntry(table.alias, is_default_action=True)
+        for table in schema.tables
+        if table.const_default_action is None and table.action_profile is None
+    )
+    return p4r.ReadRequest(device_id=device_id, entities=[entity.encode(schema) for entity in wanted])
+
+
+def read_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadResponse]) -> dict[EntityKey, Entity]:
+    """Return what a switch answered by key, without what nobody can or did write; raise SessionError if unreadable."""
+    cache, found = cache_of(schema.p4cookie), dict[EntityKey, Entity]()
+    try:
+        for answer in answers:
+            for message in answer.entities:
+                key, entity = cache.decode(schema, message)
+                if not _is_ours(entity):
+                    continue
+                if not same(found.setdefault(key, entity), entity):
+                    raise ControllerError(f"{key}: there twice with different content")
+    except (ValueError, KeyError, ControllerError) as error:
+        raise SessionError(switch, "read", f"the answer does not decode: {_first_line(error)}") from error
+    return found
+
+
+def packets_request(schema: P4Schema, device_id: int, counter: str) -> p4r.ReadRequest:
+    """Return the request for all of a direct counter."""
+    return p4r.ReadRequest(device_id=device_id, entities=[P4DirectCounterEntry(counter).encode(schema)])
+
+
+def packets_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadResponse]) -> dict[EntityKey, int]:
+    """Return the packets of each entry; raise SessionError if the answer is unreadable."""
+    found: dict[EntityKey, int] = {}
+    try:
+        for answer in answers:
+            for message in answer.entities:
+                entry = decode_entity(message, schema)
+                if isinstance(entry, P4DirectCounterEntry) and entry.table_entry is not None:
+                    found[key_of(entry.table_entry)] = entry.packet_count
+    except (ValueError, KeyError, ControllerError) as error:
+        raise SessionError(switch, "read", f"the answer does not decode: {_first_line(error)}") from error
+    return found
+
+
+def counts_request(schema: P4Schema, device_id: int, counter: str) -> p4r.ReadRequest:
+    """Return the request for all of a counter."""
+    return p4r.ReadRequest(device_id=device_id, entities=[P4CounterEntry(counter).encode(schema)])
+
+
+def counts_answer(schema: P4Schema, switch: str, answers: Iterable[p4r.ReadResponse]) -> list[int]:
+    """Return the packets of each index, in order; raise SessionError if the answer is unreadable."""
+    try:
+        entries = [decode_entity(message, schema) for answer in answers for message in answer.entities]
+    except (ValueError, KeyError) as error:
+        raise SessionError(switch, "read", f"the answer does not decode: {_first_line(error)}") from error
+    found = {entry.index or 0: entry.packet_count for entry in entries if isinstance(entry, P4CounterEntry)}
+    return [found[place] for place in sorted(found)]
+
+
+def learn_request(
+    schema: P4Schema, device_id: int, digest: str, bundling: Bundling, *, is_known: bool
+) -> p4r.WriteRequest:
+    """Return the request, without election id, to get a digest; `is_known` if the switch sends it already."""
+    entry = P4DigestEntry(digest, max_list_size=bundling.messages, max_timeout_ns=bundling.wait_ns)
+    kind = p4r.Update.MODIFY if is_known else p4r.Update.INSERT
+    return p4r.WriteRequest(device_id=device_id, updates=[p4r.Update(type=kind, entity=entry.encode(schema))])
+
+
+def digests_request(schema: P4Schema, device_id: int, digest: str) -> p4r.ReadRequest:
+    """Return the request for a digest's configuration."""
+    return p4r.ReadRequest(device_id=device_id, entities=[P4DigestEntry(digest).encode(schema)])
+
+
+def learned(schema: P4Schema, message: p4r.StreamMessageResponse) -> tuple[Learned, p4r.StreamMessageRequest]:
+    """Return a list of what was learned, and its acknowledgement; raises ValueError or KeyError if unreadable."""
+    found = P4DigestList.decode(message, schema)
+    messages = tuple(one for one in found.data if isinstance(one, dict))
+    return Learned(found.digest_id, found.list_id, messages), found.ack().encode_update(schema)
+
+
+def refusals(batch: Batch, details: Sequence[p4r.Error]) -> tuple[tuple[int, ...], str]:
+    """Return the positions of refused updates and one line about the first; details come one an update, in order."""
+    failed = tuple(place for place, detail in enumerate(details) if detail.canonical_code and place < len(batch))
+    if not failed:
+        return (), ""
+    first: Update = batch[failed[0]]
+    return failed, f"{first}: {details[failed[0]].message} ({len(failed)} of {len(batch)} updates refused)"
+
+
+def _is_ours(entity: Entity) -> bool:
+    if not isinstance(entity, P4TableEntry):
+        return True
+    untouched = entity.action is None or (
+        isinstance(entity.action, P4TableAction) and entity.action.name == _PROGRAMS_OWN
+    )
+    return not entity.is_const and not (entity.is_default_action and untouched)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error) or type(error).__name__
+    return text.splitlines()[0]

@@ -1,0 +1,260 @@
+"""Weights of groups round by round: changed where a link cannot carry its load, back to equal ones when there is room.
+
+What keeps them calm: a link must be crowded for some rounds; after any move, of a flow or of weights, the network
+settles first; a group that changed is held down; and it goes back only when equal weights have had room for a time,
+longer each time that going back was wrong.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from controller.network.algorithms.costs import FORBIDDEN
+from controller.network.algorithms.link_table import Flags, Longs
+from controller.network.algorithms.trees import DestinationTrees
+from controller.network.intents import WeightedRoute
+from controller.network.paths.balancing.footprints import Footprints
+from controller.network.paths.balancing.forwarding import Forwarding
+from controller.network.paths.balancing.rebalance import Change, Rebalancing
+from controller.network.paths.balancing.values import GroupKey, LinkWeights, MeasuredFlow, NextHops, Rebalance, show
+from controller.network.paths.deciding.beliefs import Beliefs
+from controller.network.paths.deciding.graph import Network
+from controller.network.paths.settings import DecideSettings
+from dataplane.topology.values import LinkKey
+
+REMEMBERED: Final = 1000
+"""Changes that are kept in memory; the store keeps more."""
+_MOST_PATIENCE: Final = 64
+_AT_EASE: Final = 4
+"""A group that went home and has stayed there for so many times its patience has its patience back."""
+
+GetFlows = Callable[[Forwarding], Sequence[MeasuredFlow]]
+"""Returns what telemetry shows now; only called when it is needed."""
+
+
+@dataclass(slots=True)
+class _History:
+    """When a group last changed, since when equal weights would have had room, and how patient it has become."""
+
+    changed_ns: int
+    roomy_since_ns: int | None = None
+    patience: int = 1
+    is_back_at_equal: bool = False
+
+
+class Balancer:
+    """Keeps the weighted routes in force; `weighted` are those, by switch and destination."""
+
+    def __init__(self, network: Network, settings: DecideSettings, weighted: Iterable[WeightedRoute] = ()) -> None:
+        self.network, self.settings = network, settings
+        self.changes: deque[Rebalance] = deque(maxlen=REMEMBERED)
+        self._weights: dict[GroupKey, LinkWeights] = {}
+        self._histories: dict[GroupKey, _History] = {}
+        self._crowded_for: Longs = np.zeros(len(network.table.links), np.int64)
+        self._last_ns: int | None = None
+        self._looked_ns: int | None = None
+        self._tried: tuple[tuple[int, ...], int] | None = None
+        self._down: frozenset[LinkKey] = frozenset()
+        self._around: tuple[frozenset[LinkKey], DestinationTrees] = self._down, network.base_trees
+        self._restore(weighted)
+        self.weighted = self._routes()
+
+    @property
+    def last_ns(self) -> int | None:
+        """When weights last changed; None if they never did."""
+        return self._last_ns
+
+    def step(
+        self, beliefs: Beliefs, flows: GetFlows, now_ns: int, *, last_move_ns: int | None, confirming: bool
+    ) -> list[Rebalance]:
+        """Return this round's changes, which are in force from now on; `last_move_ns` is that of single flows.
+
+        A round that is not `confirming` does not count among those that a link must be crowded for.
+        """
+        if confirming:
+            self._crowded_for = np.where(beliefs.crowded, self._crowded_for + 1, 0)
+        times = [time_ns for time_ns in (self._last_ns, last_move_ns) if time_ns is not None and time_ns <= now_ns]
+        if times and now_ns - max(times) < self.settings.settle_ns:
+            return []
+        rows = tuple(np.flatnonzero(self._crowded_for >= self.settings.balance.confirm_rounds).tolist())
+        if rows:
+            return [] if self._tried_lately(rows, now_ns) else self._relieve(beliefs, flows, now_ns)
+        if self._weights and not beliefs.crowded.any() and self._is_time_to_look(now_ns):
+            return self._return_to_equal(beliefs, flows, now_ns)
+        return []
+
+    def avoid(self, dead: Set[LinkKey], down: Set[LinkKey], now_ns: int) -> list[Rebalance]:
+        """Give up weights that lead over dead links, or no longer along base routes around those that are `down`.
+
+        `down` are those that the controller knows of, too, so that base routes lead around them.
+        """
+        self._down = frozenset(down)
+        gone = []
+        for group, link_weights in sorted(self._weights.items()):
+            base = {row for row, _ in self._forwarding().base(*group)}
+            lost = next(
+                (row for row, _ in link_weights if self.network.table.links[row] in dead or row not in base), None
+            )
+            if lost is not None:
+                gone.append((group, lost))
+        return [self._drop(group, lost, dead, now_ns) for group, lost in gone]
+
+    def at(self, switch: str, destination: str) -> NextHops | None:
+        """Return the weights in force at a switch for a destination, None for equal ones."""
+        numbers = self.network.table.switch_number
+        link_weights = self._weights.get((numbers[switch], numbers[destination]))
+        return None if link_weights is None else self._names(link_weights)
+
+    def _relieve(self, beliefs: Beliefs, flows: GetFlows, now_ns: int) -> list[Rebalance]:
+        _, round_ = self._round(beliefs, flows)
+        held = {
+            group
+            for group, history in self._histories.items()
+            if 0 <= now_ns - history.changed_ns < self.settings.hold_down_ns
+        }
+        changes = round_.relieve(lambda group: group not in held, self.settings.balance)
+        if not changes:
+            rows = tuple(np.flatnonzero(beliefs.crowded).tolist())
+            self._tried = rows, now_ns
+        return [self._applied(change, now_ns) for change in changes]
+
+    def _applied(self, change: Change, now_ns: int) -> Rebalance:
+        history = self._histories.setdefault(change.group, _History(now_ns))
+        if history.is_back_at_equal:
+            calm_ns = now_ns - history.changed_ns
+            is_at_ease = calm_ns >= _AT_EASE * history.patience * self.settings.hold_down_ns
+            history.patience = 1 if is_at_ease else min(2 * history.patience, _MOST_PATIENCE)
+        history.is_back_at_equal = False
+        link = self.network.table.links[change.row]
+        after = f"from {change.before:.0%} to {change.after:.0%} of it"
+        reason = f"{link} cannot carry what is sent over it; other weights take it {after}"
+        return self._set_weights(change.group, change.new, now_ns, reason, link, change.before, change.after)
+
+    def _return_to_equal(self, beliefs: Beliefs, flows: GetFlows, now_ns: int) -> list[Rebalance]:
+        """Return the change of the first group that may go back to equal weights, if any."""
+        forwarding, round_ = self._round(beliefs, flows)
+        settings = self.settings
+        spare = (settings.balance.return_room * beliefs.table.rate_bps).astype(np.float64)
+        limit = np.maximum(round_.limit - spare, 0.0)
+        for group in sorted(self._weights):
+            history = self._histories[group]
+            fits, utilisation = round_.fits(group, forwarding.base(*group), limit)
+            if not fits:
+                history.roomy_since_ns = None
+                continue
+            if history.roomy_since_ns is None:
+                history.roomy_since_ns = now_ns
+            wait_ns = history.patience * settings.hold_down_ns
+            if now_ns - history.roomy_since_ns >= wait_ns and now_ns - history.changed_ns >= wait_ns:
+                reason = f"equal weights have room again: {utilisation:.0%} of the fullest link"
+                history.is_back_at_equal, history.roomy_since_ns = True, None
+                return [self._set_weights(group, None, now_ns, reason, None, 0.0, utilisation)]
+        return []
+
+    def _round(self, beliefs: Beliefs, flows: GetFlows) -> tuple[Forwarding, Rebalancing]:
+        """Return what is there now, ready to predict what other weights do."""
+        table = beliefs.table
+        forwarding = self._forwarding(table.alive)
+        limit_bps = np.where(table.alive, table.rate_bps - beliefs.headroom_bps, 0)
+        return forwarding, Rebalancing(
+            forwarding,
+            Footprints(self.network, self.settings.watch),
+            flows(forwarding),
+            load_bps=beliefs.load_bps,
+            limit_bps=limit_bps,
+            crowded=tuple(np.flatnonzero(beliefs.crowded).tolist()),
+            hidden=self.settings.hidden,
+        )
+
+    def _is_time_to_look(self, now_ns: int) -> bool:
+        """Whether to ask again who could go back: that looks at all flows, and nothing is urgent about it."""
+        since_ns = self._looked_ns
+        if since_ns is not None and 0 <= now_ns - since_ns < self.settings.settle_ns:
+            return False
+        self._looked_ns = now_ns
+        return True
+
+    def _drop(self, group: GroupKey, lost: int, dead: Set[LinkKey], now_ns: int) -> Rebalance:
+        link = self.network.table.links[lost]
+        reason = f"link {link} is dead" if link in dead else f"base routes no longer lead over {link}"
+        return self._set_weights(group, None, now_ns, f"{reason}; equal weights over what is left", link, 0.0, 0.0)
+
+    def _set_weights(  # noqa: PLR0917 - what a change consists of
+        self,
+        group: GroupKey,
+        new: LinkWeights | None,
+        now_ns: int,
+        reason: str,
+        link: LinkKey | None,
+        before: float,
+        after: float,
+    ) -> Rebalance:
+        """Let a group have other weights, None for equal ones."""
+        forwarding = self._forwarding()
+        old, base = forwarding.link_weights(*group), forwarding.base(*group)
+        history = self._histories.setdefault(group, _History(now_ns))
+        history.changed_ns, history.roomy_since_ns = now_ns, None
+        if new is None or new == base:
+            self._weights.pop(group, None)
+        else:
+            self._weights[group] = new
+        self._last_ns = now_ns
+        self.weighted = self._routes()
+        switch, destination = (self.network.table.switches[place] for place in group)
+        names = self._names(old), self._names(new or base)
+        whole = f"{reason}: {show(names[0])} become {show(names[1])}"
+        change = Rebalance(now_ns, switch, destination, *names, link, before, after, whole)
+        self.changes.append(change)
+        return change
+
+    def _names(self, link_weights: LinkWeights) -> NextHops:
+        links = self.network.table.links
+        return tuple((links[row].dst, weight) for row, weight in link_weights)
+
+    def _routes(self) -> tuple[WeightedRoute, ...]:
+        names = self.network.table.switches
+        return tuple(
+            WeightedRoute(names[switch], names[destination], self._names(link_weights))
+            for (switch, destination), link_weights in sorted(self._weights.items())
+        )
+
+    def _restore(self, weighted: Iterable[WeightedRoute]) -> None:
+        """Take up saved weights of groups that the topology still has, as if they had changed long ago."""
+        table = self.network.table
+        forwarding = self._forwarding()
+        for route in weighted:
+            try:
+                group = table.switch_number[route.switch], table.switch_number[route.destination]
+                found = {table.link_number[LinkKey(route.switch, peer)]: n for peer, n in route.next_hops}
+            except KeyError:
+                continue
+            if found.keys() <= {row for row, _ in forwarding.base(*group)} and found:
+                self._weights[group] = tuple(sorted(found.items()))
+                self._histories[group] = _History(0)
+
+    def _forwarding(self, alive: Flags | None = None) -> Forwarding:
+        """Return where traffic goes; base routes lead around links that are down."""
+        table = self.network.table
+        if self._around[0] != self._down:
+            costs = table.configured_costs()
+            costs[[table.link_number[key] for key in self._down if key in table.link_number]] = FORBIDDEN
+            trees = DestinationTrees(table, costs) if self._down else self.network.base_trees
+            self._around = self._down, trees
+        every = np.ones(len(table.links), np.bool_)
+        return Forwarding(self.network.topology, self._around[1], every if alive is None else alive, self._weights)
+
+    def _tried_lately(self, rows: tuple[int, ...], now_ns: int) -> bool:
+        """Whether the same links were looked at a short while ago and nothing helped."""
+        tried, since_ns = self._tried or ((), now_ns)
+        return bool(tried) and set(rows) <= set(tried) and 0 <= now_ns - since_ns < self.settings.settle_ns
+
+
+def weights_on(path: Sequence[str], weights: Mapping[tuple[str, str], NextHops]) -> str:
+    """Return the weights that traffic meets on a path as people read them, empty where there are none."""
+    met = ((name, weights.get((name, path[-1]))) for name in path[:-1])
+    return ", ".join(f"at {name} by {show(found)}" for name, found in met if found)

@@ -1,0 +1,156 @@
+"""One group's traffic, and what it puts on links by each next hop that the group may send it by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.network.paths.balancing.footprints import Footprints
+from controller.network.paths.balancing.forwarding import Forwarding
+from controller.network.paths.balancing.values import GroupKey, LinkWeights, MeasuredFlow
+from controller.network.paths.balancing.weight_options import Weights
+from controller.network.paths.deciding.graph import Rows
+
+Floats = npt.NDArray[np.float64]
+
+_CELLS: Final = 1_000_000
+"""Streams times weights that are tried at most."""
+_MOST: Final = 512
+_LEAST: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class FlowPlacement:
+    """A flow, the links that it is thought to take, what it needs, and whether its hash determines where it goes."""
+
+    flow: MeasuredFlow
+    rows: Rows
+    need_bps: float
+    exact: bool
+
+
+class GroupTraffic:
+    """A group with its `options` (links to leave by, in order of port) and the flows that pass it.
+
+    `rows` are all links that its weights concern; `uncertain_bps` is one standard deviation of what it sends.
+    """
+
+    def __init__(
+        self,
+        forwarding: Forwarding,
+        footprints: Footprints,
+        group: GroupKey,
+        options: Rows,
+        placements: Sequence[FlowPlacement],
+    ) -> None:
+        self._forwarding, self._footprints, self.group, self.options = forwarding, footprints, group, options
+        self.exact = [placement for placement in placements if placement.exact]
+        self.ids = {id(placement) for placement in placements}
+        loads = [self._loads(placement) for placement in placements]
+        present = [
+            dict(footprints.loads(placement.flow, placement.need_bps, placement.rows)) for placement in placements
+        ]
+        rows = sorted(
+            {row for each in loads for option in each for row in option} | {row for p in present for row in p}
+        )
+        self.rows = np.array(rows, np.int64)
+        self._column = {row: column for column, row in enumerate(rows)}
+        self._now: Floats = self._table(present).sum(axis=0)
+        traffic = np.stack([self._table([each[option] for each in loads]) for option in range(len(options))])
+        is_exact = np.array([placement.exact for placement in placements], np.bool_)
+        self._exact: Floats = traffic[:, is_exact]
+        self._shared: Floats = traffic[:, ~is_exact].sum(axis=1)
+        switch = group[0]
+        self._digests = np.array([forwarding.digest(switch, m.flow.hashed) for m in self.exact], np.int64)
+        self.uncertain_bps = math.sqrt(
+            sum(placement.need_bps**2 / max(placement.flow.packets, 1.0) for placement in placements)
+        )
+
+    @property
+    def affordable(self) -> int:
+        """How many weights may be tried."""
+        return max(_LEAST, min(_MOST, _CELLS // max(1, len(self.exact))))
+
+    def link_weights(self, weights: Weights) -> LinkWeights:
+        """Return weights with the links that they are of."""
+        return tuple((row, weight) for row, weight in zip(self.options, weights, strict=True) if weight)
+
+    def predict(self, options: Sequence[Weights], load: Floats) -> tuple[Floats, Floats]:
+        """Return the loads of `rows` by [weights, row]: of these flows, and were they without number."""
+        weights = np.array(options, np.int64)
+        shares = weights / weights.sum(axis=1, keepdims=True)
+        others = load[self.rows] - self._now
+        shared = shares @ self._shared
+        chosen = self._choose(weights)
+        laid = sum(
+            ((chosen == option).astype(np.float64) @ self._exact[option] for option in range(len(self.options))),
+            np.zeros((len(options), len(self.rows))),
+        )
+        expected = shares @ self._exact.sum(axis=1)
+        return others + shared + laid, others + shared + expected
+
+    def change(self, weights: Weights, load: Floats) -> dict[int, float]:
+        """Return by how much each link's load changes with other weights."""
+        after = self.predict([weights], load)[0][0]
+        return dict(zip(self.rows.tolist(), (after - load[self.rows]).tolist(), strict=True))
+
+    def room_bps(self, load: Floats, limit: Floats) -> list[float]:
+        """Return how much of the group's traffic each option has room for, on all links that only it leads over."""
+        free = limit[self.rows] - (load[self.rows] - self._now)
+        traffic = self._exact.sum(axis=1) + self._shared
+        room = []
+        for option in traffic:
+            own = (option > 0) & (option > traffic.min(axis=0) + 1.0)
+            room.append(max(0.0, float(free[own].min(initial=np.inf))) if own.any() else 0.0)
+        return room
+
+    def moved(self, weights: Weights) -> dict[int, FlowPlacement]:
+        """Return the flows of known hash, by the identity of what they were before, with the links they take now."""
+        chosen = self._choose(np.array([weights], np.int64))[0].tolist()
+        return {
+            id(placement): replace(placement, rows=self._via(placement, self.options[option]))
+            for placement, option in zip(self.exact, chosen, strict=True)
+        }
+
+    def _choose(self, weights: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Return the option of each flow of known hash, by [weights, flow]."""
+        ends = np.cumsum(weights, axis=1)
+        left = self._digests[None, :] % ends[:, -1:]
+        found: npt.NDArray[np.int64] = (left[:, :, None] >= ends[:, None, :]).sum(axis=2)
+        return found
+
+    def _loads(self, placement: FlowPlacement) -> list[dict[int, float]]:
+        """Return what a flow puts on links by each option."""
+        return [self._by(placement, option) for option in self.options]
+
+    def _by(self, placement: FlowPlacement, option: int) -> dict[int, float]:
+        loads, head = self._footprints.loads, int(self._forwarding.table.head[option])
+        if placement.exact:
+            return dict(loads(placement.flow, placement.need_bps, self._via(placement, option)))
+        found: dict[int, float] = {}
+        for rest, share in self._forwarding.shares(head, self.group[1]):
+            for row, bps in loads(placement.flow, placement.need_bps, (*self._before(placement), option, *rest)):
+                found[row] = found.get(row, 0.0) + share * bps
+        return found
+
+    def _via(self, placement: FlowPlacement, option: int) -> Rows:
+        head = int(self._forwarding.table.head[option])
+        rest = self._forwarding.path(placement.flow.hashed, head, self.group[1])
+        return (*self._before(placement), option, *(rest or ()))
+
+    def _before(self, placement: FlowPlacement) -> Rows:
+        """Return the links that a flow takes up to the group's switch."""
+        tails = [int(self._forwarding.table.tail[row]) for row in placement.rows]
+        return placement.rows[: tails.index(self.group[0])]
+
+    def _table(self, loads: Sequence[dict[int, float]]) -> Floats:
+        found = np.zeros((len(loads), len(self._column)))
+        for number, each in enumerate(loads):
+            for row, bps in each.items():
+                found[number, self._column[row]] += bps
+        return found

@@ -1,0 +1,57 @@
+"""What changes of weights are made of: flows that telemetry shows, and the change that is decided."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.network.paths.deciding.graph import Rows
+from dataplane.topology.values import LinkKey
+
+LinkWeights = tuple[tuple[int, int], ...]
+"""(row of the link, weight), in order of port: what a switch spreads its traffic for one destination over."""
+
+GroupKey = tuple[int, int]
+"""The switch and the destination switch, by number."""
+
+NextHops = tuple[tuple[str, int], ...]
+"""(switch, weight)."""
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredFlow:
+    """A 5-tuple without an explicit path: its hash, the links it was last seen on, and what it sends.
+
+    `packets` are those that the rate was estimated from: of few, it is uncertain.
+    """
+
+    hashed: int
+    rows: Rows
+    source: int
+    destination: int
+    rate_bps: int
+    packets_per_s: float
+    packets: float
+
+
+@dataclass(frozen=True, slots=True)
+class Rebalance:
+    """At one switch, what goes to hosts of another is spread by other weights: when, from what to what, and why.
+
+    `link` is the one that could not carry what was sent over it, or died, None for a group that goes back to equal
+    weights; the utilisations are that link's, before and as predicted (of going back: of the fullest link concerned).
+    """
+
+    time_ns: int
+    switch: str
+    destination: str
+    old_weights: NextHops
+    new_weights: NextHops
+    link: LinkKey | None
+    utilisation_before: float
+    utilisation_after: float
+    reason: str
+
+
+def show(next_hops: NextHops) -> str:
+    """Return next hops with their weights as people read them."""
+    return ", ".join(f"{peer} ({weight})" for peer, weight in next_hops)

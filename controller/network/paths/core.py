@@ -1,0 +1,532 @@
+"""The path server without process, feed or clock: snapshots in, sets of routes out, decisions kept and explained."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+
+import numpy as np
+
+from collectors.values import FlowKey, LinkStatus, Snapshot
+from controller.common.errors import PathError
+from controller.network.algorithms.link_table import Flags, Longs
+from controller.network.intents import FlowSpec, RouteSet, WeightedRoute
+from controller.network.links.loss_failures import LossFailureDetector
+from controller.network.paths.balancing.balancer import Balancer, weights_on
+from controller.network.paths.balancing.flows import measured_flows, report_flows
+from controller.network.paths.balancing.forwarding import Forwarding
+from controller.network.paths.balancing.values import MeasuredFlow, Rebalance
+from controller.network.paths.deciding.backups import Backups
+from controller.network.paths.deciding.decide import Assignment, Decision, Verdict
+from controller.network.paths.deciding.decider import Decider
+from controller.network.paths.deciding.evacuation import Evacuation, ReportedLinks
+from controller.network.paths.deciding.graph import Network, Path
+from controller.network.paths.deciding.located import LocatedFlows
+from controller.network.paths.engineering.demands import demands_of, possible
+from controller.network.paths.engineering.engineer import TrafficEngineer
+from controller.network.paths.engineering.settings import EngineeringSettings
+from controller.network.paths.explicit_routes import explicit_routes
+from controller.network.paths.flow_admission import admit
+from controller.network.paths.locating import locate
+from controller.network.paths.managed_flows import ManagedFlows
+from controller.network.paths.pins import Pins
+from controller.network.paths.records.store import PathStore
+from controller.network.paths.records.values import Assigned, Explanation, History, HistoryQuery
+from controller.network.paths.round_result import RoundResult
+from controller.network.paths.seen_flows import SeenFlows, SeenRows, is_probe
+from controller.network.paths.settings import DecideSettings, ManagedFlow
+from controller.network.paths.telemetry_load import DEFAULT_PACKET_BYTES
+from dataplane.clock import Clock
+from dataplane.topology.values import LinkKey, Topology
+
+RECENT_DECISIONS = 1000
+"""Decisions that are kept in memory; the store keeps more."""
+
+_EXPLAINED_MOVES = 10
+_REPLACED_EVERY_NS = 1_000_000_000
+_PREPARED_A_ROUND = 4
+"""Pairs of switches whose candidate paths a calm round works out, so that one that moves flows need not."""
+
+
+class PathServerCore:
+    """Steps the decider and remembers what it did; the same object serves virtual time and the process.
+
+    `clock` only bounds how long traffic engineering computes; without one it is not bounded.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        settings: DecideSettings,
+        *,
+        flows: tuple[ManagedFlow, ...] = (),
+        store: PathStore | None = None,
+        engineering: EngineeringSettings | None = None,
+        max_flows: int = 4096,
+        forget_after_ns: int = 60_000_000_000,
+        clock: Clock | None = None,
+    ) -> None:
+        self.network = Network(topology)
+        self.settings = settings
+        self._decider = Decider(self.network, settings)
+        self.decisions: deque[Decision] = deque(maxlen=RECENT_DECISIONS)
+        self.rebalances: deque[Rebalance] = deque(maxlen=RECENT_DECISIONS)
+        self.counters: Counter[str] = Counter()
+        self.last_problem: str | None = None
+        self._store = store
+        self._max_flows, self._forget_after_ns = max_flows, forget_after_ns
+        self._rates = {flow.spec: flow.rate_bps for flow in flows}
+        self._check_flows()
+        self._seen = SeenFlows(self.network, self._rates)
+        self._pins = Pins(topology)
+        self._replaced_ns = -_REPLACED_EVERY_NS
+        self._managed = ManagedFlows(self.network, self._seen.code)
+        self._managed.add(self._rates, 0)
+        self._assigned: dict[FlowSpec, Assigned] = {}
+        self._moved_ns: dict[FlowSpec, int] = {}
+        self._snapshot: Snapshot | None = None
+        self._reported, self._is_reported = ReportedLinks(), False
+        self._loss_failures = LossFailureDetector(settings.dead_loss, settings.dead_loss_samples)
+        self._backups = Backups(self.network.table)
+        self._evacuation = Evacuation(self._backups, self._reported, return_after_ns=settings.return_after_ns)
+        self.engineer: TrafficEngineer | None = None
+        self._balancer = Balancer(self.network, settings)
+        self.routes = self._restore(engineering, clock)
+
+    @property
+    def flows(self) -> int:
+        """How many flows are looked after."""
+        return len(self._managed)
+
+    def outgrows(self, grown: Mapping[FlowKey, float]) -> bool:
+        """Return whether flows send so much more than the last round knew that a link cannot carry it.
+
+        `grown` has so many measured packets a second more for each of them.
+        """
+        return any(self._outgrows_a_link(flow, more_hz) for flow, more_hz in grown.items())
+
+    def _outgrows_a_link(self, key: FlowKey, more_hz: float) -> bool:
+        """Whether so many more measured packets a second make the load of a link on a flow's path exceed its rate."""
+        flow = self._seen.flow_of(key)
+        path = None if flow is None else self._path(flow, None)
+        if path is None or len(path) < 2 or is_probe(key):
+            return False
+        watch = self.settings.watch
+        more_bps = 8 * DEFAULT_PACKET_BYTES * more_hz * (1 if watch is None else watch.sample_every)
+        beliefs, rows = self._decider.beliefs, list(self.network.rows(path))
+        return bool((beliefs.offered_bps[rows] + more_bps > beliefs.table.rate_bps[rows]).any())
+
+    def step(self, snapshot: Snapshot, now_ns: int, *, out_of_turn: bool = False) -> RoundResult | None:
+        """Decide one round; return the new set of routes and what made it, None where it stays as it is.
+
+        A round out of turn (`out_of_turn`) confirms no wish: its snapshot is hardly newer than the last.
+        """
+        self._snapshot = snapshot = self._loss_failures.confirmed(snapshot)
+        self._discover(self._seen.rows(snapshot), now_ns)
+        forgotten = self._forget(now_ns)
+        if not self._is_reported:
+            # Restarted: until the controller speaks, what it has reported to the collector counts.
+            self._reported.watch(snapshot.statuses, self.network.table.link_number.keys())
+        self._decider.observe(snapshot, self._reported.down)
+        decisions = [*self._evacuate(snapshot, now_ns), *self._come_back(snapshot, now_ns)]
+        if self.engineer is not None:
+            engineered = self._engineer(self.engineer, snapshot, now_ns)
+            return self._publish(decisions) if decisions or engineered or forgotten else None
+        current = self.current(snapshot, now_ns)
+        self._decider.locate(current)
+        more = self._decider.step(now_ns, confirming=not out_of_turn)
+        for decision in more:
+            self._apply(decision)
+        paths = current.paths()
+        self._backups.prepare(paths)
+        changes = self._rebalance(snapshot, now_ns, moved=bool(decisions or more), confirming=not out_of_turn)
+        if not decisions and not more and not out_of_turn:
+            ends = ((path[0], path[-1]) for path in paths)
+            self.network.prepare(ends, self.settings.candidates, _PREPARED_A_ROUND)
+        if not decisions and not more and not forgotten and not changes:
+            return None
+        return self._publish([*decisions, *more], changes)
+
+    def link_changed(self, link: LinkKey, now_ns: int, *, up: bool) -> RoundResult | None:
+        """Note that a link went down or came back; return what leads around it, None if no route changes.
+
+        Raise PathError for a link that is not one between switches. What goes down is down until it is said to be up.
+        """
+        if link not in self.network.table.link_number:
+            raise PathError(f"topology {self.network.topology.name} has no link {link} between switches")
+        if up:
+            self._reported.by_hand.discard(link)
+            return None
+        self._reported.by_hand.add(link)
+        return None if self._snapshot is None else self._leave_dead_links(self._snapshot, now_ns)
+
+    def links_noted(self, statuses: Mapping[LinkKey, LinkStatus], now_ns: int) -> RoundResult | None:
+        """Take what the controller says of all links; return what leads around those that went down.
+
+        None if no route changes; links that are not between switches of the topology are left out. What was said
+        holds until the next time.
+        """
+        self._is_reported = True
+        went_down = self._reported.watch(statuses, self.network.table.link_number.keys())
+        if not went_down or self._snapshot is None:
+            return None
+        return self._leave_dead_links(self._snapshot, now_ns)
+
+    def pin(self, flow: FlowSpec, path: Path, now_ns: int) -> RoundResult | None:
+        """Hold a flow on a path until it is released; return what changes, None where it was pinned there already.
+
+        Raise NoSuchPathError for what is no path of the flow, DeadPathError for one with a dead link, PathError for a
+        flow that cannot be looked after.
+        """
+        self._check_pinnable(flow)
+        if self._pins.holds(flow, path):
+            return None
+        dead = self._decider.dead_links() | self._reported.down
+        decision = self._pins.hold(flow, self._present_path(flow, path), path, dead, now_ns)
+        self._evacuation.forget(flow)
+        self._seen.name(flow)
+        self._managed.add((flow,), now_ns)
+        self._apply(decision)
+        return self._publish([decision])
+
+    def release(self, flow: FlowSpec, now_ns: int) -> RoundResult:
+        """Give a flow back to the decider, which moves it when it finds better; raise PathError if it is not pinned.
+
+        It follows base or weighted routes at once if its path is one of the base paths, if traffic is engineered, and
+        if it is looked after for its pin only: it names ports, and the settings list no flows.
+        """
+        path = self._pins.release(flow)
+        self._evacuation.forget(flow)
+        self._moved_ns.pop(flow, None)  # a person's wish holds nothing down
+        is_part = not self._rates and flow != FlowSpec(flow.src_host, flow.dst_host)
+        if is_part:
+            self._seen.forget(flow)
+            self._managed.discard(flow)
+        present = self._present_path(flow, path)
+        if is_part or self.engineer is not None or self.network.is_base(present):
+            self._assigned.pop(flow, None)
+        then = self._present_path(flow, path)
+        reason = f"released: no longer pinned to {'-'.join(path)}"
+        return self._publish([Decision(now_ns, flow, present, then, (), reason)])
+
+    def _present_path(self, flow: FlowSpec, default: Path) -> Path:
+        """Return the path that a flow is on, the default where no base path is known either."""
+        return self._path(flow, None if self._snapshot is None else self._seen_path(flow, self._snapshot)) or default
+
+    def _seen_path(self, flow: FlowSpec, snapshot: Snapshot) -> Path | None:
+        """Return the path that a flow was last seen on."""
+        rows = self._seen.rows(snapshot)
+        (places,) = np.nonzero(rows.codes == self._seen.code(flow))
+        return rows.book.paths[rows.flow_paths[places[0]]] if len(places) else None
+
+    def _check_pinnable(self, flow: FlowSpec) -> None:
+        topology = self.network.topology
+        is_known = flow.src_host in topology.attachment and flow.dst_host in topology.attachment
+        if not is_known or len(set(self.network.ends(flow.src_host, flow.dst_host))) < 2 or not self._is_managed(flow):
+            raise PathError(self._why_not(flow))
+        if not self._rates and flow not in self._managed and len(self._managed) >= self._max_flows:
+            raise PathError(f"{self._max_flows} flows are looked after, the most at a time")
+
+    def _leave_dead_links(self, snapshot: Snapshot, now_ns: int) -> RoundResult | None:
+        """Decide nothing else: what the last snapshot showed was weighed when it came."""
+        self._decider.observe(snapshot, self._reported.down)
+        decisions = self._evacuate(snapshot, now_ns)
+        if self.engineer is not None:
+            engineered = self._engineer(self.engineer, snapshot, now_ns)
+            return self._publish(decisions) if decisions or engineered else None
+        changes = self._balancer.avoid(self._decider.dead_links(), self._reported.watched.keys(), now_ns)
+        return self._publish(decisions, changes) if decisions or changes else None
+
+    def _rebalance(self, snapshot: Snapshot, now_ns: int, *, moved: bool, confirming: bool) -> list[Rebalance]:
+        """Change weights of groups: off dead links at once, else where no flow moved that would have helped."""
+        balancer, beliefs = self._balancer, self._decider.beliefs
+        changes = balancer.avoid(self._decider.dead_links(), self._reported.watched.keys(), now_ns)
+        if self.settings.balance.enabled and not changes:
+            last_ns = now_ns if moved else max(self._moved_ns.values(), default=None)
+            changes = balancer.step(
+                beliefs,
+                lambda forwarding: self._measured_flows(snapshot, forwarding),
+                now_ns,
+                last_move_ns=last_ns,
+                confirming=confirming,
+            )
+        if changes:
+            self._decider.rebalanced(now_ns)
+        return changes
+
+    def _measured_flows(self, snapshot: Snapshot, forwarding: Forwarding) -> list[MeasuredFlow]:
+        """Return what goes by weights and base routes: measured flows without an explicit path, and reports."""
+        seen = self._seen.rows(snapshot)
+        found = measured_flows(seen, self.network, ~self._explicit(seen), self.settings.stale_after_ns)
+        watch = self.settings.watch
+        return found if watch is None else [*found, *report_flows(seen, self.network, watch, forwarding.path)]
+
+    def _explicit(self, seen: SeenRows) -> Flags:
+        """Return which 5-tuples have an explicit path, of their own or as one of their hosts' all."""
+        explicit = [self._seen.code(flow) for flow in self._assigned]
+        return np.isin(seen.pair, explicit) | np.isin(seen.code, explicit)
+
+    def _engineer(self, engineer: TrafficEngineer, snapshot: Snapshot, now_ns: int) -> bool:
+        """Let a round of traffic engineering go on; return whether weights have changed."""
+        before = engineer.failed_rounds
+        demands, pinned_bps = demands_of(snapshot, self.network.topology, self._explicit_path)
+        done = engineer.step(demands, self._decider.dead_links(), now_ns, pinned_bps)
+        if engineer.failed_rounds != before:
+            self.counters["engineering_failed"] += 1
+            self.last_problem = engineer.last_problem
+        return done is not None
+
+    def _explicit_path(self, key: FlowKey) -> Path | None:
+        flow = self._seen.flow_of(key)
+        entry = None if flow is None else self._assigned.get(flow)
+        return None if entry is None else entry.path
+
+    def _evacuate(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
+        """Move all flows off dead links, to their backups where those are alive."""
+        dead = self._decider.dead_links()
+        left = self._evacuation.leave(self._on_links(dead, snapshot, now_ns), self._assigned.keys(), dead, now_ns)
+        decisions = [replace(one, reason=self._pins.told(one.flow, one.reason)) for one in left]
+        for decision in decisions:
+            self._apply(decision)
+        return decisions
+
+    def _on_links(self, links: Set[LinkKey], snapshot: Snapshot, now_ns: int) -> Mapping[FlowSpec, Assignment]:
+        """Return those of our flows whose paths cross any of these links between switches."""
+        if not links:
+            return {}
+        crossed = np.zeros(len(self.network.table.links), np.bool_)
+        crossed[[self.network.table.link_number[link] for link in links]] = True
+        return self._ours(self.current(snapshot, now_ns).on_links(crossed))
+
+    def _come_back(self, snapshot: Snapshot, now_ns: int) -> list[Decision]:
+        """Move flows back to the paths that dead links made them leave, when those are alive again."""
+        if not self._evacuation.is_waiting and not self._pins.paths:
+            return []
+        located = self.current(snapshot, now_ns)
+        waiting = (*self._pins.paths, *self._evacuation.waiting)
+        current = self._ours({flow: located[flow] for flow in waiting if flow in located})
+        paths = {flow: assignment.path for flow, assignment in current.items()}
+        pinned = list(self._pins.returning(paths, self._evacuation.is_usable, now_ns))
+        for decision in pinned:
+            self._evacuation.forget(decision.flow)
+            self._apply(decision)
+        back = self._evacuation.come_back(current, now_ns)
+        for decision, is_explicit in back:
+            self._apply(decision)
+            if not is_explicit:
+                self._assigned.pop(decision.flow, None)
+        return [*pinned, *(decision for decision, _ in back)]
+
+    def _ours(self, current: Mapping[FlowSpec, Assignment]) -> Mapping[FlowSpec, Assignment]:
+        """Return the flows whose paths are decided about: where traffic is engineered, only those that are pinned."""
+        if self.engineer is None:
+            return current
+        return {flow: assignment for flow, assignment in current.items() if flow in self._pins.paths}
+
+    def _publish(self, decisions: Sequence[Decision], changes: Sequence[Rebalance] = ()) -> RoundResult:
+        """Take decisions that were applied into a new set of routes, and remember both."""
+        self.counters["moves"] += sum(decision.old_path != decision.new_path for decision in decisions)
+        self.counters["rebalances"] += len(changes)
+        self.decisions.extend(decisions)
+        self.rebalances.extend(changes)
+        self.routes = self._route_set(self.routes.version + 1)
+        self._save(decisions, changes)
+        return RoundResult(self.routes, tuple(decisions), tuple(changes))
+
+    def _route_set(self, version: int) -> RouteSet:
+        weighted = self._balancer.weighted if self.engineer is None else self.engineer.weighted
+        return RouteSet(version, explicit_routes(self._assigned), weighted, explicit_routes(self._pins.paths))
+
+    def current(self, snapshot: Snapshot, now_ns: int) -> LocatedFlows:
+        """Return every flow looked after with the path that it is on, as far as anybody can know."""
+        explicit = {flow: entry.path for flow, entry in self._assigned.items()}
+        pins = {flow: entry.path for flow, entry in self._pins.paths.items()}
+        seen, is_engineered = self._seen.rows(snapshot), self.engineer is not None
+        return locate(
+            self._managed, seen, explicit, pins, self._moved_ns, self._rates, now_ns, is_engineered=is_engineered
+        )
+
+    def why(self, flow: FlowSpec, now_ns: int) -> Explanation:
+        """Explain a flow's present path by the last snapshot; raise PathError for a flow not looked after."""
+        snapshot = self._snapshot
+        if snapshot is None:
+            raise PathError("nothing can be explained before the first snapshot")
+        current = self.current(snapshot, now_ns)
+        if flow not in current:
+            raise PathError(self._why_not(flow))
+        self._decider.locate(current)
+        verdict = self._decider.explain(flow, now_ns)
+        if verdict.moves:
+            seen = f"{self._decider.rounds_wished(flow)} of the {self.settings.confirm_rounds} rounds that a move takes"
+            verdict = replace(verdict, reason=f"{verdict.reason} (in {seen})")
+        path = verdict.present.switches
+        engineer = None if flow in self._pins.paths else self.engineer
+        reason = self._with_weights(flow, verdict) if engineer is None else engineer.explain(path)
+        if not self._pins.holds(flow, path):
+            reason = self._pins.told(flow, reason)
+        moves = [decision for decision in reversed(self.decisions) if decision.flow == flow][:_EXPLAINED_MOVES]
+        pin = self._pins.paths.get(flow)
+        pinned = () if pin is None else pin.path
+        figures = verdict.present, verdict.candidates, verdict.rate_bps
+        return Explanation(flow, *figures, reason, tuple(moves), pinned=pinned)
+
+    def _with_weights(self, flow: FlowSpec, verdict: Verdict) -> str:
+        """Return a verdict's reason, and the weights that a flow without an explicit path meets."""
+        weights = {(route.switch, route.destination): route.next_hops for route in self._balancer.weighted}
+        met = "" if flow in self._assigned else weights_on(verdict.present.switches, weights)
+        return f"{verdict.reason}; weights on its way: {met}" if met else verdict.reason
+
+    def _why_not(self, flow: FlowSpec) -> str:
+        """Return why nothing can be said of a flow."""
+        topology = self.network.topology
+        for host in (flow.src_host, flow.dst_host):
+            if host not in topology.host:
+                return f"topology {topology.name} has no host {host!r}"
+        name, (src, dst) = f"flow {flow.src_host}->{flow.dst_host}", self.network.ends(flow.src_host, flow.dst_host)
+        if src == dst:
+            return f"{name} stays within switch {src}: there is no path to choose"
+        if flow in self._managed:
+            return f"{name} has no path: its switches are not connected"
+        where = "telemetry has not shown it" if not self._rates else "it is not among the flows of the settings"
+        return f"{name} is not managed: {where}"
+
+    def history(self, query: HistoryQuery) -> History:
+        """Return the decisions that a query selects, from the store; raise PathError where it cannot be read."""
+        decisions = () if self._store is None else tuple(self._store.decisions(query))
+        rounds = () if self.engineer is None else tuple(reversed(self.engineer.rounds))
+        return History(decisions, rounds, self._changes_of(query))
+
+    def _changes_of(self, query: HistoryQuery) -> tuple[Rebalance, ...]:
+        """Return the changes of weights that concern what a query asks for; none are a source's own."""
+        edge = None if query.dst is None else self.network.topology.attachment.get(query.dst)
+        if self._store is None or query.src is not None or (query.dst is not None and edge is None):
+            return ()
+        return tuple(self._store.rebalances(query, None if edge is None else edge.node))
+
+    def _save(self, decisions: Sequence[Decision], changes: Sequence[Rebalance]) -> None:
+        """Save what must survive; traffic moves even if that fails, which is counted and reported."""
+        if self._store is None:
+            return
+        try:
+            self._store.save(
+                self.routes.version, self._assigned, decisions, self.routes.weighted, changes, pins=self._pins.paths
+            )
+        except PathError as error:
+            self.counters["saves_failed"] += 1
+            self.last_problem = str(error)
+
+    def _check_flows(self) -> None:
+        for flow in self._rates:
+            for host in (flow.src_host, flow.dst_host):
+                if host not in self.network.topology.attachment:
+                    raise PathError(f"flows: topology {self.network.topology.name} has no host {host!r}")
+
+    def _restore(self, engineering: EngineeringSettings | None, clock: Clock | None) -> RouteSet:
+        """Take up what was saved and still fits, and begin engineering; return the routes to go on from."""
+        version, explicit, weighted, lost = 0, dict[FlowSpec, Assigned](), tuple[WeightedRoute, ...](), 0
+        if self._store is not None:
+            version, explicit, weighted = self._store.load()
+            newest_first = self._store.decisions(HistoryQuery(limit=RECENT_DECISIONS))
+            self.decisions.extend(reversed(newest_first))
+            self._evacuation.restore(newest_first)
+            lost = self._pins.restore(self._store.pins(), self._is_managed)
+        pinned = {flow: entry for flow, entry in explicit.items() if flow in self._pins.paths}
+        self._restore_paths(explicit if engineering is None else pinned)
+        if engineering is None:
+            self._balancer = Balancer(self.network, self.settings, weighted)
+        else:
+            # Nobody would look after other explicit paths, not even when one of their links dies.
+            fitting = possible(weighted, self.network.topology)
+            self.engineer = TrafficEngineer(self.network.topology, engineering, fitting, clock)
+        served = self._route_set(version)
+        dropped = len(explicit) - len(served.routes) + len(weighted) - len(served.weighted) + lost
+        self.counters["saved_routes_dropped"] += dropped
+        # What is served may differ from what was saved, and a version never stands for two sets.
+        return served if dropped == 0 else self._route_set(version + 1)
+
+    def _restore_paths(self, saved: Mapping[FlowSpec, Assigned]) -> None:
+        """Take up the saved paths that the topology still has, of flows that are still looked after."""
+        for flow, entry in saved.items():
+            if self._is_managed(flow) and self._pins.is_path(flow, entry.path):
+                self._assigned[flow] = entry
+                self._moved_ns[flow] = entry.since_ns
+                self._seen.name(flow)
+
+    def _is_managed(self, flow: FlowSpec) -> bool:
+        return not self._rates or flow in self._rates
+
+    def _discover(self, seen: SeenRows, now_ns: int) -> None:
+        """Take note of the pairs of hosts that telemetry shows, unless the flows are listed in the settings."""
+        if self._rates:
+            return
+        # Restored: how long ago it was seen nobody knows, and the collector may be as new as we are.
+        self._managed.add((*self._assigned, *self._pins.paths), now_ns)
+        shown = seen.shown()
+        numbers = self._managed.numbers(shown)
+        self._managed.seen_ns[numbers[numbers >= 0]] = now_ns
+        new, room = shown[numbers < 0], max(self._max_flows - len(self._managed), 0)
+        if len(new) > room:
+            new = self._admit(new, seen, room, now_ns)
+        self._managed.add(map(self._seen.flow, new.tolist()), now_ns)
+
+    def _admit(self, new: Longs, seen: SeenRows, room: int, now_ns: int) -> Longs:
+        """Return the codes of the newcomers that are looked after from now on, and let go of those they replace.
+
+        Flows are replaced once a second at most: what is known of all flows by number has to be made anew.
+        """
+        may_replace = not 0 <= now_ns - self._replaced_ns < _REPLACED_EVERY_NS
+        self._replaced_ns = now_ns if may_replace else self._replaced_ns
+        held = np.full(len(self._managed), not may_replace)
+        for flows in (self._assigned, self._pins.paths):
+            held[[number for number, _ in self._managed.among(flows)]] = True
+        known = np.array([self._seen.code(flow) for flow in self._managed], np.int64)
+        found = admit(seen.sent_bps(new), seen.sent_bps(known), held, room=room)
+        self.counters["flows_over_limit"] += len(new) - len(found.admitted)
+        self.counters["flows_replaced"] += len(found.removed)
+        if len(found.removed):
+            gone = np.zeros(len(self._managed), np.bool_)
+            gone[found.removed] = True
+            for number in found.removed.tolist():
+                self._moved_ns.pop(self._managed.names[number], None)
+            self._managed.remove(gone)
+        return new[found.admitted]
+
+    def _forget(self, now_ns: int) -> bool:
+        """Drop flows not seen for long; return whether an explicit path went with one."""
+        if self._rates:
+            return False
+        old = self._managed.seen_ns < now_ns - self._forget_after_ns
+        old[[number for number, _ in self._managed.among(self._pins.paths)]] = False
+        if not old.any():
+            return False
+        gone = [self._managed.names[number] for number in np.flatnonzero(old).tolist()]
+        self._managed.remove(old)
+        for flow in gone:
+            self._moved_ns.pop(flow, None)
+        routed = [flow for flow in gone if self._assigned.pop(flow, None) is not None]
+        return bool(routed)
+
+    def _path(self, flow: FlowSpec, seen: Path | None) -> Path | None:
+        """Return the assigned path, else the only base path, else the one it was seen on, else the first base path.
+
+        Where traffic is engineered no base path is the only one. Of all flows at once `locate` says the same.
+        """
+        if flow in self._assigned:
+            return self._assigned[flow].path
+        src, dst = self.network.ends(flow.src_host, flow.dst_host)
+        base = self.network.base(src, dst)
+        if base is None or (base[1] and (self.engineer is None or seen is None)):
+            return None if base is None else base[0]
+        return seen if seen is not None and self._is_path(seen, src, dst) else base[0]
+
+    def _is_path(self, path: Path, src: str, dst: str) -> bool:
+        return bool(path) and (path[0], path[-1]) == (src, dst) and self.network.has_path(path)
+
+    def _apply(self, decision: Decision) -> None:
+        self._moved_ns[decision.flow] = decision.time_ns
+        base = self.network.base(decision.new_path[0], decision.new_path[-1])
+        if base == (decision.new_path, True) and not self._pins.holds(decision.flow, decision.new_path):
+            self._assigned.pop(decision.flow, None)
+        else:
+            self._assigned[decision.flow] = Assigned(decision.new_path, decision.time_ns)

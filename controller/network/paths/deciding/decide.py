@@ -1,0 +1,216 @@
+"""Whether one flow should move, and where: its path against its candidates, by the settings.
+
+A gain must exceed a relative and an absolute margin, and a path must have room for the flow. Of equally good paths the
+one with fewer hops wins, and among equal hops the one with less delay. Which flows are judged, and when, is
+`controller.network.paths.deciding.decider`'s to say.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from controller.network.intents import FlowSpec
+from controller.network.paths.deciding.graph import Own, Path, PathFigures, StateGraph
+from controller.network.paths.settings import DecideSettings, Mode
+from controller.network.paths.telemetry_load import DEFAULT_PACKET_BYTES
+from dataplane.topology.units import format_rate
+from dataplane.topology.values import LinkKey
+
+_NS_PER_MS = 1e6
+_BPS_PER_MBPS = 1e6
+DEAD_GAIN = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What of a pair of hosts' 5-tuples is on one path: the rate as it counts in sums over links, and its variance."""
+
+    path: Path
+    rate_bps: float
+    variance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """The path a flow is on, when it last moved (None: never), its rate and its frames' length (None: unknown).
+
+    `measured_bytes` are those that the rate was estimated from, None for a rate that is known; `uncertain_bps` is
+    its standard deviation, left out what so many bytes make it. `past_bps` is what of it is over: the packets that
+    young flows began with, and flows that have fallen silent. As the flow's own need one rather expects too much, in
+    sums over links one does not. `parts` has all paths where the hash spreads the 5-tuples of a pair; `path` is then
+    that of the largest. One that is `pinned` to its path loads links as any other, and is not moved.
+    """
+
+    path: Path
+    since_ns: int | None = None
+    rate_bps: int | None = None
+    packet_bytes: int | None = None
+    measured_bytes: int | None = None
+    past_bps: int = 0
+    uncertain_bps: int | None = None
+    parts: tuple[Part, ...] = ()
+    pinned: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the decider thinks of one flow now; `best` is the present path when nothing better may be taken."""
+
+    flow: FlowSpec
+    present: PathFigures
+    best: PathFigures
+    candidates: tuple[PathFigures, ...]
+    rate_bps: int
+    gain: float
+    reason: str
+    packets_per_s: float = 0.0
+
+    @property
+    def moves(self) -> bool:
+        """Whether the flow should leave its path."""
+        return self.best.switches != self.present.switches
+
+    @property
+    def is_detour(self) -> bool:
+        """Whether a link that cannot carry its load would be left by a path of more links, which it all loads."""
+        is_relief = self.present.alive and self.present.crowded_link is not None
+        return is_relief and self.best.hops > self.present.hops
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A flow is moved: when, from where to where, what was compared, and why in one sentence.
+
+    `dead_link` is the link that it had to leave, None for every other reason.
+    """
+
+    time_ns: int
+    flow: FlowSpec
+    old_path: Path
+    new_path: Path
+    candidates: tuple[PathFigures, ...]
+    reason: str
+    dead_link: LinkKey | None = None
+
+
+def judge(graph: StateGraph, flow: FlowSpec, now: Assignment, rate_bps: int) -> Verdict:
+    """Compare a flow's path with its candidates and say whether it should leave, hold-down not considered.
+
+    `rate_bps` is what it is thought to send. Of what is sent over a link that cannot carry it not all comes out, where
+    rates are measured: such a flow needs more room than its rate.
+    Candidates are the shortest paths by configured delay, the one of least measured delay with room, and the widest one
+    where bandwidth decides; from a dead path also the one of least delay without room.
+    """
+    src, dst = graph.network.ends(flow.src_host, flow.dst_host)
+    path = now.path
+    packets_per_s = rate_bps / (8 * (now.packet_bytes or DEFAULT_PACKET_BYTES))
+    own = Own(rate_bps, graph.network.rows(path), packets_per_s)
+    present = graph.figures(path, own)
+    floor_bps = _floor_bps(graph, src, dst, own)
+    measured = [graph.least_delay(src, dst, own, floor_bps)]
+    if graph.settings.mode is Mode.MOST_BANDWIDTH:
+        measured.append(graph.widest(src, dst, own))
+    if measured == [None] and not present.alive:
+        measured.append(graph.way_out(src, dst))
+    paths = dict.fromkeys((path, *graph.network.candidates(src, dst, graph.settings.candidates)))
+    paths |= dict.fromkeys(found for found in measured if found is not None)
+    candidates = tuple(graph.figures(candidate, own) for candidate in paths)
+    hidden = graph.settings.hidden if present.crowded_link is not None and now.measured_bytes is not None else 1.0
+    best, gain, reason = _choose(present, candidates, graph.settings, rate_bps * hidden, floor_bps)
+    return Verdict(flow, present, best, candidates, rate_bps, gain, reason, packets_per_s)
+
+
+def _floor_bps(graph: StateGraph, src: str, dst: str, own: Own) -> int:
+    """Return how wide a path must be: in mode both a share of the widest one, else nothing."""
+    if graph.settings.mode is not Mode.BOTH:
+        return 0
+    return math.ceil(graph.widest_bps(src, dst, own) * graph.settings.widest_share)
+
+
+Choice = tuple[PathFigures, float, str]
+"""The path to be on, the gain as a share (0 to stay), and why."""
+
+
+def _choose(
+    present: PathFigures,
+    candidates: tuple[PathFigures, ...],
+    settings: DecideSettings,
+    need_bps: float,
+    floor_bps: int,
+) -> Choice:
+    others = [figures for figures in candidates if figures.alive and figures.switches != present.switches]
+    roomy = [figures for figures in others if figures.room_bps >= need_bps and figures.bottleneck_bps >= floor_bps]
+    if present.dead_link is not None:
+        return _leave_dead(present, roomy or others, settings.mode)
+    if settings.mode is Mode.MOST_BANDWIDTH:
+        return _by_bandwidth(present, others, settings)
+    if present.bottleneck_bps < floor_bps * (1 - settings.min_gain) and roomy:
+        best = min(roomy, key=_less_delay)
+        if best.bottleneck_bps - present.bottleneck_bps >= settings.min_gain_bps:
+            reason = f"{_show(present)} is narrower than {format_rate(floor_bps)}, the bound of mode both"
+            return best, 1 - present.bottleneck_bps / best.bottleneck_bps, f"{reason}; {_show(best)} is not"
+    return _by_delay(present, roomy, settings)
+
+
+def _leave_dead(present: PathFigures, others: list[PathFigures], mode: Mode) -> Choice:
+    problem = f"link {present.dead_link} of {_name(present)} is dead"
+    if not others:
+        return present, 0.0, f"{problem} and no other path is alive"
+    best = min(others, key=_more_bandwidth if mode is Mode.MOST_BANDWIDTH else _less_delay)
+    return best, DEAD_GAIN, f"{problem}; {_show(best)} is alive"
+
+
+def _by_delay(present: PathFigures, roomy: list[PathFigures], settings: DecideSettings) -> Choice:
+    if not roomy:
+        return present, 0.0, "no other path has room"
+    best = min(roomy, key=_less_delay)
+    gain_ns = present.cost_ns - best.cost_ns
+    if gain_ns <= 0:
+        return present, 0.0, f"{_show(present)} has the least delay"
+    if gain_ns < margin_ns(present.cost_ns, settings):
+        return present, 0.0, f"{_show(best)} is better than {_show(present)} by less than the margin"
+    if present.crowded_link is not None and best.crowded_link is None:
+        reason = f"{present.crowded_link} of {_show(present)} cannot carry what is sent over it; {_show(best)} has room"
+        return best, gain_ns / present.cost_ns, reason
+    return best, gain_ns / present.cost_ns, f"{_show(best)} has less delay than {_show(present)}"
+
+
+def _by_bandwidth(present: PathFigures, others: list[PathFigures], settings: DecideSettings) -> Choice:
+    if not others:
+        return present, 0.0, "no other path is alive"
+    best = min(others, key=_more_bandwidth)
+    gain_bps = best.bottleneck_bps - present.bottleneck_bps
+    if gain_bps > 0 and gain_bps >= max(settings.min_gain * present.bottleneck_bps, settings.min_gain_bps):
+        return best, gain_bps / best.bottleneck_bps, f"{_show(best)} is wider than {_show(present)}"
+    as_good = [o for o in others if o.bottleneck_bps >= present.bottleneck_bps and o.hops <= present.hops]
+    choice = _by_delay(present, as_good, settings)
+    return choice if choice[1] else (present, 0.0, f"no path is wider than {_show(present)} by more than the margin")
+
+
+def _less_delay(figures: PathFigures) -> tuple[int, int, Path]:
+    return figures.cost_ns, figures.hops, figures.switches
+
+
+def _more_bandwidth(figures: PathFigures) -> tuple[int, int, int, Path]:
+    return -figures.bottleneck_bps, figures.hops, figures.cost_ns, figures.switches
+
+
+def margin_ns(present_ns: int, settings: DecideSettings) -> float:
+    """Return by how much delay a path must be better than one of this delay."""
+    return max(settings.min_gain * present_ns, settings.min_gain_ns or 0)
+
+
+def flow_order(flow: FlowSpec) -> tuple[str, str, int, int, int]:
+    """Return what flows are put in order by; of equally good moves, the first flow's is made."""
+    ports = (-1 if number is None else number for number in (flow.protocol, flow.src_port, flow.dst_port))
+    return (flow.src_host, flow.dst_host, *ports)  # type: ignore[return-value]
+
+
+def _name(figures: PathFigures) -> str:
+    return "-".join(figures.switches)
+
+
+def _show(figures: PathFigures) -> str:
+    milliseconds = figures.delay_ns / _NS_PER_MS
+    return f"{_name(figures)} ({milliseconds:.3f} ms, {figures.bottleneck_bps / _BPS_PER_MBPS:.1f} Mbit/s free)"

@@ -1,0 +1,45 @@
+"""What traffic engineering starts from: demands as telemetry shows them, and weighted routes that were saved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from collectors.values import FlowKey, Snapshot
+from controller.common.errors import ControllerError
+from controller.network.base_paths import next_hops
+from controller.network.intents import WeightedRoute
+from controller.network.tables.weighted_routes import spreads_of
+from dataplane.topology.values import LinkKey, Topology
+
+
+def demands_of(
+    snapshot: Snapshot, topology: Topology, explicit_path: Callable[[FlowKey], Sequence[str] | None] = lambda _: None
+) -> tuple[dict[tuple[str, str], float], dict[LinkKey, float]]:
+    """Return what telemetry shows that hosts send each other, in bit/s by (source, destination) switch.
+
+    What has an explicit path is no demand that could be split: it comes second, in bit/s by link. A flow whose rate is
+    not known yet counts for nothing.
+    """
+    hosts = topology.host_by_address
+    found: dict[tuple[str, str], float] = {}
+    pinned: dict[LinkKey, float] = {}
+    for key, state in snapshot.paths.items():
+        src, dst = hosts.get(key.src), hosts.get(key.dst)
+        if src is None or dst is None or not state.rate_bps:
+            continue
+        path = explicit_path(key)
+        if path is None:
+            pair = topology.attachment[src.name].node, topology.attachment[dst.name].node
+            found[pair] = found.get(pair, 0.0) + state.rate_bps
+        for link in map(LinkKey, path or (), (path or ())[1:]):
+            pinned[link] = pinned.get(link, 0.0) + state.rate_bps
+    return found, pinned
+
+
+def possible(saved: tuple[WeightedRoute, ...], topology: Topology) -> tuple[WeightedRoute, ...]:
+    """Return saved weighted routes, none where the topology no longer has all of them."""
+    try:
+        spreads_of(topology, next_hops(topology), saved)
+    except ControllerError:
+        return ()
+    return saved

@@ -1,0 +1,78 @@
+"""Flows that somebody holds on a path: they stay until they are released, except while a link of it is dead."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Set
+
+from controller.common.errors import ControllerError, DeadPathError, NoSuchPathError, PathError
+from controller.network.intents import FlowSpec, Route
+from controller.network.paths.deciding.backups import links_of
+from controller.network.paths.deciding.decide import Decision
+from controller.network.paths.deciding.graph import Path
+from controller.network.paths.records.values import Assigned
+from controller.network.tables.flow_paths import check
+from dataplane.topology.values import LinkKey, Topology
+
+
+class Pins:
+    """Which flows are pinned, to which paths, and since when; where each of them is now, others know."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self.paths: dict[FlowSpec, Assigned] = {}
+
+    def restore(self, saved: Mapping[FlowSpec, Assigned], is_managed: Callable[[FlowSpec], bool]) -> int:
+        """Take up saved pins of flows that are still looked after, on paths that still are; return how many are not."""
+        kept = {flow: pin for flow, pin in saved.items() if is_managed(flow) and self.is_path(flow, pin.path)}
+        self.paths.update(kept)
+        return len(saved) - len(kept)
+
+    def holds(self, flow: FlowSpec, path: Path) -> bool:
+        """Whether a flow is pinned to just this path."""
+        return flow in self.paths and self.paths[flow].path == path
+
+    def is_path(self, flow: FlowSpec, path: Path) -> bool:
+        """Whether the topology has this path, between the switches of the flow's hosts."""
+        try:
+            check(self._topology, Route(flow, path))
+        except ControllerError:
+            return False
+        return True
+
+    def hold(self, flow: FlowSpec, old: Path, new: Path, dead: Set[LinkKey], now_ns: int) -> Decision:
+        """Pin a flow; raise NoSuchPathError for what is no path of it, DeadPathError for one that carries nothing."""
+        try:
+            check(self._topology, Route(flow, new))
+        except ControllerError as error:
+            raise NoSuchPathError(str(error)) from error
+        lost = next((link for link in links_of(new) if link in dead), None)
+        if lost is not None:
+            raise DeadPathError(f"flow {_hosts(flow)} cannot be pinned to {'-'.join(new)}: link {lost} is dead")
+        self.paths[flow] = Assigned(new, now_ns)
+        return Decision(now_ns, flow, old, new, (), f"pinned to {'-'.join(new)} until it is released")
+
+    def release(self, flow: FlowSpec) -> Path:
+        """Forget a pin and return its path; raise PathError for a flow that has none."""
+        if flow not in self.paths:
+            raise PathError(f"flow {_hosts(flow)} is not pinned")
+        return self.paths.pop(flow).path
+
+    def returning(
+        self, current: Mapping[FlowSpec, Path], is_usable: Callable[[Path], bool], now_ns: int
+    ) -> Iterator[Decision]:
+        """Yield the moves back of pinned flows that a dead link made leave, to paths that are usable again."""
+        for flow, pin in self.paths.items():
+            path = current.get(flow)
+            if path is not None and path != pin.path and is_usable(pin.path):
+                reason = f"{'-'.join(pin.path)}, which the flow is pinned to, is alive again"
+                yield Decision(now_ns, flow, path, pin.path, (), reason)
+
+    def told(self, flow: FlowSpec, reason: str) -> str:
+        """Return why a flow goes elsewhere, and where it is to return if it is pinned."""
+        if flow not in self.paths:
+            return reason
+        return f"{reason}; pinned to {'-'.join(self.paths[flow].path)}, it returns when that is alive"
+
+
+def _hosts(flow: FlowSpec) -> str:
+    return f"{flow.src_host}->{flow.dst_host}"

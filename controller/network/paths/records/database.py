@@ -1,0 +1,86 @@
+"""The path server's database: its tables, and how files of an older layout become theirs."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from contextlib import suppress
+from pathlib import Path
+
+from controller.common.errors import PathError
+from controller.network.paths.records.migration import to_utc
+from dataplane.database import Database, Layout
+
+LOGGER = logging.getLogger("millrace.paths")
+
+BUSY_S = 2.0
+"""How long a write waits for another process's transaction."""
+
+LAYOUT = 3
+"""Kept in the file's user_version; times are nanoseconds of UTC. A file of any other layout but 2 is refused."""
+
+_MONOTONIC_LAYOUT = 2
+"""The same tables with times of the machine's monotonic clock."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS records (
+    id INTEGER PRIMARY KEY,
+    received_ns INTEGER NOT NULL,
+    src BLOB NOT NULL, dst BLOB NOT NULL,
+    protocol INTEGER NOT NULL, src_port INTEGER NOT NULL, dst_port INTEGER NOT NULL,
+    reporter_id INTEGER NOT NULL, sequence INTEGER NOT NULL, hop_index INTEGER NOT NULL, hop_count INTEGER,
+    node_id INTEGER NOT NULL, ingress_port INTEGER, egress_port INTEGER, hop_latency_ns INTEGER, queue_id INTEGER,
+    queue_occupancy_frames INTEGER, ingress_timestamp_ns INTEGER, egress_timestamp_ns INTEGER,
+    tx_bytes_per_window INTEGER, packet_id INTEGER NOT NULL, kind INTEGER NOT NULL,
+    buffer_occupancy_frames INTEGER
+);
+CREATE INDEX IF NOT EXISTS records_by_flow ON records (src, dst, protocol, src_port, dst_port, received_ns);
+CREATE INDEX IF NOT EXISTS records_by_port ON records (node_id, egress_port, received_ns);
+CREATE INDEX IF NOT EXISTS records_by_time ON records (received_ns);
+CREATE TABLE IF NOT EXISTS decisions (
+    id INTEGER PRIMARY KEY,
+    time_ns INTEGER NOT NULL, flow BLOB NOT NULL, decision BLOB NOT NULL
+);
+CREATE INDEX IF NOT EXISTS decisions_by_flow ON decisions (flow, id);
+CREATE TABLE IF NOT EXISTS rebalances (
+    id INTEGER PRIMARY KEY, time_ns INTEGER NOT NULL, destination TEXT NOT NULL, change BLOB NOT NULL
+);
+CREATE TABLE IF NOT EXISTS routes (
+    flow BLOB PRIMARY KEY, switches BLOB NOT NULL, since_ns INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS pins (
+    flow BLOB PRIMARY KEY, switches BLOB NOT NULL, since_ns INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS weighted (only INTEGER PRIMARY KEY CHECK (only = 0), routes BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS versions (only INTEGER PRIMARY KEY CHECK (only = 0), version INTEGER NOT NULL);
+"""
+
+
+def open_path_database(path: str) -> Database:
+    """Return the path server's database in a file, made or migrated; raise PathError naming the file."""
+    written_ns = _written_ns(path)
+
+    def migrate(connection: sqlite3.Connection) -> None:
+        to_utc(connection, written_ns)
+        LOGGER.warning("%s: times converted from the machine's own clock to UTC, as closely as possible", path)
+
+    return Database(
+        path,
+        Layout(
+            owner="the path server's database",
+            schema=_SCHEMA,
+            version=LAYOUT,
+            error=PathError,
+            busy_s=BUSY_S,
+            migrations={_MONOTONIC_LAYOUT: migrate},
+        ),
+    )
+
+
+def _written_ns(path: str) -> int:
+    """Return when a database was written last, 0 where there is none."""
+    found = 0
+    for file in (path, f"{path}-wal"):
+        with suppress(OSError):
+            found = max(found, Path(file).stat().st_mtime_ns)
+    return found

@@ -1,0 +1,126 @@
+"""What the path server is asked, and what it answers and keeps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from controller.network.intents import FlowSpec
+from controller.network.paths.balancing.values import Rebalance
+from controller.network.paths.deciding.decide import Decision
+from controller.network.paths.deciding.graph import Path, PathFigures
+from controller.network.paths.engineering.engineer import EngineeringRound
+from dataplane.load.values import NO_LOAD, DaemonLoad
+from dataplane.topology.values import LinkKey
+
+
+@dataclass(frozen=True, slots=True)
+class RecordRow:
+    """A row of the record table as an explanation shows it; switches by name, `next_hop` what the port leads to."""
+
+    received_ns: int
+    packet_id: int
+    hop_index: int
+    switch: str
+    next_hop: str
+    hop_latency_ns: int | None
+    queue_occupancy_frames: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What the path server thinks of a flow: its path and the candidates now, why it is there, and its last moves.
+
+    `records` are the newest rows of the record table between its hosts, newest packet first. `figures_age_ns` is how
+    old the state is that the figures are of; where the feed is silent, nothing is decided by it. `pinned` is the path
+    that it is held on by hand, if it is.
+    """
+
+    flow: FlowSpec
+    present: PathFigures
+    candidates: tuple[PathFigures, ...]
+    rate_bps: int
+    reason: str
+    moves: tuple[Decision, ...]
+    records: tuple[RecordRow, ...] = ()
+    figures_age_ns: int | None = None
+    feed_is_silent: bool = False
+    pinned: Path = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryQuery:
+    """Which decisions are wanted: from or to hosts, in the span of time from `start_ns` on and before `end_ns`."""
+
+    src: str | None = None
+    dst: str | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """Decisions about flows and changes of weights, newest first, and rounds of traffic engineering since the start.
+
+    Changes of weights concern all hosts of a switch: `src` of a query leaves them out, `dst` those to other switches.
+    """
+
+    decisions: tuple[Decision, ...]
+    rounds: tuple[EngineeringRound, ...] = ()
+    rebalances: tuple[Rebalance, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordQuery:
+    """Which hop records are wanted: between two addresses (of one flow, with protocol and ports), of a link or a time.
+
+    Addresses are text; the span of time is from `start_ns` on and before `end_ns`.
+    """
+
+    src: str | None = None
+    dst: str | None = None
+    protocol: int | None = None
+    src_port: int | None = None
+    dst_port: int | None = None
+    link: LinkKey | None = None
+    start_ns: int | None = None
+    end_ns: int | None = None
+    limit: int = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LinkChange:
+    """A directed link between switches went down or came back."""
+
+    link: LinkKey
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PathServerStatus:
+    """The path server's counters: what it keeps, does and drops; how old its newest state of the network is.
+
+    `now_ns` is its time, UTC, for ages of what it keeps; `nodes` are the numbers by which records know switches;
+    `pinned` flows are held on their paths by hand; `load` is what it measures of itself.
+    """
+
+    version: int
+    flows: int
+    explicit_routes: int
+    last_step_ns: int | None
+    snapshot_age_ns: int | None
+    counters: dict[str, int]
+    last_problem: str | None
+    feed_is_silent: bool
+    now_ns: int
+    nodes: dict[str, int]
+    pinned: int
+    load: DaemonLoad = NO_LOAD
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """An explicit path and the time at which the flow moved there."""
+
+    path: Path
+    since_ns: int

@@ -1,0 +1,276 @@
+"""What telemetry shows of the flows that are looked after: which 5-tuple belongs to which, where they are, their rates.
+
+A flow is all traffic between two hosts, or what of it names its protocol and ports. A 5-tuple belongs to the flow that
+names most of it, as its packets do in the switches' tables.
+
+All 5-tuples of a snapshot are looked at side by side. A flow's code is a number: of the pair of its hosts, or of the
+flow itself where it names more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from collectors.state.path_states import PathColumns, columns_of
+from collectors.values import FlowKey, Snapshot
+from controller.network.algorithms.link_table import Flags, Longs
+from controller.network.intents import PROBE_UDP_PORT, FlowSpec
+from controller.network.paths.deciding.graph import Network
+from controller.network.paths.deciding.path_book import NOWHERE, PathBook
+from controller.network.paths.measured_rate import MeasuredRates
+from controller.network.tables.flow_paths import specificity
+from dataplane.wire.ipv4 import PROTOCOL_UDP
+
+NO_FLOW: Final = -1
+"""The code of a 5-tuple whose hosts are not two of the topology."""
+_MOSTLY: Final = 0.85
+"""A pair of which this share is on one path counts there as a whole: rather too much is believed of a link than not."""
+_REMEMBERED: Final = 65_536
+
+Named = tuple[int, int, int, int]
+"""The code of a pair of hosts, protocol, source port and destination port."""
+
+
+class SeenFlows:
+    """Names measured 5-tuples by the flows that they belong to."""
+
+    def __init__(self, network: Network, flows: Iterable[FlowSpec]) -> None:
+        topology = network.topology
+        self._network, self._topology = network, topology
+        self._host_number = {host.name: number for number, host in enumerate(topology.hosts)}
+        self._host_by_packed = {
+            address.packed: self._host_number[host.name] for address, host in topology.host_by_address.items()
+        }
+        self.host_switch: Longs = np.array([_switch_of(network, host.name) for host in topology.hosts], np.int64)
+        self._named: dict[FlowSpec, list[FlowSpec]] = {}
+        self._codes: dict[FlowSpec, int] = {}
+        self._specs: list[FlowSpec] = []
+        self._known: dict[Named, int] = {}
+        self._last: tuple[Snapshot, PathBook, SeenRows] | None = None
+        for flow in flows:
+            self.name(flow)
+
+    def name(self, flow: FlowSpec) -> None:
+        """Tell a flow that names protocol or ports from the others of its hosts."""
+        pair = FlowSpec(flow.src_host, flow.dst_host)
+        known = self._named.setdefault(pair, [])
+        if flow != pair and flow not in known:
+            known.append(flow)
+            known.sort(key=specificity, reverse=True)
+            self._begin_anew()
+
+    def forget(self, flow: FlowSpec) -> None:
+        """Count a flow among the others of its hosts again."""
+        pair = FlowSpec(flow.src_host, flow.dst_host)
+        self._named[pair] = [one for one in self._named.get(pair, ()) if one != flow]
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._known.clear()
+        self._last = None
+
+    def pair_of(self, key: FlowKey) -> FlowSpec | None:
+        """Return the hosts of a 5-tuple, None where they are not two of the topology."""
+        hosts = self._topology.host_by_address
+        src, dst = hosts.get(key.src), hosts.get(key.dst)
+        return None if src is None or dst is None or src is dst else FlowSpec(src.name, dst.name)
+
+    def flow_of(self, key: FlowKey) -> FlowSpec | None:
+        """Return the flow that a 5-tuple belongs to, None where its hosts are not two of the topology."""
+        pair = self.pair_of(key)
+        named = () if pair is None else self._named.get(pair, ())
+        about = key.protocol, key.src_port, key.dst_port
+        return next((flow for flow in named if _has(flow, *about)), pair)
+
+    def code(self, flow: FlowSpec) -> int:
+        """Return a flow's code; its hosts are two of the topology."""
+        if flow == FlowSpec(flow.src_host, flow.dst_host):
+            return self._host_number[flow.src_host] * len(self._host_number) + self._host_number[flow.dst_host]
+        if flow not in self._codes:
+            self._codes[flow] = len(self._host_number) ** 2 + len(self._specs)
+            self._specs.append(flow)
+        return self._codes[flow]
+
+    def flow(self, code: int) -> FlowSpec:
+        """Return the flow of a code."""
+        hosts = len(self._host_number)
+        if code >= hosts**2:
+            return self._specs[code - hosts**2]
+        src, dst = divmod(code, hosts)
+        return FlowSpec(self._topology.hosts[src].name, self._topology.hosts[dst].name)
+
+    def rows(self, snapshot: Snapshot) -> SeenRows:
+        """Return a snapshot's 5-tuples with the flows that they belong to."""
+        book, last = self._network.book, self._last
+        if last is None or last[0] is not snapshot or last[1] is not book:
+            last = self._last = snapshot, book, self._rows(columns_of(snapshot.paths), book)
+        return last[2]
+
+    def _rows(self, paths: PathColumns, book: PathBook) -> SeenRows:
+        numbers = [self._host_by_packed.get(packed, NOWHERE) for packed in paths.addresses]
+        host: Longs = np.array(numbers, np.int64)
+        src, dst = host[paths.src], host[paths.dst]
+        pair = np.where((src != NOWHERE) & (dst != NOWHERE) & (src != dst), src * len(self._host_number) + dst, NO_FLOW)
+        switch = np.append(self.host_switch, NOWHERE)
+        path = book.numbers(paths.routes)[paths.route]
+        return SeenRows(paths, book, path, src, dst, switch[src], switch[dst], pair, self._flow_codes(paths, pair))
+
+    def _flow_codes(self, paths: PathColumns, pair: Longs) -> Longs:
+        """Return the codes of the flows that 5-tuples belong to, of which most are pairs of hosts."""
+        named = {self.code(flow): flows for flow, flows in self._named.items() if flows}
+        if not named:
+            return pair
+        codes = pair.copy()
+        rows = np.flatnonzero(np.isin(pair, list(named)))
+        about = (column[rows].tolist() for column in (pair, paths.protocol, paths.src_port, paths.dst_port))
+        for row, key in zip(rows.tolist(), zip(*about, strict=True), strict=True):
+            code = self._known.get(key)
+            if code is None:
+                flow = next((flow for flow in named[key[0]] if _has(flow, *key[1:])), None)
+                code = key[0] if flow is None else self.code(flow)
+                if len(self._known) < _REMEMBERED:
+                    self._known[key] = code
+            codes[row] = code
+        return codes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SpreadPairs:
+    """Parts of pairs of hosts that are not mostly on one path: by the pair's code, and then in order of path."""
+
+    pair: Longs
+    path: Longs
+    rate_bps: npt.NDArray[np.float64]
+    variance: npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class SeenRows:
+    """A snapshot's 5-tuples: what is known of each, and of the flows (`codes`, each once) that they belong to.
+
+    `path` has numbers in `book`; `src` and `dst` are hosts by number, `first` and `last` the switches that those are
+    attached to, NOWHERE where the topology lacks them.
+    """
+
+    paths: PathColumns
+    book: PathBook
+    path: Longs
+    src: Longs
+    dst: Longs
+    first: Longs
+    last: Longs
+    pair: Longs
+    code: Longs
+
+    @cached_property
+    def rates(self) -> MeasuredRates:
+        """What each 5-tuple sends."""
+        return MeasuredRates.of(self.paths)
+
+    @cached_property
+    def is_probe(self) -> Flags:
+        """Which 5-tuples are there to measure links."""
+        probe: Flags = (self.paths.protocol == PROTOCOL_UDP) & (self.paths.dst_port == PROBE_UDP_PORT)
+        return probe
+
+    @cached_property
+    def is_on_way(self) -> Flags:
+        """Which 5-tuples are on a path of the network between the switches of their hosts."""
+        rows = self.book.rows
+        linked = rows.linked[self.path] & (self.first != NOWHERE) & (self.last != NOWHERE)
+        way: Flags = linked & (rows.first[self.path] == self.first) & (rows.last[self.path] == self.last)
+        return way
+
+    @cached_property
+    def _grouped(self) -> tuple[Longs, Longs, Longs]:
+        """Return the rows that belong to flows, those flows' codes, each once, and each row's place among them."""
+        rows = np.flatnonzero(self.code != NO_FLOW)
+        codes, group = np.unique(self.code[rows], return_inverse=True)
+        return rows, codes, group
+
+    @property
+    def codes(self) -> Longs:
+        """The codes of all flows, each once."""
+        return self._grouped[1]
+
+    def shown(self) -> Longs:
+        """Return the codes of the flows of which there is more than probes, in the order in which they come first."""
+        rows = np.flatnonzero((self.code != NO_FLOW) & ~self.is_probe)
+        codes, first = np.unique(self.code[rows], return_index=True)
+        shown: Longs = codes[np.argsort(first)]
+        return shown
+
+    @cached_property
+    def flow_paths(self) -> Longs:
+        """The path that each of `codes` was last seen on; of several 5-tuples, that of the one that sends most."""
+        rows, codes, group = self._grouped
+        rate_bps = np.maximum(self.paths.integers("rate_bps")[rows], 0)
+        order = np.lexsort((self.paths.integers("age_ns")[rows], -rate_bps, group))
+        firsts = order[np.searchsorted(group[order], np.arange(len(codes)))]
+        return self.path[rows[firsts]]
+
+    @cached_property
+    def flow_rates(self) -> MeasuredRates:
+        """What each of `codes` sends; 5-tuples add up.
+
+        A flow with a 5-tuple that has no rate yet has none itself: the sum would take that for silent.
+        """
+        rows, codes, group = self._grouped
+        return self.rates.rows(rows).summed(group, len(codes))
+
+    def sent_bps(self, codes: Longs) -> Longs:
+        """Return what the flows of these codes send without probes, 0 where that is unknown."""
+        rows = np.flatnonzero((self.code != NO_FLOW) & ~self.is_probe)
+        shown, group = np.unique(self.code[rows], return_inverse=True)
+        if not len(shown):
+            return np.zeros(len(codes), np.int64)
+        rates: Longs = np.zeros(len(shown), np.int64)
+        np.add.at(rates, group, np.maximum(self.paths.integers("rate_bps")[rows], 0))
+        place = np.minimum(np.searchsorted(shown, codes), len(shown) - 1)
+        return np.where(shown[place] == codes, rates[place], 0)
+
+    @cached_property
+    def spread_pairs(self) -> SpreadPairs:
+        """The paths of the pairs of hosts that are not mostly on one; a 5-tuple without a rate counts for nothing."""
+        rows = np.flatnonzero((self.pair != NO_FLOW) & (self.rates.rate_bps > 0) & self.is_on_way)
+        width = max(len(self.book), 1)
+        keys, group = np.unique(self.pair[rows] * width + self.path[rows], return_inverse=True)
+        rates = self.rates.rows(rows).summed(group, len(keys))
+        pairs, paths = keys // width, keys % width
+        codes, place = np.unique(pairs, return_inverse=True)
+        most, whole = np.zeros(len(codes), np.int64), np.zeros(len(codes), np.int64)
+        np.maximum.at(most, place, rates.rate_bps)
+        np.add.at(whole, place, rates.rate_bps)
+        parts = np.flatnonzero((most < _MOSTLY * whole)[place])
+        parts = parts[np.lexsort((self.book.ranks(paths[parts]), pairs[parts]))]
+        return SpreadPairs(
+            pairs[parts], paths[parts], rates.rate_bps[parts] - rates.past_bps[parts], rates.variance[parts]
+        )
+
+    def key(self, row: int) -> tuple[bytes, bytes, int, int, int]:
+        """Return a 5-tuple, its addresses packed."""
+        paths = self.paths
+        ends = paths.addresses[paths.src[row]], paths.addresses[paths.dst[row]]
+        return (*ends, int(paths.protocol[row]), int(paths.src_port[row]), int(paths.dst_port[row]))
+
+
+def is_probe(key: FlowKey) -> bool:
+    """Whether a flow is there to measure links: it stays where it is, or links are measured no longer."""
+    return key.protocol == PROTOCOL_UDP and key.dst_port == PROBE_UDP_PORT
+
+
+def _switch_of(network: Network, host: str) -> int:
+    edge = network.topology.attachment.get(host)
+    return NOWHERE if edge is None else network.table.switch_number.get(edge.node, NOWHERE)
+
+
+def _has(flow: FlowSpec, protocol: int, src_port: int, dst_port: int) -> bool:
+    """Whether a 5-tuple between a flow's hosts has the protocol and ports that the flow names."""
+    named = ((flow.protocol, protocol), (flow.src_port, src_port), (flow.dst_port, dst_port))
+    return all(wanted in (None, seen) for wanted, seen in named)

@@ -1,0 +1,152 @@
+"""The other end of the path server's service: routes for the daemon, decisions and answers for people."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Annotated, Final
+
+import msgspec
+
+from collectors.feed import records_pb2
+from collectors.feed.records import records_of
+from collectors.feed.statuses import statuses_message
+from collectors.values import HopRecord, LinkStatus
+from controller.common.errors import PathError
+from controller.network.intents import FlowSpec, Route, RouteSet
+from controller.network.paths.balancing.values import Rebalance
+from controller.network.paths.deciding.decide import Decision
+from controller.network.paths.records.values import (
+    Explanation,
+    History,
+    HistoryQuery,
+    LinkChange,
+    PathServerStatus,
+    RecordQuery,
+)
+from controller.network.paths.service import paths_pb2 as pb
+from controller.network.paths.service.messages import (
+    DECISION,
+    EXPLANATION,
+    FLOW,
+    HISTORY,
+    HISTORY_QUERY,
+    LINK_CHANGE,
+    PIN,
+    REBALANCE,
+    RECORD_QUERY,
+    STATUS,
+    route_set_of,
+)
+from controller.network.paths.settings import ADDRESS
+from dataplane.config import Strict
+from dataplane.rpc.access.settings import TlsSettings
+from dataplane.rpc.client import Peer, ServiceClient
+from dataplane.topology.values import LinkKey
+
+_PEER: Final = Peer("millrace.paths.v1.Paths", "path server", PathError)
+
+
+class RouteClientSettings(Strict, frozen=True):
+    """Where the path server is, and how to wait for it."""
+
+    address: str = ADDRESS
+    """Its gRPC address: unix:PATH, HOST:PORT or plain:HOST:PORT."""
+    tls: TlsSettings | None = None
+    """Certificates for HOST:PORT; null: those that the environment names."""
+    first_wait_ns: Annotated[int, msgspec.Meta(ge=1)] = 100_000_000
+    """How long to wait before the first new try; each further wait is twice as long."""
+    longest_wait_ns: Annotated[int, msgspec.Meta(ge=1)] = 1_000_000_000
+    """Waits grow no longer than this."""
+    timeout_ns: Annotated[int, msgspec.Meta(ge=1)] = 5_000_000_000
+    """How long a question may stay without an answer."""
+
+
+class RouteClient(ServiceClient):
+    """Talks to a path server and comes back when it does; use it as an async context manager."""
+
+    def __init__(
+        self,
+        settings: RouteClientSettings,
+        *,
+        rng: random.Random | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        on_wait: Callable[[str], None] | None = None,
+        on_answer: Callable[[str], None] | None = None,
+    ) -> None:
+        timeout_s = settings.timeout_ns / 1e9
+        super().__init__(
+            _PEER, settings, timeout_s=timeout_s, rng=rng, sleep=sleep, on_wait=on_wait, on_answer=on_answer
+        )
+
+    async def routes(self) -> AsyncIterator[RouteSet]:
+        """Yield the full set of routes in force, then each newer one, for ever, over restarts of the path server.
+
+        Raises PathError when the two sides speak different versions.
+        """
+        async for message in self._follow("WatchRoutes", pb.WatchRoutesRequest(), pb.RouteSet):
+            with self._decoding():
+                routes = route_set_of(message)
+            yield routes
+
+    async def current_routes(self) -> RouteSet:
+        """Return the full set of routes in force; raise PathError when the path server cannot be reached."""
+        message = await self._ask_first("WatchRoutes", pb.WatchRoutesRequest(), pb.RouteSet)
+        with self._decoding():
+            return route_set_of(message)
+
+    async def decisions(self, recent: int = 20) -> AsyncIterator[Decision]:
+        """Yield the last `recent` decisions and then each as it is made; after a restart the last ones come again."""
+        request = pb.WatchDecisionsRequest(recent=recent)
+        async for message in self._follow("WatchDecisions", request, pb.Decision):
+            with self._decoding():
+                decision = DECISION.value(message)
+            yield decision
+
+    async def rebalances(self, recent: int = 20) -> AsyncIterator[Rebalance]:
+        """Yield the last `recent` changes of weights and then each as it is made; after a restart the last come again.
+
+        Raises PathError when the two sides speak different versions.
+        """
+        request = pb.WatchRebalancesRequest(recent=recent)
+        async for message in self._follow("WatchRebalances", request, pb.Rebalance):
+            with self._decoding():
+                change = REBALANCE.value(message)
+            yield change
+
+    async def why(self, flow: FlowSpec) -> Explanation:
+        """Return why a flow is where it is; raise PathError for a flow not looked after or a server out of reach."""
+        with self._decoding():
+            return EXPLANATION.value(await self._ask("Explain", self._request(FLOW, flow), pb.Explanation))
+
+    async def history(self, query: HistoryQuery) -> History:
+        """Return the decisions that a query selects, newest first; raise PathError."""
+        with self._decoding():
+            return HISTORY.value(await self._ask("GetHistory", self._request(HISTORY_QUERY, query), pb.History))
+
+    async def link_changed(self, change: LinkChange) -> None:
+        """Tell the path server of a link that went down or came back; raise PathError for one that it does not have."""
+        await self._ask("ReportLink", self._request(LINK_CHANGE, change), pb.ReportLinkResponse)
+
+    async def pin(self, flow: FlowSpec, path: tuple[str, ...]) -> None:
+        """Hold a flow on a path until it is released; raise PathError for a flow or a path that this cannot be."""
+        await self._ask("Pin", self._request(PIN, Route(flow, path)), pb.PinResponse)
+
+    async def release(self, flow: FlowSpec) -> None:
+        """Give a pinned flow back to the path server; raise PathError for one that is not pinned."""
+        await self._ask("Release", self._request(FLOW, flow), pb.ReleaseResponse)
+
+    async def note_links(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
+        """Report the condition of all watched links to the path server; raise PathError if that fails."""
+        await self._ask("NoteLinks", statuses_message(statuses), pb.NoteLinksResponse)
+
+    async def records(self, query: RecordQuery) -> tuple[HopRecord, ...]:
+        """Return the hop records that a query selects, newest first; raise PathError."""
+        with self._decoding():
+            return records_of(await self._ask("GetRecords", self._request(RECORD_QUERY, query), records_pb2.HopRecords))
+
+    async def status(self) -> PathServerStatus:
+        """Return the path server's counters; raise PathError when it cannot be reached."""
+        with self._decoding():
+            return STATUS.value(await self._ask("GetStatus", pb.GetStatusRequest(), pb.Status))

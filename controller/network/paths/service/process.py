@@ -1,0 +1,88 @@
+"""What `millrace paths` runs: the path server until it is to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from collectors.feed.client import FeedClient, FeedClientSettings
+from controller.common.errors import PathError
+from controller.common.tracing import traces_of
+from controller.network.paths.core import PathServerCore
+from controller.network.paths.records.database import open_path_database
+from controller.network.paths.records.recorder import Recorder
+from controller.network.paths.records.store import PathStore
+from controller.network.paths.service.metrics import families
+from controller.network.paths.service.server import Feed, PathServer
+from controller.network.paths.settings import PathServerSettings
+from dataplane.clock import Clock, UtcClock
+from dataplane.config import load
+from dataplane.metrics_server import registry_of, serve_metrics
+from dataplane.running import run_until, stop_on_signals
+from dataplane.topology.file import load_topology
+from dataplane.topology.values import Topology
+
+LOGGER = logging.getLogger("millrace.paths")
+
+
+def load_settings(path: Path) -> PathServerSettings:
+    """Return a settings file's content; raise ConfigError with file, line and key."""
+    return load(path, PathServerSettings)
+
+
+def run(settings: PathServerSettings, on_ready: Callable[[str], None] | None = None) -> None:
+    """Decide until SIGINT or SIGTERM; `on_ready` gets one line: where routes are served."""
+    topology = load_topology(settings.topology)
+    asyncio.run(_until_signalled(settings, topology, on_ready))
+
+
+async def _until_signalled(
+    settings: PathServerSettings, topology: Topology, on_ready: Callable[[str], None] | None
+) -> None:
+    stop = stop_on_signals()
+    place = FeedClientSettings(address=settings.feed, tls=settings.tls)
+    async with FeedClient(place, on_wait=LOGGER.warning, on_answer=LOGGER.info) as feed:
+        await serve(settings, topology, feed, UtcClock(), stop, on_ready=on_ready)
+
+
+async def serve(
+    settings: PathServerSettings,
+    topology: Topology,
+    feed: Feed,
+    clock: Clock,
+    stop: asyncio.Event,
+    *,
+    on_ready: Callable[[str], None] | None = None,
+) -> None:
+    """Decide until `stop` is set; raise PathError for a database or an address that cannot be had, FeedError."""
+    records = settings.records
+    database = open_path_database(records.database)
+    try:
+        store = PathStore(database, max_decisions=records.max_decisions)
+        core = PathServerCore(
+            topology,
+            settings.decide,
+            flows=settings.flows,
+            store=store,
+            engineering=settings.engineering,
+            max_flows=settings.max_flows,
+            forget_after_ns=settings.forget_after_ns,
+            clock=clock,
+        )
+        recorder = Recorder(database, max_records=records.max_records, batch_records=records.batch_records)
+        async with AsyncExitStack() as stack:
+            traces = traces_of(settings.traces, "paths", settings.tls)
+            stack.push_async_callback(asyncio.to_thread, traces.close)
+            server = PathServer(core, recorder, settings, clock, traces)
+            where = ""
+            if settings.metrics is not None:
+                registry = registry_of(lambda: families(server.status()))
+                where = serve_metrics(registry, settings.metrics, stack, PathError)
+            if on_ready is not None:
+                on_ready(f"routes at {server.address}{where}")
+            await run_until(server.run(feed), stop)
+    finally:
+        database.close()

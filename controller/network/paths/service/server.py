@@ -1,0 +1,463 @@
+"""The path server's process: the collector's feed in, routes, decisions and answers out.
+
+Service millrace.paths.v1.Paths, as paths.proto beside this describes it. Everything that touches the database runs in
+one thread of its own, so that a slow disk delays neither feed nor answers of others.
+Nothing here authenticates: the address is a unix socket, guarded by its folder's rights, or loopback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Final, Protocol, TypeVar
+
+import grpc
+
+from collectors.feed import links_pb2, records_pb2
+from collectors.feed.records import records_message
+from collectors.feed.statuses import statuses_of
+from collectors.record_columns import RecordColumns
+from collectors.values import LinkStatus, NetworkSignals, Snapshot
+from controller.common.errors import DeadPathError, NoSuchPathError, PathError
+from controller.common.tracing import UNTRACED, Traces
+from controller.network.intents import FlowSpec, RouteSet
+from controller.network.paths.balancing.values import Rebalance
+from controller.network.paths.core import RECENT_DECISIONS, PathServerCore
+from controller.network.paths.deciding.decide import Decision
+from controller.network.paths.deciding.signals import LEAST_GAP_NS, Signals
+from controller.network.paths.records.queries import answer, rows_between
+from controller.network.paths.records.recorder import Recorder
+from controller.network.paths.records.values import Explanation, LinkChange, PathServerStatus
+from controller.network.paths.round_result import RoundResult
+from controller.network.paths.service import paths_pb2 as pb
+from controller.network.paths.service.feed_time import FeedTime
+from controller.network.paths.service.feed_watch import FeedWatch
+from controller.network.paths.service.messages import (
+    DECISION,
+    EXPLANATION,
+    HISTORY,
+    REBALANCE,
+    STATUS,
+    flow_asked,
+    history_asked,
+    link_reported,
+    pin_asked,
+    records_asked,
+    route_set_message,
+)
+from controller.network.paths.service.tracing import Round, traced
+from controller.network.paths.settings import PathServerSettings
+from dataplane.clock import Clock
+from dataplane.load.monitor import Cause, LoadMonitor
+from dataplane.rpc.access.permissions import Permission
+from dataplane.rpc.errors import CallError
+from dataplane.rpc.server import RpcServer
+from dataplane.rpc.service import Service
+from dataplane.topology.values import LinkKey
+
+LOGGER = logging.getLogger("millrace.paths")
+
+MAX_PENDING_BATCHES = 64
+"""Batches of records that wait for the database before more are dropped and counted."""
+_LOOKS: Final = 4
+"""How often, in the time that makes a feed silent, one looks whether it is."""
+MAX_PENDING_DECISIONS = 1024
+"""Decisions that wait for one subscriber before more are dropped and counted."""
+
+_NEEDS: Final = {
+    "WatchRoutes": Permission.READ,
+    "WatchDecisions": Permission.READ,
+    "WatchRebalances": Permission.READ,
+    "Explain": Permission.READ,
+    "GetHistory": Permission.READ,
+    "ReportLink": Permission.CHANGE,
+    "Pin": Permission.CHANGE,
+    "Release": Permission.CHANGE,
+    "NoteLinks": Permission.CHANGE,
+    "GetRecords": Permission.READ,
+    "GetStatus": Permission.READ,
+}
+
+_RELIEF: Final = "lower max_flows, raise interval_ns, or give the path server a core of its own"
+_SHED: Final = {
+    "flows_over_limit": "raise max_flows: these flows follow the base routes",
+    "record_batches_dropped": "set records: the record table takes fewer than come",
+    "decisions_dropped": "a subscriber of decisions reads too slowly",
+    "stale_snapshots": "the collector or this machine is overloaded: look at the collector's status",
+}
+"""Counters of what is left out, and what helps."""
+
+T = TypeVar("T")
+
+
+class Feed(Protocol):
+    """Where snapshots and records come from: `collectors.feed.client.FeedClient`."""
+
+    def snapshots(self, interval_ns: int) -> AsyncGenerator[Snapshot, None]:
+        """Yield a snapshot at every interval."""
+        ...
+
+    def record_columns(self, reports_per_s: int | None = None) -> AsyncIterator[RecordColumns]:
+        """Yield batches of hop records, of about so many reports a second."""
+        ...
+
+    def signals(self, queue_frames: float, shortest_gap_ns: int) -> AsyncIterator[NetworkSignals]:
+        """Yield signs that the network has changed."""
+        ...
+
+
+class PathServer:
+    """Runs a core on a feed and serves it; construct it inside a running event loop."""
+
+    def __init__(
+        self,
+        core: PathServerCore,
+        recorder: Recorder,
+        settings: PathServerSettings,
+        clock: Clock,
+        traces: Traces = UNTRACED,
+    ) -> None:
+        self._core, self._recorder, self._settings, self._clock = core, recorder, settings, clock
+        self._traces = traces
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="paths")
+        self._pending: asyncio.Queue[RecordColumns] = asyncio.Queue(MAX_PENDING_BATCHES)
+        self._subscribers: set[asyncio.Queue[Decision]] = set()
+        self._balance_subscribers: set[asyncio.Queue[Rebalance]] = set()
+        self._routes = core.routes
+        self._sent: tuple[RouteSet, bytes] | None = None
+        self._recent = deque(core.decisions, maxlen=RECENT_DECISIONS)
+        self._recent_changes = deque(core.rebalances, maxlen=RECENT_DECISIONS)
+        self._routes_changed = asyncio.Condition()
+        self._newest: tuple[Snapshot, int, bool] | None = None
+        self._signals = Signals(queue_frames=core.settings.idle_frames, interval_ns=settings.interval_ns)
+        self._woken = asyncio.Event()
+        self._arrived = asyncio.Event()
+        self._feed_time = FeedTime()
+        self._feed_time_known = asyncio.Event()
+        self._last_step_ns: int | None = None
+        self._round_ns = 0
+        self._feed_watch = FeedWatch(settings.oldest_snapshot_ns, clock.now_ns())
+        self.counters: dict[str, int] = dict.fromkeys(
+            (
+                "records",
+                "record_batches_dropped",
+                "records_failed",
+                "decisions_dropped",
+                "stale_snapshots",
+                "feed_silences",
+                "rounds_woken",
+            ),
+            0,
+        )
+        self._monitor = LoadMonitor(LOGGER, loop_advice=_RELIEF, clock=clock)
+        self._monitor.watch_counters(lambda: {**self.counters, **core.counters}, _SHED)
+        self._monitor.watch(self._long_round)
+        self._server = RpcServer(
+            settings.listen,
+            [self._service()],
+            purpose="cannot serve routes",
+            error=PathError,
+            limits=settings.limits,
+            tls=settings.tls,
+        )
+        self.address = self._server.address
+
+    async def run(self, feed: Feed) -> None:
+        """Serve, record and decide until cancelled; a failure of the feed for good is raised."""
+        await self._server.start()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._watch(feed), name="watch")
+                group.create_task(self._listen_for_silence(), name="listen for silence")
+                group.create_task(self._look_at_once(feed), name="look at once")
+                group.create_task(self._decide(), name="decide")
+                group.create_task(self._follow_signals(feed), name="follow signals")
+                if self._settings.records.reports_per_s:
+                    group.create_task(self._receive(feed), name="receive records")
+                    group.create_task(self._record(), name="record")
+                group.create_task(self._monitor.run(), name="measure load")
+        finally:
+            await self._server.stop()
+            self._worker.shutdown(wait=True, cancel_futures=True)
+
+    async def step(self, snapshot: Snapshot, taken_ns: int, *, out_of_turn: bool = False) -> None:
+        """Decide on a snapshot, taken at a time of ours, and publish what comes of it; an old one is only counted.
+
+        `out_of_turn`: it was asked for as the network has changed, not as its time had come.
+        """
+        now_ns = self._clock.now_ns()
+        if self._feed_watch.is_old(taken_ns, now_ns):
+            self.counters["stale_snapshots"] += 1
+            return
+        result = await self._in_worker(partial(self._core.step, snapshot, now_ns, out_of_turn=out_of_turn))
+        self._round_ns = self._clock.now_ns() - now_ns
+        self._signals.decided(moved=result is not None)
+        self._last_step_ns = now_ns
+        await self._publish(result, Round("state", now_ns, taken_ns))
+
+    async def link_changed(self, change: LinkChange) -> None:
+        """Take note of a link that went down or came back, and publish what comes of it."""
+        now_ns = self._clock.now_ns()
+        result = await self._in_worker(partial(self._core.link_changed, change.link, now_ns, up=change.up))
+        await self._publish(result, Round("link", now_ns))
+
+    async def links_noted(self, statuses: Mapping[LinkKey, LinkStatus]) -> None:
+        """Take note of what the controller says of all links, and publish what comes of it."""
+        now_ns = self._clock.now_ns()
+        result = await self._in_worker(partial(self._core.links_noted, statuses, now_ns))
+        await self._publish(result, Round("links", now_ns))
+
+    async def _watch(self, feed: Feed) -> None:
+        """Keep the newest snapshot only: a round that takes long must not leave a queue of old ones behind."""
+        async for snapshot in feed.snapshots(self._settings.interval_ns):
+            self._feed_time.observe(snapshot.taken_ns, self._clock.now_ns())
+            self._feed_time_known.set()
+            self._take(snapshot, out_of_turn=False)
+
+    async def _look_at_once(self, feed: Feed) -> None:
+        """Ask for a snapshot out of turn whenever there are signs that the network has changed."""
+        while True:
+            await self._woken.wait()
+            self._woken.clear()
+            async with aclosing(feed.snapshots(self._settings.interval_ns)) as snapshots:
+                async for snapshot in snapshots:
+                    self._take(snapshot, out_of_turn=True)
+                    break
+
+    def _take(self, snapshot: Snapshot, *, out_of_turn: bool) -> None:
+        taken_ns = snapshot.taken_ns + self._feed_time.offset_ns
+        self._feed_watch.observe(taken_ns)
+        self.log_silence()
+        self._newest = snapshot, taken_ns, out_of_turn
+        self._arrived.set()
+
+    async def _listen_for_silence(self) -> None:
+        while True:
+            await asyncio.sleep(self._settings.oldest_snapshot_ns / _LOOKS / 1e9)
+            self.log_silence()
+
+    def log_silence(self) -> None:
+        """Say, once each, when the feed falls silent and when it speaks again."""
+        now_ns = self._clock.now_ns()
+        transition = self._feed_watch.transition(now_ns)
+        if transition is None:
+            return
+        is_silent = self._feed_watch.is_silent(now_ns)
+        self.counters["feed_silences"] += is_silent
+        LOGGER.log(logging.WARNING if is_silent else logging.INFO, "%s", transition)
+
+    async def _decide(self) -> None:
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            if self._newest is not None:
+                snapshot, taken_ns, out_of_turn = self._newest
+                await self.step(snapshot, taken_ns, out_of_turn=out_of_turn)
+
+    async def _receive(self, feed: Feed) -> None:
+        async for records in feed.record_columns(self._settings.records.reports_per_s):
+            if self._pending.full():
+                self.counters["record_batches_dropped"] += 1
+            elif len(records):
+                self._pending.put_nowait(records)
+
+    async def _follow_signals(self, feed: Feed) -> None:
+        async for signals in feed.signals(self._core.settings.idle_frames, LEAST_GAP_NS):
+            if self._signals.observe(signals, self._clock.now_ns(), self._core.outgrows):
+                self.counters["rounds_woken"] += 1
+                self._woken.set()
+
+    async def _record(self) -> None:
+        await self._feed_time_known.wait()
+        problem = ""
+        while True:
+            records = await self._pending.get()
+            try:
+                await self._in_worker(partial(self._recorder.record_columns, records, self._feed_time.offset_ns))
+                self.counters["records"] += len(records)
+            except PathError as error:
+                self.counters["records_failed"] += len(records)
+                # A disk that is full fails every batch: the counter goes on, the log has each problem once.
+                if str(error) != problem:
+                    LOGGER.warning("%s", error)
+                problem = str(error)
+            else:
+                problem = ""
+
+    async def _publish(self, result: RoundResult | None, round_: Round) -> None:
+        """Send subscribers what a round came to; without a result nothing has changed."""
+        if result is None:
+            return
+        routes = traced(self._traces, round_, result)
+        self._recent.extend(result.moves)
+        self._recent_changes.extend(result.rebalances)
+        for decision in result.moves:
+            LOGGER.info("%s->%s: %s", decision.flow.src_host, decision.flow.dst_host, decision.reason)
+            self._publish_to(self._subscribers, decision)
+        for change in result.rebalances:
+            LOGGER.info("all to %s at %s: %s", change.destination, change.switch, change.reason)
+            self._publish_to(self._balance_subscribers, change)
+        async with self._routes_changed:
+            self._routes = routes
+            self._routes_changed.notify_all()
+
+    def _publish_to(self, subscribers: set[asyncio.Queue[T]], item: T) -> None:
+        for queue in subscribers:
+            if queue.full():
+                self.counters["decisions_dropped"] += 1
+            else:
+                queue.put_nowait(item)
+
+    async def _in_worker(self, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._worker, call)
+
+    def _service(self) -> Service:
+        return Service(
+            pb.DESCRIPTOR.services_by_name["Paths"],
+            {
+                "WatchRoutes": self._serve_routes,
+                "WatchDecisions": self._serve_decisions,
+                "WatchRebalances": self._serve_rebalances,
+                "Explain": self._serve_explanation,
+                "GetHistory": self._serve_history,
+                "ReportLink": self._serve_report_link,
+                "Pin": self._serve_pin,
+                "Release": self._serve_release,
+                "NoteLinks": self._serve_note_links,
+                "GetRecords": self._serve_records,
+                "GetStatus": self._serve_status,
+            },
+            _NEEDS,
+        )
+
+    async def _serve_routes(self, _: pb.WatchRoutesRequest) -> AsyncIterator[bytes]:
+        """Send the set in force, then always the newest; sets that a slow reader missed are skipped."""
+        sent = self._routes
+        yield await self._in_bytes(sent)
+        while True:
+            async with self._routes_changed:
+                while self._routes is sent:
+                    await self._routes_changed.wait()
+                sent = self._routes
+            yield await self._in_bytes(sent)
+
+    async def _in_bytes(self, routes: RouteSet) -> bytes:
+        """Return a set as it is sent, made once for all who watch, and not while anything else waits."""
+        if self._sent is None or self._sent[0] is not routes:
+            self._sent = routes, await asyncio.to_thread(lambda: route_set_message(routes).SerializeToString())
+        return self._sent[1]
+
+    async def _serve_decisions(self, request: pb.WatchDecisionsRequest) -> AsyncIterator[pb.Decision]:
+        async for decision in _follow(self._recent, self._subscribers, request.recent):
+            yield DECISION.message(decision)
+
+    async def _serve_rebalances(self, request: pb.WatchRebalancesRequest) -> AsyncIterator[pb.Rebalance]:
+        async for change in _follow(self._recent_changes, self._balance_subscribers, request.recent):
+            yield REBALANCE.message(change)
+
+    async def _serve_explanation(self, request: pb.Flow) -> pb.Explanation:
+        flow = flow_asked(request)
+        return await self._answer(lambda: EXPLANATION.message(self._explain(flow)))
+
+    def _explain(self, flow: FlowSpec) -> Explanation:
+        now_ns = self._clock.now_ns()
+        return replace(
+            self._core.why(flow, now_ns),
+            records=rows_between(self._recorder, self._core.network.topology, flow),
+            figures_age_ns=self._feed_watch.age_ns(now_ns),
+            feed_is_silent=self._feed_watch.is_silent(now_ns),
+        )
+
+    async def _serve_report_link(self, request: pb.ReportLinkRequest) -> pb.ReportLinkResponse:
+        change = link_reported(request)
+        try:
+            await self.link_changed(change)
+        except PathError as error:
+            raise CallError(grpc.StatusCode.NOT_FOUND, str(error)) from error
+        return pb.ReportLinkResponse()
+
+    async def _serve_pin(self, request: pb.PinRequest) -> pb.PinResponse:
+        pin, now_ns = pin_asked(request), self._clock.now_ns()
+        result = await self._answer(lambda: self._core.pin(pin.flow, pin.switches, now_ns))
+        await self._publish(result, Round("pin", now_ns))
+        return pb.PinResponse()
+
+    async def _serve_release(self, request: pb.Flow) -> pb.ReleaseResponse:
+        flow, now_ns = flow_asked(request), self._clock.now_ns()
+        await self._publish(await self._answer(lambda: self._core.release(flow, now_ns)), Round("release", now_ns))
+        return pb.ReleaseResponse()
+
+    async def _serve_note_links(self, request: links_pb2.LinkStatuses) -> pb.NoteLinksResponse:
+        await self.links_noted(statuses_of(request))
+        return pb.NoteLinksResponse()
+
+    async def _serve_history(self, request: pb.GetHistoryRequest) -> pb.History:
+        query = history_asked(request)
+        return await self._answer(lambda: HISTORY.message(self._core.history(query)))
+
+    async def _serve_records(self, request: pb.GetRecordsRequest) -> records_pb2.HopRecords:
+        query, topology = records_asked(request), self._core.network.topology
+        return await self._answer(lambda: records_message(answer(self._recorder, topology, query)))
+
+    def status(self) -> PathServerStatus:
+        """Return how the server is now."""
+        now_ns, core = self._clock.now_ns(), self._core
+        counters = {**self.counters, **core.counters}
+        return PathServerStatus(
+            core.routes.version,
+            core.flows,
+            len(core.routes.routes),
+            self._last_step_ns,
+            self._feed_watch.age_ns(now_ns),
+            counters,
+            core.last_problem,
+            self._feed_watch.is_silent(now_ns),
+            now_ns,
+            {node.name: node.node_id for node in core.network.topology.switches},
+            len(core.routes.pins),
+            self._monitor.load,
+        )
+
+    def _long_round(self) -> Cause | None:
+        """Return the cause of overload that rounds are where they take longer than they are apart."""
+        interval_ns = self._settings.interval_ns
+        if self._round_ns <= interval_ns:
+            return None
+        text = f"a round of decisions takes {self._round_ns / 1e9:.2f} s, of an interval of {interval_ns / 1e9:.2f} s"
+        return Cause("rounds", text, "lower max_flows, or raise interval_ns")
+
+    async def _serve_status(self, _: pb.GetStatusRequest) -> pb.Status:
+        return STATUS.message(self.status())
+
+    async def _answer(self, call: Callable[[], T]) -> T:
+        """Return what a call in the worker gives, or end the request with its error."""
+        try:
+            return await self._in_worker(call)
+        except PathError as error:
+            raise CallError(_code_of(error), str(error)) from error
+
+
+def _code_of(error: PathError) -> grpc.StatusCode:
+    if isinstance(error, NoSuchPathError):
+        return grpc.StatusCode.INVALID_ARGUMENT
+    return grpc.StatusCode.FAILED_PRECONDITION if isinstance(error, DeadPathError) else grpc.StatusCode.NOT_FOUND
+
+
+async def _follow(items: Collection[T], subscribers: set[asyncio.Queue[T]], recent: int) -> AsyncIterator[T]:
+    """Yield the last `recent` of what was decided, then all that follows, until nobody asks any more."""
+    queue: asyncio.Queue[T] = asyncio.Queue(MAX_PENDING_DECISIONS)
+    known = list(items)
+    subscribers.add(queue)
+    try:
+        for one in known[max(0, len(known) - recent) :]:
+            yield one
+        while True:
+            yield await queue.get()
+    finally:
+        subscribers.discard(queue)

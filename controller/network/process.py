@@ -1,0 +1,320 @@
+"""What `millrace controller` runs: the daemon over gRPC until it is to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from copy import copy
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from prometheus_client.core import Metric
+
+from collectors.feed.client import FeedClient, FeedClientSettings
+from collectors.feed.job_names import tell_jobs
+from controller.common.errors import ControllerError
+from controller.common.tracing import traces_of
+from controller.network.aggregation.service import metrics as job_metrics
+from controller.network.aggregation.service.server import JobService
+from controller.network.content.reconciler import StoreReconciler
+from controller.network.content.settings import StoreSettings
+from controller.network.daemon import Daemon
+from controller.network.daemon_settings import DaemonSettings
+from controller.network.driver import Connect, SwitchSession
+from controller.network.features import Features
+from controller.network.gnmi.grpc_session import PortTarget, PortWatcher, connection_turns
+from controller.network.gnmi.observer import PortObserver
+from controller.network.gnmi.settings import wanted_hellos
+from controller.network.intents import RouteSet
+from controller.network.links.publisher import Subscriber
+from controller.network.owners.base import Owner
+from controller.network.owners.telemetry import Telemetry
+from controller.network.p4runtime.grpc_session import GrpcSession
+from controller.network.p4runtime.session import FABRIC, FABRIC_AGGREGATION, check_schema, fabric_program, load_schema
+from controller.network.paths.service.client import RouteClient, RouteClientSettings
+from controller.network.status import metrics as status_metrics
+from controller.network.status.service import StatusServer
+from controller.network.status.values import ControllerStatus, SwitchProblem
+from dataplane.clock import Clock, MonotonicClock, UtcClock
+from dataplane.config import load as load_file
+from dataplane.config.changes import not_in_force
+from dataplane.errors import MillraceError
+from dataplane.load.monitor import LoadMonitor
+from dataplane.load.values import NO_LOAD, DaemonLoad
+from dataplane.metrics_server import registry_of, serve_metrics
+from dataplane.rpc.access.tls import check_client
+from dataplane.rpc.backoff import Backoff
+from dataplane.running import run_until, stop_on_signals, until_first_ends
+from dataplane.topology.file import load_topology
+from dataplane.topology.values import Topology
+
+LOGGER = logging.getLogger("millrace.controller")
+_RELOADED: Final = ("watches", "reporting", "int_domain", "routed_networks")
+"""The keys that SIGHUP puts in force."""
+_RELIEF: Final = "give the controller a core of its own, or more controllers a part of the fabric each"
+
+
+def load_settings(path: Path) -> DaemonSettings:
+    """Return a settings file's content; raise ConfigError with file, line and key."""
+    return load_file(path, DaemonSettings)
+
+
+def run(
+    settings: DaemonSettings,
+    on_ready: Callable[[str], None] | None = None,
+    *,
+    reload: Callable[[], DaemonSettings] | None = None,
+) -> None:
+    """Control until SIGINT or SIGTERM; `on_ready` gets one line. The switches keep their tables afterwards.
+
+    SIGHUP puts the telemetry of `reload` in force: watches, what is reported, the INT domain. The rest stays.
+    """
+    topology = load_topology(settings.topology)
+    asyncio.run(_until_signalled(settings, topology, on_ready, reload))
+
+
+async def _until_signalled(
+    settings: DaemonSettings,
+    topology: Topology,
+    on_ready: Callable[[str], None] | None,
+    reload: Callable[[], DaemonSettings] | None,
+) -> None:
+    def on_daemon(daemon: Daemon) -> None:
+        if reload is not None:
+            hang_up = partial(reconfigure, daemon, settings, reload)
+            asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, hang_up)
+
+    await serve(settings, topology, MonotonicClock(), stop_on_signals(), on_ready=on_ready, on_daemon=on_daemon)
+
+
+def reconfigure(daemon: Daemon, before: DaemonSettings, read: Callable[[], DaemonSettings]) -> None:
+    """Have a daemon want the telemetry and networks that its settings say now; what cannot be changes nothing.
+
+    Keys that differ from `before`, which it has started with, and cannot change while it runs, are said.
+    """
+    try:
+        settings = read()
+        daemon.configure(settings.watches, settings.reporting, settings.int_domain, settings.routed_networks)
+    except MillraceError as error:
+        LOGGER.warning("telemetry settings unchanged: %s", error)
+        return
+    LOGGER.info("telemetry settings read again")
+    waiting = not_in_force(before, settings, reloaded=_RELOADED)
+    if waiting:
+        LOGGER.warning("%s", waiting)
+
+
+async def serve(
+    settings: DaemonSettings,
+    topology: Topology,
+    clock: Clock,
+    stop: asyncio.Event,
+    *,
+    on_ready: Callable[[str], None] | None = None,
+    on_daemon: Callable[[Daemon], None] | None = None,
+    on_store: Callable[[StoreReconciler], None] | None = None,
+    more: Sequence[Owner] = (),
+) -> None:
+    """Control until `stop` is set; raise ControllerError for settings, topology and program that do not fit together.
+
+    `on_daemon` gets the daemon before it starts, so that its status can be watched; `on_store` what looks after the
+    store, where the program has one. `more` are owners of tables that the program has beside those of ours.
+    """
+    if settings.tls is not None:
+        check_client(settings.tls)
+    features = features_of(settings, topology, more)
+    schema = load_schema(*program_files(settings))
+    check_schema(schema, features.coordinator.samples())
+    async with AsyncExitStack() as stack:
+        traces = traces_of(settings.traces, "controller", settings.tls)
+        stack.push_async_callback(asyncio.to_thread, traces.close)
+        routes, subscribers = nothing(), list[Subscriber]()
+        if settings.path_server is not None:
+            place = RouteClientSettings(address=settings.path_server, tls=settings.tls)
+            client = RouteClient(place, on_wait=LOGGER.warning, on_answer=LOGGER.info)
+            routes = (await stack.enter_async_context(client)).routes()
+            subscribers.append(
+                Subscriber(f"the path server at {settings.path_server}", client.note_links, LOGGER.warning, LOGGER.info)
+            )
+        if settings.collector is not None:
+            collector = await stack.enter_async_context(
+                FeedClient(FeedClientSettings(address=settings.collector, tls=settings.tls))
+            )
+            subscribers.append(
+                Subscriber(f"the collector at {settings.collector}", collector.note_links, LOGGER.warning, LOGGER.info)
+            )
+        states, aggregation = None, settings.effective_aggregation
+        if aggregation is not None and settings.collector is not None:
+            source = FeedClientSettings(address=settings.collector, tls=settings.tls)
+            feed = FeedClient(source, on_wait=LOGGER.warning, on_answer=LOGGER.info)
+            states = (await stack.enter_async_context(feed)).snapshots(aggregation.interval_ns)
+        daemon = Daemon(
+            features,
+            connector(settings, topology),
+            routes,
+            clock,
+            retry=settings.retry,
+            rng=random.Random(),
+            states=states,
+            return_after_ns=settings.links.return_after_ns,
+            traces=traces,
+        )
+        monitor = LoadMonitor(LOGGER, loop_advice=_RELIEF, clock=clock)
+        if on_daemon is not None:
+            on_daemon(daemon)
+        if on_store is not None and daemon.store is not None:
+            on_store(daemon.store)
+        service = None
+        if settings.jobs is not None and aggregation is not None and daemon.jobs is not None:
+            change_ns = aggregation.deadline_ns
+            service = JobService(settings.jobs, topology, daemon.jobs, clock, change_ns=change_ns, tls=settings.tls)
+        status = None
+        if settings.listen is not None:
+            status = StatusServer(settings.listen, lambda: status_of(daemon, topology, monitor.load), settings.tls)
+            await status.start()
+            stack.push_async_callback(status.stop)
+        metrics = ""
+        if settings.metrics is not None:
+            registry = registry_of(lambda: _families(daemon, topology, monitor.load, service))
+            metrics = serve_metrics(registry, settings.metrics, stack, ControllerError)
+        if on_ready is not None:
+            where = "" if service is None else f", jobs at {service.address}"
+            where += metrics if status is None else f", status at {status.address}{metrics}"
+            on_ready(f"controlling {len(topology.switches)} switches of {topology.name}{where}")
+        watchers = port_watchers(settings, topology, daemon.links)
+        names = _job_names(settings)
+        await run_until(until_first_ends(work_of(daemon, service, names, subscribers, watchers), monitor.run()), stop)
+
+
+def _job_names(settings: DaemonSettings) -> FeedClientSettings | None:
+    """Return the collector that takes the names of jobs, None without one."""
+    return None if settings.collector is None else FeedClientSettings(address=settings.collector, tls=settings.tls)
+
+
+def _families(daemon: Daemon, topology: Topology, load: DaemonLoad, jobs: JobService | None) -> Iterator[Metric]:
+    yield from status_metrics.families(status_of(daemon, topology, load))
+    if jobs is not None:
+        yield from job_metrics.families(jobs.rows())
+
+
+def status_of(daemon: Daemon, topology: Topology, load: DaemonLoad = NO_LOAD) -> ControllerStatus:
+    """Return a daemon's state and load as its service reports them."""
+    status = daemon.status()
+    return ControllerStatus(
+        switches=len(topology.switches),
+        live=status.live,
+        problems=tuple(SwitchProblem(name, problem) for name, problem in sorted(status.problems.items())),
+        wanted_version=status.wanted_version,
+        pending_entries=status.pending_entries,
+        settled=status.settled,
+        rejected_route_sets=status.rejected_route_sets,
+        source_problem=status.source_problem,
+        writes=status.writes,
+        load=load,
+    )
+
+
+async def work_of(
+    daemon: Daemon,
+    service: JobService | None,
+    feed: FeedClientSettings | None,
+    subscribers: Sequence[Subscriber] = (),
+    watchers: Sequence[PortWatcher] = (),
+) -> None:
+    """Control, watch ports, serve jobs, send a collector their names and `subscribers` dead links, until cancelled.
+
+    The first failure ends it all.
+    """
+    async with asyncio.TaskGroup() as group:
+        group.create_task(daemon.run())
+        for subscriber in subscribers:
+            group.create_task(daemon.links.publisher.publish_to(subscriber))
+        for watcher in watchers:
+            group.create_task(watcher.run())
+        if service is None:
+            return
+        group.create_task(service.run())
+        if feed is not None:
+            group.create_task(tell_jobs(feed, service.notes, LOGGER.warning))
+
+
+def features_of(settings: DaemonSettings, topology: Topology, more: Sequence[Owner] = ()) -> Features:
+    """Return the owners of tables that settings ask for; raise ControllerError for settings that cannot be."""
+    telemetry = Telemetry(settings.watches, settings.reporting, settings.int_domain)
+    if not runs_aggregation(settings):
+        return Features(topology, telemetry, routed=settings.routed_networks, more=more)
+    # Jobs' numbers at random, so that packets of jobs under another daemon are of no job of this one.
+    return Features(
+        topology,
+        telemetry,
+        aggregation=settings.effective_aggregation,
+        newest_job=random.randrange(1 << 16),
+        store=settings.store or StoreSettings(),
+        routed=settings.routed_networks,
+        more=more,
+    )
+
+
+def runs_aggregation(settings: DaemonSettings) -> bool:
+    """Return whether the switches are to run the program that adds up and holds content."""
+    return settings.effective_aggregation is not None or settings.store is not None
+
+
+def program_files(settings: DaemonSettings) -> tuple[Path, Path]:
+    """Return P4Info and JSON of the program that the switches are to run."""
+    p4info, program = fabric_program(FABRIC_AGGREGATION if runs_aggregation(settings) else FABRIC)
+    return (
+        p4info if settings.p4info is None else Path(settings.p4info),
+        program if settings.program is None else Path(settings.program),
+    )
+
+
+def connector(settings: DaemonSettings, topology: Topology) -> Connect:
+    """Return what opens a session to a switch by name; raise ControllerError for a switch without an address."""
+    targets = settings.targets(topology)
+    schema = load_schema(*program_files(settings))
+    # Ids grow from start to start: who starts last need not wait until a switch misses one that died without a word.
+    election_id = settings.election_id or UtcClock().now_ns() // 1000
+
+    @asynccontextmanager
+    async def connect(switch: str) -> AsyncIterator[SwitchSession]:
+        session = GrpcSession(
+            targets[switch],
+            # One of its own for each session: it remembers which version the switch speaks.
+            copy(schema),
+            tls=settings.tls,
+            election_id=election_id,
+            timeout_s=settings.retry.timeout_ns / 1e9,
+        )
+        try:
+            await session.connect()
+            yield session
+        finally:
+            await session.close()
+
+    return connect
+
+
+def port_watchers(settings: DaemonSettings, topology: Topology, observer: PortObserver) -> list[PortWatcher]:
+    """Return what watches each switch's ports, and has them say hello to their neighbours."""
+    hellos = wanted_hellos(topology, settings.hellos)
+    retry, rng, turns = settings.retry, random.Random(), connection_turns()
+    return [
+        PortWatcher(
+            PortTarget(name, target.address, hellos[name], settings.tls),
+            observer,
+            Backoff(retry.first_wait_ns, retry.longest_wait_ns, rng),
+            turns=turns,
+        )
+        for name, target in settings.targets(topology).items()
+    ]
+
+
+async def nothing() -> AsyncIterator[RouteSet]:
+    """Yield one empty set: without a path server all traffic follows the base routes."""
+    yield RouteSet(0, ())

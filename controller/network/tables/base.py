@@ -1,0 +1,119 @@
+"""What a topology implies for each switch's tables beside routes: ports, telemetry, reports; and their order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence, Set
+
+from controller.common.errors import ControllerError
+from controller.network.base_paths import next_hops
+from controller.network.tables.entities import Entities, Entity, index
+from controller.network.tables.ports import port_entities
+from controller.network.tables.telemetry.drop_watch import watches_full_queues
+from controller.network.tables.telemetry.int_domain import DEFAULT_DOMAIN, IntDomain, check_domain, domain_entities
+from controller.network.tables.telemetry.int_watch import Watch, watchlist_entities
+from controller.network.tables.telemetry.report import report_entities
+from controller.network.tables.telemetry.reporting import NO_REPORTING, Reporting, reporting_entities
+from dataplane.topology.values import LinkKey, Topology
+
+FILL_ORDER = (
+    "node",
+    "egress_ports",
+    "int_marker",
+    "int_tunnels",
+    "switch_addresses",
+    "ipv4_sources",
+    "ipv6_sources",
+    "port_roles",
+    "report_target",
+    "collector",
+    "gather",
+    "path_hash",
+    "ipv4_flow_paths",
+    "ipv6_flow_paths",
+    "ipv4_destination_paths",
+    "ipv6_destination_paths",
+    "ipv4_routes",
+    "ipv6_routes",
+    "ipv4_watchlist",
+    "ipv6_watchlist",
+    "ipv4_drop_watch",
+    "ipv6_drop_watch",
+    "other_drop_watch",
+    "drop_reports",
+    "queue_watch",
+    "ipv4_flow_filter",
+    "ipv6_flow_filter",
+    "congestion",
+    "aggregation_reports",
+    "aggregation_replicas",
+    "aggregation_peers",
+    "aggregation_jobs",
+)
+"""The order in which an empty switch is filled: who it is, then explicit paths (before routes, so that a flow never
+falls back to its base route on the way), then routes, telemetry when reports can leave, and at last jobs, whose
+children have their entries before they count."""
+
+RULE_ROOM = {
+    "ipv4_watchlist": 1024,
+    "ipv6_watchlist": 1024,
+    "ipv4_drop_watch": 1024,
+    "ipv6_drop_watch": 1024,
+    "other_drop_watch": 32,
+    "ipv4_flow_filter": 1024,
+    "ipv6_flow_filter": 1024,
+}
+"""The entries that the program's tables of rules have room for."""
+
+WATCH_ALL = (Watch(),)
+"""The default: every UDP and TCP packet carries telemetry."""
+
+
+def telemetry_entities(
+    topology: Topology,
+    watches: Sequence[Watch] = WATCH_ALL,
+    reporting: Reporting = NO_REPORTING,
+    domain: IntDomain = DEFAULT_DOMAIN,
+    down: Set[LinkKey] = frozenset(),
+) -> dict[str, Entities]:
+    """Return each switch's ports, telemetry roles, and what it reports where to, by switch name.
+
+    Reports do not take links that are `down`. Raise ControllerError for settings that do not fit the topology or each
+    other.
+    """
+    check_domain(topology, domain)
+    hops = next_hops(topology, down)
+    edges = {
+        node.name
+        for node in topology.switches
+        if any(domain.role(topology, node.name, port).source for port in topology.neighbours[node.name])
+    }
+
+    def of(switch: str) -> Iterator[Entity]:
+        yield from port_entities(topology, switch, domain)
+        yield from domain_entities(domain)
+        yield from report_entities(topology, hops, switch, full_queues=watches_full_queues(reporting.drops))
+        if topology.collector is not None:
+            yield from watchlist_entities(topology, watches, at_edge=switch in edges)
+            yield from reporting_entities(topology, switch, reporting)
+
+    found: dict[str, Entities] = {node.name: index(of(node.name)) for node in topology.switches}
+    for entities in found.values():
+        check_room(entities)
+    return found
+
+
+def report_routes(topology: Topology, reporting: Reporting, down: Set[LinkKey]) -> dict[str, Entities]:
+    """Return by switch name the part of `telemetry_entities` that depends on the way to the collector."""
+    hops, full_queues = next_hops(topology, down), watches_full_queues(reporting.drops)
+    return {
+        node.name: index(report_entities(topology, hops, node.name, full_queues=full_queues))
+        for node in topology.switches
+    }
+
+
+def check_room(entities: Entities) -> None:
+    """Raise ControllerError naming the first table that a switch has too little room in."""
+    for table, count in Counter(key.table for key in entities).items():
+        if count > RULE_ROOM.get(table, count):
+            raise ControllerError(f"{table}: {count} entries are wanted, a switch has room for {RULE_ROOM[table]}")

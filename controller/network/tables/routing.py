@@ -1,0 +1,196 @@
+"""Routes to every host by longest prefix, equal-cost next hops through an action selector (p4/ingress/routing.p4).
+
+A member is named after the port it forwards to, because the port decides all that it does; a group after the ports it
+spreads over. Ids so made stay the same while the topology grows, so that reconciling rewrites nothing that is right.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from finsy import (
+    P4ActionProfileGroup,
+    P4ActionProfileMember,
+    P4IndirectAction,
+    P4Member,
+    P4TableAction,
+    P4TableEntry,
+    P4TableMatch,
+)
+
+from controller.network.base_paths import NextHops
+from controller.network.tables.entities import Entity
+from dataplane.topology.addressing import mac_at, switch_ipv4
+from dataplane.topology.values import Topology
+
+MAX_GROUP_SIZE = 32
+"""`@max_group_size` in the program: equal-cost ports of a group, and what its weights add up to, at most."""
+
+_MAX_GROUP_ID = 0x7FFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """The tables of one IP family; `bits` is the length of a host's address."""
+
+    version: int
+    bits: int
+
+    @property
+    def mask(self) -> int:
+        """All ones."""
+        return (1 << self.bits) - 1
+
+    @property
+    def sources(self) -> str:
+        """Its table of the networks that hosts route."""
+        return f"ipv{self.version}_sources"
+
+    @property
+    def routes(self) -> str:
+        """Its routing table."""
+        return f"ipv{self.version}_routes"
+
+    @property
+    def selector(self) -> str:
+        """The action selector of its routing table."""
+        return f"ipv{self.version}_ecmp"
+
+    @property
+    def flow_paths(self) -> str:
+        """Its table of explicit paths for flows."""
+        return f"ipv{self.version}_flow_paths"
+
+    @property
+    def watchlist(self) -> str:
+        """Its table of flows that get telemetry."""
+        return f"ipv{self.version}_watchlist"
+
+
+IPV4 = Family(4, 32)
+IPV6 = Family(6, 128)
+FAMILIES = (IPV4, IPV6)
+
+
+def host_addresses(topology: Topology, host: str) -> dict[Family, int]:
+    """Return a host's address in each family that it has one in."""
+    node = topology.host[host]
+    return {IPV4: int(node.ipv4)} | ({} if node.ipv6 is None else {IPV6: int(node.ipv6)})
+
+
+def forward(topology: Topology, switch: str, port: int) -> P4TableAction:
+    """Return the action that sends packets out of `port`, addressed to what is plugged in there."""
+    peer = topology.neighbours[switch][port]
+    return P4TableAction("forward", egress_port=port, dst_mac=mac_at(topology, peer.node, peer.port))
+
+
+Spread = tuple[tuple[int, int], ...]
+"""(port, weight), by port: what a route spreads traffic over."""
+
+
+def route_entities(
+    topology: Topology, hops: NextHops, switch: str, weighted: Mapping[str, Spread] | None = None
+) -> Iterator[Entity]:
+    """Yield members, groups and a host route for every host that the switch can reach, in both families.
+
+    `weighted` says otherwise than `hops` for all hosts of some destination switches.
+    """
+    for family in FAMILIES:
+        routes = {
+            address: spread
+            for host in topology.host
+            for address in (host_addresses(topology, host).get(family),)
+            if address is not None and (spread := _spread(topology, hops, switch, host, weighted or {}))
+        }
+        groups = group_ids(routes.values())
+        yield from _members(topology, family, switch, routes.values())
+        for spread, group in groups.items():
+            # Each member watches its port: a switch whose port goes down chooses among the others at once.
+            members = [P4Member(port, weight=(weight, port)) for port, weight in spread]
+            # The size is fixed when a group is made (section 9.2.2), so it leaves room for every later change.
+            yield P4ActionProfileGroup(family.selector, group_id=group, max_size=MAX_GROUP_SIZE, members=members)
+        for address, spread in routes.items():
+            yield P4TableEntry(family.routes, match=route_match(family, address), action=_through(spread, groups))
+
+
+def route_match(family: Family, address: int) -> P4TableMatch:
+    """Return the match of the route to one address."""
+    return P4TableMatch(dst_addr=(address, family.bits))
+
+
+def hash_multiplier(node_id: int) -> int:
+    """Return the multiplier of a switch's path hash: odd, and unlike those of its neighbours (SplitMix64)."""
+    mixed = (node_id * 0x9E3779B97F4A7C15) % (1 << 64)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = ((mixed ^ mixed >> shift) * factor) % (1 << 64)
+    return mixed >> 32 | 1
+
+
+def hash_entity(topology: Topology, switch: str) -> Entity:
+    """Return what gives a switch's path hash its multiplier."""
+    multiplier = hash_multiplier(topology.switch[switch].node_id)
+    return P4TableEntry(
+        "path_hash", action=P4TableAction("set_path_hash_multiplier", multiplier=multiplier), is_default_action=True
+    )
+
+
+def ports_towards(topology: Topology, hops: NextHops, switch: str, host: str) -> tuple[int, ...]:
+    """Return the ports by which a switch may send to a host, in order; empty if it cannot."""
+    edge = topology.attachment[host]
+    if edge.node == switch:
+        return (edge.port,)
+    return tuple(link.tail.port for link in hops[edge.node].get(switch, ())[:MAX_GROUP_SIZE])
+
+
+def switch_route_entities(topology: Topology, hops: NextHops, switch: str) -> Iterator[Entity]:
+    """Yield a route to the address of every other switch that can be reached, each over one port (`port_towards`)."""
+    routes = {
+        int(switch_ipv4(node.node_id)): port
+        for node in topology.switches
+        if (port := port_towards(topology, hops, switch, node.name)) is not None
+    }
+    for port in sorted(set(routes.values())):
+        yield P4ActionProfileMember(IPV4.selector, member_id=port, action=forward(topology, switch, port))
+    for address, port in routes.items():
+        yield P4TableEntry(IPV4.routes, match=route_match(IPV4, address), action=P4IndirectAction(member_id=port))
+
+
+def port_towards(topology: Topology, hops: NextHops, switch: str, destination: str) -> int | None:
+    """Return the port for what is addressed to another switch; None if it cannot be reached, or is the same.
+
+    It is one of the equally good ones, so that the way is known, and not the same one for every destination.
+    """
+    ways = hops[destination].get(switch, ())
+    if switch == destination or not ways:
+        return None
+    return ways[topology.switch[destination].node_id % len(ways)].tail.port
+
+
+def group_ids(spreads: Iterable[Spread]) -> dict[Spread, int]:
+    """Return an id for every spread over two or more ports: a hash of it, moved on where two collide."""
+    found: dict[Spread, int] = {}
+    taken: set[int] = set()
+    for spread in sorted({spread for spread in spreads if len(spread) > 1}):
+        text = ",".join(str(port) if weight == 1 else f"{port}:{weight}" for port, weight in spread)
+        number = zlib.crc32(text.encode()) % _MAX_GROUP_ID + 1
+        while number in taken:
+            number = number % _MAX_GROUP_ID + 1
+        taken.add(number)
+        found[spread] = number
+    return found
+
+
+def _spread(topology: Topology, hops: NextHops, switch: str, host: str, weighted: Mapping[str, Spread]) -> Spread:
+    chosen = weighted.get(topology.attachment[host].node)
+    return chosen or tuple((port, 1) for port in ports_towards(topology, hops, switch, host))
+
+
+def _members(topology: Topology, family: Family, switch: str, spreads: Iterable[Spread]) -> Iterator[Entity]:
+    for port in sorted({port for spread in spreads for port, _ in spread}):
+        yield P4ActionProfileMember(family.selector, member_id=port, action=forward(topology, switch, port))
+
+
+def _through(spread: Spread, groups: Mapping[Spread, int]) -> P4IndirectAction:
+    return P4IndirectAction(member_id=spread[0][0]) if len(spread) == 1 else P4IndirectAction(group_id=groups[spread])

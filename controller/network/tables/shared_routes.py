@@ -1,0 +1,130 @@
+"""Route entities of all switches, each made once: those that say the same on several switches are one object.
+
+Most switches send to most hosts by the same few ports and groups, so that a large fabric's tables fit into memory and
+comparing, encoding and reading them back can go by identity. `controller.network.tables.routing.route_entities` says
+the same for one switch, plainly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final, TypeAlias
+
+from finsy import P4ActionProfileGroup, P4ActionProfileMember, P4IndirectAction, P4Member, P4TableEntry
+
+from controller.network.base_paths import NextHops
+from controller.network.tables.entities import Entity, EntityKey, key_of
+from controller.network.tables.routing import (
+    FAMILIES,
+    MAX_GROUP_SIZE,
+    Family,
+    Spread,
+    forward,
+    group_ids,
+    host_addresses,
+    route_match,
+)
+from dataplane.topology.values import Topology
+
+_Block: TypeAlias = Mapping[EntityKey, Entity]
+
+_BLOCKS_PER_DESTINATION: Final = 64
+"""Blocks kept, on average: weights that change all the time make groups, and so blocks, that nobody wants any more."""
+
+
+class SharedRoutes:
+    """Makes the route entities of a topology's switches."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._hosts: dict[Family, dict[str, list[tuple[int, int]]]] = {}
+        for host, edge in topology.attachment.items():
+            for family, address in host_addresses(topology, host).items():
+                self._hosts.setdefault(family, {}).setdefault(edge.node, []).append((edge.port, address))
+        self._room = _BLOCKS_PER_DESTINATION * max(1, sum(map(len, self._hosts.values())))
+        self._blocks: dict[tuple[Family, str, bool, int], _Block] = {}
+        self._groups: dict[tuple[Family, int, Spread], tuple[EntityKey, Entity]] = {}
+        self._keys = {(family, address): self._key(family, address) for family, _, address in self._addresses()}
+
+    def destinations(self) -> Iterator[tuple[EntityKey, str]]:
+        """Yield the key of the route to each host's address, and the switch that the host hangs on."""
+        return ((self._keys[family, address], edge) for family, edge, address in self._addresses())
+
+    def entities(self, hops: NextHops, switch: str, weighted: Mapping[str, Spread]) -> dict[EntityKey, Entity]:
+        """Return members, groups and host routes of a switch by key; the arguments are those of `route_entities`."""
+        found: dict[EntityKey, Entity] = {}
+        for family in FAMILIES:
+            hosts = self._hosts.get(family, {})
+            local = [((port, 1),) for port, _ in hosts.get(switch, ())]
+            spreads = self._spreads(hosts, hops, switch, weighted)
+            groups = group_ids(spreads.values())
+            used = (*spreads.values(), *local)
+            for port in sorted({port for spread in used for port, _ in spread}):
+                member = P4ActionProfileMember(
+                    family.selector, member_id=port, action=forward(self._topology, switch, port)
+                )
+                found[key_of(member)] = member
+            for spread, group in groups.items():
+                key, entity = self._group(family, group, spread)
+                found[key] = entity
+            for destination, spread in spreads.items():
+                is_group = len(spread) > 1
+                found.update(self._block(family, destination, is_group, groups[spread] if is_group else spread[0][0]))
+            for port, address in hosts.get(switch, ()):
+                found[self._keys[family, address]] = self._entry(family, address, P4IndirectAction(member_id=port))
+        return found
+
+    def _addresses(self) -> Iterator[tuple[Family, str, int]]:
+        for family, hosts in self._hosts.items():
+            for edge, found in hosts.items():
+                for _, address in found:
+                    yield family, edge, address
+
+    @staticmethod
+    def _spreads(
+        hosts: Mapping[str, object], hops: NextHops, switch: str, weighted: Mapping[str, Spread]
+    ) -> dict[str, Spread]:
+        """Return what a switch spreads traffic over, for each other switch with hosts that it can reach."""
+        found: dict[str, Spread] = {}
+        for destination in hosts:
+            if destination == switch:
+                continue
+            spread = weighted.get(destination)
+            if spread is None:
+                spread = tuple((link.tail.port, 1) for link in hops[destination].get(switch, ())[:MAX_GROUP_SIZE])
+            if spread:
+                found[destination] = spread
+        return found
+
+    def _block(self, family: Family, destination: str, is_group: bool, number: int) -> _Block:
+        """Return the routes to all hosts of a switch through one member or group."""
+        name = family, destination, is_group, number
+        found = self._blocks.get(name)
+        if found is None:
+            if len(self._blocks) >= self._room:
+                self._blocks.clear()
+                self._groups.clear()
+            action = P4IndirectAction(group_id=number) if is_group else P4IndirectAction(member_id=number)
+            found = self._blocks[name] = {
+                self._keys[family, address]: self._entry(family, address, action)
+                for _, address in self._hosts[family][destination]
+            }
+        return found
+
+    def _group(self, family: Family, group: int, spread: Spread) -> tuple[EntityKey, Entity]:
+        name = family, group, spread
+        if name not in self._groups:
+            # Each member watches its port: a switch whose port goes down chooses among the others at once.
+            members = [P4Member(port, weight=(weight, port)) for port, weight in spread]
+            # The size is fixed when a group is made (section 9.2.2), so it leaves room for every later change.
+            entity = P4ActionProfileGroup(family.selector, group_id=group, max_size=MAX_GROUP_SIZE, members=members)
+            self._groups[name] = key_of(entity), entity
+        return self._groups[name]
+
+    @staticmethod
+    def _entry(family: Family, address: int, action: P4IndirectAction) -> Entity:
+        return P4TableEntry(family.routes, match=route_match(family, address), action=action)
+
+    @classmethod
+    def _key(cls, family: Family, address: int) -> EntityKey:
+        return key_of(cls._entry(family, address, P4IndirectAction(member_id=0)))

@@ -1,0 +1,317 @@
+"""Workers in threads meet at the job service over gRPC, add up over UDP, die and come back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+import socket
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
+
+import numpy as np
+import pytest
+from msgspec import structs
+
+from controller.cli import main
+from controller.common.errors import JobError
+from controller.network.aggregation.service.client import JobClient, JobClientSettings
+from controller.network.daemon_settings import DaemonSettings
+from dataplane.allreduce.engine import Engine
+from dataplane.allreduce.errors import JobRefusedError, RemovedError
+from dataplane.allreduce.membership import Membership
+from dataplane.allreduce.reference.aggregator import Aggregator, Multicast
+from dataplane.config import loads
+from dataplane.errors import AllReduceError, MillraceError
+from dataplane.wire.aggregation import Aggregation
+from tests.controller.network.aggregation.service.serving_jobs import (
+    BOUND_S,
+    SETTINGS,
+    RunningService,
+    cut,
+    place,
+    vanish,
+)
+from tests.dataplane.allreduce.serving import Server
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Return a folder with a short name: a unix socket's path has about 100 bytes."""
+    with TemporaryDirectory(prefix="jobs") as name:
+        yield Path(name)
+
+
+def sums(members: Sequence[Membership], size: int = 300) -> list[float]:
+    futures = [member.reducer.all_reduce(np.ones(size, np.float32)) for member in members]
+    return [float(future.result(BOUND_S)[-1]) for future in futures]
+
+
+def until_members(members: Sequence[Membership], count: int) -> None:
+    end = time.monotonic() + BOUND_S
+    while any(len(member.members) != count for member in members):
+        assert time.monotonic() < end, [member.members for member in members]
+        time.sleep(0.005)
+
+
+def test_the_job_goes_on_without_a_dead_worker_and_with_it_when_it_is_back(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "millrace.allreduce"), place(folder) as here:
+        members = here.together("h1", "h2", "h3", "h4")
+        assert sums(members) == [4.0] * 4
+        vanish(members.pop(1))
+        assert sums(members) == [3.0] * 3
+        until_members(members, 3)
+        back = here.join("h2", 4)
+        until_members(members, 4)
+        members.append(back.result(BOUND_S))
+        assert members[-1].first_count == 2
+        assert sums(members) == [4.0] * 4
+        assert members[0].members == ("h1", "h2", "h3", "h4")
+        assert "h2 is no longer a member: a mean is over 3 workers" in caplog.text
+        assert "h2 is a member: a mean is over 4 workers" in caplog.text
+
+
+class ForgettingOnce(Server):
+    """Gives the result of one item to the first child only, and then has forgotten everything."""
+
+    item: int | None = None
+    has_forgotten = False
+
+    def _take(self, packet: Aggregation, child: int) -> None:
+        if packet.item != self.item or self.has_forgotten:
+            super()._take(packet, child)
+            return
+        answer = self.switch.from_child(child, packet)
+        if isinstance(answer, Multicast):
+            self._put(answer.packet.encode(), next(at for at, number in self.children.items() if number == 0))
+            self.switch, self.has_forgotten = Aggregator(self.switch.jobs), True
+
+
+def test_who_leaves_helps_those_who_lack_results_that_a_switch_has_forgotten(folder: Path) -> None:
+    with place(folder, make_server=ForgettingOnce) as here:
+        members = here.together("h1", "h2")
+        assert sums(members) == [2.0] * 2
+        assert isinstance(here.server, ForgettingOnce)
+        here.server.item = members[0].reducer.next_item + 2  # behind exponents and the first block
+        first, second = (member.reducer.all_reduce(np.ones(300, np.float32)) for member in members)
+        assert first.result(BOUND_S)[-1] == 2
+        leaving = here._pool.submit(members[0].close)
+        assert second.result(BOUND_S)[-1] == 2
+        leaving.result(BOUND_S)
+        assert here.server.has_forgotten
+        assert sums(members[1:]) == [1.0]
+
+
+def test_a_joiner_waits_for_all_reduces_that_somebody_has_begun(folder: Path) -> None:
+    with place(folder) as here:
+        first, second = here.together("h1", "h2", capacity=3)
+        begun = first.reducer.all_reduce(np.ones(5, np.float32))
+        while first.engine.begun == 0:
+            time.sleep(0.005)
+        joiner = here.join("h3", 2, capacity=3)
+        while first._held_until_s is None:
+            time.sleep(0.005)
+        assert second.reducer.all_reduce(np.ones(5, np.float32)).result(BOUND_S)[0] == 2
+        assert begun.result(BOUND_S)[0] == 2
+        third = joiner.result(BOUND_S)
+        assert third.first_count == 1
+        assert sums([first, second, third]) == [3.0] * 3
+
+
+def test_newcomers_come_in_where_a_round_ends_and_get_the_state(folder: Path) -> None:
+    state = np.linspace(-3, 3, 1001)
+    with place(folder) as here:
+        members = here.together("h1", "h2", capacity=3, boundaries=True)
+        assert [member.boundary() for member in members] == [False] * 2
+        sums(members)
+        joiner = here.join("h3", 2, capacity=3, boundaries=True)
+        while members[0]._held_until_s is None:
+            time.sleep(0.005)
+        assert sums(members) == [2.0] * 2
+        waiting = [here._pool.submit(member.boundary) for member in members]
+        third = joiner.result(BOUND_S)
+        assert [one.result(BOUND_S) for one in waiting] == [True] * 2
+        assert third.boundary()
+        given = [state, state, np.zeros(1001)]
+        shared = [here._pool.submit(member.share, mine) for member, mine in zip([*members, third], given, strict=True)]
+        assert all(np.array_equal(one.result(BOUND_S), state) for one in shared)
+        assert sums([*members, third]) == [3.0] * 3
+
+
+def test_a_connection_that_breaks_is_made_again(folder: Path) -> None:
+    patient = structs.replace(SETTINGS, reconnect_ns=SETTINGS.lease_ns)
+    with place(folder, settings=patient, address="127.0.0.1:0") as here:
+        members = here.together("h1", "h2", "h3")
+        cut(members[0])
+        assert sums(members) == [3.0] * 3
+        ask(here, lambda client: client.remove("job", "h3", "to see whether the others hear"))
+        until_members(members[:2], 2)
+        assert sums(members[:2]) == [2.0] * 2
+
+
+def test_who_waits_where_a_round_ends_hears_that_the_job_has_ended(folder: Path) -> None:
+    with place(folder) as here:
+        members = here.together("h1", "h2", capacity=3, boundaries=True)
+        here.join("h3", 2, capacity=3, boundaries=True)
+        while members[0]._held_until_s is None:
+            time.sleep(0.005)
+        waiting = here._pool.submit(members[0].boundary)
+        ask(here, lambda client: client.end("job", "its owner has gone home"))
+        with pytest.raises(AllReduceError, match=r"^job job has ended: its owner has gone home$"):
+            waiting.result(BOUND_S)
+        with pytest.raises(AllReduceError, match="its owner has gone home"):
+            members[1].boundary()
+
+
+def test_the_main_server_gets_final_sums(folder: Path) -> None:
+    with place(folder) as here:
+        members = here.together("h1", "h2", server=("h5", free_port()))
+        sums(members)
+        settings = here.here(members[0].for_server())
+        found = np.zeros(5000, np.float32)
+        with Engine(settings) as server:
+            reading = here._pool.submit(server.read, found)
+            for member in members:
+                member.reducer.all_reduce(np.full(5000, 3, np.float32), final=True)
+            reading.result(BOUND_S)
+        assert (found == 6).all()
+
+
+def free_port() -> int:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_all_get_the_reason_when_there_is_no_place(folder: Path) -> None:
+    with place(folder, places=0) as here:
+        waiting = [here.join(host, 2) for host in ("h1", "h2")]
+        for one in waiting:
+            with pytest.raises(JobRefusedError, match=r"^job job: switch s1 has no cells left$"):
+                one.result(BOUND_S)
+
+
+def test_who_meets_too_few_is_told_who_was_there(folder: Path) -> None:
+    with place(folder) as here, pytest.raises(JobRefusedError, match=r"only 1 of 3 workers \(h1\) came in time"):
+        here.join("h1", 3, deadline_s=0.1).result(BOUND_S)
+
+
+def test_without_a_service_the_wait_has_an_end(folder: Path) -> None:
+    with pytest.raises(AllReduceError, match=r"^job job: no answer from the job service at .*: cannot connect: "):
+        Membership.join(f"unix:{folder}/none", job="job", host="h1", workers=2, deadline_s=0.3)
+    with pytest.raises(AllReduceError, match="is neither unix:PATH nor HOST:PORT"):
+        Membership.join("nowhere", job="job", host="h1", workers=2)
+
+
+def test_a_job_that_moves_goes_on_under_another_number(folder: Path) -> None:
+    with place(folder) as here:
+        members = here.together("h1", "h2")
+        assert sums(members) == [2.0] * 2
+        number = members[0].number
+        on_loop(here, "should_move", number, "s1 is busy")
+        end = time.monotonic() + BOUND_S
+        while any(member.number == number for member in members):
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        assert sums(members) == [2.0] * 2
+        assert list(here.server.switch.jobs) != [number]
+
+
+def on_loop(here: RunningService, event: str, number: int, reason: str) -> None:
+    assert here._loop is not None
+    here._loop.call_soon_threadsafe(getattr(here.reconciler.listeners[0], event), number, reason)
+
+
+def test_a_job_that_switches_give_up_fails_with_their_reason(folder: Path) -> None:
+    with place(folder) as here:
+        members = here.together("h1", "h2")
+        waiting = members[0].reducer.all_reduce(np.ones(5, np.float32))
+        on_loop(here, "failed", members[0].number, "switch s1 has been away for 5 s")
+        with pytest.raises(AllReduceError, match=r"^job job has ended: switch s1 has been away for 5 s$"):
+            waiting.result(BOUND_S)
+
+
+def test_workers_of_a_service_that_starts_anew_are_told(folder: Path) -> None:
+    with place(folder) as here:
+        members = here.together("h1", "h2")
+        here.stop()
+        assert sums(members) == [2.0] * 2
+        here.start()
+        waiting = members[0].reducer.all_reduce(np.ones(5, np.float32))
+        with pytest.raises(AllReduceError, match="job job has ended: the controller knows no number 1"):
+            waiting.result(BOUND_S)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ("{window: 100}", "jobs.window: 100 is no power of two"),
+        ("{lease_ns: 1}", r"jobs.lease_ns: expected `int` >= 100000000"),
+        ("{leases: 1}", "jobs.leases: unknown key"),
+    ],
+)
+def test_settings_that_cannot_be(settings: str, problem: str) -> None:
+    def read() -> None:
+        found = loads(f"topology: x\nswitches: {{}}\njobs: {settings}\n", DaemonSettings)
+        assert found.jobs is not None
+        found.jobs.check()
+
+    with pytest.raises(MillraceError, match=problem):
+        read()
+
+
+def test_people_see_jobs_and_interfere(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with place(folder) as here:
+        members = here.together("h1", "h2", "h3", "h4", job="resnet")
+        assert json.loads(millrace(capsys, "list", here, "--format", "json"))[0] == {
+            "job": "resnet",
+            "number": 1,
+            "state": "running",
+            "members": 4,
+            "workers": 4,
+            "epoch": 1,
+            "window": 16,
+            "capacity": 4,
+            "switches": ["leaf1"],
+        }
+        millrace(capsys, "remove", here, "resnet", "h3", "--reason", "its card is broken")
+        with pytest.raises(RemovedError, match="h3 was removed from job resnet: its card is broken"):
+            members[2].reducer.all_reduce(np.ones(5, np.float32)).result(BOUND_S)
+        shown = json.loads(millrace(capsys, "show", here, "resnet", "--json"))
+        assert [row["host"] for row in shown["members"]] == ["h1", "h2", "h4"]
+        assert "h4" in millrace(capsys, "show", here, "resnet")
+        millrace(capsys, "end", here, "resnet")
+        assert ask(here, lambda client: client.jobs())[-1].reason == "requested by an operator"
+        assert "ended" in millrace(capsys, "list", here, "--all")
+        assert re.search(r"ended \d+ s ago: requested by an operator", millrace(capsys, "show", here, "resnet"))
+        with pytest.raises(JobError, match="there is no job 'resnet'"):
+            ask(here, lambda client: client.end("resnet", "again"))
+        with pytest.raises(JobError, match="there is no worker 'h1' in a job 'resnet'"):
+            ask(here, lambda client: client.remove("resnet", "h1", "again"))
+
+
+def ask(here: RunningService, question: Callable[[JobClient], Awaitable[T]]) -> T:
+    async def asked() -> T:
+        async with JobClient(JobClientSettings(address=here.address)) as client:
+            return await question(client)
+
+    return asyncio.run(asked())
+
+
+def millrace(capsys: pytest.CaptureFixture[str], command: str, here: RunningService, *more: str) -> str:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["millrace", "job", command, *more, "--server", here.address])
+        with pytest.raises(SystemExit) as end:
+            main()
+    said = capsys.readouterr()
+    assert not end.value.code, said.err
+    return said.out

@@ -1,0 +1,66 @@
+"""Which names a switch holds."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from controller.network.content.cache_policy import ADVANTAGE, HeldName, Insertion, choose
+from dataplane.store.names import HotName, Segment
+
+COUNTS = st.dictionaries(st.integers(0, 30), st.integers(0, 100), max_size=8)
+
+
+def _hot(**requests: int) -> list[HotName]:
+    return [HotName(Segment(ord(name)), count) for name, count in requests.items()]
+
+
+def _held(*packets: int) -> list[HeldName]:
+    return [HeldName(Segment(cell), cell, count) for cell, count in enumerate(packets)]
+
+
+def test_free_cells_are_taken_first_by_the_hottest() -> None:
+    choice = choose(_held(1), _hot(a=5, b=9, c=1), cells=range(3), generation=70)
+    assert choice.evicted == ()
+    assert choice.inserted == (Insertion(Segment(ord("b")), 1, 70), Insertion(Segment(ord("a")), 2, 71))
+
+
+def test_the_least_asked_for_goes() -> None:
+    choice = choose(_held(50, 2, 8), _hot(a=20), cells=range(3), generation=1)
+    assert [one.cell for one in choice.evicted] == [1]
+    assert choice.inserted == (Insertion(Segment(ord("a")), 1, 1),)
+
+
+def test_names_that_are_asked_for_alike_do_not_take_turns() -> None:
+    assert choose(_held(8), _hot(a=10), cells=range(1), generation=1).inserted == ()
+    assert choose(_held(8), _hot(a=11), cells=range(1), generation=1).inserted != ()
+
+
+def test_what_is_held_is_not_inserted_again_nor_twice() -> None:
+    hot = [*_hot(a=3), *_hot(a=5), HotName(Segment(0), 9)]
+    assert [one.segment for one in choose(_held(1), hot, cells=range(4), generation=1).inserted] == [Segment(ord("a"))]
+
+
+@given(COUNTS, COUNTS, st.integers(0, 6))
+def test_every_name_has_a_cell_of_its_own_and_none_colder_stays(
+    packets: dict[int, int], requests: dict[int, int], spare: int
+) -> None:
+    held = [HeldName(Segment(name), cell, count) for cell, (name, count) in enumerate(packets.items())]
+    cells = len(held) + spare
+    choice = choose(
+        held, [HotName(Segment(name), count) for name, count in requests.items()], cells=range(cells), generation=9
+    )
+    kept = [one for one in held if one not in choice.evicted]
+    all_cells = [*(one.cell for one in kept), *(one.cell for one in choice.inserted)]
+    assert len(set(all_cells)) == len(all_cells)
+    assert all(cell < cells for cell in all_cells)
+    left_out = [
+        requests[name]
+        for name in requests.keys() - packets.keys()
+        if Segment(name) not in {one.segment for one in choice.inserted}
+    ]
+    if left_out:
+        assert len(all_cells) == cells
+        assert all(max(left_out) <= ADVANTAGE * one.packets for one in kept)
+    generations = [one.generation for one in choice.inserted]
+    assert generations == list(range(9, 9 + len(generations)))

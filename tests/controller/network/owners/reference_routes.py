@@ -1,0 +1,85 @@
+"""The decisions of `RoutesOwner` in their plain form: one route after the other, over all switches, nothing remembered.
+
+These are the twins of `RoutesOwner.restored` and `.plan`; with them the tests of this folder judge the owner.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from controller.network.base_paths import NextHops
+from controller.network.owners.base import Known
+from controller.network.owners.route_views import needs
+from controller.network.tables.entities import Entities, EntityKey, Kind, same
+from controller.network.tables.weighted_routes import Spreads, onward, order
+from dataplane.topology.values import Topology
+
+Levels = list[dict[str, frozenset[EntityKey]]]
+"""By level, which routes each switch writes."""
+
+
+def peers(topology: Topology, switch: str, entities: Entities, key: EntityKey) -> set[str]:
+    """Return what a switch with these tables sends to by a route."""
+    entity = entities.get(key)
+    found = set() if entity is None else needs(entities, entity)
+    ports = {needed.number for needed in found if needed.kind is Kind.MEMBER}
+    neighbours = topology.neighbours[switch]
+    return {neighbours[port].node for port in ports if port in neighbours}
+
+
+def circles(
+    topology: Topology, wanted: Mapping[str, Entities], switch: str, key: EntityKey, held: Mapping[str, Entities]
+) -> bool:
+    """Return whether a wanted route at one switch, with those that others are known to hold, leads back to it."""
+    waiting, seen = peers(topology, switch, wanted[switch], key), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name == switch:
+            return True
+        if name not in seen and name in wanted:
+            seen.add(name)
+            waiting |= peers(topology, name, held.get(name, wanted[name]), key)
+    return False
+
+
+def due(held: Entities, wanted: Entities) -> set[EntityKey]:
+    """Return the routes that a switch lacks or holds otherwise, their groups among it."""
+    found = set()
+    for key, entity in wanted.items():
+        if key.kind is Kind.ENTRY:
+            leans_on = {needed for needed in needs(wanted, entity) if needed.kind is Kind.GROUP and needed in wanted}
+            agree = all(group in held and same(held[group], wanted[group]) for group in leans_on)
+            if not (key in held and same(held[key], entity) and agree):
+                found.add(key)
+    return found
+
+
+def plan(
+    topology: Topology,
+    hops: NextHops,
+    spreads: Spreads,
+    wanted: Mapping[str, Entities],
+    destinations: Mapping[EntityKey, str],
+    known: Known,
+) -> tuple[Levels, set[EntityKey]]:
+    """Return which routes are written by whom at which level, and which must wait."""
+    each = {name: due(known.held.get(name, {}), wanted[name]) for name in wanted}
+    levels: list[dict[str, set[EntityKey]]] = []
+    pending = set()
+    for key in {key for keys in each.values() for key in keys}:
+        place: dict[str, int] = {}
+        destination = destinations[key]
+        for name in order(topology, hops, spreads, destination):
+            ways = () if name == destination else onward(topology, hops, spreads, name, destination)
+            ahead = [place[peer] for peer in ways if peer in place]
+            if key not in wanted[name] or len(ahead) < len(ways):
+                continue
+            if key not in each[name]:
+                place[name] = max(ahead, default=0)
+            elif name in known.live:
+                place[name] = max(ahead, default=0) + 1
+                levels.extend({} for _ in range(place[name] - len(levels)))
+                levels[place[name] - 1].setdefault(name, set()).add(key)
+        if any(key in each[name] and name not in place for name in known.live):
+            pending.add(key)
+    return [{name: frozenset(keys) for name, keys in level.items()} for level in levels if level], pending

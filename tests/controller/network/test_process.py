@@ -1,0 +1,145 @@
+"""The daemon over gRPC against both kinds of switch: what dies and returns is right again, and nothing is doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from controller.common.errors import ControllerError
+from controller.network.daemon import Daemon
+from controller.network.daemon_settings import DaemonSettings, RetrySettings
+from controller.network.intents import FlowSpec, Route, RouteSet
+from controller.network.p4runtime.grpc_session import GrpcSession, Target
+from controller.network.p4runtime.session import fabric_program, load_schema
+from controller.network.process import serve
+from controller.network.reconcile import diff
+from controller.network.tables.flow_paths import flow_path_entities
+from dataplane.clock import MonotonicClock
+from dataplane.local.deadline import local_timeout
+from dataplane.topology.values import Topology
+from tests.controller.network.base_tables import base_entities
+from tests.controller.network.switch_servers import Bmv2, BuiltIn, Machine, address
+from tests.waiting import finish_within
+
+MS = 1_000_000
+BOUND_S = 60.0
+ROUTES = RouteSet(1, (Route(FlowSpec("ha", "hd"), ("a", "b", "d")),))
+RETRY = RetrySettings(first_wait_ns=10 * MS, longest_wait_ns=100 * MS, drain_ns=0)
+
+
+MachineMaker = Callable[[int, str], Machine]
+
+
+@pytest.fixture(params=[BuiltIn, pytest.param(Bmv2, marks=pytest.mark.bmv2)])
+def machines(request: pytest.FixtureRequest, diamond: Topology, tmp_path: Path) -> Iterator[dict[str, Machine]]:
+    """Return the diamond's switches, switched on."""
+    if request.param is Bmv2 and shutil.which("simple_switch_grpc") is None:
+        pytest.skip("simple_switch_grpc is not on the PATH")
+    made = {node.name: request.param(node.node_id, address(tmp_path, node.name)) for node in diamond.switches}
+    for machine in made.values():
+        machine.start()
+    yield made
+    for machine in made.values():
+        machine.stop()
+
+
+class Control:
+    """A running daemon without a path server; its routes come from the test."""
+
+    def __init__(self, topology: Topology, folder: Path) -> None:
+        self._topology = topology
+        self._settings = DaemonSettings(
+            topology="unused",
+            switches={node.name: address(folder, node.name) for node in topology.switches},
+            retry=RETRY,
+        )
+        self._stop = asyncio.Event()
+        self.daemon: Daemon | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Control:
+        running = serve(self._settings, self._topology, MonotonicClock(), self._stop, on_daemon=self._take)
+        self._task = asyncio.create_task(running)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._stop.set()
+        assert self._task is not None
+        await self._task
+
+    def _take(self, daemon: Daemon) -> None:
+        self.daemon = daemon
+        daemon._take(ROUTES)
+
+        daemon._routes = _Nothing()
+
+    async def until(self, condition: Callable[[Daemon], bool]) -> Daemon:
+        """Wait for real processes until something is so."""
+        async with local_timeout(BOUND_S, "a test"):
+            while self.daemon is None or not condition(self.daemon):
+                await asyncio.sleep(0.01)
+        return self.daemon
+
+
+class _Nothing:
+    """No further routes."""
+
+    def __aiter__(self) -> _Nothing:
+        return self
+
+    async def __anext__(self) -> RouteSet:
+        raise StopAsyncIteration
+
+
+async def differences(topology: Topology, folder: Path, name: str) -> list[object]:
+    """Return what a switch holds too much or too little, read after the daemon has gone."""
+    session = GrpcSession(
+        Target(name, address(folder, name), topology.switch[name].node_id), load_schema(*fabric_program())
+    )
+    await session.connect()
+    try:
+        desired = {**base_entities(topology)[name], **flow_path_entities(topology, ROUTES)[name]}
+        return list(diff(desired, await session.read()))
+    finally:
+        await session.close()
+
+
+def test_switches_and_daemon_come_and_go(machines: dict[str, Machine], diamond: Topology, tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with Control(diamond, tmp_path) as control:
+            daemon = await control.until(lambda daemon: daemon.status().settled)
+            machines["b"].stop()
+            await control.until(lambda daemon: "b" not in daemon.status().live)
+            before = daemon.status().writes
+            machines["b"].start()
+            await control.until(lambda daemon: daemon.status().settled)
+            assert daemon.status().writes > before
+        async with Control(diamond, tmp_path) as control:
+            daemon = await control.until(lambda daemon: daemon.status().settled)
+            assert daemon.status().writes == 0
+        for name in machines:
+            assert await differences(diamond, tmp_path, name) == []
+
+    asyncio.run(finish_within(scene(), BOUND_S))
+
+
+def test_a_program_that_does_not_fit_is_refused_before_any_switch_is_touched(diamond: Topology, tmp_path: Path) -> None:
+    p4info, program = fabric_program()
+    other = tmp_path / "other.p4info.txtpb"
+    other.write_text(p4info.read_text().replace("egress_ports", "outgoing_ports"))
+    settings = DaemonSettings(
+        topology="unused",
+        switches={node.name: address(tmp_path, node.name) for node in diamond.switches},
+        p4info=str(other),
+        program=str(program),
+    )
+
+    async def scene() -> None:
+        with pytest.raises(ControllerError, match="no P4Table named 'egress_ports'"):
+            await serve(settings, diamond, MonotonicClock(), asyncio.Event())
+
+    asyncio.run(scene())

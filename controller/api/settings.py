@@ -6,11 +6,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from controller.alto.settings import AltoView
 from controller.api.default_socket import default_socket
 from controller.api.oidc import OidcIssuer
 from controller.api.resources.project import Quota
 from controller.api.sessions.board import SessionLimits
+from controller.cluster.alto.settings import AltoView
 from controller.common.http_connections import ConnectionLimits
 from controller.common.http_server import HttpLimits
 from dataplane.config import Strict

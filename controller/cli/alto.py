@@ -17,7 +17,7 @@ def commands() -> None:
 @alto.command()
 def serve(settings: SettingsFile) -> None:
     """Run the ALTO server: network maps, cost maps and costs between addresses over HTTP."""
-    from controller.alto import process  # noqa: PLC0415
+    from controller.cluster.alto import process  # noqa: PLC0415
 
     log_to_stderr("alto")
     process.run(process.load_settings(settings), ready("alto"))

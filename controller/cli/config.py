@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 config = typer.Typer(name="config", help="Daemons' settings: show, check, JSON schema.", no_args_is_help=True)
 
 SETTINGS: Final = {
-    "alto": ("controller.alto.settings", "AltoSettings"),
+    "alto": ("controller.cluster.alto.settings", "AltoSettings"),
     "api": ("controller.api.settings", "ApiSettings"),
     "balance": ("controller.balance.settings", "BalanceSettings"),
     "balance-drive": ("controller.balance.running.process", "RunSettings"),

@@ -103,8 +103,8 @@ def _told(topology: Topology, history: Path | None, at: str | None, since: str |
 
 
 def _ask(topology: Topology, feed: str, path_server: str | None) -> CostMap:
-    from controller.network_state.follower import ask  # noqa: PLC0415
-    from controller.network_state.settings import NetworkStateSettings  # noqa: PLC0415
+    from controller.cluster.network_state.follower import ask  # noqa: PLC0415
+    from controller.cluster.network_state.settings import NetworkStateSettings  # noqa: PLC0415
 
     return asyncio.run(ask(topology, NetworkStateSettings(feed=feed, path_server=path_server))).costs
 

@@ -1,1 +1,1 @@
-"""What schedulers know of a cluster, as pure values: networks (cost_map), work (workloads), and nodes (hardware)."""
+"""Clusters as pure values: networks (cost_map, network_state), work (workloads), nodes (hardware); ALTO serves them."""

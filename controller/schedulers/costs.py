@@ -11,9 +11,9 @@ from controller.api.resources import Node
 from controller.cluster.cost_map import CostMap
 from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.values import HostLinkState
+from controller.cluster.network_state.follower import CostMapFollower, follow
+from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.common.errors import CostMapError, PathError
-from controller.network_state.follower import CostMapFollower, follow
-from controller.network_state.settings import NetworkStateSettings
 from controller.schedulers.errors import SchedulerError
 from dataplane.topology.file import load_topology
 

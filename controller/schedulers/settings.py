@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta, field
 
 from collectors.settings import Positive
-from controller.network_state.settings import NetworkStateSettings
+from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.schedulers.framework.profiles import ACCELERATED, ProfileSettings
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from dataplane.config import Strict

@@ -21,6 +21,7 @@ from controller.balance.settings import BalanceSettings
 from controller.balance.settings import HistorySettings as BalanceHistory
 from controller.centres.settings import CentreSettings
 from controller.centres.settings import OnStop as OnStopOfCentre
+from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.demo.prepare import ScaledLoad, sampled_watch, scaled_load, senders
 from controller.demo.scenario import ScenarioSettings, with_buffers
 from controller.network.daemon_settings import DaemonSettings, RetrySettings, switch_addresses
@@ -30,7 +31,6 @@ from controller.network.paths.telemetry_load import TelemetryLoad
 from controller.network.tables.base import WATCH_ALL
 from controller.network.tables.sources import check_networks
 from controller.network.tables.telemetry.int_watch import Watch
-from controller.network_state.settings import NetworkStateSettings
 from controller.nodes.settings import NodeSettings, OnStop
 from controller.placement.settings import PlacementSettings
 from controller.schedulers.probe.dispatch.settings import TaskSettings

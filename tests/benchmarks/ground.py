@@ -25,7 +25,7 @@ from rich.table import Table
 from collectors.feed import feed_pb2
 from collectors.feed.snapshots import snapshot_message, snapshot_of
 from collectors.values import LinkState, Snapshot
-from controller.alto.service import AltoService
+from controller.cluster.alto.service import AltoService
 from controller.cluster.cost_map import CostMap, CostModel
 from controller.cluster.cost_map.live import CostMapKeeper
 from controller.cluster.cost_map.reference import pair_figures

@@ -16,8 +16,6 @@ import msgspec
 import numpy as np
 
 from collectors.statistics import sketch
-from controller.alto.requests import read as read_alto
-from controller.alto.values import EndpointCostRequest, NetworkFilter, PropertyRequest
 from controller.api.sessions.frames import (
     Frame,
     FrameDecoder,
@@ -33,6 +31,8 @@ from controller.centres.engines.containers.parcels import files_in
 from controller.centres.engines.jobs.keeping import Ended, read_record
 from controller.centres.engines.slurm.answers import jobs_in, nodes_in
 from controller.centres.errors import EngineError
+from controller.cluster.alto.requests import read as read_alto
+from controller.cluster.alto.values import EndpointCostRequest, NetworkFilter, PropertyRequest
 from controller.common.errors import AltoError, InvalidError
 from controller.demo.packet.parts import parts_of
 from controller.network.intents import FlowSpec, Route, RouteSet, WeightedRoute
@@ -157,7 +157,8 @@ def _extender(read: Callable[[bytes], Any], *bodies: str) -> Decoder:
 
 def _alto(schema: type[Any], **fields: Any) -> Decoder:
     read = partial(read_alto, schema=schema)
-    return _json("controller.alto.requests.read", read, AltoError, json.dumps(fields).replace("_", "-").encode())
+    value = json.dumps(fields).replace("_", "-").encode()
+    return _json("controller.cluster.alto.requests.read", read, AltoError, value)
 
 
 OTHERS = (

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from collectors.settings import FEED_ADDRESS, CollectorSettings
-from controller.alto.settings import ADDRESS as ALTO_ADDRESS
-from controller.alto.settings import AltoSettings
 from controller.api.settings import ApiLimits
+from controller.cluster.alto.settings import ADDRESS as ALTO_ADDRESS
+from controller.cluster.alto.settings import AltoSettings
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.paths.settings import ADDRESS as PATHS_ADDRESS
 from controller.schedulers.acceleration.running.channels import Limits as WorkerLimits

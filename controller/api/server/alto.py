@@ -10,13 +10,13 @@ from litestar import Router
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 
-from controller.alto.http import router
-from controller.alto.service import AltoService
-from controller.alto.settings import AltoView
 from controller.api.settings import ApiLimits
+from controller.cluster.alto.http import router
+from controller.cluster.alto.service import AltoService
+from controller.cluster.alto.settings import AltoView
 from controller.cluster.cost_map import CostModel
+from controller.cluster.network_state.follower import follow
 from controller.common.errors import ForbiddenError
-from controller.network_state.follower import follow
 from dataplane.clock import MonotonicClock
 from dataplane.rpc.access import Principal
 from dataplane.rpc.access.values import SUBJECTS

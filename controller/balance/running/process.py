@@ -27,7 +27,7 @@ from controller.balance.running.loop import Loop, Tick
 from controller.balance.running.settings import BusSettings, RunSettings
 from controller.balance.values import LeverKind
 from controller.cluster.cost_map import CostModel
-from controller.network_state.follower import follow
+from controller.cluster.network_state.follower import follow
 from dataplane.clock import MonotonicClock
 from dataplane.config import load
 from dataplane.errors import ConfigError

@@ -12,7 +12,7 @@ from controller.balance.levers.settings import GroupPath, LeverSettings, PciAddr
 from controller.balance.rules import IntervalRule, PlatformRule, Rule
 from controller.balance.running.meters import Direction
 from controller.balance.running.silence import SilenceSettings
-from controller.network_state.settings import NetworkStateSettings
+from controller.cluster.network_state.settings import NetworkStateSettings
 from dataplane.config import Strict
 from dataplane.topology.units import parse_rate_bps
 

@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta, field
 
 from controller.api.settings import Positive, PositiveS, TlsSettings, is_own
+from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.common.http_server import HttpLimits
-from controller.network_state.settings import NetworkStateSettings
 from controller.schedulers.framework.profiles import ProfileSettings
 from controller.schedulers.settings import MetricsSettings
 from dataplane.config import Strict

@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from collectors.collector import Collector
 from collectors.feed.server import FeedServer, FeedSettings
-from controller.alto.settings import AltoView
 from controller.api.settings import ApiSettings
 from controller.api.tokens import TokenRequest
-from controller.network_state.settings import NetworkStateSettings
+from controller.cluster.alto.settings import AltoView
+from controller.cluster.network_state.settings import NetworkStateSettings
 from dataplane.clock import MonotonicClock
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role

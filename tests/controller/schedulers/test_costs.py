@@ -10,7 +10,7 @@ from controller.api.resources.node import HostLink, NodeStatus
 from controller.cluster.cost_map import CostMap
 from controller.cluster.cost_map.live import CostMapKeeper
 from controller.cluster.cost_map.model import CostModel
-from controller.network_state.follower import CostMapFollower
+from controller.cluster.network_state.follower import CostMapFollower
 from controller.schedulers.costs import CostSource
 from dataplane.clock import VirtualClock
 from dataplane.topology.file import load_topology

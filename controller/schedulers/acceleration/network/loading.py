@@ -9,8 +9,8 @@ from typing import Final
 
 from collectors.values import Snapshot
 from controller.cluster.cost_map import CostMap
-from controller.network_state.follower import ask
-from controller.network_state.settings import NetworkStateSettings
+from controller.cluster.network_state.follower import ask
+from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.schedulers.acceleration.errors import AccelerationError
 from controller.schedulers.acceleration.network.grounds import Ground, ground_by_rate, ground_over
 from controller.schedulers.acceleration.network.hardware import Hardware, load_hardware

@@ -16,12 +16,12 @@ from typing import Final, Protocol
 import msgspec
 import numpy as np
 
-from controller.alto import answers
-from controller.alto.answers import HOST_PROPERTY, SWITCH_PROPERTY, Table
-from controller.alto.metrics import BY_TYPE, METRICS, Metric
-from controller.alto.network_maps import HOSTS, NetworkMap, network_maps
-from controller.alto.requests import Constraint, address_of, constraints_of, read, typed
-from controller.alto.values import (
+from controller.cluster.alto import answers
+from controller.cluster.alto.answers import HOST_PROPERTY, SWITCH_PROPERTY, Table
+from controller.cluster.alto.metrics import BY_TYPE, METRICS, Metric
+from controller.cluster.alto.network_maps import HOSTS, NetworkMap, network_maps
+from controller.cluster.alto.requests import Constraint, address_of, constraints_of, read, typed
+from controller.cluster.alto.values import (
     COST_MAP_TYPE,
     DIRECTORY_TYPE,
     ENDPOINT_COST_TYPE,
@@ -48,7 +48,7 @@ _BY_NAME: Final = {metric.type_name: metric for metric in METRICS}
 
 
 class CostSource(Protocol):
-    """Where the map in force comes from: `controller.network_state.follower.CostMapFollower`."""
+    """Where the map in force comes from: `controller.cluster.network_state.follower.CostMapFollower`."""
 
     def current(self) -> LiveCosts:
         """Return the newest map; raise CostMapError where there is none that can be believed."""

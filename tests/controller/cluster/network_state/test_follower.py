@@ -18,13 +18,13 @@ from collectors.feed.server import FeedServer, FeedSettings
 from collectors.values import LinkCondition, LinkStatus, Snapshot
 from controller.cluster.cost_map import CostModel
 from controller.cluster.cost_map.live import CostMapKeeper
+from controller.cluster.network_state.follower import CostMapFollower, ask, follow
+from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.common.errors import CostMapError, PathError
 from controller.network.paths.records.values import LinkChange
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
 from controller.network.paths.service.process import serve
 from controller.network.paths.settings import ManagedFlow, PathServerSettings, RecordSettings
-from controller.network_state.follower import CostMapFollower, ask, follow
-from controller.network_state.settings import NetworkStateSettings
 from dataplane.clock import MonotonicClock, UtcClock, VirtualClock
 from dataplane.topology.families import from_text
 from dataplane.topology.values import LinkKey

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from controller.alto.values import VersionTag
+from controller.cluster.alto.values import VersionTag
 from controller.cluster.cost_map import CostMap, CostModel
 from controller.cluster.cost_map.pairs import PairColumns
 from dataplane.topology.values import HostNode

@@ -16,10 +16,10 @@ from litestar import Litestar, Request, Response, Router, get, post
 from litestar.exceptions import HTTPException
 from litestar.params import FromPath
 
-from controller.alto import answers
-from controller.alto.requests import client_address
-from controller.alto.service import AltoService, Answer
-from controller.alto.values import (
+from controller.cluster.alto import answers
+from controller.cluster.alto.requests import client_address
+from controller.cluster.alto.service import AltoService, Answer
+from controller.cluster.alto.values import (
     COST_FILTER_TYPE,
     COST_MAP_TYPE,
     DIRECTORY_TYPE,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from controller.network_state.settings import NetworkStateSettings
+from controller.cluster.network_state.settings import NetworkStateSettings
 from dataplane.config import Strict
 from dataplane.rpc.own_folder import default_address
 

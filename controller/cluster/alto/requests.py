@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from controller.alto.values import ErrorCode
+from controller.cluster.alto.values import ErrorCode
 from controller.common.errors import AltoError
 
 T = TypeVar("T")

@@ -18,10 +18,10 @@ import pytest
 
 from collectors.collector import Collector
 from collectors.feed.server import FeedServer, FeedSettings
-from controller.alto.process import listen, load_settings, serve
-from controller.alto.settings import AltoSettings
+from controller.cluster.alto.process import listen, load_settings, serve
+from controller.cluster.alto.settings import AltoSettings
+from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.common.errors import ControllerError
-from controller.network_state.settings import NetworkStateSettings
 from dataplane.clock import MonotonicClock
 from dataplane.errors import ConfigError
 from tests.controller.cluster.cost_map.fabrics import fabric

@@ -10,13 +10,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
-from controller.alto.http import application
-from controller.alto.service import AltoService
-from controller.alto.settings import AltoSettings
+from controller.cluster.alto.http import application
+from controller.cluster.alto.service import AltoService
+from controller.cluster.alto.settings import AltoSettings
 from controller.cluster.cost_map import CostModel
+from controller.cluster.network_state.follower import follow
 from controller.common.errors import ControllerError
 from controller.common.http_server import HttpLimits, HttpServer, listening_at, send_in_time
-from controller.network_state.follower import follow
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.config import load
 from dataplane.rpc.addresses import is_loopback, is_plain, is_unix, unavailable

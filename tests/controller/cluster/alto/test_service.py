@@ -16,9 +16,9 @@ import msgspec
 import pytest
 
 from collectors.values import LinkCondition, LinkStatus, Snapshot
-from controller.alto.metrics import METRICS
-from controller.alto.network_maps import pid_of
-from controller.alto.service import AltoService, Answer
+from controller.cluster.alto.metrics import METRICS
+from controller.cluster.alto.network_maps import pid_of
+from controller.cluster.alto.service import AltoService, Answer
 from controller.cluster.cost_map import CostMap, CostModel
 from controller.cluster.cost_map.live import LiveCosts
 from controller.common.errors import AltoError

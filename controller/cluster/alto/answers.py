@@ -10,9 +10,9 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from controller.alto.metrics import METRICS, Flags, Metric, Numbers
-from controller.alto.network_maps import HOSTS, Group, NetworkMap
-from controller.alto.values import (
+from controller.cluster.alto.metrics import METRICS, Flags, Metric, Numbers
+from controller.cluster.alto.network_maps import HOSTS, Group, NetworkMap
+from controller.cluster.alto.values import (
     COST_FILTER_TYPE,
     COST_MAP_TYPE,
     ENDPOINT_COST_PARAMETERS_TYPE,

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from controller.alto.values import CostContext, CostMode, CostType, Provenance
+from controller.cluster.alto.values import CostContext, CostMode, CostType, Provenance
 from controller.cluster.cost_map.columns import AVAILABLE, DELAY, LOSS
 from controller.cluster.cost_map.pairs import PairColumns
 from controller.cluster.cost_map.values import PPB, UNLIMITED_BPS, UNREACHABLE_NS

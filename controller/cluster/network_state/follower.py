@@ -20,11 +20,11 @@ from collectors.values import Snapshot
 from controller.cluster.cost_map.live import CostMapKeeper, LiveCosts
 from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.values import HostLinkState
+from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.common.errors import CostMapError
 from controller.network.intents import RouteSet
 from controller.network.paths.service.client import RouteClient, RouteClientSettings
 from controller.network.paths.service.feed_time import FeedTime
-from controller.network_state.settings import NetworkStateSettings
 from dataplane.clock import Clock, MonotonicClock
 from dataplane.errors import MillraceError
 from dataplane.topology.values import Topology

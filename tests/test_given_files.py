@@ -14,7 +14,7 @@ READS = {"read_text", "read_bytes", "open"}
 OWN = {
     "collectors/devices/root.py": "sensors of this machine",
     "collectors/history/journal.py": "its own journal",
-    "controller/agents/state_folder.py": "its own state",
+    "controller/apiserver/agents/state_folder.py": "its own state",
     "controller/centres/": "files of jobs in folders of its own, with limits there",
     "controller/cli/fabric.py": "a log of its own",
     "controller/cluster/operators/tracing/exchange.py": "between two of its own processes",

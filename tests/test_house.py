@@ -35,8 +35,8 @@ WIDE = {
 """Folders with more modules than one can take in at a glance, and of what one kind they are."""
 
 RACED = (
-    *("controller/agents", "controller/api", "controller/centres", "controller/nodes", "controller/storage"),
-    *("controller/schedulers/probe/running", "controller/up", "dataplane/local", "dataplane/rpc"),
+    *("controller/apiserver", "controller/centres", "controller/nodes", "controller/schedulers/probe/running"),
+    *("controller/up", "dataplane/local", "dataplane/rpc"),
 )
 """Packages of daemons that touch folders in which jobs, pods or users may write."""
 _STATE = "the daemon's state folder: nobody else can enter it"
@@ -44,8 +44,8 @@ _CONTAINERS = "a folder of the runtime's own, 0700, beside the container's root"
 _SETTINGS = "a path that only the administrator's settings name"
 _CGROUPS = "control groups have no links"
 RACE_FREE = {
-    "controller/agents/state_folder.py:StateFolder.identity": _STATE,
-    "controller/api/server/audit.py:AuditLog._rotate": _SETTINGS,
+    "controller/apiserver/agents/state_folder.py:StateFolder.identity": _STATE,
+    "controller/apiserver/server/audit.py:AuditLog._rotate": _SETTINGS,
     "controller/centres/engines/containers/boot.py:pack": "runs inside the container, as the job itself",
     "controller/centres/engines/containers/boot.py:unpack": "runs inside the container, before the job",
     "controller/centres/engines/jobs/folders.py:_write": "a job's record, which the agent keeps to itself",

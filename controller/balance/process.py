@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from controller.api.client import ApiClient, find_place
+from controller.apiserver.client import ApiClient, find_place
 from controller.balance.errors import BalanceError
 from controller.balance.serving.driver import BalanceService
 from controller.balance.serving.history import History

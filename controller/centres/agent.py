@@ -16,18 +16,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from controller.agents import reporting
-from controller.agents.secret_files import SecretError, secrets_of
-from controller.agents.server_clock import ServerClock
-from controller.api.client import ApiClient
-from controller.api.client.values import Listing
-from controller.api.registry.dispatches import Completion, CompletionRequest, NewResult, Pick
-from controller.api.registry.events import EventType
-from controller.api.resources import Centre, Metadata, Task
-from controller.api.resources import ProbeTask as ProbeTaskResource
-from controller.api.resources.centre import CentreStatus, UnitType
-from controller.api.resources.probe_result import ProbeResultStatus
-from controller.api.resources.task import TaskPhase
+from controller.apiserver.agents import reporting
+from controller.apiserver.agents.secret_files import SecretError, secrets_of
+from controller.apiserver.agents.server_clock import ServerClock
+from controller.apiserver.client import ApiClient
+from controller.apiserver.client.values import Listing
+from controller.apiserver.registry.dispatches import Completion, CompletionRequest, NewResult, Pick
+from controller.apiserver.registry.events import EventType
+from controller.apiserver.resources import Centre, Metadata, Task
+from controller.apiserver.resources import ProbeTask as ProbeTaskResource
+from controller.apiserver.resources.centre import CentreStatus, UnitType
+from controller.apiserver.resources.probe_result import ProbeResultStatus
+from controller.apiserver.resources.task import TaskPhase
 from controller.centres import deciding
 from controller.centres.configuring import Configurer
 from controller.centres.deciding import Cause, Step, Terms, View, decide

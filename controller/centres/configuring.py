@@ -14,8 +14,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from controller.agents.reporting import AGAIN_S
-from controller.api.resources.centre import UnitType
+from controller.apiserver.agents.reporting import AGAIN_S
+from controller.apiserver.resources.centre import UnitType
 from controller.centres.engines.base import Engine
 from controller.centres.errors import CentreError
 from controller.centres.folder import CentreFolder, Configuration

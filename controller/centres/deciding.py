@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from controller.api.resources import Task
-from controller.api.resources.centre import UnitType
-from controller.api.resources.task import TaskPhase
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.task import TaskPhase
 from controller.centres.choosing import can_run, missing_kernels, pick
 from controller.centres.engines.base import JOB_ENDED, JobMark, JobPhase, JobState
 from controller.centres.programs import mark_of

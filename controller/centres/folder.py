@@ -10,9 +10,9 @@ from typing import Annotated, ClassVar
 import msgspec
 from msgspec import Meta
 
-from controller.agents.state_folder import StateFolder
-from controller.api.resources.base import TimeNs
-from controller.api.resources.centre import UnitType
+from controller.apiserver.agents.state_folder import StateFolder
+from controller.apiserver.resources.base import TimeNs
+from controller.apiserver.resources.centre import UnitType
 from controller.centres.errors import CentreError
 from dataplane.config import Strict
 from dataplane.malformed import MALFORMED

@@ -13,8 +13,8 @@ from prometheus_client import CollectorRegistry, Counter
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from controller.api.resources.centre import UnitType
-from controller.api.resources.task import TASK_ENDED
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.task import TASK_ENDED
 from controller.centres.deciding import Cause
 from controller.centres.engines.base import JobPhase, JobState
 

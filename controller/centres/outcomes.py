@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller.api.registry.dispatches import Completion, NewResult
-from controller.api.resources import Task
-from controller.api.resources.probe_result import ProbeResultStatus, ProbeRun
-from controller.api.resources.task import TaskPhase
+from controller.apiserver.registry.dispatches import Completion, NewResult
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
+from controller.apiserver.resources.task import TaskPhase
 from controller.centres.engines.base import ERRORS_FILE, JobPhase, JobState
 from controller.centres.engines.jobs.places import read_end, read_file
 from controller.centres.errors import CentreError

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from collectors.devices.nvml import open_nvml
-from controller.agents.access import api_place
-from controller.agents.reporting import TRIES
-from controller.agents.server_clock import boot_time_ns
-from controller.api.client import ApiClient
+from controller.apiserver.agents.access import api_place
+from controller.apiserver.agents.reporting import TRIES
+from controller.apiserver.agents.server_clock import boot_time_ns
+from controller.apiserver.client import ApiClient
 from controller.centres.agent import Agent
 from controller.centres.configuring import Configurer
 from controller.centres.engines.base import Engine

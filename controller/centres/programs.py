@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from controller.api.resources import Task
-from controller.api.resources.centre import UnitType
-from controller.api.resources.operator_devices import VARIABLE as DEVICES
-from controller.api.resources.operator_devices import text_of
-from controller.api.resources.task import Program, ProgramKind
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.operator_devices import VARIABLE as DEVICES
+from controller.apiserver.resources.operator_devices import text_of
+from controller.apiserver.resources.task import Program, ProgramKind
 from controller.centres.engines.base import JobMark, JobOrder
 from controller.centres.errors import CentreError
 from controller.centres.settings import CentreSettings

@@ -10,8 +10,8 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from collectors.devices.nvml import Nvml
-from controller.agents.access import namespace_of
-from controller.api.client import find_place
+from controller.apiserver.agents.access import namespace_of
+from controller.apiserver.client import find_place
 from controller.centres.engines.base import Engine
 from controller.centres.engines.containers.engine import ContainersEngine
 from controller.centres.engines.containers.settings import ContainersSettings

@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from controller.api.resources.base import LabelName, LabelValue, Name, Names
-from controller.api.resources.hardware import DeviceNumber
+from controller.apiserver.resources.base import LabelName, LabelValue, Name, Names
+from controller.apiserver.resources.hardware import DeviceNumber
 from dataplane.cgroups import parse_cpus
 from dataplane.config import Strict
 from dataplane.topology.values import DeviceKind

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller.api.resources.centre import UnitType
-from controller.api.resources.hardware import DeviceNeed, Request
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.centres.errors import CentreError
 from controller.centres.settings import UnitSettings
 from dataplane.cgroups import parse_cpus

@@ -13,8 +13,8 @@ from controller.cli.common import SettingsFile, log_to_stderr, ready
 from controller.cli.output import Format, FormatOption, show, utc
 
 if TYPE_CHECKING:
-    from controller.api.client import SyncApiClient
-    from controller.api.tokens import NewToken, TokenRequest
+    from controller.apiserver.client import SyncApiClient
+    from controller.apiserver.tokens import NewToken, TokenRequest
 
 
 api = typer.Typer(name="api", help="The service access point, and its tokens.", no_args_is_help=True)
@@ -38,7 +38,7 @@ _HOUR_S: Final = 3600.0
 @api.command()
 def serve(settings: SettingsFile) -> None:
     """Run the service access point: resources over HTTP, kept in a storage."""
-    from controller.api import process  # noqa: PLC0415
+    from controller.apiserver import process  # noqa: PLC0415
 
     log_to_stderr("api")
     process.run(process.load_settings(settings), ready("api"), reload=lambda: process.load_settings(settings))
@@ -108,7 +108,7 @@ def revoke_token(
 
 def client_of(address: str | None) -> SyncApiClient:
     """Return a client of the API at an address, or where the environment says."""
-    from controller.api.client import SyncApiClient, find_place  # noqa: PLC0415
+    from controller.apiserver.client import SyncApiClient, find_place  # noqa: PLC0415
 
     return SyncApiClient(find_place(address))
 
@@ -118,7 +118,7 @@ def _request(  # noqa: PLR0917 - a command line's options
 ) -> TokenRequest:
     import msgspec  # noqa: PLC0415
 
-    from controller.api.tokens import TokenRequest  # noqa: PLC0415
+    from controller.apiserver.tokens import TokenRequest  # noqa: PLC0415
     from controller.common.errors import InvalidError  # noqa: PLC0415
 
     raw = {
@@ -137,8 +137,8 @@ def _request(  # noqa: PLR0917 - a command line's options
 async def _created(settings: Path, request: TokenRequest) -> NewToken:
     import time  # noqa: PLC0415
 
-    from controller.api.process import load_settings, opened  # noqa: PLC0415
-    from controller.api.tokens import Tokens  # noqa: PLC0415
+    from controller.apiserver.process import load_settings, opened  # noqa: PLC0415
+    from controller.apiserver.tokens import Tokens  # noqa: PLC0415
 
     async with opened(load_settings(settings).storage) as storage:
         return await Tokens(storage, time.time_ns).create(request)

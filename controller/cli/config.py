@@ -20,7 +20,7 @@ config = typer.Typer(name="config", help="Daemons' settings: show, check, JSON s
 
 SETTINGS: Final = {
     "alto": ("controller.cluster.alto.settings", "AltoSettings"),
-    "api": ("controller.api.settings", "ApiSettings"),
+    "api": ("controller.apiserver.settings", "ApiSettings"),
     "balance": ("controller.balance.settings", "BalanceSettings"),
     "balance-drive": ("controller.balance.running.process", "RunSettings"),
     "centre": ("controller.centres.selecting", "ServedCentre"),

@@ -10,8 +10,8 @@ import typer
 from controller.cli.output import Format, show, utc
 
 if TYPE_CHECKING:
-    from controller.api.resources import Decision
-    from controller.api.resources.decision import DecisionSpec
+    from controller.apiserver.resources import Decision
+    from controller.apiserver.resources.decision import DecisionSpec
 
 COLUMNS: Final = ("decision", "at", "outcome", "scheduler", "reason", "measured", "scores", "refused", "preempted")
 _NAMED: Final = 8

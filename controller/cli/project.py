@@ -10,7 +10,7 @@ import typer
 from controller.cli.api import Address, client_of
 
 if TYPE_CHECKING:
-    from controller.api.resources.project import Quota
+    from controller.apiserver.resources.project import Quota
 
 project = typer.Typer(name="project", help="Projects: quotas and weights.", no_args_is_help=True)
 
@@ -36,7 +36,7 @@ def set_project(
     """Create a project, or change what is named of one; the rest stays as it is."""
     from msgspec.structs import replace  # noqa: PLC0415
 
-    from controller.api.resources import Metadata, Project  # noqa: PLC0415
+    from controller.apiserver.resources import Metadata, Project  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     with client_of(address) as client:
@@ -59,7 +59,7 @@ def set_project(
 def _changed(quota: Quota, words: Sequence[str]) -> Quota:
     import msgspec  # noqa: PLC0415
 
-    from controller.api.resources.project import Quota  # noqa: PLC0415
+    from controller.apiserver.resources.project import Quota  # noqa: PLC0415
 
     told: dict[str, Any] = msgspec.to_builtins(quota)
     for word in words:

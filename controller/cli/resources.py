@@ -13,8 +13,8 @@ from controller.cli.api import Address, client_of
 from controller.cli.output import Cells, Format, OneFormat, show
 
 if TYPE_CHECKING:
-    from controller.api.client.synchronous import SyncResources
-    from controller.api.resources import Kind
+    from controller.apiserver.client.synchronous import SyncResources
+    from controller.apiserver.resources import Kind
 
 
 class Output(StrEnum):
@@ -84,7 +84,7 @@ def delete(
 
 
 def _kind(word: str) -> Kind[Any]:
-    from controller.api.resources import KINDS  # noqa: PLC0415
+    from controller.apiserver.resources import KINDS  # noqa: PLC0415
     from controller.common.errors import InvalidError  # noqa: PLC0415
     from dataplane.config.suggestions import did_you_mean  # noqa: PLC0415
 

@@ -16,7 +16,7 @@ from controller.cli.learning.train import train
 from controller.cli.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
-    from controller.api.resources import Decision
+    from controller.apiserver.resources import Decision
     from controller.schedulers.simulation.summary import Summary, Times
 
 scheduler = typer.Typer(
@@ -56,8 +56,8 @@ def explain(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show the newest decision about a pod: where it runs or why it waits, with each node's reasons."""
-    from controller.api.client import SyncApiClient, find_place  # noqa: PLC0415
-    from controller.api.resources import Pod  # noqa: PLC0415
+    from controller.apiserver.client import SyncApiClient, find_place  # noqa: PLC0415
+    from controller.apiserver.resources import Pod  # noqa: PLC0415
 
     with SyncApiClient(find_place(api)) as client:
         found = client.of(Pod).get(pod)
@@ -118,8 +118,8 @@ def simulate(  # noqa: PLR0917 - a command line's options
 
 def _decision_about(client: object, pod: str, name: str | None) -> Decision | None:
     """Return the decision that bound a pod, else the newest about it alone or as one of a group."""
-    from controller.api.client import SyncApiClient  # noqa: PLC0415
-    from controller.api.resources import Decision  # noqa: PLC0415
+    from controller.apiserver.client import SyncApiClient  # noqa: PLC0415
+    from controller.apiserver.resources import Decision  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     assert isinstance(client, SyncApiClient)

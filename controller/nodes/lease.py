@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from controller.agents.server_clock import boot_time_ns
+from controller.apiserver.agents.server_clock import boot_time_ns
 from controller.nodes.deciding.values import Lease
 from controller.nodes.errors import NodeError
 from controller.nodes.guard import lease_file

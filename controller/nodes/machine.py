@@ -12,9 +12,9 @@ from collectors.devices.nvml import Nvml
 from collectors.devices.root import Root
 from collectors.devices.sampling import Sampler
 from collectors.devices.values import InterfaceRates, InterfaceSample
-from controller.agents.access import namespace_of
-from controller.api.resources.hardware import Hardware, Load
-from controller.api.resources.node import DeviceLoad, HostLink
+from controller.apiserver.agents.access import namespace_of
+from controller.apiserver.resources.hardware import Hardware, Load
+from controller.apiserver.resources.node import DeviceLoad, HostLink
 from controller.cluster.hardware.nodes import node_of, node_of_machine
 from controller.cluster.hardware.values import Node as NodeValue
 from controller.nodes.errors import NodeError

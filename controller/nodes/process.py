@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Final
 
 from collectors.devices.nvml import open_nvml
-from controller.agents.access import api_place, namespace_of
-from controller.agents.reporting import TRIES
-from controller.agents.server_clock import boot_time_ns
-from controller.api.client import ApiClient
+from controller.apiserver.agents.access import api_place, namespace_of
+from controller.apiserver.agents.reporting import TRIES
+from controller.apiserver.agents.server_clock import boot_time_ns
+from controller.apiserver.client import ApiClient
 from controller.nodes.deciding.orders import Place as ContainerPlace
 from controller.nodes.lease import LeaseKeeper
 from controller.nodes.machine import Gauges, Machine, by_number, machine_of

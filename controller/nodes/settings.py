@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from controller.api.resources.base import LabelName, LabelValue, Name
-from controller.api.resources.hardware import DeviceNumber
+from controller.apiserver.resources.base import LabelName, LabelValue, Name
+from controller.apiserver.resources.hardware import DeviceNumber
 from controller.nodes.deciding.limits import PodLimits
 from controller.nodes.deciding.values import IdleTerms, Terms
 from controller.nodes.runtimes.settings import RuntimeSettings

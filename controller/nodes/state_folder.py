@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from controller.agents.state_folder import StateFolder
+from controller.apiserver.agents.state_folder import StateFolder
 from controller.nodes.errors import NodeError
 
 

@@ -7,10 +7,10 @@ import logging
 from collections.abc import Iterable
 from typing import Final
 
-from controller.api.client import ApiClient
-from controller.api.client.values import Event, Listing
-from controller.api.registry.events import EventType
-from controller.api.resources import Node, Pod, PodGroup
+from controller.apiserver.client import ApiClient
+from controller.apiserver.client.values import Event, Listing
+from controller.apiserver.registry.events import EventType
+from controller.apiserver.resources import Node, Pod, PodGroup
 from controller.common.errors import ApiError, NotFoundError, StaleError, UnavailableError
 from controller.placement.deciding import reconcile
 from controller.placement.metrics import Metrics

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from controller.api.client import ApiClient, find_place
+from controller.apiserver.client import ApiClient, find_place
 from controller.placement.driver import MainController
 from controller.placement.errors import PlacementError
 from controller.placement.metrics import Metrics

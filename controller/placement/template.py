@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from controller.api.resources import Metadata, Pod, PodGroup
-from controller.api.resources.pod import Container, PodSpec
+from controller.apiserver.resources import Metadata, Pod, PodGroup
+from controller.apiserver.resources.pod import Container, PodSpec
 
 GROUP: Final = "millrace/group"
 GROUP_UID: Final = "millrace/group-uid"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from controller.api.registry.placements import Release
-from controller.api.resources import Node, Pod, PodGroup
+from controller.apiserver.registry.placements import Release
+from controller.apiserver.resources import Node, Pod, PodGroup
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from controller.api.resources import Node, Pod, PodGroup, Resource
-from controller.api.resources.node import NodeSpec
-from controller.api.resources.pod import Phase
-from controller.api.resources.pod_group import GroupPhase
+from controller.apiserver.resources import Node, Pod, PodGroup, Resource
+from controller.apiserver.resources.node import NodeSpec
+from controller.apiserver.resources.pod import Phase
+from controller.apiserver.resources.pod_group import GroupPhase
 
 _NS_PER_S: Final = 1_000_000_000
 _MOST_SILENCES: Final = 1000

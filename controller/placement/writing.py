@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from controller.api.client import ApiClient
-from controller.api.registry.placements import Release, ReleaseRequest
-from controller.api.resources import Decision, Node, Pod, PodGroup
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.placements import Release, ReleaseRequest
+from controller.apiserver.resources import Decision, Node, Pod, PodGroup
 from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.placement.values import (
     Action,

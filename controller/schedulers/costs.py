@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager, suppress
 
 from collectors.values import Snapshot as NetworkSnapshot
-from controller.api.resources import Node
+from controller.apiserver.resources import Node
 from controller.cluster.cost_map import CostMap
 from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.values import HostLinkState

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import TypeVar
 
-from controller.api.registry.tenancy.tenants import account_of
-from controller.api.resources import Node, Pod, Project
-from controller.api.resources.base import Metadata
+from controller.apiserver.registry.tenancy.tenants import account_of
+from controller.apiserver.resources import Node, Pod, Project
+from controller.apiserver.resources.base import Metadata
 
 T = TypeVar("T")
 

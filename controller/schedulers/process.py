@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
-from controller.api.client import ApiClient, find_place
+from controller.apiserver.client import ApiClient, find_place
 from controller.schedulers.costs import costs_of
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.profiles import profiles_of

@@ -6,9 +6,9 @@ import asyncio
 from pathlib import Path
 from typing import Final
 
-from controller.api.client import ApiClient, Place
-from controller.api.client.place import read_token
-from controller.api.tokens import TokenRequest
+from controller.apiserver.client import ApiClient, Place
+from controller.apiserver.client.place import read_token
+from controller.apiserver.tokens import TokenRequest
 from controller.common.errors import ApiError, UnauthorizedError
 from controller.up.state import write_private
 from dataplane.rpc.access import Role

@@ -248,8 +248,8 @@ def _overloads(text: str) -> Iterator[str]:
 
 async def check_node(api: str, name: str) -> Health:
     """Return whether pods may come to a node, as it has reported last."""
-    from controller.api.client import ApiClient, Place  # noqa: PLC0415 - takes a while to load
-    from controller.api.resources import Node  # noqa: PLC0415
+    from controller.apiserver.client import ApiClient, Place  # noqa: PLC0415 - takes a while to load
+    from controller.apiserver.resources import Node  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     async with ApiClient(Place(api), tries=1) as client:
@@ -264,8 +264,8 @@ async def check_node(api: str, name: str) -> Health:
 
 async def check_centre(api: str, name: str) -> Health:
     """Return whether tasks may come to a centre, as it has reported last."""
-    from controller.api.client import ApiClient, Place  # noqa: PLC0415 - takes a while to load
-    from controller.api.resources import Centre  # noqa: PLC0415
+    from controller.apiserver.client import ApiClient, Place  # noqa: PLC0415 - takes a while to load
+    from controller.apiserver.resources import Centre  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
 
     async with ApiClient(Place(api), tries=1) as client:

@@ -16,7 +16,7 @@ from collectors.feed.server import FeedSettings
 from collectors.history.settings import HistorySettings
 from collectors.ingest.receiver import ReceiverSettings
 from collectors.process import CollectorProcessSettings
-from controller.api.settings import ApiSettings, StoragePlace
+from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.balance.settings import BalanceSettings
 from controller.balance.settings import HistorySettings as BalanceHistory
 from controller.centres.settings import CentreSettings

@@ -10,9 +10,9 @@ from collectors.events.rules import RuleSettings
 from collectors.history.settings import HistorySettings
 from collectors.metrics.settings import MetricsSettings
 from collectors.settings import CollectorSettings
-from controller.api.resources.base import LabelName, LabelValue, Name, Names
-from controller.api.resources.hardware import DeviceNumber
-from controller.api.settings import ApiLimits, AuditSettings, Retention, StoragePlace, TlsSettings
+from controller.apiserver.resources.base import LabelName, LabelValue, Name, Names
+from controller.apiserver.resources.hardware import DeviceNumber
+from controller.apiserver.settings import ApiLimits, AuditSettings, Retention, StoragePlace, TlsSettings
 from controller.balance.rules import TABLE, IntervalTable
 from controller.balance.settings import MetricsSettings as BalanceMetrics
 from controller.balance.settings import MovingSettings

@@ -16,14 +16,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from controller.api.client import ApiClient, Place
-from controller.api.process import serve
-from controller.api.registry.events import EventType
-from controller.api.resources import Metadata, Pod
-from controller.api.resources.pod import Container, PodSpec
-from controller.api.settings import ApiLimits, ApiSettings, StoragePlace
-from controller.storage import Storage
-from controller.storage.sqlite import SqliteStorage
+from controller.apiserver.client import ApiClient, Place
+from controller.apiserver.process import serve
+from controller.apiserver.registry.events import EventType
+from controller.apiserver.resources import Metadata, Pod
+from controller.apiserver.resources.pod import Container, PodSpec
+from controller.apiserver.settings import ApiLimits, ApiSettings, StoragePlace
+from controller.apiserver.storage import Storage
+from controller.apiserver.storage.sqlite import SqliteStorage
 
 LISTENERS = 100
 WRITES = 20_000

@@ -21,9 +21,9 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from controller.api.resources import Metadata, Node, Pod, Resource
-from controller.api.resources.node import Share
-from controller.api.resources.pod_group import GroupPhase, PodGroupStatus
+from controller.apiserver.resources import Metadata, Node, Pod, Resource
+from controller.apiserver.resources.node import Share
+from controller.apiserver.resources.pod_group import GroupPhase, PodGroupStatus
 from controller.placement.settings import PlacementSettings, SilenceSettings
 from controller.placement.view import View
 from controller.schedulers.process import serve as serve_scheduler

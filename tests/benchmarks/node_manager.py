@@ -23,17 +23,17 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from controller.api.client import ApiClient
-from controller.api.registry.placements import Binding, BindingRequest
-from controller.api.resources import Metadata, Node, Pod
-from controller.api.resources.pod import Container, Phase, PodSpec, Restart
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.placements import Binding, BindingRequest
+from controller.apiserver.resources import Metadata, Node, Pod
+from controller.apiserver.resources.pod import Container, Phase, PodSpec, Restart
 from controller.common.errors import NotFoundError
 from controller.nodes.runtimes.base import ContainerOrder, Runtime
 from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings, make_runtime
 from controller.nodes.settings import NodeSettings, OnStop
 from controller.nodes.state_folder import NodeFolder
 from dataplane.cgroup_limits import remove_empty
-from tests.controller.api.api_server import serving, settings_in
+from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
 
 _WAIT_S = 300.0

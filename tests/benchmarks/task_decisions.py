@@ -11,11 +11,11 @@ import json
 import random
 import time
 
-from controller.api.resources import Centre, Metadata, ProbeResult, ProbeTask, Task
-from controller.api.resources.centre import CentreStatus, UnitType
-from controller.api.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
-from controller.api.resources.probe_task import ImplementationSpec, KernelUseSpec, ProbeTaskSpec
-from controller.api.resources.task import Program, ProgramKind, TaskSpec
+from controller.apiserver.resources import Centre, Metadata, ProbeResult, ProbeTask, Task
+from controller.apiserver.resources.centre import CentreStatus, UnitType
+from controller.apiserver.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
+from controller.apiserver.resources.probe_task import ImplementationSpec, KernelUseSpec, ProbeTaskSpec
+from controller.apiserver.resources.task import Program, ProgramKind, TaskSpec
 from controller.schedulers.probe.dispatch.planning import Plan, order_of
 from controller.schedulers.probe.dispatch.probing import probes_due
 from controller.schedulers.probe.dispatch.profiles import MEASURED, TaskProfile

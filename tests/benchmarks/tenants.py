@@ -27,14 +27,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from controller.api.client import ApiClient, Place
-from controller.api.process import serve
-from controller.api.resources import Metadata, Node, Pod
-from controller.api.resources.node import NodeStatus
-from controller.api.resources.pod import Container, PodSpec
-from controller.api.resources.project import Quota
-from controller.api.settings import ApiSettings, StoragePlace
-from controller.api.tokens import TokenRequest
+from controller.apiserver.client import ApiClient, Place
+from controller.apiserver.process import serve
+from controller.apiserver.resources import Metadata, Node, Pod
+from controller.apiserver.resources.node import NodeStatus
+from controller.apiserver.resources.pod import Container, PodSpec
+from controller.apiserver.resources.project import Quota
+from controller.apiserver.settings import ApiSettings, StoragePlace
+from controller.apiserver.tokens import TokenRequest
 from controller.common.errors import ApiError
 from dataplane.rpc.access import Role
 from tests.adversary.tenants.besieged import besieged

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from collectors.statistics import sketch
-from controller.api.sessions.frames import (
+from controller.apiserver.sessions.frames import (
     Frame,
     FrameDecoder,
     Stream,
@@ -26,7 +26,7 @@ from controller.api.sessions.frames import (
     resize_frame,
     resize_of,
 )
-from controller.api.sessions.values import TerminalSize
+from controller.apiserver.sessions.values import TerminalSize
 from controller.centres.engines.containers.parcels import files_in
 from controller.centres.engines.jobs.keeping import Ended, read_record
 from controller.centres.engines.slurm.answers import jobs_in, nodes_in
@@ -185,7 +185,7 @@ OTHERS = (
         may_be_cut=True,
     ),
     Decoder(
-        "controller.api.sessions.frames.FrameDecoder.feed",
+        "controller.apiserver.sessions.frames.FrameDecoder.feed",
         lambda data: list(FrameDecoder().feed(data)),
         (Frame(Stream.STDIN, b"ls\n").encode() + exit_frame(-1).encode() + error_frame("no").encode(),),
         refuses=(InvalidError,),
@@ -193,14 +193,14 @@ OTHERS = (
         may_be_cut=True,
     ),
     Decoder(
-        "controller.api.sessions.frames.exit_code_of",
+        "controller.apiserver.sessions.frames.exit_code_of",
         lambda data: exit_code_of(Frame(Stream.EXIT, data)),
         (exit_frame(137).payload,),
         refuses=(InvalidError,),
         write=lambda code: exit_frame(code).payload,
     ),
     Decoder(
-        "controller.api.sessions.frames.resize_of",
+        "controller.apiserver.sessions.frames.resize_of",
         lambda data: resize_of(Frame(Stream.RESIZE, data)),
         (resize_frame(TerminalSize(rows=24, columns=80)).payload,),
         refuses=(InvalidError,),

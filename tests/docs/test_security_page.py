@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from collectors.settings import FEED_ADDRESS, CollectorSettings
-from controller.api.settings import ApiLimits
+from controller.apiserver.settings import ApiLimits
 from controller.cluster.alto.settings import ADDRESS as ALTO_ADDRESS
 from controller.cluster.alto.settings import AltoSettings
 from controller.network.aggregation.service.settings import JobSettings

@@ -29,7 +29,7 @@ from collectors.collector import Collector
 from collectors.decode.payloads import payloads_of
 from collectors.ingest.replay import Replay
 from collectors.settings import CollectorSettings, Core, StateSettings
-from controller.api.resources.probe_result import ProbeRun
+from controller.apiserver.resources.probe_result import ProbeRun
 from controller.nodes.runtimes import bundle
 from controller.nodes.runtimes.base import ContainerOrder
 from controller.nodes.runtimes.errors import ContainerError, ImageError, OrderError

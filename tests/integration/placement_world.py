@@ -22,11 +22,11 @@ import msgspec
 import yaml
 from typer.testing import CliRunner
 
-from controller.api.client import Place, SyncApiClient
-from controller.api.process import serve as serve_api
-from controller.api.resources import Node, Pod
-from controller.api.settings import ApiSettings, StoragePlace
-from controller.api.tokens import TokenRequest
+from controller.apiserver.client import Place, SyncApiClient
+from controller.apiserver.process import serve as serve_api
+from controller.apiserver.resources import Node, Pod
+from controller.apiserver.settings import ApiSettings, StoragePlace
+from controller.apiserver.tokens import TokenRequest
 from controller.cli.app import app
 from controller.network.daemon_settings import DaemonSettings, RetrySettings
 from controller.nodes.runtimes.settings import RuntimeSettings

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.resources import Node, Pod
-from controller.api.resources.pod import Phase
+from controller.apiserver.resources import Node, Pod
+from controller.apiserver.resources.pod import Phase
 from controller.nodes.process import serve as serve_node
 from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings
 from controller.nodes.settings import NodeSettings

@@ -16,13 +16,13 @@ import msgspec
 import pytest
 import yaml
 
-from controller.api.client import ApiClient
-from controller.api.registry.dispatches import Dispatch, DispatchRequest
-from controller.api.resources import Centre, Metadata, ProbeResult, ProbeTask, Task
-from controller.api.resources.centre import CentreSpec, UnitType
-from controller.api.resources.hardware import Request
-from controller.api.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, TaskSpec
-from controller.api.tokens import TokenRequest
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.dispatches import Dispatch, DispatchRequest
+from controller.apiserver.resources import Centre, Metadata, ProbeResult, ProbeTask, Task
+from controller.apiserver.resources.centre import CentreSpec, UnitType
+from controller.apiserver.resources.hardware import Request
+from controller.apiserver.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, TaskSpec
+from controller.apiserver.tokens import TokenRequest
 from controller.centres.engines.base import JOB_ENDED, Engine, JobPhase, JobState
 from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.engines.local.machine import look
@@ -40,7 +40,7 @@ from controller.schedulers.probe.values import ProbeTask as Probe
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from dataplane.topology.values import DeviceKind
-from tests.controller.api.api_server import serving, settings_in
+from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.schedulers.serving.tasks.conftest import DGEMMS, Site
 from tests.sandboxes import local_settings
 

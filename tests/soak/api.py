@@ -20,13 +20,13 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from controller.api.client import ApiClient, Event, Listing, Place
-from controller.api.registry.events import EventType
-from controller.api.registry.placements import Binding, BindingRequest
-from controller.api.resources import Metadata, Node, Pod
-from controller.api.resources.hardware import Hardware, Request
-from controller.api.resources.node import NodeSpec
-from controller.api.resources.pod import Container, PodSpec
+from controller.apiserver.client import ApiClient, Event, Listing, Place
+from controller.apiserver.registry.events import EventType
+from controller.apiserver.registry.placements import Binding, BindingRequest
+from controller.apiserver.resources import Metadata, Node, Pod
+from controller.apiserver.resources.hardware import Hardware, Request
+from controller.apiserver.resources.node import NodeSpec
+from controller.apiserver.resources.pod import Container, PodSpec
 from controller.common.errors import ApiError
 
 WRITERS = 4

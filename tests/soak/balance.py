@@ -20,14 +20,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from controller.api.client import Place, SyncApiClient
-from controller.api.registry.placements import Binding, BindingRequest, Release, ReleaseRequest
-from controller.api.resources import Metadata, Node, Pod, UnitPool
-from controller.api.resources.hardware import Device, DeviceNeed, DeviceShare, Hardware, Request
-from controller.api.resources.node import NodeSpec
-from controller.api.resources.pod import Container, Phase, PodSpec
-from controller.api.resources.unit_pool import Claim, HolderStatus, UnitPoolSpec
-from controller.api.settings import ApiSettings, StoragePlace
+from controller.apiserver.client import Place, SyncApiClient
+from controller.apiserver.registry.placements import Binding, BindingRequest, Release, ReleaseRequest
+from controller.apiserver.resources import Metadata, Node, Pod, UnitPool
+from controller.apiserver.resources.hardware import Device, DeviceNeed, DeviceShare, Hardware, Request
+from controller.apiserver.resources.node import NodeSpec
+from controller.apiserver.resources.pod import Container, Phase, PodSpec
+from controller.apiserver.resources.unit_pool import Claim, HolderStatus, UnitPoolSpec
+from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.balance.settings import BalanceSettings, HistorySettings
 from controller.common.errors import ApiError, StaleError
 from dataplane.topology.values import DeviceKind

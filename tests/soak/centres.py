@@ -25,12 +25,12 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from controller.api.client import Place, SyncApiClient
-from controller.api.registry.dispatches import Dispatch, DispatchRequest
-from controller.api.resources import Centre, Metadata, ProbeResult, ProbeTask, Task
-from controller.api.resources.centre import CentreSpec
-from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
-from controller.api.settings import ApiSettings, StoragePlace
+from controller.apiserver.client import Place, SyncApiClient
+from controller.apiserver.registry.dispatches import Dispatch, DispatchRequest
+from controller.apiserver.resources import Centre, Metadata, ProbeResult, ProbeTask, Task
+from controller.apiserver.resources.centre import CentreSpec
+from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
+from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.centres.settings import CentreSettings, ControlGroups, TrialSettings, UnitSettings
 from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.schedulers.probe import files

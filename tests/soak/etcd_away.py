@@ -10,10 +10,10 @@ import asyncio
 import tempfile
 from pathlib import Path
 
-from controller.api.settings import EtcdPlace, StoragePlace
-from tests.controller.api.api_server import serving, settings_in
-from tests.controller.api.test_storage_away import act
-from tests.controller.storage.etcd_process import Etcd
+from controller.apiserver.settings import EtcdPlace, StoragePlace
+from tests.controller.apiserver.api_server import serving, settings_in
+from tests.controller.apiserver.storage.etcd_process import Etcd
+from tests.controller.apiserver.test_storage_away import act
 
 
 async def soak(folder: Path, away_s: float) -> int:

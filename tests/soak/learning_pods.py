@@ -28,8 +28,8 @@ from typing import Any, Final
 import numpy as np
 import yaml
 
-from controller.api.resources import Decision, Pod
-from controller.api.resources.pod import Phase
+from controller.apiserver.resources import Decision, Pod
+from controller.apiserver.resources.pod import Phase
 from controller.nodes.process import serve as serve_node
 from controller.nodes.runtimes.settings import RuntimeKind, RuntimeSettings
 from tests.controller.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout

@@ -28,15 +28,15 @@ from pathlib import Path
 import msgspec
 import yaml
 
-from controller.api.client import Place, SyncApiClient
-from controller.api.resources import Node, Pod, PodGroup
-from controller.api.settings import ApiSettings, StoragePlace
+from controller.apiserver.client import Place, SyncApiClient
+from controller.apiserver.manifests import read_text
+from controller.apiserver.resources import Node, Pod, PodGroup
+from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.settings import NodeSettings, RestartSection
 from controller.placement.settings import PlacementSettings
 from controller.schedulers.settings import SchedulerSettings
-from controller.scripts import read_text
 from tests.controller.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
 
 NODES = ("h1", "h2", "h3")

@@ -21,9 +21,9 @@ import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from controller.apiserver.storage import Expected, Put
+from controller.apiserver.storage.sqlite import SqliteStorage
 from controller.common.errors import ConflictError
-from controller.storage import Expected, Put
-from controller.storage.sqlite import SqliteStorage
 
 WRITERS = 4
 _COUNT = "/count"

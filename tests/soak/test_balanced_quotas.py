@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.client import Place, SyncApiClient
-from controller.api.resources import Metadata, UnitPool
-from controller.api.resources.unit_pool import Claim, UnitPoolSpec
-from controller.api.settings import ApiSettings, StoragePlace
+from controller.apiserver.client import Place, SyncApiClient
+from controller.apiserver.resources import Metadata, UnitPool
+from controller.apiserver.resources.unit_pool import Claim, UnitPoolSpec
+from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.balance.levers.settings import LeverSettings, PoolLever, QuotaLever
 from controller.balance.rules import PlatformRule
 from controller.balance.running.settings import BusSettings, InterfaceBus, LoadSettings, RunSettings

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from controller.api.registry.placements import Release, ReleaseRequest
-from controller.api.resources import Metadata, Node, Pod, PodGroup
-from controller.api.resources.node import NodeSpec, NodeStatus
-from controller.api.resources.pod import Phase
+from controller.apiserver.registry.placements import Release, ReleaseRequest
+from controller.apiserver.resources import Metadata, Node, Pod, PodGroup
+from controller.apiserver.resources.node import NodeSpec, NodeStatus
+from controller.apiserver.resources.pod import Phase
 from controller.common.errors import ApiError
 from controller.schedulers.process import serve as serve_scheduler
 from controller.schedulers.settings import QueueSettings, SchedulerSettings

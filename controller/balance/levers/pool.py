@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from controller.api.resources import UnitPool
-from controller.api.resources.unit_pool import HolderStatus
+from controller.apiserver.resources import UnitPool
+from controller.apiserver.resources.unit_pool import HolderStatus
 from controller.balance.errors import LeverError
 from controller.balance.levers.values import Lever, Moved, Standing, moved, refused
 from controller.balance.values import LeverKind, Sample

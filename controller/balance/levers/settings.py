@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from controller.api.resources.base import Name
+from controller.apiserver.resources.base import Name
 from controller.balance.values import LeverKind
 from dataplane.cgroup_limits import PERIOD_US
 from dataplane.config import Strict

@@ -11,7 +11,7 @@ from collectors.devices.nvml import Nvml
 from collectors.devices.root import Root
 from collectors.devices.sampling import Sampler
 from collectors.devices.shapers import shaped_rate_bps
-from controller.agents.access import namespace_of
+from controller.apiserver.agents.access import namespace_of
 from controller.balance.errors import LeverError, SampleError
 from controller.balance.levers.making import local_levers
 from controller.balance.levers.pool import PoolUnits, Reporter

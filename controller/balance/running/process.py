@@ -12,8 +12,8 @@ from typing import Final, TextIO, TypeVar
 
 from collectors.devices.nvml import open_nvml
 from collectors.devices.root import Root
-from controller.agents.access import api_place
-from controller.api.client import SyncApiClient
+from controller.apiserver.agents.access import api_place
+from controller.apiserver.client import SyncApiClient
 from controller.balance.control.controller import Controller
 from controller.balance.errors import LeverError
 from controller.balance.levers.pool import LEASE_SHARE, PoolUnits, Reporter

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from controller.api.resources.base import Name
+from controller.apiserver.resources.base import Name
 from controller.balance.control.controller import ControlSettings
 from controller.balance.levers.settings import GroupPath, LeverSettings, PciAddress, Seconds
 from controller.balance.rules import IntervalRule, PlatformRule, Rule

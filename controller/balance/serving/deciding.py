@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec.structs import replace as changed
 
-from controller.api.registry.pools.shares import room_of, silent_s
-from controller.api.resources import Node, UnitPool
-from controller.api.resources.unit_pool import Claim, HolderControl, HolderStatus, UnitHolding, UnitPoolStatus
+from controller.apiserver.registry.pools.shares import room_of, silent_s
+from controller.apiserver.resources import Node, UnitPool
+from controller.apiserver.resources.unit_pool import Claim, HolderControl, HolderStatus, UnitHolding, UnitPoolStatus
 from controller.balance.allocation import Allocation, Claimant, Handover, Limits, Move, allocate, hand_over
 from controller.balance.serving.wanting import NOTHING, Memory, advice, blocked_by, look
 from controller.balance.settings import BalanceSettings

@@ -17,13 +17,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from controller.api.client import ApiClient
-from controller.api.client.values import Event, Listing
-from controller.api.registry.events import EventType
-from controller.api.registry.placements import NewDecision
-from controller.api.resources import Node, UnitPool
-from controller.api.resources.base import MAX_NAME, R
-from controller.api.resources.decision import DecisionSpec, Outcome
+from controller.apiserver.client import ApiClient
+from controller.apiserver.client.values import Event, Listing
+from controller.apiserver.registry.events import EventType
+from controller.apiserver.registry.placements import NewDecision
+from controller.apiserver.resources import Node, UnitPool
+from controller.apiserver.resources.base import MAX_NAME, R
+from controller.apiserver.resources.decision import DecisionSpec, Outcome
 from controller.balance.errors import HistoryError
 from controller.balance.serving.deciding import Round, decide
 from controller.balance.serving.history import History

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.api.resources import UnitPool
-from controller.api.resources.unit_pool import UnitHolding
+from controller.apiserver.resources import UnitPool
+from controller.apiserver.resources.unit_pool import UnitHolding
 from controller.balance.errors import HistoryError
 from controller.balance.serving.wanting import Memory
 from dataplane.database import Database, Layout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from controller.api.resources.unit_pool import ControlRule, PoolControl
+from controller.apiserver.resources.unit_pool import ControlRule, PoolControl
 from controller.balance.control.controller import ControlSettings, worst_margin
 from controller.balance.control.stability import Margin
 from controller.balance.errors import PlantError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from controller.api.resources import UnitPool
+from controller.apiserver.resources import UnitPool
 
 
 class Metrics:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
-from controller.api.resources import UnitPool
-from controller.api.resources.unit_pool import ControlRule, HolderStatus, PoolControl, UnitHolding
+from controller.apiserver.resources import UnitPool
+from controller.apiserver.resources.unit_pool import ControlRule, HolderStatus, PoolControl, UnitHolding
 from controller.balance.allocation import busy_units, within_load
 from controller.balance.control.controller import Controller, ControllerState, ControlSettings, Scheme
 from controller.balance.control.pid import Blocked, PidSettings

@@ -17,7 +17,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, Protocol
 
-from controller.api.resources.centre import UnitType
+from controller.apiserver.resources.centre import UnitType
 
 OUTPUT_FILE: Final = "stdout"
 ERRORS_FILE: Final = "stderr"

@@ -6,8 +6,8 @@ import logging
 import time
 from typing import Final
 
-from controller.api.client import ApiClient
-from controller.api.resources import ProbeKernel as ProbeKernelResource
+from controller.apiserver.client import ApiClient
+from controller.apiserver.resources import ProbeKernel as ProbeKernelResource
 from controller.centres.settings import CentreSettings
 from controller.common.errors import ApiError
 from controller.schedulers.probe.errors import ProbeError

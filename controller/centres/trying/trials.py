@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller.api.resources.centre import UnitType
+from controller.apiserver.resources.centre import UnitType
 from controller.centres.engines.base import JOB_ENDED, Engine, JobMark, JobOrder, JobPhase, JobState
 from controller.centres.engines.jobs.places import read_file
 from controller.centres.errors import CentreError

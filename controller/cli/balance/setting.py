@@ -10,8 +10,8 @@ from controller.cli.amounts import in_seconds
 from controller.cli.api import Address, client_of
 
 if TYPE_CHECKING:
-    from controller.api.resources import UnitPool
-    from controller.api.resources.unit_pool import PoolControl, UnitPoolSpec
+    from controller.apiserver.resources import UnitPool
+    from controller.apiserver.resources.unit_pool import PoolControl, UnitPoolSpec
 
 _CLAIM_KEYS = ("least", "most", "priority", "weight")
 
@@ -63,7 +63,7 @@ def set_pool(  # noqa: PLR0917 - a command line's options
     where = {"node": node, "unit_thousandths": thousandths}
     wanted_control = {key: value for key, value in control.items() if value is not None}
     with client_of(address) as client:
-        from controller.api.resources import UnitPool  # noqa: PLC0415
+        from controller.apiserver.resources import UnitPool  # noqa: PLC0415
 
         pools = client.of(UnitPool)
         before = _found(pools, pool, create=create)
@@ -91,7 +91,7 @@ def report(  # noqa: PLR0917 - a command line's options
     address: Address = None,
 ) -> None:
     """Report of a holder's units once, as an upstream device does all the time; say what it has now."""
-    from controller.api.resources.unit_pool import HolderStatus  # noqa: PLC0415
+    from controller.apiserver.resources.unit_pool import HolderStatus  # noqa: PLC0415
     from controller.balance.values import Precision  # noqa: PLC0415
     from controller.common.errors import InvalidError  # noqa: PLC0415
 
@@ -136,7 +136,7 @@ def _spec(
     """Return the spec with what is given; raise InvalidError of one line for what cannot be."""
     import msgspec  # noqa: PLC0415
 
-    from controller.api.resources.unit_pool import UnitPoolSpec  # noqa: PLC0415
+    from controller.apiserver.resources.unit_pool import UnitPoolSpec  # noqa: PLC0415
     from controller.common.errors import InvalidError  # noqa: PLC0415
 
     raw: dict[str, Any] = {} if before is None else msgspec.to_builtins(before)
@@ -208,7 +208,7 @@ def _leasts(spec: UnitPoolSpec) -> list[str]:
 
 
 def _new(name: str, spec: UnitPoolSpec) -> UnitPool:
-    from controller.api.resources import Metadata, UnitPool  # noqa: PLC0415
+    from controller.apiserver.resources import Metadata, UnitPool  # noqa: PLC0415
 
     return UnitPool(metadata=Metadata(name=name), spec=spec)
 

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from controller.api.client import SyncApiClient
-    from controller.api.resources import UnitPool
-    from controller.api.resources.unit_pool import HolderControl, HolderStatus
+    from controller.apiserver.client import SyncApiClient
+    from controller.apiserver.resources import UnitPool
+    from controller.apiserver.resources.unit_pool import HolderControl, HolderStatus
 
 COLUMNS = (
     "pool",
@@ -83,7 +83,7 @@ def _watch(client: SyncApiClient, pool: str | None, interval: float, form: Forma
 
 
 def _look(client: SyncApiClient, pool: str | None) -> Sequence[UnitPool]:
-    from controller.api.resources import UnitPool  # noqa: PLC0415
+    from controller.apiserver.resources import UnitPool  # noqa: PLC0415
 
     pools = client.of(UnitPool)
     return pools.list().items if pool is None else (pools.get(pool),)
@@ -100,7 +100,7 @@ def _line(pool: UnitPool) -> str:
 
 
 def _rows(pools: Sequence[UnitPool]) -> Iterator[Cells]:
-    from controller.api.resources.unit_pool import HolderControl, HolderStatus  # noqa: PLC0415
+    from controller.apiserver.resources.unit_pool import HolderControl, HolderStatus  # noqa: PLC0415
 
     now_ns = time.time_ns()
     for pool in pools:

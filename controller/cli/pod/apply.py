@@ -15,9 +15,9 @@ from dataplane.errors import ConfigError
 from dataplane.given import read_stdin
 
 if TYPE_CHECKING:
-    from controller.api.client import SyncApiClient
-    from controller.scripts import Scripted
-    from controller.scripts.planning import Step
+    from controller.apiserver.client import SyncApiClient
+    from controller.apiserver.manifests import Scripted
+    from controller.apiserver.manifests.planning import Step
 
 _DONE: Final = {"create": "created", "change": "changed", "leave": "unchanged", "refuse": "refused"}
 
@@ -45,7 +45,7 @@ def apply(
 
 
 def _read(file: str) -> tuple[Scripted, ...]:
-    from controller.scripts import read_file, read_text  # noqa: PLC0415
+    from controller.apiserver.manifests import read_file, read_text  # noqa: PLC0415
 
     if file != "-":
         return read_file(Path(file))
@@ -57,8 +57,8 @@ def _read(file: str) -> tuple[Scripted, ...]:
 
 def _plan(client: SyncApiClient, scripted: Sequence[Scripted]) -> list[Step]:
     """Return a step for each resource, groups first: their pods are of no use before."""
+    from controller.apiserver.manifests.planning import step_of  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
-    from controller.scripts.planning import step_of  # noqa: PLC0415
 
     steps = []
     for one in sorted(scripted, key=lambda one: one.resource.kind == "Pod"):

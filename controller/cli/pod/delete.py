@@ -18,7 +18,7 @@ def delete(
     address: Address = None,
 ) -> None:
     """Delete pods; one that runs is stopped first, and goes when its node has released it."""
-    from controller.api.resources import Pod  # noqa: PLC0415
+    from controller.apiserver.resources import Pod  # noqa: PLC0415
 
     going = []
     with client_of(address) as client:

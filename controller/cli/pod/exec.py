@@ -14,7 +14,7 @@ from controller.cli.api import Address, client_of
 from controller.cli.pod.logs import Container, put_out
 
 if TYPE_CHECKING:
-    from controller.api.client import SyncApiClient
+    from controller.apiserver.client import SyncApiClient
     from controller.cli.pod.terminal import Input
 
 _LAST_WORDS_S = 2.0
@@ -30,7 +30,7 @@ def exec_(  # noqa: PLR0917 - a command line's options
     address: Address = None,
 ) -> None:
     """Run a command in a container of a pod; its exit status is ours. Options stand before the pod's name."""
-    from controller.api.sessions.values import ExecRequest  # noqa: PLC0415
+    from controller.apiserver.sessions.values import ExecRequest  # noqa: PLC0415
     from controller.cli.pod import terminal as own  # noqa: PLC0415
     from controller.common.errors import InvalidError  # noqa: PLC0415
 

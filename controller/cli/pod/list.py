@@ -12,7 +12,7 @@ from controller.cli.output import Cells, Format, FormatOption, show
 from controller.cli.resources import age_of
 
 if TYPE_CHECKING:
-    from controller.api.resources import Pod
+    from controller.apiserver.resources import Pod
 
 COLUMNS = ("name", "phase", "ready", "restarts", "node", "group", "age", "reasons")
 
@@ -25,7 +25,7 @@ def list_(
     address: Address = None,
 ) -> None:
     """List pods: where each is, how many of its containers run, and why it waits."""
-    from controller.api.resources import Pod  # noqa: PLC0415
+    from controller.apiserver.resources import Pod  # noqa: PLC0415
 
     given = (("node", node), ("group", group))
     fields = ",".join(f"{name}={value}" for name, value in given if value is not None)

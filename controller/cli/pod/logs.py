@@ -11,7 +11,7 @@ import typer
 from controller.cli.api import Address, client_of
 
 if TYPE_CHECKING:
-    from controller.api.sessions.frames import Frame
+    from controller.apiserver.sessions.frames import Frame
 
 Container = Annotated[str | None, typer.Option("--container", "-c", help="One of several containers.")]
 
@@ -32,7 +32,7 @@ def logs(
 
 def put_out(frames: Iterable[Frame]) -> int:
     """Write frames to stdout and stderr as they come; return the exit status that ends them, raise ApiError."""
-    from controller.api.sessions.frames import Stream, error_of, exit_code_of  # noqa: PLC0415
+    from controller.apiserver.sessions.frames import Stream, error_of, exit_code_of  # noqa: PLC0415
     from controller.common.errors import ApiError, UnavailableError  # noqa: PLC0415
 
     for frame in frames:

@@ -9,6 +9,6 @@ import typer
 
 def schema() -> None:
     """Print the JSON Schema of a script's documents, for editors."""
-    from controller.scripts.schema import json_schema  # noqa: PLC0415
+    from controller.apiserver.manifests.schema import json_schema  # noqa: PLC0415
 
     typer.echo(json.dumps(json_schema(), indent=2))

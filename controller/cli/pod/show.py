@@ -13,7 +13,7 @@ from controller.cli.output import show as show_rows
 from controller.cli.pod.list import phase_of
 
 if TYPE_CHECKING:
-    from controller.api.resources import Pod
+    from controller.apiserver.resources import Pod
 
 
 class Form(StrEnum):
@@ -33,9 +33,9 @@ def show(
     address: Address = None,
 ) -> None:
     """Show a pod: what it asks for, where it is, how its containers fare."""
-    from controller.api.resources import Pod  # noqa: PLC0415
+    from controller.apiserver.manifests import script_of  # noqa: PLC0415
+    from controller.apiserver.resources import Pod  # noqa: PLC0415
     from controller.cli.resources import Output, text_of  # noqa: PLC0415
-    from controller.scripts import script_of  # noqa: PLC0415
 
     with client_of(address) as client:
         found = client.of(Pod).get(name)
@@ -49,7 +49,7 @@ def show(
 
 
 def _show_status(pod: Pod) -> None:
-    from controller.api.resources.operator_devices import text_of as devices_text  # noqa: PLC0415
+    from controller.apiserver.resources.operator_devices import text_of as devices_text  # noqa: PLC0415
 
     status = pod.status
     devices = (f"{one.number}: {one.thousandths / 1000:g}" for one in status.devices)

@@ -13,9 +13,9 @@ from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 from typing import Final, Self
 
-from controller.api.client.sessions import KEEP_ALIVE_S
-from controller.api.sessions.frames import KEEP_ALIVE, Frame, Stream, resize_frame
-from controller.api.sessions.values import TerminalSize
+from controller.apiserver.client.sessions import KEEP_ALIVE_S
+from controller.apiserver.sessions.frames import KEEP_ALIVE, Frame, Stream, resize_frame
+from controller.apiserver.sessions.values import TerminalSize
 
 _AT_ONCE: Final = 4096
 _RESIZED: Final = b"r"

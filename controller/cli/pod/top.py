@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from controller.api.client import SyncApiClient
-    from controller.api.resources import Node, Pod
+    from controller.apiserver.client import SyncApiClient
+    from controller.apiserver.resources import Node, Pod
 
 NODE_COLUMNS = ("node", "ready", "busy %", "free GiB", "cores held", "pods", "reported s ago")
 DEVICE_COLUMNS = ("node", "device", "kind", "model", "busy %", "free GiB", "held %", "watts")
@@ -61,7 +61,7 @@ def top(
 
 
 def _look(client: SyncApiClient) -> tuple[tuple[Node, ...], tuple[Pod, ...]]:
-    from controller.api.resources import Node, Pod  # noqa: PLC0415
+    from controller.apiserver.resources import Node, Pod  # noqa: PLC0415
 
     return client.of(Node).list().items, client.of(Pod).list().items
 

@@ -12,7 +12,7 @@ import typer
 from controller.cli.amounts import in_seconds
 
 if TYPE_CHECKING:
-    from controller.api.resources import Pod, PodGroup
+    from controller.apiserver.resources import Pod, PodGroup
 
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Return once it is so.")]
 Timeout = Annotated[float, typer.Option(parser=in_seconds(0.1, 86_400), help="How long to wait at most.")]
@@ -64,8 +64,8 @@ async def _until(
     what: str,
 ) -> None:
     """Follow pods until they are as they are to be; raise UnavailableError after `timeout_s`."""
-    from controller.api.client import ApiClient, Listing, find_place  # noqa: PLC0415
-    from controller.api.resources import Pod  # noqa: PLC0415
+    from controller.apiserver.client import ApiClient, Listing, find_place  # noqa: PLC0415
+    from controller.apiserver.resources import Pod  # noqa: PLC0415
     from controller.common.errors import UnavailableError  # noqa: PLC0415
 
     pods: dict[str, Any] = {}

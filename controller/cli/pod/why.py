@@ -12,7 +12,7 @@ from controller.cli.output import Format, FormatOption, show
 from controller.cli.pod.list import phase_of
 
 if TYPE_CHECKING:
-    from controller.api.resources import Pod
+    from controller.apiserver.resources import Pod
 
 
 def why(
@@ -21,7 +21,7 @@ def why(
     address: Address = None,
 ) -> None:
     """Show why a pod is where it is, or waits: which nodes were refused, how the others were scored, and before."""
-    from controller.api.resources import Decision, Pod  # noqa: PLC0415
+    from controller.apiserver.resources import Decision, Pod  # noqa: PLC0415
 
     with client_of(address) as client:
         pod = client.of(Pod).get(name)

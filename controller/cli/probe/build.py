@@ -226,9 +226,9 @@ def _summary(probe: ProbeTask) -> str:
 
 
 def _store(probe: ProbeTask, run_time_s: float | None, address: str | None) -> None:
-    from controller.api.resources import Metadata  # noqa: PLC0415
-    from controller.api.resources import ProbeTask as Resource  # noqa: PLC0415
-    from controller.api.resources.probe_task import ProbeTaskStatus  # noqa: PLC0415
+    from controller.apiserver.resources import Metadata  # noqa: PLC0415
+    from controller.apiserver.resources import ProbeTask as Resource  # noqa: PLC0415
+    from controller.apiserver.resources.probe_task import ProbeTaskStatus  # noqa: PLC0415
     from controller.schedulers.probe.files import to_spec  # noqa: PLC0415
 
     resource = Resource(

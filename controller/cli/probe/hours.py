@@ -17,8 +17,8 @@ from controller.cli.output import Cells, Format, FormatOption, show, utc
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from controller.api.client import SyncApiClient
-    from controller.api.resources import ProbeResult
+    from controller.apiserver.client import SyncApiClient
+    from controller.apiserver.resources import ProbeResult
     from controller.schedulers.probe.hours import GoodHours, Hour, PathSample
     from controller.schedulers.probe.values import ProbeTask
 
@@ -79,7 +79,7 @@ def _most_often(found: Sequence[ProbeResult]) -> str | None:
 
 def _probes(client: SyncApiClient, name: str | None) -> dict[str, ProbeTask]:
     """Return the probe task by its name, as far as it is kept: what its kernels are tells network from computing."""
-    from controller.api.resources import ProbeTask as Kept  # noqa: PLC0415
+    from controller.apiserver.resources import ProbeTask as Kept  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
     from controller.schedulers.probe.files import of_spec  # noqa: PLC0415
 
@@ -95,7 +95,7 @@ def _probes(client: SyncApiClient, name: str | None) -> dict[str, ProbeTask]:
 def _way(  # noqa: PLR0917 - what the options say
     client: SyncApiClient, centre: str, history: Path, topology: str, source: str, start_s: float, end_s: float
 ) -> tuple[PathSample, ...]:
-    from controller.api.resources import Centre  # noqa: PLC0415
+    from controller.apiserver.resources import Centre  # noqa: PLC0415
     from controller.schedulers.probe.hours.telemetry import path_samples, ways  # noqa: PLC0415
     from dataplane.topology.file import load_topology  # noqa: PLC0415
 

@@ -19,7 +19,7 @@ def library_of(address: str | None, *, tells: bool = False) -> KernelLibrary:
 
     With `tells` stderr says so.
     """
-    from controller.api.client import find_place  # noqa: PLC0415
+    from controller.apiserver.client import find_place  # noqa: PLC0415
     from controller.schedulers.probe.library import KernelLibrary  # noqa: PLC0415
 
     socket = find_place(address).socket
@@ -33,7 +33,7 @@ def library_of(address: str | None, *, tells: bool = False) -> KernelLibrary:
 
 def stored_library(address: str | None) -> KernelLibrary:
     """Return the library with the store's kernels; raise UnavailableError where there is no API."""
-    from controller.api.resources import ProbeKernel  # noqa: PLC0415
+    from controller.apiserver.resources import ProbeKernel  # noqa: PLC0415
     from controller.schedulers.probe.kernel_files import of_spec  # noqa: PLC0415
     from controller.schedulers.probe.library import KernelLibrary  # noqa: PLC0415
 

@@ -15,8 +15,8 @@ from controller.cli.api import Address, client_of
 from controller.cli.output import Cells, Format, FormatOption, show, utc
 
 if TYPE_CHECKING:
-    from controller.api.client import SyncApiClient
-    from controller.api.resources import ProbeResult
+    from controller.apiserver.client import SyncApiClient
+    from controller.apiserver.resources import ProbeResult
     from controller.schedulers.probe.evaluation import Threshold, Trust
     from controller.schedulers.probe.evaluation.checks import UseWork
     from controller.schedulers.probe.evaluation.history import Place
@@ -114,7 +114,7 @@ def _trust(
     work: Mapping[str, Mapping[str, UseWork]],
     now_ns: int,
 ) -> Trust:
-    from controller.api.resources import Centre, Task  # noqa: PLC0415
+    from controller.apiserver.resources import Centre, Task  # noqa: PLC0415
     from controller.cluster.estimates import Basis  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
     from controller.schedulers.probe.evaluation import Evidence, Trust, trust_of  # noqa: PLC0415
@@ -131,7 +131,7 @@ def _trust(
 
 def _work(client: SyncApiClient, names: Sequence[str]) -> dict[str, Mapping[str, UseWork]]:
     """Return what the uses of probe tasks do, of those that are kept."""
-    from controller.api.resources import ProbeTask  # noqa: PLC0415
+    from controller.apiserver.resources import ProbeTask  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
     from controller.schedulers.probe.evaluation.checks import work_by_use  # noqa: PLC0415
     from controller.schedulers.probe.files import of_spec  # noqa: PLC0415

@@ -15,8 +15,8 @@ from controller.cli.output import Format, FormatOption, show
 from controller.cli.task.waiting import Timeout, Wait
 
 if TYPE_CHECKING:
-    from controller.api.client import SyncApiClient
-    from controller.api.resources import Centre, ProbeTask, Task
+    from controller.apiserver.client import SyncApiClient
+    from controller.apiserver.resources import Centre, ProbeTask, Task
 
 UNIT_COLUMNS = ("centre", "unit", "count", "free", "can run it", "lacks")
 
@@ -44,7 +44,7 @@ def send(  # noqa: PLR0917 - a command line's options
     address: Address = None,
 ) -> None:
     """Send a probe task to centres: as an ordinary task, marked as a probe, once their units are free."""
-    from controller.api.resources import Centre, ProbeTask  # noqa: PLC0415
+    from controller.apiserver.resources import Centre, ProbeTask  # noqa: PLC0415
 
     counts = _counts(units)
     with client_of(address) as client:
@@ -81,8 +81,8 @@ def _check(known: dict[str, Centre], wanted: Sequence[str]) -> None:
 def _task(  # noqa: PLR0917 - what the command line says
     probe: ProbeTask, centre: Centre, unit: str | None, choose: str, counts: tuple[int, ...], repeat: int, limit: float
 ) -> Task:
-    from controller.api.resources import Metadata, Task  # noqa: PLC0415
-    from controller.api.resources.task import Program, ProgramKind, TaskSpec, UnitChoice  # noqa: PLC0415
+    from controller.apiserver.resources import Metadata, Task  # noqa: PLC0415
+    from controller.apiserver.resources.task import Program, ProgramKind, TaskSpec, UnitChoice  # noqa: PLC0415
 
     if choose not in {"configuration", "asked", "centre"}:
         raise typer.BadParameter(f"--choose {choose}: configuration, asked or centre")

@@ -25,7 +25,7 @@ def probe_of(source: str, address: str | None) -> ProbeTask:
 
     if Path(source).suffix in _ENDINGS:
         return files.load(Path(source))
-    from controller.api.resources import ProbeTask as Resource  # noqa: PLC0415
+    from controller.apiserver.resources import ProbeTask as Resource  # noqa: PLC0415
 
     with client_of(address) as client:
         found = client.of(Resource).get(source)

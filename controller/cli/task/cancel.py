@@ -11,7 +11,7 @@ from controller.cli.api import Address, client_of
 
 def cancel(names: Annotated[list[str], typer.Argument(metavar="TASK...")], address: Address = None) -> None:
     """Cancel tasks; one that runs is stopped by its centre first, and goes when that has given its units back."""
-    from controller.api.resources import Task  # noqa: PLC0415
+    from controller.apiserver.resources import Task  # noqa: PLC0415
 
     with client_of(address) as client:
         for name in names:

@@ -11,7 +11,7 @@ from controller.cli.api import Address, client_of
 from controller.cli.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
-    from controller.api.resources import Task
+    from controller.apiserver.resources import Task
 
 _NS = 1_000_000_000
 
@@ -28,7 +28,7 @@ def costs(
 
     Probes are the centres' and the schedulers' own, and stand in a line of their own.
     """
-    from controller.api.resources import Task  # noqa: PLC0415
+    from controller.apiserver.resources import Task  # noqa: PLC0415
 
     with client_of(address) as client:
         found = client.of(Task).list(labels=labels).items

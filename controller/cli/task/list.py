@@ -13,7 +13,7 @@ from controller.cli.resources import age_of
 from controller.cli.task.waiting import phase_of
 
 if TYPE_CHECKING:
-    from controller.api.resources import Task
+    from controller.apiserver.resources import Task
 
 COLUMNS = ("name", "type", "phase", "centre", "unit", "units", "user", "cost", "age", "reasons")
 
@@ -27,7 +27,7 @@ def list_(  # noqa: PLR0917 - a command line's options
     address: Address = None,
 ) -> None:
     """List tasks: where each is, on how many units, and why it waits."""
-    from controller.api.resources import Task  # noqa: PLC0415
+    from controller.apiserver.resources import Task  # noqa: PLC0415
 
     given = (("centre", centre), ("phase", phase))
     fields = ",".join(f"{name}={value}" for name, value in given if value is not None)

@@ -16,8 +16,8 @@ def show(
     name: Annotated[str, typer.Argument(metavar="TASK")], form: FormatOption = Format.TABLE, address: Address = None
 ) -> None:
     """Show a task: where it runs, since when, how long it was expected to take, what it cost."""
-    from controller.api.resources import Task  # noqa: PLC0415
-    from controller.api.resources.operator_devices import text_of  # noqa: PLC0415
+    from controller.apiserver.resources import Task  # noqa: PLC0415
+    from controller.apiserver.resources.operator_devices import text_of  # noqa: PLC0415
 
     with client_of(address) as client:
         task = client.of(Task).get(name)

@@ -15,7 +15,7 @@ from controller.cli.api import Address, client_of
 from controller.cli.task.waiting import Timeout, Wait
 
 if TYPE_CHECKING:
-    from controller.api.resources import Task
+    from controller.apiserver.resources import Task
 
 _TASK_FILES: Final = frozenset({".yaml", ".yml", ".json"})
 """Endings of files of tasks; all others are scripts."""
@@ -74,14 +74,14 @@ def submit(  # noqa: PLR0917 - a command line's options
 
 def _ask(address: str | None) -> None:
     """Have the service access point answer something: a trace may take a minute, which is not to be for nothing."""
-    from controller.api.resources import Centre  # noqa: PLC0415
+    from controller.apiserver.resources import Centre  # noqa: PLC0415
 
     with client_of(address) as client:
         client.of(Centre).list()
 
 
 def _of_file(path: Path, now_ns: int, *, trace: bool, limit_s: float) -> tuple[Task, ...]:
-    from controller.scripts.tasks import read_tasks  # noqa: PLC0415
+    from controller.apiserver.manifests.tasks import read_tasks  # noqa: PLC0415
 
     found = read_tasks(path, now_ns)
     return tuple(_traced(task, path.parent, limit_s) if trace or wanted else task for task, wanted in found)
@@ -93,7 +93,7 @@ def _of_script(
     """Return the task of a script; it goes through the same reader as a file, so that the same is refused."""
     import json  # noqa: PLC0415
 
-    from controller.scripts.tasks import loads_tasks, numbered  # noqa: PLC0415
+    from controller.apiserver.manifests.tasks import loads_tasks, numbered  # noqa: PLC0415
 
     script = Path(words[0])
     kind = "python" if script.suffix == ".py" else "script"
@@ -110,7 +110,7 @@ def _traced(task: Task, folder: Path, limit_s: float) -> Task:
 
     from msgspec.structs import replace  # noqa: PLC0415
 
-    from controller.api.resources.operator_graphs import traced_operators  # noqa: PLC0415
+    from controller.apiserver.resources.operator_graphs import traced_operators  # noqa: PLC0415
     from controller.cluster.operators.tracing import trace_target  # noqa: PLC0415
     from controller.common.errors import ControllerError  # noqa: PLC0415
 

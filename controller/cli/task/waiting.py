@@ -12,7 +12,7 @@ import typer
 from controller.cli.amounts import in_seconds
 
 if TYPE_CHECKING:
-    from controller.api.resources import Task
+    from controller.apiserver.resources import Task
 
 Wait = Annotated[bool, typer.Option("--wait", "-w", help="Return once they have ended; fail if one has failed.")]
 Timeout = Annotated[float, typer.Option(parser=in_seconds(0.1, 604_800), help="How long to wait at most.")]
@@ -20,8 +20,8 @@ Timeout = Annotated[float, typer.Option(parser=in_seconds(0.1, 604_800), help="H
 
 async def until_ended(address: str | None, names: Sequence[str], timeout_s: float) -> None:
     """Return once all these tasks have succeeded, or are gone; raise ApiError for the first that has failed."""
-    from controller.api.client import ApiClient, Listing, find_place  # noqa: PLC0415
-    from controller.api.resources import Task  # noqa: PLC0415
+    from controller.apiserver.client import ApiClient, Listing, find_place  # noqa: PLC0415
+    from controller.apiserver.resources import Task  # noqa: PLC0415
     from controller.common.errors import StaleError, UnavailableError  # noqa: PLC0415
 
     tasks: dict[str, Task] = {}

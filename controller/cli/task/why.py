@@ -18,7 +18,7 @@ def why(
     address: Address = None,
 ) -> None:
     """Show why a task is where it is, or waits: which centres were refused, how the others were scored, and before."""
-    from controller.api.resources import Decision, Task  # noqa: PLC0415
+    from controller.apiserver.resources import Decision, Task  # noqa: PLC0415
 
     with client_of(address) as client:
         task = client.of(Task).get(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.api.resources import Pod
+from controller.apiserver.resources import Pod
 from controller.nodes.runtimes.errors import OrderError
 
 

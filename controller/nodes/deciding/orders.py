@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from controller.api.resources.hardware import DeviceShare
-from controller.api.resources.operator_devices import VARIABLE as OPERATOR_DEVICES
-from controller.api.resources.operator_devices import text_of
-from controller.api.resources.pod import Container, Pod
+from controller.apiserver.resources.hardware import DeviceShare
+from controller.apiserver.resources.operator_devices import VARIABLE as OPERATOR_DEVICES
+from controller.apiserver.resources.operator_devices import text_of
+from controller.apiserver.resources.pod import Container, Pod
 from controller.nodes.deciding.limits import PodLimits
 from controller.nodes.deciding.values import ATTEMPT_LABEL, MANAGER_LABEL
 from controller.nodes.runtimes.base import (

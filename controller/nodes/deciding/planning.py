@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-from controller.api.resources.pod import Phase, Restart
+from controller.apiserver.resources.pod import Phase, Restart
 from controller.nodes.deciding.values import (
     NO_RECORD,
     Action,

@@ -7,8 +7,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from controller.api.resources.hardware import Load
-from controller.api.resources.pod import ContainerStatus, Phase, Pod, PodStatus
+from controller.apiserver.resources.hardware import Load
+from controller.apiserver.resources.pod import ContainerStatus, Phase, Pod, PodStatus
 from controller.nodes.deciding.planning import end_of, is_done, own_containers
 from controller.nodes.deciding.values import NO_RECORD, Actual, Record, Wanted
 from controller.nodes.runtimes.base import ContainerPhase

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller.api.resources.pod import Phase, Pod, Restart
+from controller.apiserver.resources.pod import Phase, Pod, Restart
 from controller.nodes.runtimes.base import (
     CONTAINER_LABEL,
     EPOCH_LABEL,

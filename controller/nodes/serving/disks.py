@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import Final
 
-from controller.api.resources.pod import Phase
+from controller.apiserver.resources.pod import Phase
 from controller.nodes.deciding.values import Actual
 from controller.nodes.errors import reason_of
 from controller.nodes.runtimes.base import Runtime

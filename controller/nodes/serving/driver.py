@@ -15,11 +15,11 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from controller.agents.secret_files import secrets_of
-from controller.api.client import ApiClient
-from controller.api.registry.placements import Release as ReleaseItem
-from controller.api.registry.placements import ReleaseRequest
-from controller.api.resources.pod import Container, Phase, Pod
+from controller.apiserver.agents.secret_files import secrets_of
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.placements import Release as ReleaseItem
+from controller.apiserver.registry.placements import ReleaseRequest
+from controller.apiserver.resources.pod import Container, Phase, Pod
 from controller.common.errors import ApiError, ControllerError, StaleError
 from controller.nodes.deciding.orders import Place, order_of
 from controller.nodes.deciding.planning import plan

@@ -14,14 +14,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from controller.agents import reporting
-from controller.agents.server_clock import ServerClock
-from controller.api.client import ApiClient
-from controller.api.client.values import Listing
-from controller.api.registry.events import EventType
-from controller.api.resources import Metadata, Node, Pod
-from controller.api.resources.node import NodeStatus
-from controller.api.resources.pod import Phase
+from controller.apiserver.agents import reporting
+from controller.apiserver.agents.server_clock import ServerClock
+from controller.apiserver.client import ApiClient
+from controller.apiserver.client.values import Listing
+from controller.apiserver.registry.events import EventType
+from controller.apiserver.resources import Metadata, Node, Pod
+from controller.apiserver.resources.node import NodeStatus
+from controller.apiserver.resources.pod import Phase
 from controller.common.errors import ApiError, ForbiddenError, NotFoundError, UnauthorizedError
 from controller.nodes.deciding.orders import Place
 from controller.nodes.lease import LeaseKeeper

@@ -12,10 +12,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from controller.agents.server_clock import ServerClock
-from controller.api.client import ApiClient
-from controller.api.resources import Pod
-from controller.api.resources.hardware import Load
+from controller.apiserver.agents.server_clock import ServerClock
+from controller.apiserver.client import ApiClient
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.hardware import Load
 from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.nodes.deciding.statuses import is_news, is_other_load, status_of
 from controller.nodes.errors import reason_of

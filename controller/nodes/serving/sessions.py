@@ -8,9 +8,9 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing, suppress
 from typing import Final
 
-from controller.api.client import ApiClient
-from controller.api.sessions.frames import Frame, Stream, data_frames, error_frame, exit_frame, resize_of
-from controller.api.sessions.values import SessionKind, SessionRequest
+from controller.apiserver.client import ApiClient
+from controller.apiserver.sessions.frames import Frame, Stream, data_frames, error_frame, exit_frame, resize_of
+from controller.apiserver.sessions.values import SessionKind, SessionRequest
 from controller.common.errors import ApiError, ControllerError
 from controller.nodes.deciding.values import Actual
 from controller.nodes.errors import NodeError, reason_of

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from controller.api.resources import Pod
-from controller.api.resources.hardware import Load
-from controller.api.resources.node import Image
-from controller.api.resources.pod import Phase
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.hardware import Load
+from controller.apiserver.resources.node import Image
+from controller.apiserver.resources.pod import Phase
 from controller.nodes.deciding.idle import Activity, idle_reason, limit_s, observe
 from controller.nodes.deciding.values import Actual
 from controller.nodes.errors import reason_of

@@ -8,9 +8,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from controller.api.resources import Pod, PodGroup
-from controller.api.resources.pod import Phase, Restart
-from controller.api.resources.pod_group import GroupPhase
+from controller.apiserver.resources import Pod, PodGroup
+from controller.apiserver.resources.pod import Phase, Restart
+from controller.apiserver.resources.pod_group import GroupPhase
 from controller.placement.deciding.silence import NS_PER_S
 from controller.placement.settings import PlacementSettings, RetrySettings
 from controller.placement.template import TEMPLATE, index_of, is_of, pod_name, pod_of, template_hash

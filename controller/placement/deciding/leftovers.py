@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from controller.api.resources import Pod
-from controller.api.resources.pod import Phase
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.pod import Phase
 from controller.placement.deciding.silence import NS_PER_S
 from controller.placement.settings import PlacementSettings
 from controller.placement.template import GROUP_UID, is_of

@@ -12,10 +12,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from controller.api.registry.placements import Release
-from controller.api.resources import Node, Pod
-from controller.api.resources.pod import Phase
-from controller.api.resources.pod_group import MOST_PODS
+from controller.apiserver.registry.placements import Release
+from controller.apiserver.resources import Node, Pod
+from controller.apiserver.resources.pod import Phase
+from controller.apiserver.resources.pod_group import MOST_PODS
 from controller.placement.settings import FlappingSettings, PlacementSettings, SilenceSettings
 from controller.placement.values import MarkSilent, Plan, ReleaseSilent, SetNode
 from controller.placement.view import SeenNode, View

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from controller.api.settings import TlsSettings
+from controller.apiserver.settings import TlsSettings
 from controller.common.http_server import HttpServer, address_of, listening_at, send_in_time
 from controller.schedulers.costs import costs_of
 from controller.schedulers.errors import SchedulerError

@@ -7,7 +7,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, field
 
-from controller.api.settings import Positive, PositiveS, TlsSettings, is_own
+from controller.apiserver.settings import Positive, PositiveS, TlsSettings, is_own
 from controller.cluster.network_state.settings import NetworkStateSettings
 from controller.common.http_server import HttpLimits
 from controller.schedulers.framework.profiles import ProfileSettings

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import field
 
-from controller.api.resources.operator_devices import OperatorDevice, problem_of
+from controller.apiserver.resources.operator_devices import OperatorDevice, problem_of
 from controller.cluster.hardware import Shares
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.columns import Flags

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller.api.resources.task import OperatorCount
+from controller.apiserver.resources.task import OperatorCount
 from controller.cluster.hardware.requests import Request
 from dataplane.topology.values import DeviceKind
 

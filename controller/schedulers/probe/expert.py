@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from controller.api.resources.base import Count, Line, Name
-from controller.api.resources.probe_task import Identifier, LinkSpec, Positive, SizeMap, Word
+from controller.apiserver.resources.base import Count, Line, Name
+from controller.apiserver.resources.probe_task import Identifier, LinkSpec, Positive, SizeMap, Word
 from controller.schedulers.probe.building import use_names
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.library import KernelLibrary, choose, sizes_for

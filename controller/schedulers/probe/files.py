@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from controller.api.resources.base import Name
-from controller.api.resources.probe_task import KernelUseSpec, ProbeTaskSpec, TargetRunSpec
+from controller.apiserver.resources.base import Name
+from controller.apiserver.resources.probe_task import KernelUseSpec, ProbeTaskSpec, TargetRunSpec
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.values import Implementation, KernelUse, Library, Link, ProbeTask, TargetRun, sizes_of
 from dataplane.config import Document, load_document, loads_document

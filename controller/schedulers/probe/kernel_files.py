@@ -10,9 +10,9 @@ from typing import Any, Literal
 
 import msgspec
 
-from controller.api.resources import Metadata, ProbeKernel
-from controller.api.resources.probe_kernel import ProbeKernelParts, ProbeKernelSpec
-from controller.api.resources.probe_task import Positive
+from controller.apiserver.resources import Metadata, ProbeKernel
+from controller.apiserver.resources.probe_kernel import ProbeKernelParts, ProbeKernelSpec
+from controller.apiserver.resources.probe_task import Positive
 from controller.schedulers.probe import values
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.values import Implementation, Library, sizes_of

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from controller.api.resources.probe_result import ProbeRun
+from controller.apiserver.resources.probe_result import ProbeRun
 from controller.cluster.estimates import Basis, Estimate
 from controller.schedulers.probe.values import ProbeTask, TargetRun
 

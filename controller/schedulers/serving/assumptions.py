@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from controller.api.registry.placements import State
-from controller.api.resources import Node, Pod, PodGroup
-from controller.api.resources.base import Resource
-from controller.api.resources.node import Share
+from controller.apiserver.registry.placements import State
+from controller.apiserver.resources import Node, Pod, PodGroup
+from controller.apiserver.resources.base import Resource
+from controller.apiserver.resources.node import Share
 
 Key = tuple[type[Resource], str]
 

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from controller.api.client import ApiClient
-from controller.api.registry.placements import (
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.placements import (
     Binding,
     BindingRequest,
     NewDecision,
@@ -21,8 +21,8 @@ from controller.api.registry.placements import (
     State,
     bind,
 )
-from controller.api.resources import Pod
-from controller.api.resources.hardware import device_shares
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.hardware import device_shares
 from controller.common.errors import ApiError, StaleError, TooLargeError
 from controller.schedulers.framework import Profile
 from controller.schedulers.serving.assumptions import Assumption

@@ -8,8 +8,8 @@ from functools import lru_cache
 from itertools import groupby
 from typing import Final
 
-from controller.api.resources.decision import DecisionSpec, Outcome, Placement, Refusal, Score
-from controller.api.resources.hardware import device_shares
+from controller.apiserver.resources.decision import DecisionSpec, Outcome, Placement, Refusal, Score
+from controller.apiserver.resources.hardware import device_shares
 from controller.cluster.cost_map import Basis
 from controller.cluster.hardware import Shares
 from controller.schedulers.framework import Explanation, PendingPod, Snapshot

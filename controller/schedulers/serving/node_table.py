@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from controller.api.resources import Node
+from controller.apiserver.resources import Node
 from controller.cluster.hardware import WHOLE, Cluster, values
 from controller.cluster.hardware.errors import HardwareError
 from controller.cluster.hardware.values import NOTHING

@@ -8,9 +8,9 @@ from dataclasses import replace as replace_outcome
 
 from msgspec.structs import replace
 
-from controller.api.resources import Pod
-from controller.api.resources.decision import DecisionSpec
-from controller.api.resources.decision import Outcome as DecisionOutcome
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.decision import DecisionSpec
+from controller.apiserver.resources.decision import Outcome as DecisionOutcome
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Shares
 from controller.schedulers.containers.preemption import Room, make_room

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from controller.api.resources import Pod
-from controller.api.resources.pod import Phase
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.pod import Phase
 from controller.schedulers.framework.columns import Ids
 
 _STARTING = (Phase.BOUND, Phase.STARTING)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from controller.api.resources import Pod
-from controller.api.resources.pod import Phase
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.pod import Phase
 from controller.schedulers.framework import Choice, Profile
 from controller.schedulers.framework.deciding import Examined
 from controller.schedulers.framework.lessons import Learns, LearnsOfPods

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from controller.api.client import ApiClient
-from controller.api.resources import Project
+from controller.apiserver.client import ApiClient
+from controller.apiserver.resources import Project
 from controller.schedulers.fairness import Weights
 
 

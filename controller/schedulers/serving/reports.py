@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from controller.api.resources import Node
+from controller.apiserver.resources import Node
 from controller.schedulers.framework.columns import Floats, FreeColumns, NodeColumns
 
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from controller.api.registry.evictions import Eviction, EvictionRequest, Nomination
-from controller.api.registry.placements import NewDecision
-from controller.api.resources import Pod
-from controller.api.resources.pod_group import MOST_PODS
+from controller.apiserver.registry.evictions import Eviction, EvictionRequest, Nomination
+from controller.apiserver.registry.placements import NewDecision
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.pod_group import MOST_PODS
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware.errors import HardwareError
 from controller.schedulers.containers.preemption import Cluster, Holder, Room

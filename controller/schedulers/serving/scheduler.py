@@ -14,13 +14,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from controller.api.client import ApiClient
-from controller.api.registry.evictions import evict
-from controller.api.registry.placements import NewDecision, State
-from controller.api.registry.tenancy.tenants import account_of
-from controller.api.resources import Decision, Metadata, Node, Pod, PodGroup
-from controller.api.resources.decision import DecisionSpec
-from controller.api.resources.decision import Outcome as DecisionOutcome
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.evictions import evict
+from controller.apiserver.registry.placements import NewDecision, State
+from controller.apiserver.registry.tenancy.tenants import account_of
+from controller.apiserver.resources import Decision, Metadata, Node, Pod, PodGroup
+from controller.apiserver.resources.decision import DecisionSpec
+from controller.apiserver.resources.decision import Outcome as DecisionOutcome
 from controller.common.errors import ApiError, ControllerError, NotFoundError, StaleError
 from controller.schedulers.costs import Costs
 from controller.schedulers.framework import Profile

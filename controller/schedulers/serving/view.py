@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
-from controller.api.registry.placements import State
-from controller.api.resources import Node, Pod, PodGroup
-from controller.api.resources.base import Resource
-from controller.api.resources.pod import PeerNeed, Phase
+from controller.apiserver.registry.placements import State
+from controller.apiserver.resources import Node, Pod, PodGroup
+from controller.apiserver.resources.base import Resource
+from controller.apiserver.resources.pod import PeerNeed, Phase
 from controller.cluster.cost_map import CostMap
 from controller.schedulers.containers.reservations import Reservation, with_reservations
 from controller.schedulers.fairness import PodShares, Weights

@@ -16,12 +16,12 @@ from typing import Final
 
 import msgspec
 
-from controller.api.client import ApiClient, Event, Listing
-from controller.api.client.calls import Call, age_of
-from controller.api.registry.events import EventType
-from controller.api.registry.placements import Binding, BindingRequest, Release, ReleaseRequest
-from controller.api.resources import Metadata, Pod
-from controller.api.resources.pod import Container, PodSpec
+from controller.apiserver.client import ApiClient, Event, Listing
+from controller.apiserver.client.calls import Call, age_of
+from controller.apiserver.registry.events import EventType
+from controller.apiserver.registry.placements import Binding, BindingRequest, Release, ReleaseRequest
+from controller.apiserver.resources import Metadata, Pod
+from controller.apiserver.resources.pod import Container, PodSpec
 from controller.common.errors import NotFoundError, StaleError, TooManyError, UnavailableError
 from tests.adversary.histories.linearizability import Operation
 from tests.adversary.histories.register import Action, Outcome, Verb

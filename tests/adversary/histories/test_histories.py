@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.adversary.histories.server import running
 from tests.adversary.histories.trial import FAULTS, Report, Trial
-from tests.controller.storage.etcd_process import Etcd
+from tests.controller.apiserver.storage.etcd_process import Etcd
 
 SEED = 1
 

@@ -14,12 +14,12 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from controller.api.client import ApiClient, Place
-from controller.api.registry.placements import Release, ReleaseRequest
-from controller.api.resources import Metadata, Node, Pod
-from controller.api.resources.hardware import Hardware
-from controller.api.resources.node import NodeSpec
-from controller.api.resources.pod import Container, PodSpec
+from controller.apiserver.client import ApiClient, Place
+from controller.apiserver.registry.placements import Release, ReleaseRequest
+from controller.apiserver.resources import Metadata, Node, Pod
+from controller.apiserver.resources.hardware import Hardware
+from controller.apiserver.resources.node import NodeSpec
+from controller.apiserver.resources.pod import Container, PodSpec
 from controller.common.errors import NotFoundError, StaleError
 from dataplane.local.deadline import LocalDeadline
 from tests.adversary.histories.clients import NODE, PARITY, Client, Crew, Record, contents, watch

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import httpx
 
-from controller.api.client import ApiClient, Place
-from controller.api.registry.placements import Binding, BindingRequest
-from controller.api.resources import Metadata, Node, Pod, PodGroup, Project, Task
-from controller.api.resources.hardware import Hardware
-from controller.api.resources.node import NodeSpec, NodeStatus
-from controller.api.resources.pod import Container, PodSpec
-from controller.api.resources.pod_group import PodGroupSpec
-from controller.api.resources.task import Program, ProgramKind, TaskSpec
-from controller.api.tokens import TokenRequest
+from controller.apiserver.client import ApiClient, Place
+from controller.apiserver.registry.placements import Binding, BindingRequest
+from controller.apiserver.resources import Metadata, Node, Pod, PodGroup, Project, Task
+from controller.apiserver.resources.hardware import Hardware
+from controller.apiserver.resources.node import NodeSpec, NodeStatus
+from controller.apiserver.resources.pod import Container, PodSpec
+from controller.apiserver.resources.pod_group import PodGroupSpec
+from controller.apiserver.resources.task import Program, ProgramKind, TaskSpec
+from controller.apiserver.tokens import TokenRequest
 from dataplane.rpc.access import Right, Role
 from tests.adversary.tenants.besieged_engines import add_containers, add_slurm, attack_words
 from tests.adversary.tenants.daemons import Daemons, daemon

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any, Final
 
-from controller.api.resources import Pod
-from controller.api.resources.hardware import Request
-from controller.api.resources.pod import Container, PodSpec, Restart
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.hardware import Request
+from controller.apiserver.resources.pod import Container, PodSpec, Restart
 from dataplane.rpc.access import Role
 from tests.adversary.tenants.daemons import Daemons, until
 from tests.adversary.tenants.engine_attacks import (

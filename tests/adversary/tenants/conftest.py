@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.controller.api.conftest import play
+from tests.controller.apiserver.conftest import play
 
 __all__ = ["play"]

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import yaml
 
-from controller.api.client import ApiClient
-from controller.api.resources import Centre, Node
-from controller.api.tokens import TokenRequest
+from controller.apiserver.client import ApiClient
+from controller.apiserver.resources import Centre, Node
+from controller.apiserver.tokens import TokenRequest
 from controller.common.errors import ApiError
 from dataplane.rpc.access import Role
 from dataplane.rpc.access.settings import TOKEN_FILE

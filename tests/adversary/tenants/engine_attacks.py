@@ -19,11 +19,11 @@ from typing import Any, Final
 import httpx
 from msgspec.structs import replace
 
-from controller.api.registry.dispatches import Dispatch, DispatchRequest
-from controller.api.registry.placements import Binding, BindingRequest
-from controller.api.resources import Metadata, Pod, Task
-from controller.api.resources.pod import Container, Phase, PodSpec, Restart
-from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
+from controller.apiserver.registry.dispatches import Dispatch, DispatchRequest
+from controller.apiserver.registry.placements import Binding, BindingRequest
+from controller.apiserver.resources import Metadata, Pod, Task
+from controller.apiserver.resources.pod import Container, Phase, PodSpec, Restart
+from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
 from controller.centres.engines.containers.boot import BEGIN, END
 from controller.centres.engines.containers.pods import CENTRE
 from controller.common.errors import ApiError

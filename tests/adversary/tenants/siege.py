@@ -23,8 +23,8 @@ from typing import Any, Final
 import httpx
 import msgspec
 
-from controller.api.client import ApiClient
-from controller.api.resources import Centre, Node, Pod, PodGroup, Project, Task
+from controller.apiserver.client import ApiClient
+from controller.apiserver.resources import Centre, Node, Pod, PodGroup, Project, Task
 
 CANARY: Final = "canary-8b1f0c"
 """What only its owner is to read."""

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.client import ApiClient
-from controller.api.resources import Metadata, Node, Pod
-from controller.api.resources.hardware import Hardware
-from controller.api.resources.node import NodeSpec, NodeStatus
-from controller.api.resources.pod import Container, PodSpec
-from controller.api.tokens import TokenRequest
+from controller.apiserver.client import ApiClient
+from controller.apiserver.resources import Metadata, Node, Pod
+from controller.apiserver.resources.hardware import Hardware
+from controller.apiserver.resources.node import NodeSpec, NodeStatus
+from controller.apiserver.resources.pod import Container, PodSpec
+from controller.apiserver.tokens import TokenRequest
 from controller.centres.engines.base import JobMark, JobOrder, JobPhase
 from controller.centres.engines.containers import ContainersEngine, ContainersSettings
 from controller.common.errors import ForbiddenError
 from dataplane.rpc.access import Role
-from tests.controller.api.api_server import Play, Served
+from tests.controller.apiserver.api_server import Play, Served
 
 
 async def engine_of(served: Served) -> ContainersEngine:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from controller.api.settings import TlsSettings
+from controller.apiserver.settings import TlsSettings
 from controller.schedulers.extender.settings import ExtenderSettings
 from dataplane.config import loads
 from dataplane.errors import ConfigError

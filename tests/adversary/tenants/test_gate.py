@@ -13,21 +13,21 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from controller.api.client import ApiClient, Place
-from controller.api.registry.events import EventType
-from controller.api.resources import Metadata, Node, Pod
-from controller.api.resources.node import NodeStatus
-from controller.api.resources.pod import Container, PodSpec
-from controller.api.server import gate
-from controller.api.settings import ApiSettings, TlsSettings
-from controller.api.tokens import TokenRequest
+from controller.apiserver.client import ApiClient, Place
+from controller.apiserver.registry.events import EventType
+from controller.apiserver.resources import Metadata, Node, Pod
+from controller.apiserver.resources.node import NodeStatus
+from controller.apiserver.resources.pod import Container, PodSpec
+from controller.apiserver.server import gate
+from controller.apiserver.settings import ApiSettings, TlsSettings
+from controller.apiserver.tokens import TokenRequest
 from controller.common.errors import UnauthorizedError
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from tests.certificates import DAY, Authority
-from tests.controller.api.api_server import WAIT_S, Served, serving, settings_in
-from tests.controller.api.session_node import answering, bound_pod
-from tests.controller.api.test_session_attacks import greeting
+from tests.controller.apiserver.api_server import WAIT_S, Served, serving, settings_in
+from tests.controller.apiserver.session_node import answering, bound_pod
+from tests.controller.apiserver.test_session_attacks import greeting
 
 HALF = b"GET /v1/pods HTTP/1.1\r\nHost: x\r\n"
 MANY = 40

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from controller.api.leases import Leases
-from controller.api.resources import Centre, Metadata, Node
-from controller.api.resources.centre import CentreSpec, CentreStatus
-from controller.api.resources.node import NodeSpec, NodeStatus
+from controller.apiserver.leases import Leases
+from controller.apiserver.resources import Centre, Metadata, Node
+from controller.apiserver.resources.centre import CentreSpec, CentreStatus
+from controller.apiserver.resources.node import NodeSpec, NodeStatus
 
 S = 10**9
 

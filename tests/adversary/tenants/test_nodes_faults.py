@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.resources.pod import Phase, Restart
+from controller.apiserver.resources.pod import Phase, Restart
 from controller.nodes.runtimes.base import ContainerOrder, Image
 from controller.nodes.runtimes.errors import RuntimeTimeoutError
 from controller.nodes.runtimes.processes import in_thread

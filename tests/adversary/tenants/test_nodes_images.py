@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from controller.api.resources import Pod
-from controller.api.resources.pod import Phase, Restart
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.pod import Phase, Restart
 from controller.nodes.runtimes.base import Runtime
 from controller.nodes.runtimes.errors import ImageError
 from controller.nodes.runtimes.images.limits import ImageLimits, Taken, held_to, taken_by

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.resources import Metadata, Pod
-from controller.api.resources.hardware import Request
-from controller.api.resources.pod import Container, Phase, PodSpec, Restart
+from controller.apiserver.resources import Metadata, Pod
+from controller.apiserver.resources.hardware import Request
+from controller.apiserver.resources.pod import Container, Phase, PodSpec, Restart
 from controller.nodes.deciding.limits import PodLimits
 from controller.nodes.deciding.orders import Place, order_of
 from controller.nodes.runtimes.base import ContainerOrder, Image, Runtime

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.resources import Metadata, Pod
-from controller.api.resources.pod import Container, PodSpec
+from controller.apiserver.resources import Metadata, Pod
+from controller.apiserver.resources.pod import Container, PodSpec
 from controller.nodes.deciding.orders import Place, order_of
 from controller.nodes.guard.killing import kill_all, processes_in
 from controller.nodes.runtimes.base import ContainerOrder

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.resources import Metadata, Pod
-from controller.api.resources.hardware import DeviceShare
-from controller.api.resources.pod import Container, PodSpec, PodStatus
+from controller.apiserver.resources import Metadata, Pod
+from controller.apiserver.resources.hardware import DeviceShare
+from controller.apiserver.resources.pod import Container, PodSpec, PodStatus
 from controller.nodes.deciding.orders import Place, order_of
 from controller.nodes.runtimes.base import ContainerOrder, Runtime
 from controller.nodes.runtimes.errors import OrderError

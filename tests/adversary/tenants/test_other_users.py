@@ -9,19 +9,19 @@ from contextlib import aclosing
 import pytest
 from msgspec.structs import replace
 
-from controller.api.client.values import Event
-from controller.api.registry.placements import Binding, BindingRequest, NewDecision, Release, ReleaseRequest
-from controller.api.resources import Decision, Metadata, Node, Pod, PodGroup, Project, Task
-from controller.api.resources.decision import DecisionSpec, Outcome
-from controller.api.resources.hardware import Hardware, Request
-from controller.api.resources.node import NodeSpec
-from controller.api.resources.pod import Container, PodSpec, PodStatus
-from controller.api.resources.pod_group import PodGroupSpec
-from controller.api.resources.project import ProjectSpec, Quota
-from controller.api.resources.task import Program, ProgramKind, TaskSpec
+from controller.apiserver.client.values import Event
+from controller.apiserver.registry.placements import Binding, BindingRequest, NewDecision, Release, ReleaseRequest
+from controller.apiserver.resources import Decision, Metadata, Node, Pod, PodGroup, Project, Task
+from controller.apiserver.resources.decision import DecisionSpec, Outcome
+from controller.apiserver.resources.hardware import Hardware, Request
+from controller.apiserver.resources.node import NodeSpec
+from controller.apiserver.resources.pod import Container, PodSpec, PodStatus
+from controller.apiserver.resources.pod_group import PodGroupSpec
+from controller.apiserver.resources.project import ProjectSpec, Quota
+from controller.apiserver.resources.task import Program, ProgramKind, TaskSpec
 from controller.common.errors import ApiError, ForbiddenError, InvalidError, StaleError
 from dataplane.rpc.access import Right, Role
-from tests.controller.api.api_server import Play, Served
+from tests.controller.apiserver.api_server import Play, Served
 
 Act = Callable[[Served], Awaitable[None]]
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.client import ApiClient, Place
-from controller.api.resources import Node
+from controller.apiserver.client import ApiClient, Place
+from controller.apiserver.resources import Node
 from dataplane.cgroup_limits import make_group, remove_empty
 from dataplane.rpc.own_folder import is_own_peer
 from dataplane.rpc.peers import refusal_of_peer, refusal_of_process
-from tests.controller.api.api_server import serving, settings_in
+from tests.controller.apiserver.api_server import serving, settings_in
 
 CONNECT = """
 import socket, sys

@@ -18,9 +18,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-from controller.api.client import Place, SyncApiClient
-from controller.api.resources import Metadata, UnitPool
-from controller.api.resources.unit_pool import Claim, UnitHolding, UnitPoolSpec
+from controller.apiserver.client import Place, SyncApiClient
+from controller.apiserver.resources import Metadata, UnitPool
+from controller.apiserver.resources.unit_pool import Claim, UnitHolding, UnitPoolSpec
 from tests.benchmarks.balancing.real_plant import PERIOD_US, RealPlant
 
 UNITS: Final = 60

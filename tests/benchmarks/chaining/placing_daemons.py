@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from controller.api.client import ApiClient, Place
+from controller.apiserver.client import ApiClient, Place
 
 READY_S: Final = 120.0
 

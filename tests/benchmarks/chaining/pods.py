@@ -26,13 +26,13 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from controller.api.client import ApiClient
-from controller.api.client.calls import watching
-from controller.api.resources import Metadata, Node, Pod
-from controller.api.resources.base import R
-from controller.api.resources.hardware import Device, Hardware, MemoryMedium, Request
-from controller.api.resources.node import NodeStatus
-from controller.api.resources.pod import POD, Container, PodSpec
+from controller.apiserver.client import ApiClient
+from controller.apiserver.client.calls import watching
+from controller.apiserver.resources import Metadata, Node, Pod
+from controller.apiserver.resources.base import R
+from controller.apiserver.resources.hardware import Device, Hardware, MemoryMedium, Request
+from controller.apiserver.resources.node import NodeStatus
+from controller.apiserver.resources.pod import POD, Container, PodSpec
 from controller.cluster.hardware import requests
 from dataplane.topology.values import DeviceKind, MediumKind
 from tests.benchmarks.chaining import placing_daemons

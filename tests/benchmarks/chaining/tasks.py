@@ -21,12 +21,12 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from controller.api.client import ApiClient
-from controller.api.client.calls import watching
-from controller.api.resources import Centre, Metadata, Task
-from controller.api.resources.base import R, Resource
-from controller.api.resources.centre import CentreSpec, CentreStatus, UnitType
-from controller.api.resources.task import TASK, Program, ProgramKind, TaskSpec
+from controller.apiserver.client import ApiClient
+from controller.apiserver.client.calls import watching
+from controller.apiserver.resources import Centre, Metadata, Task
+from controller.apiserver.resources.base import R, Resource
+from controller.apiserver.resources.centre import CentreSpec, CentreStatus, UnitType
+from controller.apiserver.resources.task import TASK, Program, ProgramKind, TaskSpec
 from tests.benchmarks.chaining import placing_daemons
 from tests.benchmarks.chaining.pods import Run, cpu_ms, create_all
 from tests.benchmarks.task_decisions import UNITS, probe, result

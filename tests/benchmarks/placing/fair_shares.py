@@ -15,13 +15,13 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Final
 
-from controller.api.client import ApiClient
-from controller.api.registry.placements import Release, ReleaseRequest
-from controller.api.resources import Metadata, Node, Pod, Project
-from controller.api.resources.hardware import Hardware, Request
-from controller.api.resources.node import NodeStatus
-from controller.api.resources.pod import Container, Phase, PodSpec
-from controller.api.resources.project import ProjectSpec
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.placements import Release, ReleaseRequest
+from controller.apiserver.resources import Metadata, Node, Pod, Project
+from controller.apiserver.resources.hardware import Hardware, Request
+from controller.apiserver.resources.node import NodeStatus
+from controller.apiserver.resources.pod import Container, Phase, PodSpec
+from controller.apiserver.resources.project import ProjectSpec
 from tests.benchmarks.chaining import placing_daemons
 
 _NODES: Final = 20

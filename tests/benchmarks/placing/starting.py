@@ -23,17 +23,17 @@ from typing import Final
 import msgspec
 import yaml
 
-from controller.api.client import ApiClient, Place
-from controller.api.resources import Node, Pod
-from controller.api.resources.pod import Phase
-from controller.api.settings import ApiSettings, StoragePlace
+from controller.apiserver.client import ApiClient, Place
+from controller.apiserver.manifests import read_text
+from controller.apiserver.resources import Node, Pod
+from controller.apiserver.resources.pod import Phase
+from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.common.errors import ApiError, NotFoundError
 from controller.nodes.runtimes.base import ContainerOrder, Runtime
 from controller.nodes.runtimes.settings import RuntimeSettings, make_runtime
 from controller.nodes.settings import NodeSettings, OnStop
 from controller.placement.settings import PlacementSettings
 from controller.schedulers.settings import SchedulerSettings
-from controller.scripts import read_text
 from tests.controller.nodes.busybox_image import BUSYBOX, podman_environment, remove_podman_storage, write_layout
 
 NAMES: Final = ("start_overhead_ms", "start_runtime_ms", "start_scheduled_ms")

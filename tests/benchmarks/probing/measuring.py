@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Final
 
-from controller.api.resources import ProbeTask as ProbeTaskResource
-from controller.api.resources.base import Metadata
-from controller.api.resources.probe_result import ProbeRun
-from controller.api.resources.task import Program, ProgramKind
+from controller.apiserver.resources import ProbeTask as ProbeTaskResource
+from controller.apiserver.resources.base import Metadata
+from controller.apiserver.resources.probe_result import ProbeRun
+from controller.apiserver.resources.task import Program, ProgramKind
 from controller.cluster.estimates import Estimate
 from controller.schedulers.probe import expert, files
 from controller.schedulers.probe.library import KernelLibrary

@@ -23,14 +23,14 @@ import msgspec
 import yaml
 from pyroute2 import IPRoute
 
-from controller.api.client import Place, SyncApiClient
-from controller.api.registry.dispatches import Dispatch, DispatchRequest
-from controller.api.resources import Centre, ProbeResult, Task
-from controller.api.resources.base import Metadata
-from controller.api.resources.probe_result import ProbeRun
-from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
-from controller.api.settings import ApiSettings, StoragePlace
-from controller.api.tokens import TokenRequest
+from controller.apiserver.client import Place, SyncApiClient
+from controller.apiserver.registry.dispatches import Dispatch, DispatchRequest
+from controller.apiserver.resources import Centre, ProbeResult, Task
+from controller.apiserver.resources.base import Metadata
+from controller.apiserver.resources.probe_result import ProbeRun
+from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
+from controller.apiserver.settings import ApiSettings, StoragePlace
+from controller.apiserver.tokens import TokenRequest
 from controller.demo.training.star import SWITCH
 from dataplane.cgroups import group_of
 from dataplane.errors import MillraceError

@@ -29,8 +29,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from controller.api.resources import Metadata, ProbeResult
-from controller.api.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
+from controller.apiserver.resources import Metadata, ProbeResult
+from controller.apiserver.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
 from controller.schedulers.probe.dispatch.estimating import Evidence, KnownType, options_of, threshold_in
 from controller.schedulers.probe.dispatch.planning import Plan, order_of
 from controller.schedulers.probe.dispatch.profiles import ALL_UNITS, MEASURED, TaskProfile

@@ -16,11 +16,11 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
-from controller.api.client import ApiClient
-from controller.api.registry.dispatches import Dispatch, DispatchRequest
-from controller.api.resources import Centre, Metadata, ProbeResult, ProbeTask, Task
-from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
-from controller.api.tokens import TokenRequest
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.dispatches import Dispatch, DispatchRequest
+from controller.apiserver.resources import Centre, Metadata, ProbeResult, ProbeTask, Task
+from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
+from controller.apiserver.tokens import TokenRequest
 from controller.centres.engines.base import Engine
 from controller.centres.process import serve
 from controller.centres.settings import CentreSettings, ControlGroups, TrialSettings, UnitSettings
@@ -30,7 +30,7 @@ from controller.schedulers.probe.expert import loads
 from controller.schedulers.probe.library import KernelLibrary
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
-from tests.controller.api.api_server import Served, serving, settings_in
+from tests.controller.apiserver.api_server import Served, serving, settings_in
 from tests.left_processes import kill_those_of
 from tests.sandboxes import local_settings
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from controller.api.client import ApiClient, Place
-from controller.api.registry.dispatches import Completion, CompletionRequest
-from controller.api.resources import Centre, Metadata, ProbeTask, Task
-from controller.api.resources import ProbeKernel as ProbeKernelResource
-from controller.api.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
+from controller.apiserver.client import ApiClient, Place
+from controller.apiserver.registry.dispatches import Completion, CompletionRequest
+from controller.apiserver.resources import Centre, Metadata, ProbeTask, Task
+from controller.apiserver.resources import ProbeKernel as ProbeKernelResource
+from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind, TaskPhase, TaskSpec
 from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.errors import CentreError
 from controller.centres.process import serve

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from controller.api.resources import Metadata, Task
-from controller.api.resources.centre import UnitType
-from controller.api.resources.hardware import DeviceNeed, Request
-from controller.api.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, TaskStatus
+from controller.apiserver.resources import Metadata, Task
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.hardware import DeviceNeed, Request
+from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, TaskStatus
 from controller.centres.choosing import can_run, pick
 from controller.centres.deciding import (
     Answer,

@@ -8,8 +8,8 @@ import signal
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from controller.api.resources import ProbeResult
-from controller.api.resources.task import TASK_ENDED, TaskPhase
+from controller.apiserver.resources import ProbeResult
+from controller.apiserver.resources.task import TASK_ENDED, TaskPhase
 from controller.centres.settings import TrialSettings
 from tests.controller.centres.centre_world import AgentProcess, CentreWorld, play_centre, probe, script
 from tests.left_processes import processes_of_job

@@ -12,10 +12,10 @@ import pytest
 from msgspec.structs import replace
 from prometheus_client.parser import text_string_to_metric_families
 
-from controller.api.registry.dispatches import Completion
-from controller.api.resources import Task
-from controller.api.resources.centre import UnitType
-from controller.api.resources.task import TaskPhase
+from controller.apiserver.registry.dispatches import Completion
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.task import TaskPhase
 from controller.centres.agent import Agent
 from controller.centres.configuring import Configurer
 from controller.centres.engines.base import JobMark, JobPhase, JobState

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.resources.hardware import DeviceNeed, Request
+from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.centres.errors import CentreError
 from controller.centres.folder import CentreFolder
 from controller.centres.selecting import ServedCentre, make_engine

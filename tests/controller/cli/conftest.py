@@ -15,14 +15,14 @@ from typing import Protocol
 
 import pytest
 
-from controller.api.client import ApiClient, Place
-from controller.api.process import serve
-from controller.api.sessions import frames
-from controller.api.sessions.frames import Frame, Stream
-from controller.api.sessions.values import SessionKind, SessionRequest
-from controller.api.settings import ApiSettings, StoragePlace
+from controller.apiserver.client import ApiClient, Place
+from controller.apiserver.process import serve
+from controller.apiserver.sessions import frames
+from controller.apiserver.sessions.frames import Frame, Stream
+from controller.apiserver.sessions.values import SessionKind, SessionRequest
+from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.cli import main
-from tests.controller.api.session_node import answering
+from tests.controller.apiserver.session_node import answering
 from tests.waiting import HANG_S
 
 

@@ -55,7 +55,7 @@ def run(*arguments: str) -> str:
 def test_commands_start_without_what_only_some_need() -> None:
     """Each takes long to load."""
     heavy = {"numpy", "duckdb", "networkx", "scapy", "torch", "grpc", "uvicorn"}
-    text = f"import sys, controller.cli.app, controller.api.client; print({heavy} & set(sys.modules))"
+    text = f"import sys, controller.cli.app, controller.apiserver.client; print({heavy} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=HANG_S, check=True)
     assert done.stdout == "set()\n"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.client import Place, SyncApiClient
-from controller.api.resources import Metadata, ProbeTask
-from controller.api.resources.probe_task import ImplementationSpec, KernelUseSpec, ProbeTaskSpec
+from controller.apiserver.client import Place, SyncApiClient
+from controller.apiserver.resources import Metadata, ProbeTask
+from controller.apiserver.resources.probe_task import ImplementationSpec, KernelUseSpec, ProbeTaskSpec
 from dataplane.topology.values import DeviceKind
 from tests.controller.cli.conftest import Run
 

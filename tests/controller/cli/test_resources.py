@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from controller.api.client import Place, SyncApiClient
-from controller.api.resources import Metadata, Pod
-from controller.api.resources.pod import Container, PodSpec
+from controller.apiserver.client import Place, SyncApiClient
+from controller.apiserver.resources import Metadata, Pod
+from controller.apiserver.resources.pod import Container, PodSpec
 from tests.controller.cli.conftest import Run
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from controller.api.resources.decision import Outcome
+from controller.apiserver.resources.decision import Outcome
 from controller.cli.app import app
 from controller.schedulers.errors import SchedulerError
 from dataplane.errors import MillraceError

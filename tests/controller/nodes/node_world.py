@@ -10,18 +10,18 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from controller.api.client import ApiClient
-from controller.api.registry.placements import Binding, BindingRequest
-from controller.api.resources import Metadata, Node, Pod
-from controller.api.resources.hardware import DeviceShare
-from controller.api.resources.node import NodeSpec
-from controller.api.resources.pod import Container, Phase, PodSpec
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.placements import Binding, BindingRequest
+from controller.apiserver.resources import Metadata, Node, Pod
+from controller.apiserver.resources.hardware import DeviceShare
+from controller.apiserver.resources.node import NodeSpec
+from controller.apiserver.resources.pod import Container, Phase, PodSpec
 from controller.common.errors import NotFoundError
 from controller.nodes.process import serve
 from controller.nodes.runtimes.base import Runtime
 from controller.nodes.settings import NodeSettings, RestartSection
 from dataplane.local.deadline import local_timeout
-from tests.controller.api.api_server import Served, serving, settings_in
+from tests.controller.apiserver.api_server import Served, serving, settings_in
 
 WAIT_S = 60.0
 QUICK = RestartSection(first_wait_s=0.02, longest_wait_s=0.1, young_s=30)

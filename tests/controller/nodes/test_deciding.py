@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.api.resources.pod import Phase, Restart
+from controller.apiserver.resources.pod import Phase, Restart
 from controller.nodes.deciding.planning import own_containers, plan
 from controller.nodes.deciding.records import NOTHING, Memory, after_failure, after_start, observe
 from controller.nodes.deciding.values import Actual, Lease, Release, Remove, Run, Step, Stop, Terms, Wanted

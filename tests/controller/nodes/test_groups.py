@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.resources import Pod
-from controller.api.resources.hardware import Request
-from controller.api.resources.pod import Container, Phase
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.hardware import Request
+from controller.apiserver.resources.pod import Container, Phase
 from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.settings import OnStop
 from controller.nodes.state_folder import NodeFolder

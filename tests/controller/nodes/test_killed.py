@@ -19,14 +19,14 @@ import msgspec
 import pytest
 import yaml
 
-from controller.api.resources import Pod
-from controller.api.resources.pod import Container, Phase, Restart
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.pod import Container, Phase, Restart
 from controller.nodes.guard.killing import processes_in
 from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.state_folder import NodeFolder
 from dataplane.cgroup_limits import group_folders, remove_empty
 from dataplane.local.deadline import local_timeout
-from tests.controller.api.api_server import serving, settings_in
+from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.nodes.conftest import PodmanStorage
 from tests.controller.nodes.node_world import World
 from tests.waiting import HANG_S

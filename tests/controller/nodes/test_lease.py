@@ -17,9 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from controller.agents.server_clock import boot_time_ns
-from controller.api.resources import Node
-from controller.api.resources.pod import Phase
+from controller.apiserver.agents.server_clock import boot_time_ns
+from controller.apiserver.resources import Node
+from controller.apiserver.resources.pod import Phase
 from controller.nodes.guard import lease_file
 from controller.nodes.guard.lease_file import LeaseFileError, boot_id, decode, encode
 from controller.nodes.lease import LeaseKeeper

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyroute2 import IPRoute
 
-from controller.agents.access import namespace_of
+from controller.apiserver.agents.access import namespace_of
 from controller.nodes.errors import NodeError
 from controller.nodes.machine import Gauges, Machine, by_number, link_of, machine_of
 from controller.nodes.settings import NodeSettings

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from controller.api.registry.placements import Release, ReleaseRequest
-from controller.api.resources import Metadata, Node, Pod
-from controller.api.resources.hardware import Request
-from controller.api.resources.pod import Container, Phase, PodSpec, Restart
+from controller.apiserver.registry.placements import Release, ReleaseRequest
+from controller.apiserver.resources import Metadata, Node, Pod
+from controller.apiserver.resources.hardware import Request
+from controller.apiserver.resources.pod import Container, Phase, PodSpec, Restart
 from controller.common.errors import ForbiddenError
 from controller.nodes.errors import NodeError
 from controller.nodes.process import serve
@@ -20,7 +20,7 @@ from controller.nodes.runtimes.base import ContainerOrder
 from controller.nodes.settings import IdleSection, OnStop
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
-from tests.controller.api.api_server import serving, settings_in
+from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.nodes.memory_runtime import MemoryRuntime
 from tests.controller.nodes.node_world import World, play
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from controller.api.registry import placements
-from controller.api.registry.placements import Binding, BindingRequest, Release, ReleaseRequest, State
-from controller.api.resources import Metadata, Node, Pod, PodGroup
-from controller.api.resources.hardware import Hardware
-from controller.api.resources.node import NodeSpec, NodeStatus
-from controller.api.resources.pod import Phase
+from controller.apiserver.registry import placements
+from controller.apiserver.registry.placements import Binding, BindingRequest, Release, ReleaseRequest, State
+from controller.apiserver.resources import Metadata, Node, Pod, PodGroup
+from controller.apiserver.resources.hardware import Hardware
+from controller.apiserver.resources.node import NodeSpec, NodeStatus
+from controller.apiserver.resources.pod import Phase
 from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.placement.deciding import reconcile
 from controller.placement.settings import PlacementSettings

@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from controller.api.resources import Metadata, Node, Pod, PodGroup, Resource
-from controller.api.resources.node import NodeSpec, NodeStatus, Share
-from controller.api.resources.pod import Location, Phase, PodSpec, PodStatus
+from controller.apiserver.resources import Metadata, Node, Pod, PodGroup, Resource
+from controller.apiserver.resources.node import NodeSpec, NodeStatus, Share
+from controller.apiserver.resources.pod import Location, Phase, PodSpec, PodStatus
 from controller.placement.deciding import reconcile
 from controller.placement.settings import PlacementSettings
 from controller.placement.template import pod_of

@@ -10,18 +10,18 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from controller.api.client import ApiClient
-from controller.api.registry.placements import Binding, BindingRequest
-from controller.api.resources import Metadata, Node, Pod, PodGroup
-from controller.api.resources.hardware import Hardware, Request
-from controller.api.resources.node import NodeSpec, NodeStatus
-from controller.api.resources.pod import Container, Phase, PodSpec, Restart
-from controller.api.resources.pod_group import PodGroupSpec
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.placements import Binding, BindingRequest
+from controller.apiserver.resources import Metadata, Node, Pod, PodGroup
+from controller.apiserver.resources.hardware import Hardware, Request
+from controller.apiserver.resources.node import NodeSpec, NodeStatus
+from controller.apiserver.resources.pod import Container, Phase, PodSpec, Restart
+from controller.apiserver.resources.pod_group import PodGroupSpec
 from controller.placement.driver import MainController
 from controller.placement.process import serve
 from controller.placement.settings import PlacementSettings
 from dataplane.local.deadline import local_timeout
-from tests.controller.api.api_server import serving, settings_in
+from tests.controller.apiserver.api_server import serving, settings_in
 
 WAIT_S = 120.0
 HARDWARE = Hardware(cpu_milli=64_000)

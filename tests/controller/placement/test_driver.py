@@ -6,9 +6,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from controller.api.resources import Metadata, Node, Pod, PodGroup
-from controller.api.resources.pod import Phase
-from controller.api.resources.pod_group import GroupPhase
+from controller.apiserver.resources import Metadata, Node, Pod, PodGroup
+from controller.apiserver.resources.pod import Phase
+from controller.apiserver.resources.pod_group import GroupPhase
 from controller.placement.settings import PlacementSettings, RetrySettings, SilenceSettings
 from tests.controller.placement.serving_placement import TEMPLATE, Cluster, group_of, play
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from controller.api.resources import Metadata, PodGroup
-from controller.api.resources.pod import Container, Phase, Restart
-from controller.api.resources.pod_group import AllReduce, GroupPhase, PodGroupSpec, PodGroupStatus
+from controller.apiserver.resources import Metadata, PodGroup
+from controller.apiserver.resources.pod import Container, Phase, Restart
+from controller.apiserver.resources.pod_group import AllReduce, GroupPhase, PodGroupSpec, PodGroupStatus
 from controller.placement.settings import PlacementSettings, RetrySettings
 from controller.placement.template import environment_of, pod_of, template_hash
 from controller.placement.values import Action, CreatePod, DeletePod, SetGroup, SetPod

@@ -13,10 +13,10 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from msgspec.structs import replace
 
-from controller.api.registry.placements import Release
-from controller.api.resources import Node, Pod, PodGroup
-from controller.api.resources.pod import Phase, Restart
-from controller.api.resources.pod_group import GroupPhase
+from controller.apiserver.registry.placements import Release
+from controller.apiserver.resources import Node, Pod, PodGroup
+from controller.apiserver.resources.pod import Phase, Restart
+from controller.apiserver.resources.pod_group import GroupPhase
 from controller.common.errors import ApiError
 from controller.placement.settings import PlacementSettings, RetrySettings, SilenceSettings
 from controller.placement.template import is_of

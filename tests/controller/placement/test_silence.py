@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from controller.api.resources import Node, Pod
-from controller.api.resources.node import NodeSpec
-from controller.api.resources.pod import Phase
+from controller.apiserver.resources import Node, Pod
+from controller.apiserver.resources.node import NodeSpec
+from controller.apiserver.resources.pod import Phase
 from controller.placement.settings import FlappingSettings, PlacementSettings, SilenceSettings
 from controller.placement.values import Decided, MarkSilent, ReleaseShare, ReleaseSilent, SetNode
 from controller.placement.view import View

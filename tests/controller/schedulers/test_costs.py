@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from collectors.values import Snapshot
-from controller.api.resources import Metadata, Node
-from controller.api.resources.node import HostLink, NodeStatus
+from controller.apiserver.resources import Metadata, Node
+from controller.apiserver.resources.node import HostLink, NodeStatus
 from controller.cluster.cost_map import CostMap
 from controller.cluster.cost_map.live import CostMapKeeper
 from controller.cluster.cost_map.model import CostModel

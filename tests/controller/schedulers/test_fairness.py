@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.api.resources import Metadata, Node, Pod, Project
-from controller.api.resources.hardware import Device, DeviceNeed, Hardware, Request
-from controller.api.resources.node import NodeStatus
-from controller.api.resources.pod import Container, PodSpec, PodStatus
-from controller.api.resources.project import ProjectSpec
+from controller.apiserver.resources import Metadata, Node, Pod, Project
+from controller.apiserver.resources.hardware import Device, DeviceNeed, Hardware, Request
+from controller.apiserver.resources.node import NodeStatus
+from controller.apiserver.resources.pod import Container, PodSpec, PodStatus
+from controller.apiserver.resources.project import ProjectSpec
 from controller.schedulers.fairness import PodShares, Weights, in_turn
 from controller.schedulers.serving.pending import PendingQueue
 from controller.schedulers.settings import QueueSettings

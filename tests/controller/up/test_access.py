@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.api import process
-from controller.api.settings import ApiSettings, StoragePlace
+from controller.apiserver import process
+from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.common.errors import InvalidError
 from controller.up.access import ensure_token
 

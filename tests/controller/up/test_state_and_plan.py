@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from collectors.process import CollectorProcessSettings
-from controller.api.settings import ApiSettings
+from controller.apiserver.settings import ApiSettings
 from controller.balance.settings import BalanceSettings, MovingSettings
 from controller.centres.settings import CentreSettings, LocalSettings, MetricsSettings
 from controller.network.daemon_settings import DaemonSettings

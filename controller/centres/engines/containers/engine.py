@@ -14,11 +14,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
-from controller.api.client import ApiClient, Place, find_place
-from controller.api.client.place import read_token
-from controller.api.resources import Node, Pod
-from controller.api.resources.centre import UnitType
-from controller.api.sessions.frames import Stream
+from controller.apiserver.client import ApiClient, Place, find_place
+from controller.apiserver.client.place import read_token
+from controller.apiserver.resources import Node, Pod
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.sessions.frames import Stream
 from controller.centres.engines.base import (
     ERRORS_FILE,
     JOB_ENDED,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from controller.api.resources import Metadata, Pod
-from controller.api.resources.base import MAX_NAME
-from controller.api.resources.pod import Container, Phase, PodSpec, Restart
+from controller.apiserver.resources import Metadata, Pod
+from controller.apiserver.resources.base import MAX_NAME
+from controller.apiserver.resources.pod import Container, Phase, PodSpec, Restart
 from controller.centres.engines.base import JobMark, JobOrder, JobPhase
 from controller.centres.engines.containers.settings import ContainersSettings, ContainerUnit
 from controller.centres.engines.containers.units import times

@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from controller.api.resources.base import LabelName, LabelValue, Line, Name
-from controller.api.resources.hardware import Request
+from controller.apiserver.resources.base import LabelName, LabelValue, Line, Name
+from controller.apiserver.resources.hardware import Request
 from dataplane.config import Strict
 
 

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import structs
 
-from controller.api.resources import Node
-from controller.api.resources.centre import UnitType
-from controller.api.resources.hardware import Request
+from controller.apiserver.resources import Node
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.hardware import Request
 from controller.centres.engines.containers.settings import ContainersSettings, ContainerUnit
 from controller.cluster.hardware.requests import WHOLE
 

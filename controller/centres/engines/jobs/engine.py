@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapp
 from pathlib import Path
 from typing import ClassVar, Final, Generic, TypeVar
 
-from controller.api.resources.centre import UnitType
+from controller.apiserver.resources.centre import UnitType
 from controller.centres.engines.base import JobOrder, JobPhase, JobState, Usage
 from controller.centres.engines.jobs.folders import JobFolder, JobFolders
 from controller.centres.errors import EngineError, OrderError

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from controller.api.resources.centre import UnitType
+from controller.apiserver.resources.centre import UnitType
 from controller.centres.engines.base import EXIT_FILE, JOB_ENDED, JobOrder, JobPhase, JobState, Usage
 from controller.centres.engines.jobs.keeping import KEEPER, START_FILE, Ended, Start
 from controller.centres.engines.jobs.places import make_folder, remove

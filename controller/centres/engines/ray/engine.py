@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import structs
 
-from controller.api.resources.centre import UnitType
+from controller.apiserver.resources.centre import UnitType
 from controller.centres.engines.base import JOB_ENDED, UNIT_LABEL, UNITS_LABEL, JobOrder, JobPhase, JobState
 from controller.centres.engines.jobs.engine import ClusterEngine
 from controller.centres.engines.jobs.folders import JobFolder, keeper_command, unknown_job

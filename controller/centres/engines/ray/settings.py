@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from controller.api.resources.base import Name
+from controller.apiserver.resources.base import Name
 from dataplane.config import Strict
 
 Amount = Annotated[float, Meta(ge=0, le=1e6)]

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from controller.api.resources.base import MAX_NAME
-from controller.api.resources.centre import UnitType
-from controller.api.resources.hardware import DeviceNeed, Request
+from controller.apiserver.resources.base import MAX_NAME
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.centres.engines.ray.client import Node
 from controller.centres.engines.ray.settings import RaySettings, RayUnit
 from dataplane.topology.values import DeviceKind

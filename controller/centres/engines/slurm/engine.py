@@ -17,7 +17,7 @@ from typing import Final
 
 from msgspec import structs
 
-from controller.api.resources.centre import UnitType
+from controller.apiserver.resources.centre import UnitType
 from controller.centres.engines.base import JobOrder, JobPhase, JobState, Usage
 from controller.centres.engines.jobs.engine import POLL_S, ClusterEngine
 from controller.centres.engines.jobs.folders import OWN, keeper_command, unknown_job

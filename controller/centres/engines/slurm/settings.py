@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from controller.api.resources.base import Count, Name
+from controller.apiserver.resources.base import Count, Name
 from dataplane.config import Strict
 
 _Word = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$")]

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from controller.api.resources.base import MAX_NAME
-from controller.api.resources.centre import UnitType
-from controller.api.resources.hardware import DeviceNeed, Request
+from controller.apiserver.resources.base import MAX_NAME
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.centres.engines.slurm.answers import Node
 from controller.centres.engines.slurm.settings import SlurmSettings, SlurmUnit
 from dataplane.topology.values import DeviceKind

@@ -69,7 +69,7 @@ def delete(
     address: Address = None,
 ) -> None:
     """Take a version of a probe kernel out of the store; refused while probe tasks are made of it."""
-    from controller.api.resources import ProbeKernel  # noqa: PLC0415
+    from controller.apiserver.resources import ProbeKernel  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
     from controller.schedulers.probe.errors import ProbeKernelError  # noqa: PLC0415
 
@@ -86,7 +86,7 @@ def delete(
 
 
 def _write(kernel: ProbeKernel, *, unchecked: bool, stands_for: str | None, address: str | None) -> None:
-    from controller.api.resources import ProbeKernel  # noqa: PLC0415
+    from controller.apiserver.resources import ProbeKernel  # noqa: PLC0415
     from controller.schedulers.probe.kernel_files import resource_of  # noqa: PLC0415
     from controller.schedulers.probe.trying import code_of, tried  # noqa: PLC0415
 

@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from controller.api.resources.operator_devices import MOST_LETTERS, MOST_OPERATORS, OperatorDevice, text_of
-from controller.api.resources.task import OperatorCount
+from controller.apiserver.resources.operator_devices import MOST_LETTERS, MOST_OPERATORS, OperatorDevice, text_of
+from controller.apiserver.resources.task import OperatorCount
 from controller.cluster.operators import OperatorError
 from controller.schedulers.acceleration.calibration import DEFAULT, load
 from controller.schedulers.acceleration.errors import AccelerationError

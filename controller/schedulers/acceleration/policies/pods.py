@@ -9,7 +9,7 @@ from typing import Final
 
 import numpy as np
 
-from controller.api.resources.operator_devices import MOST_OPERATORS, OperatorDevice
+from controller.apiserver.resources.operator_devices import MOST_OPERATORS, OperatorDevice
 from controller.cluster.hardware import WHOLE, DeviceRequest, Node
 from controller.cluster.hardware.values import Device
 from controller.schedulers.acceleration.network.hardware import OPTIONAL

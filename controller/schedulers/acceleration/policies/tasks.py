@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from controller.api.resources.operator_devices import OperatorDevice
+from controller.apiserver.resources.operator_devices import OperatorDevice
 from controller.schedulers.acceleration.policies.between import UnitNetworks
 from controller.schedulers.acceleration.policies.choosing import Chooser, Placed, key_of
 from controller.schedulers.probe.dispatch.filters import offer_of

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from controller.api.resources.operator_graphs import graph_of_operators
-from controller.api.resources.task import OperatorCount
+from controller.apiserver.resources.operator_graphs import graph_of_operators
+from controller.apiserver.resources.task import OperatorCount
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.operators import Operator
 from controller.schedulers.acceleration.calibration import Calibration, Side

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from controller.api.resources.task import OperatorCount
+from controller.apiserver.resources.task import OperatorCount
 from controller.cluster.cost_map import UNREACHABLE_NS
 from controller.cluster.hardware import Node
 from controller.cluster.operators import Operator, OperatorError, work_of

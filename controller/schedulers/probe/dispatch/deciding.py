@@ -13,8 +13,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from controller.api.resources.operator_devices import OperatorDevice, problem_of
-from controller.api.resources.task import UnitChoice
+from controller.apiserver.resources.operator_devices import OperatorDevice, problem_of
+from controller.apiserver.resources.task import UnitChoice
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.explaining import Candidate, Explanation, Refused, Scored
 from controller.schedulers.probe.dispatch.policies import AssignsDevices, Question

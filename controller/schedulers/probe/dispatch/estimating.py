@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller.api.resources import ProbeResult
-from controller.api.resources.probe_result import ProbeRun
+from controller.apiserver.resources import ProbeResult
+from controller.apiserver.resources.probe_result import ProbeRun
 from controller.cluster.estimates import Basis, Estimate, successive
 from controller.schedulers.probe.dispatch.values import Offer, Option
 from controller.schedulers.probe.evaluation import TRUSTED, Threshold, Trust, lowered, threshold_of

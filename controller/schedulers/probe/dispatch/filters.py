@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.api.resources.task import UnitChoice
+from controller.apiserver.resources.task import UnitChoice
 from controller.cluster.estimates import Basis
 from controller.cluster.estimates.values import FIRMNESS
 from controller.schedulers.probe.dispatch.policies import Question

@@ -8,8 +8,8 @@ from typing import Final
 
 from msgspec import json
 
-from controller.api.resources import Task
-from controller.api.resources.base import MAX_NAME
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.base import MAX_NAME
 
 _NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9.-]+")
 _DIGEST: Final = 12

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from controller.api.resources.operator_devices import OperatorDevice
+from controller.apiserver.resources.operator_devices import OperatorDevice
 from controller.schedulers.probe.dispatch.values import CentresView, Flags, Floats, Longs, Options, PendingTask
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from controller.api.resources.base import Name
+from controller.apiserver.resources.base import Name
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.plugins import make_policy
 from controller.schedulers.framework.profiles import MOST_WEIGHT, PolicySettings

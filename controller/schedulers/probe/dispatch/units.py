@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from controller.api.resources.task import UnitChoice
+from controller.apiserver.resources.task import UnitChoice
 from controller.schedulers.probe.dispatch.probing import Place
 from controller.schedulers.probe.dispatch.values import Offer
 

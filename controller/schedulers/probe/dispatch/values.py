@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from controller.api.resources.task import OperatorCount, UnitChoice
+from controller.apiserver.resources.task import OperatorCount, UnitChoice
 from controller.cluster.cost_map import CostMap
 from controller.cluster.estimates import Estimate
 from controller.cluster.estimates.values import FIRMNESS

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from controller.api.resources import ProbeResult
-from controller.api.resources.centre import UnitType
-from controller.api.resources.probe_result import ProbeRun
+from controller.apiserver.resources import ProbeResult
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.probe_result import ProbeRun
 from controller.cluster.operators import KINDS, Operator, work_of
 from controller.cluster.operators.errors import OperatorError
 from controller.schedulers.probe.values import KernelUse, ProbeKernel, ProbeTask

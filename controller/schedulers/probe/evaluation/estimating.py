@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from controller.api.resources import ProbeResult
-from controller.api.resources.probe_result import ProbeRun
+from controller.apiserver.resources import ProbeResult
+from controller.apiserver.resources.probe_result import ProbeRun
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.estimates.values import FIRMNESS
 from controller.schedulers.probe.evaluation.averages import averaged

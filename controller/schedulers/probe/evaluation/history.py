@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from controller.api.client.synchronous import SyncApiClient
-from controller.api.resources import ProbeResult
-from controller.api.resources.probe_result import ProbeRun
+from controller.apiserver.client.synchronous import SyncApiClient
+from controller.apiserver.resources import ProbeResult
+from controller.apiserver.resources.probe_result import ProbeRun
 
 _NS_PER_S = 1_000_000_000
 

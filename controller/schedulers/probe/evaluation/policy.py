@@ -13,7 +13,7 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from controller.api.resources.base import Name
+from controller.apiserver.resources.base import Name
 from dataplane.config import Strict, load
 
 

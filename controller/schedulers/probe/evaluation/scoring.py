@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from controller.api.resources.probe_result import ProbeResultStatus, ProbeRun
+from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
 from controller.schedulers.probe.evaluation.averages import Averaged, averaged
 from controller.schedulers.probe.evaluation.policy import ACCURACY, RUN_TIME, Policy
 

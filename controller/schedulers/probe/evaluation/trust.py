@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from controller.api.resources import Centre, ProbeResult, Task
-from controller.api.resources.task import TaskPhase
+from controller.apiserver.resources import Centre, ProbeResult, Task
+from controller.apiserver.resources.task import TaskPhase
 from controller.cluster.estimates import Basis
 from controller.cluster.estimates.values import FIRMNESS
 from controller.schedulers.probe.evaluation.averages import averaged

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from controller.api.resources import ProbeResult
-from controller.api.resources.probe_result import ProbeRun
+from controller.apiserver.resources import ProbeResult
+from controller.apiserver.resources.probe_result import ProbeRun
 from controller.schedulers.probe.hours.values import ProbeSample
 from controller.schedulers.probe.values import ProbeTask
 

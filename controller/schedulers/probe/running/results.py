@@ -10,8 +10,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from controller.api.resources.base import Count, Line, Name, Seconds, TimeNs
-from controller.api.resources.probe_result import ProbeRun, Relative, Times
+from controller.apiserver.resources.base import Count, Line, Name, Seconds, TimeNs
+from controller.apiserver.resources.probe_result import ProbeRun, Relative, Times
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.running.report import MOST_FIGURES, MOST_REPETITIONS, Outcome
 from dataplane.config import Strict

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from controller.api.resources import ProbeResult, Task
+from controller.apiserver.resources import ProbeResult, Task
 from controller.schedulers.probe.dispatch.prices import cost_of
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.probe.evaluation import scored

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from controller.api.resources import Metadata, ProbeTask, Task
-from controller.api.resources.operator_graphs import graph_of
+from controller.apiserver.resources import Metadata, ProbeTask, Task
+from controller.apiserver.resources.operator_graphs import graph_of
 from controller.cluster.operators import OperatorError
 from controller.schedulers.probe import files
 from controller.schedulers.probe.building import BuildSettings, build

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.api.resources.decision import DecisionSpec, Outcome, Placement
+from controller.apiserver.resources.decision import DecisionSpec, Outcome, Placement
 from controller.schedulers.framework import Explanation
 from controller.schedulers.probe.dispatch.deciding import Verdict, summary
 from controller.schedulers.probe.dispatch.profiles import TaskProfile

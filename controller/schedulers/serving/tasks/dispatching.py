@@ -12,11 +12,11 @@ from itertools import groupby
 from time import monotonic
 from typing import Final
 
-from controller.api.registry.dispatches import Dispatch
-from controller.api.registry.tenancy.tenants import account_of
-from controller.api.resources import Task
-from controller.api.resources.decision import DecisionSpec
-from controller.api.resources.task import TaskPhase, UnitChoice
+from controller.apiserver.registry.dispatches import Dispatch
+from controller.apiserver.registry.tenancy.tenants import account_of
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.decision import DecisionSpec
+from controller.apiserver.resources.task import TaskPhase, UnitChoice
 from controller.common.errors import ControllerError
 from controller.schedulers.costs import Costs
 from controller.schedulers.fairness import in_turn

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from controller.api.resources import ProbeResult
+from controller.apiserver.resources import ProbeResult
 from controller.common.errors import ControllerError
 from controller.schedulers.probe.dispatch.values import PendingTask, Window
 from controller.schedulers.probe.hours import PathSample, ProbeSample, good_hours

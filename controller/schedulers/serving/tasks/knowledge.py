@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 from zlib import crc32
 
-from controller.api.resources import Centre, ProbeResult, Task
-from controller.api.resources.centre import UnitType
-from controller.api.resources.task import TaskPhase
+from controller.apiserver.resources import Centre, ProbeResult, Task
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.task import TaskPhase
 from controller.cluster.cost_map import CostMap
 from controller.schedulers.probe.dispatch.estimating import Evidence, KnownType, options_of
 from controller.schedulers.probe.dispatch.probing import Key, Known, Need, Place

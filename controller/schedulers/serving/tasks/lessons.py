@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
 
-from controller.api.resources import Task
-from controller.api.resources.task import TASK_ENDED, TaskPhase
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.task import TASK_ENDED, TaskPhase
 from controller.schedulers.framework.lessons import Learns
 from controller.schedulers.probe.dispatch.deciding import Verdict
 from controller.schedulers.probe.dispatch.policies import Question

@@ -6,8 +6,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Final
 
-from controller.api.resources import ProbeResult, Task
-from controller.api.resources.task import TaskPhase
+from controller.apiserver.resources import ProbeResult, Task
+from controller.apiserver.resources.task import TaskPhase
 from controller.schedulers.serving.tasks.view import TasksView, has_ended
 
 _NS: Final = 1_000_000_000

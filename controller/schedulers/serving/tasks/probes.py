@@ -8,10 +8,10 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from controller.api.registry.dispatches import Dispatch
-from controller.api.resources import Metadata, Task
-from controller.api.resources.decision import Outcome
-from controller.api.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, UnitChoice
+from controller.apiserver.registry.dispatches import Dispatch
+from controller.apiserver.resources import Metadata, Task
+from controller.apiserver.resources.decision import Outcome
+from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, UnitChoice
 from controller.schedulers.probe.building import BuildSettings
 from controller.schedulers.probe.dispatch.names import name_of
 from controller.schedulers.probe.dispatch.probing import Order, Place, Reason, probes_due

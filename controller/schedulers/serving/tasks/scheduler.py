@@ -15,9 +15,9 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
-from controller.api.client import ApiClient
-from controller.api.resources import Task
-from controller.api.resources.base import Resource
+from controller.apiserver.client import ApiClient
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.base import Resource
 from controller.common.errors import ApiError, ControllerError
 from controller.schedulers.costs import Costs
 from controller.schedulers.errors import SchedulerError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from controller.api.registry.dispatches import Completion
-from controller.api.resources import Task
-from controller.api.resources.task import TaskPhase
+from controller.apiserver.registry.dispatches import Completion
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.task import TaskPhase
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.serving.tasks.metrics import TaskMetrics
 from controller.schedulers.serving.tasks.view import TasksView

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 from zlib import crc32
 
-from controller.api.resources import ProbeResult, Task
+from controller.apiserver.resources import ProbeResult, Task
 from controller.schedulers.probe.evaluation import Trust, trust_of
 from controller.schedulers.probe.evaluation.checks import UseWork, limits_of, work_by_use
 from controller.schedulers.probe.evaluation.trust import Evidence, TrustSettings

@@ -9,9 +9,9 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from controller.api.resources import Centre, ProbeKernel, ProbeResult, ProbeTask, Task
-from controller.api.resources.base import Resource
-from controller.api.resources.task import TASK_ENDED, TaskPhase
+from controller.apiserver.resources import Centre, ProbeKernel, ProbeResult, ProbeTask, Task
+from controller.apiserver.resources.base import Resource
+from controller.apiserver.resources.task import TASK_ENDED, TaskPhase
 from controller.schedulers.fairness import Weights
 from controller.schedulers.probe import files, kernel_files, values
 from controller.schedulers.probe.dispatch.names import type_of

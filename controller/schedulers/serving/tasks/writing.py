@@ -13,14 +13,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from controller.api.client import ApiClient
-from controller.api.registry import dispatches
-from controller.api.registry.dispatches import Completion, CompletionRequest, Dispatch, DispatchRequest, TaskState
-from controller.api.registry.placements import NewDecision
-from controller.api.resources import Decision, Metadata, Task
-from controller.api.resources.base import Resource
-from controller.api.resources.decision import DecisionSpec
-from controller.api.resources.task import TaskPhase
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry import dispatches
+from controller.apiserver.registry.dispatches import Completion, CompletionRequest, Dispatch, DispatchRequest, TaskState
+from controller.apiserver.registry.placements import NewDecision
+from controller.apiserver.resources import Decision, Metadata, Task
+from controller.apiserver.resources.base import Resource
+from controller.apiserver.resources.decision import DecisionSpec
+from controller.apiserver.resources.task import TaskPhase
 from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.schedulers.serving.decisions import decision_name
 from controller.schedulers.serving.tasks.metrics import TaskMetrics

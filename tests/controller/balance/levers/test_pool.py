@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.registry.pools.shares import UnitShares, report, share
-from controller.api.resources import Metadata, UnitPool
-from controller.api.resources.unit_pool import Claim, HolderStatus, UnitHolding, UnitPoolSpec
+from controller.apiserver.registry.pools.shares import UnitShares, report, share
+from controller.apiserver.resources import Metadata, UnitPool
+from controller.apiserver.resources.unit_pool import Claim, HolderStatus, UnitHolding, UnitPoolSpec
 from controller.balance.errors import LeverError
 from controller.balance.levers.pool import PoolUnits
 from controller.balance.levers.settings import LeverSettings, PoolLever, QuotaLever

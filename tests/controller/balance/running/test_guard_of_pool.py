@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.resources import UnitPool
-from controller.api.resources.unit_pool import HolderStatus
+from controller.apiserver.resources import UnitPool
+from controller.apiserver.resources.unit_pool import HolderStatus
 from controller.balance.errors import LeverError
 from controller.balance.levers.pool import LEASE_SHARE
 from controller.balance.levers.settings import LeverSettings, PoolLever, QuotaLever

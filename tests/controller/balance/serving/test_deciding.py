@@ -7,12 +7,12 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from controller.api.registry.pools import shares as server
-from controller.api.registry.pools.shares import UnitShares
-from controller.api.resources import Metadata, Node, UnitPool
-from controller.api.resources.hardware import Device, DeviceShare, Hardware
-from controller.api.resources.node import NodeSpec, Share
-from controller.api.resources.unit_pool import (
+from controller.apiserver.registry.pools import shares as server
+from controller.apiserver.registry.pools.shares import UnitShares
+from controller.apiserver.resources import Metadata, Node, UnitPool
+from controller.apiserver.resources.hardware import Device, DeviceShare, Hardware
+from controller.apiserver.resources.node import NodeSpec, Share
+from controller.apiserver.resources.unit_pool import (
     Claim,
     ControlForm,
     ControlRule,

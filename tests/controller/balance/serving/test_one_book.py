@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from controller.api.client import ApiClient
-from controller.api.registry.placements import Release, ReleaseRequest
-from controller.api.resources import Metadata, Node, Pod, UnitPool
-from controller.api.resources.hardware import DeviceNeed, Hardware, Request
-from controller.api.resources.node import NodeSpec, NodeStatus
-from controller.api.resources.pod import Container, Phase, PodSpec
-from controller.api.resources.unit_pool import Claim, HolderStatus, UnitPoolSpec
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.placements import Release, ReleaseRequest
+from controller.apiserver.resources import Metadata, Node, Pod, UnitPool
+from controller.apiserver.resources.hardware import DeviceNeed, Hardware, Request
+from controller.apiserver.resources.node import NodeSpec, NodeStatus
+from controller.apiserver.resources.pod import Container, Phase, PodSpec
+from controller.apiserver.resources.unit_pool import Claim, HolderStatus, UnitPoolSpec
 from controller.balance import process as balance
 from controller.balance.settings import BalanceSettings
 from controller.placement import process as placement
@@ -22,7 +22,7 @@ from controller.schedulers import process as scheduler
 from controller.schedulers.settings import QueueSettings, SchedulerSettings
 from dataplane.local.deadline import local_timeout
 from dataplane.topology.values import DeviceKind
-from tests.controller.api.api_server import serving, settings_in
+from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.schedulers.framework.clusters import node
 
 WAIT_S = 60.0

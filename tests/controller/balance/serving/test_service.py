@@ -13,17 +13,24 @@ from typing import Any
 
 import pytest
 
-from controller.api.client import ApiClient
-from controller.api.client.asynchronous import Resources
-from controller.api.resources import Decision, Metadata, Node, UnitPool
-from controller.api.resources.node import NodeSpec
-from controller.api.resources.unit_pool import Claim, ControlRule, HolderStatus, PoolControl, UnitHolding, UnitPoolSpec
+from controller.apiserver.client import ApiClient
+from controller.apiserver.client.asynchronous import Resources
+from controller.apiserver.resources import Decision, Metadata, Node, UnitPool
+from controller.apiserver.resources.node import NodeSpec
+from controller.apiserver.resources.unit_pool import (
+    Claim,
+    ControlRule,
+    HolderStatus,
+    PoolControl,
+    UnitHolding,
+    UnitPoolSpec,
+)
 from controller.balance.process import serve
 from controller.balance.serving.driver import BalanceService
 from controller.balance.settings import BalanceSettings, HistorySettings, MovingSettings
 from controller.common.errors import InvalidError, StaleError
 from dataplane.local.deadline import local_timeout
-from tests.controller.api.api_server import serving, settings_in
+from tests.controller.apiserver.api_server import serving, settings_in
 
 WAIT_S = 20.0
 PLATFORM = PoolControl(rule=ControlRule.PLATFORM)

@@ -10,8 +10,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from controller.api.resources import Node, Pod
-from controller.api.resources.hardware import Request
+from controller.apiserver.resources import Node, Pod
+from controller.apiserver.resources.hardware import Request
 from controller.centres.engines.base import JobOrder
 from controller.centres.engines.containers import ContainersEngine, ContainersSettings
 from controller.centres.engines.containers.pods import CENTRE

@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from controller.api.resources import Pod
+from controller.apiserver.resources import Pod
 from controller.centres.engines.base import JobOrder, JobState
 from tests.controller.centres.engines.container_world import ContainersWorld
 from tests.controller.centres.engines.ray_cluster import RayCluster

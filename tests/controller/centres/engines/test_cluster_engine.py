@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.resources.centre import UnitType
+from controller.apiserver.resources.centre import UnitType
 from controller.centres.engines.base import JobMark, JobOrder, JobPhase, JobState
 from controller.centres.engines.jobs.engine import ClusterEngine
 from controller.centres.engines.jobs.folders import ENDED_FILE, OWN, unknown_job

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.resources.centre import Centre, UnitType
-from controller.api.resources.task import TaskPhase
+from controller.apiserver.resources.centre import Centre, UnitType
+from controller.apiserver.resources.task import TaskPhase
 from controller.centres.engines.base import ERRORS_FILE, OUTPUT_FILE, Engine, JobPhase
 from controller.centres.engines.slurm.settings import SlurmSettings, SlurmUnit
 from controller.centres.errors import EngineError, OrderError

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from controller.api.resources import Metadata, Node
-from controller.api.resources.hardware import Device, DeviceNeed, DeviceShare, Hardware, Request
-from controller.api.resources.node import NodeSpec, PoolShare, Share
+from controller.apiserver.resources import Metadata, Node
+from controller.apiserver.resources.hardware import Device, DeviceNeed, DeviceShare, Hardware, Request
+from controller.apiserver.resources.node import NodeSpec, PoolShare, Share
 from controller.centres.engines.containers.settings import ContainerUnit
 from controller.centres.engines.containers.units import room
 from dataplane.topology.values import DeviceKind

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from controller.api.client import Place, SyncApiClient
-from controller.api.resources import Metadata, UnitPool
-from controller.api.resources.unit_pool import (
+from controller.apiserver.client import Place, SyncApiClient
+from controller.apiserver.resources import Metadata, UnitPool
+from controller.apiserver.resources.unit_pool import (
     HolderControl,
     HolderStatus,
     UnitHolding,

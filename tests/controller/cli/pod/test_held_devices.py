@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from controller.api.resources import Metadata, Node
-from controller.api.resources.hardware import Device, DeviceShare, Hardware
-from controller.api.resources.node import NodeSpec, PoolShare, Share
+from controller.apiserver.resources import Metadata, Node
+from controller.apiserver.resources.hardware import Device, DeviceShare, Hardware
+from controller.apiserver.resources.node import NodeSpec, PoolShare, Share
 from controller.cli.pod.top import device_cells
 from dataplane.topology.values import DeviceKind
 

@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from controller.api.client import Place, SyncApiClient
-from controller.api.registry.placements import Binding, BindingRequest, NewDecision
-from controller.api.resources import Decision, Metadata, Node, Pod
-from controller.api.resources.decision import DecisionSpec, Outcome, Refusal, Score
-from controller.api.resources.hardware import Device, Hardware, Load
-from controller.api.resources.node import DeviceLoad, NodeSpec, NodeStatus
-from controller.api.resources.operator_devices import OperatorDevice
+from controller.apiserver.client import Place, SyncApiClient
+from controller.apiserver.registry.placements import Binding, BindingRequest, NewDecision
+from controller.apiserver.resources import Decision, Metadata, Node, Pod
+from controller.apiserver.resources.decision import DecisionSpec, Outcome, Refusal, Score
+from controller.apiserver.resources.hardware import Device, Hardware, Load
+from controller.apiserver.resources.node import DeviceLoad, NodeSpec, NodeStatus
+from controller.apiserver.resources.operator_devices import OperatorDevice
 from dataplane.topology.values import DeviceKind
 from tests.controller.cli.conftest import Run
 from tests.waiting import HANG_S

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from controller.api.client import Place, SyncApiClient
-from controller.api.resources import Metadata, ProbeResult, ProbeTask
-from controller.api.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
+from controller.apiserver.client import Place, SyncApiClient
+from controller.apiserver.resources import Metadata, ProbeResult, ProbeTask
+from controller.apiserver.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
 from controller.schedulers.probe.files import to_spec
 from controller.schedulers.probe.values import Implementation, KernelUse, Library
 from controller.schedulers.probe.values import ProbeTask as Probe

@@ -13,7 +13,7 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from controller.api.settings import TlsSettings
+from controller.apiserver.settings import TlsSettings
 from controller.cli import main
 from controller.schedulers.errors import SchedulerError
 from controller.schedulers.extender.process import serve

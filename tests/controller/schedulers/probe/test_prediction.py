@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from controller.api.resources.probe_result import ProbeRun
+from controller.apiserver.resources.probe_result import ProbeRun
 from controller.cluster.estimates import Basis
 from controller.schedulers.probe.prediction import Reference, predicted
 from controller.schedulers.probe.values import Implementation, KernelUse, Library, ProbeTask, TargetRun

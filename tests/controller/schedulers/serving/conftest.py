@@ -12,17 +12,17 @@ from typing import Protocol
 import pytest
 from msgspec.structs import replace
 
-from controller.api.client import ApiClient
-from controller.api.resources import Decision, Metadata, Node, Pod
-from controller.api.resources.decision import Outcome
-from controller.api.resources.hardware import Hardware, Request
-from controller.api.resources.node import NodeStatus
-from controller.api.resources.pod import Container, PodSpec
+from controller.apiserver.client import ApiClient
+from controller.apiserver.resources import Decision, Metadata, Node, Pod
+from controller.apiserver.resources.decision import Outcome
+from controller.apiserver.resources.hardware import Hardware, Request
+from controller.apiserver.resources.node import NodeStatus
+from controller.apiserver.resources.pod import Container, PodSpec
 from controller.schedulers.process import serve
 from controller.schedulers.serving.scheduler import Scheduler
 from controller.schedulers.settings import QueueSettings, SchedulerSettings
 from dataplane.local.deadline import local_timeout
-from tests.controller.api.api_server import serving, settings_in
+from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.schedulers.framework.clusters import node
 
 WAIT_S = 120.0

@@ -9,11 +9,11 @@ from itertools import count
 import pytest
 from msgspec.structs import replace
 
-from controller.api.registry.placements import NewDecision, State, bind
-from controller.api.resources import Metadata, Node, Pod, PodGroup
-from controller.api.resources.hardware import DeviceNeed, DeviceShares, Request
-from controller.api.resources.pod import Container, Location, PodSpec
-from controller.api.resources.pod_group import PodGroupSpec
+from controller.apiserver.registry.placements import NewDecision, State, bind
+from controller.apiserver.resources import Metadata, Node, Pod, PodGroup
+from controller.apiserver.resources.hardware import DeviceNeed, DeviceShares, Request
+from controller.apiserver.resources.pod import Container, Location, PodSpec
+from controller.apiserver.resources.pod_group import PodGroupSpec
 from controller.schedulers.framework.profiles import profiles_of
 from controller.schedulers.serving import binding
 from controller.schedulers.serving.binding import request_of

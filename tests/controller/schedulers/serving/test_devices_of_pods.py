@@ -8,11 +8,11 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from controller.api.resources import Metadata, Pod
-from controller.api.resources.hardware import DeviceNeed, Request
-from controller.api.resources.operator_devices import OperatorDevice
-from controller.api.resources.operator_graphs import operators_of
-from controller.api.resources.pod import Container, Phase, PodSpec
+from controller.apiserver.resources import Metadata, Pod
+from controller.apiserver.resources.hardware import DeviceNeed, Request
+from controller.apiserver.resources.operator_devices import OperatorDevice
+from controller.apiserver.resources.operator_graphs import operators_of
+from controller.apiserver.resources.pod import Container, Phase, PodSpec
 from controller.cluster.operators import OperatorGraph
 from controller.schedulers.process import serve
 from controller.schedulers.settings import SchedulerSettings

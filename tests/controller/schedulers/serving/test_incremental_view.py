@@ -12,11 +12,11 @@ import pytest
 from msgspec.structs import replace
 
 from collectors.values import Snapshot as NetworkSnapshot
-from controller.api.registry.placements import Binding, BindingRequest, State, bind
-from controller.api.resources import Metadata, Node, Pod
-from controller.api.resources.hardware import DeviceShare, Hardware, Load, Request
-from controller.api.resources.node import DeviceLoad, Image, NodeSpec, NodeStatus, PoolShare, Share
-from controller.api.resources.pod import Container, PeerNeed, Phase, PodSpec, PodStatus
+from controller.apiserver.registry.placements import Binding, BindingRequest, State, bind
+from controller.apiserver.resources import Metadata, Node, Pod
+from controller.apiserver.resources.hardware import DeviceShare, Hardware, Load, Request
+from controller.apiserver.resources.node import DeviceLoad, Image, NodeSpec, NodeStatus, PoolShare, Share
+from controller.apiserver.resources.pod import Container, PeerNeed, Phase, PodSpec, PodStatus
 from controller.cluster.cost_map import CostMap
 from controller.common.errors import StaleError
 from controller.schedulers.framework import Snapshot

@@ -25,10 +25,10 @@ if importlib.util.find_spec("torch") is None:
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
-from controller.api.registry.placements import Release, ReleaseRequest
-from controller.api.resources import Decision, Metadata, Pod, PodGroup
-from controller.api.resources.pod import Phase
-from controller.api.resources.pod_group import PodGroupSpec
+from controller.apiserver.registry.placements import Release, ReleaseRequest
+from controller.apiserver.resources import Decision, Metadata, Pod, PodGroup
+from controller.apiserver.resources.pod import Phase
+from controller.apiserver.resources.pod_group import PodGroupSpec
 from controller.cli.app import app
 from controller.schedulers.framework.profiles import PolicySettings, ProfileSettings
 from controller.schedulers.learning.agent.records import load_checkpoint

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from controller.api.registry.placements import Release, ReleaseRequest
-from controller.api.resources import Decision, Metadata, Pod, PodGroup
-from controller.api.resources.decision import Outcome
-from controller.api.resources.pod import Phase
-from controller.api.resources.pod_group import GroupPhase, PodGroupSpec
+from controller.apiserver.registry.placements import Release, ReleaseRequest
+from controller.apiserver.resources import Decision, Metadata, Pod, PodGroup
+from controller.apiserver.resources.decision import Outcome
+from controller.apiserver.resources.pod import Phase
+from controller.apiserver.resources.pod_group import GroupPhase, PodGroupSpec
 from tests.controller.schedulers.serving.conftest import Cluster, Play, placed_name
 
 

@@ -8,14 +8,14 @@ from collections import Counter
 import pytest
 from msgspec.structs import replace
 
-from controller.api.registry.placements import Release, ReleaseRequest
-from controller.api.resources import Decision, Metadata, Node, Pod, PodGroup, Project
-from controller.api.resources.decision import Outcome
-from controller.api.resources.hardware import DeviceNeed, Load, Request
-from controller.api.resources.node import DeviceLoad, NodeSpec
-from controller.api.resources.pod import Container, Location, PeerNeed, Phase, PodSpec
-from controller.api.resources.pod_group import PodGroupSpec
-from controller.api.resources.project import ProjectSpec
+from controller.apiserver.registry.placements import Release, ReleaseRequest
+from controller.apiserver.resources import Decision, Metadata, Node, Pod, PodGroup, Project
+from controller.apiserver.resources.decision import Outcome
+from controller.apiserver.resources.hardware import DeviceNeed, Load, Request
+from controller.apiserver.resources.node import DeviceLoad, NodeSpec
+from controller.apiserver.resources.pod import Container, Location, PeerNeed, Phase, PodSpec
+from controller.apiserver.resources.pod_group import PodGroupSpec
+from controller.apiserver.resources.project import ProjectSpec
 from controller.schedulers.framework.profiles import PolicySettings, ProfileSettings
 from controller.schedulers.process import serve, take_profiles
 from controller.schedulers.settings import MetricsSettings, QueueSettings, SchedulerSettings

@@ -6,11 +6,11 @@ import numpy as np
 from msgspec.structs import replace
 
 from collectors.values import Snapshot as NetworkSnapshot
-from controller.api.resources import Metadata, Node, Pod, PodGroup
-from controller.api.resources.hardware import DeviceNeed, Hardware, Load, Request
-from controller.api.resources.node import DeviceLoad, Image, NodeStatus
-from controller.api.resources.pod import Container, Location, PeerNeed, Phase, PodSpec, PodStatus
-from controller.api.resources.pod_group import AllReduce, PodGroupSpec
+from controller.apiserver.resources import Metadata, Node, Pod, PodGroup
+from controller.apiserver.resources.hardware import DeviceNeed, Hardware, Load, Request
+from controller.apiserver.resources.node import DeviceLoad, Image, NodeStatus
+from controller.apiserver.resources.pod import Container, Location, PeerNeed, Phase, PodSpec, PodStatus
+from controller.apiserver.resources.pod_group import AllReduce, PodGroupSpec
 from controller.cluster.cost_map import CostMap
 from controller.schedulers.framework.values import Mate, Peer
 from controller.schedulers.serving.decisions import is_measured

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from controller.api.resources.operator_devices import OperatorDevice
+from controller.apiserver.resources.operator_devices import OperatorDevice
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, DeviceRequest, Node, Request
 from controller.schedulers.acceleration.policies.pods import PodDevices

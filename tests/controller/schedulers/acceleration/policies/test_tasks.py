@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from controller.api.resources.operator_devices import OperatorDevice
-from controller.api.resources.operator_graphs import operators_of
-from controller.api.resources.task import OperatorCount, UnitChoice
+from controller.apiserver.resources.operator_devices import OperatorDevice
+from controller.apiserver.resources.operator_graphs import operators_of
+from controller.apiserver.resources.task import OperatorCount, UnitChoice
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.operators import Flow, Operator, OperatorGraph
 from controller.schedulers.acceleration.calibration import DEFAULT, Calibration, Figure, Rates, save

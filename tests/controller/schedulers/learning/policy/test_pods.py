@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from collectors.values import Snapshot as NetworkSnapshot
-from controller.api.resources.task import OperatorCount
+from controller.apiserver.resources.task import OperatorCount
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, Request, Shares
 from controller.schedulers.errors import SchedulerError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.api.resources.task import UnitChoice
+from controller.apiserver.resources.task import UnitChoice
 from controller.schedulers.probe.dispatch.probing import Place
 from controller.schedulers.probe.dispatch.units import Step, Wanted, choose_unit
 from controller.schedulers.probe.dispatch.values import Offer

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from controller.api.resources import Centre, Metadata, ProbeResult, Task
-from controller.api.resources.centre import CentreStatus
-from controller.api.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
-from controller.api.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, TaskStatus
+from controller.apiserver.resources import Centre, Metadata, ProbeResult, Task
+from controller.apiserver.resources.centre import CentreStatus
+from controller.apiserver.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
+from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, TaskStatus
 
 S = 1_000_000_000
 NOW_NS = 1_800_000_000 * S

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from controller.api.resources.probe_result import ProbeResultStatus, ProbeRun
+from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
 from controller.schedulers.probe.evaluation.averages import averaged
 from controller.schedulers.probe.evaluation.policy import DEFAULT, Policy, load_policy
 from controller.schedulers.probe.evaluation.scoring import score, scored

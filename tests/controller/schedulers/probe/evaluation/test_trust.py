@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from controller.api.resources import ProbeResult
-from controller.api.resources.centre import UnitType
-from controller.api.resources.hardware import DeviceNeed, Request
+from controller.apiserver.resources import ProbeResult
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.cluster.estimates import Basis, Estimate
 from controller.schedulers.probe.evaluation import Evidence, Trust, estimate_of, lowered, trust_of
 from controller.schedulers.probe.evaluation.checks import UseWork, limits_of, work_by_use

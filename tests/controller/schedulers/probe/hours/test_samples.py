@@ -14,8 +14,8 @@ from collectors.history.rows import Observation, RowMaker
 from collectors.history.settings import HistorySettings
 from collectors.history.writer import HistoryWriter
 from collectors.values import Snapshot
-from controller.api.resources import Metadata, ProbeResult
-from controller.api.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
+from controller.apiserver.resources import Metadata, ProbeResult
+from controller.apiserver.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.hours import PathSample, probe_samples
 from controller.schedulers.probe.hours.telemetry import path_samples, ways

@@ -69,7 +69,7 @@ def test_a_probe_task_runs_on_its_own_and_leaves_its_times_and_errors(tmp_path: 
 
 def test_nothing_slow_is_imported_that_no_kernel_needs(tmp_path: Path) -> None:
     (tmp_path / "probe.json").write_text(files.dumps(ProbeTask("p", "hpc", (gemm("k", 8, 1),)), as_json=True))
-    heavy = {"msgspec", "yaml", "argparse", "scipy", "networkx", "typer", "litestar", "pyarrow", "controller.api"}
+    heavy = {"msgspec", "yaml", "argparse", "scipy", "networkx", "typer", "litestar", "pyarrow", "controller.apiserver"}
     text = (
         "import sys; from controller.schedulers.probe.running import command, work, crew;"
         f"print({heavy} & set(sys.modules))"

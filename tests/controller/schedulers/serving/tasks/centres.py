@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from controller.api.client import ApiClient
-from controller.api.registry.dispatches import Completion, CompletionRequest, NewResult
-from controller.api.resources import Centre, Metadata, ProbeTask, Task
-from controller.api.resources.centre import CentreStatus, UnitType
-from controller.api.resources.probe_result import ProbeResultStatus, ProbeRun
-from controller.api.resources.task import TaskPhase
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.dispatches import Completion, CompletionRequest, NewResult
+from controller.apiserver.resources import Centre, Metadata, ProbeTask, Task
+from controller.apiserver.resources.centre import CentreStatus, UnitType
+from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
+from controller.apiserver.resources.task import TaskPhase
 from controller.common.errors import StaleError
 
 Runs = Callable[[Task, ProbeTask | None], Completion | None]

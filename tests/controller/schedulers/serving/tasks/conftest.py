@@ -11,16 +11,16 @@ from typing import Protocol
 
 import pytest
 
-from controller.api.client import ApiClient
-from controller.api.resources import Decision, Metadata, Task
-from controller.api.resources.centre import UnitType
-from controller.api.resources.task import OperatorCount, Program, ProgramKind, TaskSpec
+from controller.apiserver.client import ApiClient
+from controller.apiserver.resources import Decision, Metadata, Task
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.task import OperatorCount, Program, ProgramKind, TaskSpec
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.process import serve
 from controller.schedulers.settings import SchedulerSettings
 from dataplane.local.deadline import local_timeout
 from dataplane.topology.values import NumberFormat
-from tests.controller.api.api_server import serving, settings_in
+from tests.controller.apiserver.api_server import serving, settings_in
 from tests.controller.schedulers.serving.tasks.centres import PlayedCentre, run_all
 
 WAIT_S = 60.0

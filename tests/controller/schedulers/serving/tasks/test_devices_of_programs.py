@@ -8,9 +8,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from controller.api.resources import Task
-from controller.api.resources.operator_graphs import operators_of
-from controller.api.resources.task import TASK_ENDED, TaskPhase
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.operator_graphs import operators_of
+from controller.apiserver.resources.task import TASK_ENDED, TaskPhase
 from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.settings import ControlGroups, TrialSettings, UnitSettings
 from controller.centres.units import Found, FoundDevice

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from controller.api.registry.dispatches import Completion
-from controller.api.resources import Centre, ProbeResult, ProbeTask, Task
-from controller.api.resources.centre import UnitType
-from controller.api.resources.decision import Outcome
-from controller.api.resources.task import OperatorCount, TaskPhase, UnitChoice
+from controller.apiserver.registry.dispatches import Completion
+from controller.apiserver.resources import Centre, ProbeResult, ProbeTask, Task
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.decision import Outcome
+from controller.apiserver.resources.task import OperatorCount, TaskPhase, UnitChoice
 from controller.schedulers.probe.dispatch.prices import PriceSettings, PriceStep
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from tests.controller.schedulers.serving.tasks.centres import PlayedCentre

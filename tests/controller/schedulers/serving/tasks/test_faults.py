@@ -7,9 +7,9 @@ import asyncio
 import pytest
 from msgspec.structs import replace
 
-from controller.api.registry.dispatches import Completion, Dispatch, DispatchRequest
-from controller.api.resources import Centre, ProbeTask, Task
-from controller.api.resources.task import TaskPhase
+from controller.apiserver.registry.dispatches import Completion, Dispatch, DispatchRequest
+from controller.apiserver.resources import Centre, ProbeTask, Task
+from controller.apiserver.resources.task import TaskPhase
 from controller.common.errors import StaleError
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from tests.controller.schedulers.serving.tasks.conftest import Play, Site, units

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from controller.api.resources.hardware import DeviceNeed, Request
-from controller.api.resources.task import OperatorCount
+from controller.apiserver.resources.hardware import DeviceNeed, Request
+from controller.apiserver.resources.task import OperatorCount
 from controller.schedulers.framework.profiles import PolicySettings
 from controller.schedulers.probe.dispatch.profiles import MEASURED, TaskProfileSettings
 from controller.schedulers.probe.dispatch.settings import TaskSettings

@@ -1,1 +1,0 @@
-"""The service access point: all that schedulers keep, as resources over HTTP; its server and its client."""

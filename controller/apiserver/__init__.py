@@ -1,0 +1,1 @@
+"""The API server: what schedulers keep as resources over HTTP, its storage, its client, manifests, its agents."""

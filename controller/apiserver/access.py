@@ -1,0 +1,220 @@
+"""What each role may do with which resources; pure.
+
+| role | reads | writes |
+| --- | --- | --- |
+| user | his and his projects' pods, logs, groups, tasks, decisions; all else | those, probe tasks: no status |
+| node | its Node, the pods on it | its Node (to create it, and its status), status and release of the pods on it |
+| centre | its Centre, its tasks and probe results | its Centre (likewise), status, picks, completions of its tasks |
+| placement | nodes, pods, pod groups, decisions | pods and their releases, nodes, status of pod groups |
+| holder | the unit pools that it may hold units of | its own reports in them |
+| balance | unit pools, nodes | shares and status of unit pools |
+| service | everything, logs of pods | everything, but no commands in pods |
+| admin | everything, and tokens | everything, and tokens |
+| worker | nothing more: workers attend jobs, at the job service | nothing |
+
+All read probe kernels and probe tasks. A user with the right `exec` runs commands in his pods, with `kernels` he writes
+probe kernels. Of what others have created he changes nothing; decisions belong to whom their subjects belong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from enum import StrEnum
+from typing import Any, Final
+
+from controller.apiserver.registry.placements import NewDecision
+from controller.apiserver.registry.selection import How, Selection
+from controller.apiserver.registry.tenancy.tenants import tenant_of
+from controller.apiserver.resources import Kind, Resource, UnitPool
+from controller.apiserver.resources.base import FieldValue
+from controller.common.errors import ForbiddenError
+from dataplane.rpc.access import Principal, Right, Role
+
+
+class Verb(StrEnum):
+    """What is done to a resource."""
+
+    READ = "read"
+    CREATE = "create"
+    REPLACE = "replace"
+    STATUS = "status"
+    DELETE = "delete"
+    BIND = "bind"
+    RELEASE = "release"
+    EVICT = "evict"
+    SHARE = "share"
+    DISPATCH = "dispatch"
+    COMPLETE = "complete"
+    EXEC = "exec"
+    ANSWER = "answer"
+    REPORT = "report"
+
+
+_ALL: Final = (Role.ADMIN, Role.SERVICE)
+_USERS: Final = {"Pod", "PodGroup", "ProbeTask", "Task"}
+_USERS_VERBS: Final = {Verb.CREATE, Verb.REPLACE, Verb.DELETE}
+_PRIVATE: Final = {"Decision", "Pod", "PodGroup", "Project", "Task"}
+"""Kinds of which a user sees what is his or his projects'."""
+
+_RIGHTS: Final = {"ProbeKernel": Right.KERNELS}
+"""Kinds that users write with a right of their own: centres run what probe kernels say."""
+_OF_ALL: Final = {"ProbeKernel", "ProbeTask"}
+"""Kinds that everybody with a token reads."""
+
+_OWN_FIELDS: Final[dict[Role, dict[str, str]]] = {
+    Role.NODE: {"Node": "name", "Pod": "node"},
+    Role.CENTRE: {"Centre": "name", "Task": "centre", "ProbeResult": "centre"},
+    Role.HOLDER: {"UnitPool": "holder"},
+}
+"""By which field a resource belongs to a node, a centre."""
+_OWN_VERBS: Final[dict[str, set[Verb]]] = {
+    "Node": {Verb.READ, Verb.CREATE, Verb.STATUS},
+    "Pod": {Verb.READ, Verb.STATUS, Verb.RELEASE},
+    "Centre": {Verb.READ, Verb.CREATE, Verb.STATUS},
+    "Task": {Verb.READ, Verb.STATUS, Verb.COMPLETE},
+    "ProbeResult": {Verb.READ},
+    "UnitPool": {Verb.READ},
+}
+
+_PLACEMENT: Final[dict[str, set[Verb]]] = {
+    "Node": {Verb.READ, Verb.REPLACE, Verb.STATUS},
+    "Pod": {Verb.READ, Verb.CREATE, Verb.STATUS, Verb.DELETE, Verb.RELEASE},
+    "PodGroup": {Verb.READ, Verb.STATUS},
+    "Decision": {Verb.READ},
+}
+"""What the main controller needs, and no more."""
+_BALANCE: Final[dict[str, set[Verb]]] = {"UnitPool": {Verb.READ, Verb.STATUS}, "Node": {Verb.READ}}
+"""What balancing needs, beside the shares of pools."""
+_PART: Final = {Role.PLACEMENT: _PLACEMENT, Role.BALANCE: _BALANCE}
+
+
+def check(principal: Principal, verb: Verb, kind: Kind[Any], resource: Resource) -> None:
+    """Raise ForbiddenError for what a principal may not do with a resource."""
+    role = principal.role
+    if role in _ALL or (verb is Verb.READ and kind.name in _OF_ALL):
+        return
+    if role is Role.USER:
+        right = _RIGHTS.get(kind.name)
+        may_write = kind.name in _USERS or (right is not None and right in principal.rights)
+        if verb is not Verb.READ and not (may_write and verb in _USERS_VERBS):
+            raise _forbidden(principal, verb, f"a {kind.name}")
+        is_bounded = verb is not Verb.CREATE and (verb is not Verb.READ or kind.name in _PRIVATE)
+        tenant = tenant_of(principal)
+        if is_bounded and tenant is not None and not tenant.has(resource.metadata):
+            raise _forbidden(principal, verb, f"{kind.name} {resource.metadata.name}: it is another user's")
+        return
+    if role in _PART:
+        if verb not in _PART[role].get(kind.name, ()):
+            raise _forbidden(principal, verb, f"a {kind.name}")
+        return
+    name = resource.metadata.name
+    field = _OWN_FIELDS.get(role, {}).get(kind.name)
+    read = None if field is None else kind.field(field)
+    if read is None or verb not in _OWN_VERBS[kind.name] or not _is_own(read(resource), principal):
+        raise _forbidden(principal, verb, f"{kind.name} {name}")
+
+
+def check_list(principal: Principal, kind: Kind[Any], selection: Selection) -> None:
+    """Raise ForbiddenError for a list, or watch, of more than a principal may read."""
+    if principal.role in (*_ALL, Role.USER) or kind.name in _OF_ALL:
+        return
+    if kind.name in _PART.get(principal.role, {}):
+        return
+    field = _OWN_FIELDS.get(principal.role, {}).get(kind.name)
+    if field is None:
+        raise _forbidden(principal, Verb.READ, kind.plural)
+    if not any((term.name, term.how, term.value) == (field, How.EQUAL, principal.subject) for term in selection.fields):
+        raise _forbidden(principal, Verb.READ, f"{kind.plural} but with fields={field}={principal.subject}")
+
+
+def bounded(principal: Principal, kind: Kind[Any], selection: Selection) -> Selection:
+    """Return what a principal gets of a list, or watch, that `check_list` lets pass."""
+    return replace(selection, tenant=tenant_of(principal)) if kind.name in _PRIVATE else selection
+
+
+def check_decision(principal: Principal, decision: NewDecision | None) -> None:
+    """Raise ForbiddenError for a decision of who does not decide: nodes and centres release and complete, too."""
+    if decision is not None and principal.role not in (*_ALL, Role.PLACEMENT):
+        raise _forbidden(principal, Verb.CREATE, "a Decision")
+
+
+def check_bind(principal: Principal) -> None:
+    """Raise ForbiddenError for who is no scheduler."""
+    if principal.role not in _ALL:
+        raise _forbidden(principal, Verb.BIND, "pods")
+
+
+def check_evict(principal: Principal) -> None:
+    """Raise ForbiddenError for who neither schedules nor keeps what is wanted."""
+    if principal.role not in (*_ALL, Role.PLACEMENT):
+        raise _forbidden(principal, Verb.EVICT, "pods")
+
+
+def check_dispatch(principal: Principal) -> None:
+    """Raise ForbiddenError for who is no scheduler."""
+    if principal.role not in _ALL:
+        raise _forbidden(principal, Verb.DISPATCH, "tasks")
+
+
+def check_share(principal: Principal) -> None:
+    """Raise ForbiddenError for who does not balance loads."""
+    if principal.role not in (*_ALL, Role.BALANCE):
+        raise _forbidden(principal, Verb.SHARE, "units")
+
+
+def check_report(principal: Principal, pool: UnitPool, holder: str) -> None:
+    """Raise ForbiddenError for who is not that holder of units."""
+    if principal.role in _ALL or (principal.role is Role.HOLDER and principal.subject == holder):
+        return
+    raise _forbidden(principal, Verb.REPORT, f"for {holder} in UnitPool {pool.metadata.name}")
+
+
+def check_logs(principal: Principal) -> None:
+    """Raise ForbiddenError for who may not read what containers write."""
+    if principal.role not in {*_ALL, Role.USER}:
+        raise _forbidden(principal, Verb.READ, "logs of pods")
+
+
+def check_exec(principal: Principal) -> None:
+    """Raise ForbiddenError for who may not run commands in containers: schedulers have no need of it."""
+    if principal.role is not Role.ADMIN and Right.EXEC not in principal.rights:
+        raise _forbidden(principal, Verb.EXEC, "in pods: that takes the right exec")
+
+
+def check_sessions(principal: Principal, node: str) -> None:
+    """Raise ForbiddenError for who does not answer for a node."""
+    if principal.role not in _ALL and (principal.role is not Role.NODE or principal.subject != node):
+        raise _forbidden(principal, Verb.ANSWER, f"for node {node}")
+
+
+def check_tokens(principal: Principal) -> None:
+    """Raise ForbiddenError for who is no administrator."""
+    if principal.role is not Role.ADMIN:
+        raise ForbiddenError(f"{principal.name} ({principal.role.value}) may not see or change tokens")
+
+
+def _is_own(value: FieldValue, principal: Principal) -> bool:
+    return principal.subject in value if isinstance(value, tuple) else principal.subject == value
+
+
+def _forbidden(principal: Principal, verb: Verb, what: str) -> ForbiddenError:
+    whose = "" if principal.subject is None else f" {principal.subject}"
+    return ForbiddenError(f"{principal.name} ({principal.role.value}{whose}) may not {_WORDS[verb]} {what}")
+
+
+_WORDS: Final = {
+    Verb.READ: "read",
+    Verb.CREATE: "create",
+    Verb.REPLACE: "replace",
+    Verb.STATUS: "write the status of",
+    Verb.DELETE: "delete",
+    Verb.BIND: "bind",
+    Verb.RELEASE: "release",
+    Verb.EVICT: "evict",
+    Verb.SHARE: "share out",
+    Verb.DISPATCH: "dispatch",
+    Verb.COMPLETE: "complete",
+    Verb.EXEC: "run commands",
+    Verb.ANSWER: "answer",
+    Verb.REPORT: "report",
+}

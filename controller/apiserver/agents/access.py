@@ -1,0 +1,27 @@
+"""Where an agent finds the service access point, and the network namespace that its settings mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from controller.apiserver.client import Place, find_place
+from controller.apiserver.client.place import read_token
+
+RUN_NETNS: Final = Path("/run/netns")
+
+
+def api_place(address: str | None, token_file: str | None) -> Place:
+    """Return where the service access point is, with the agent's own token where a file of it is named."""
+    found = find_place(address)
+    if token_file is None:
+        return found
+    return Place(found.address, read_token(Path(token_file)), found.ca)
+
+
+def namespace_of(text: str | None) -> Path | None:
+    """Return the network namespace that is meant: a path, a name of `ip netns`, or FABRIC:HOST; None for none."""
+    if text is None:
+        return None
+    fabric, colon, host = text.partition(":")
+    return RUN_NETNS / (f"mr-{fabric}-{host}" if colon else text)  # a path remains one

@@ -1,0 +1,10 @@
+"""Typed clients of the service access point, asynchronous and not: resources in, resources out."""
+
+from __future__ import annotations
+
+from controller.apiserver.client.asynchronous import ApiClient
+from controller.apiserver.client.place import Place, find_place
+from controller.apiserver.client.synchronous import SyncApiClient
+from controller.apiserver.client.values import Event, Listing
+
+__all__ = ["ApiClient", "Event", "Listing", "Place", "SyncApiClient", "find_place"]

@@ -1,0 +1,328 @@
+"""The client for programs of asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+
+import httpx
+
+from controller.apiserver.client import calls, sessions
+from controller.apiserver.client.calls import Call
+from controller.apiserver.client.place import Place, find_place
+from controller.apiserver.client.resuming import WatchProgress
+from controller.apiserver.client.values import Event, Listing
+from controller.apiserver.registry.batches import BindingBatch, BindingOutcomes, DispatchBatch, DispatchOutcomes
+from controller.apiserver.registry.dispatches import CompletionRequest, DispatchAnswer, DispatchRequest, Pick
+from controller.apiserver.registry.evictions import EvictionRequest
+from controller.apiserver.registry.placements import BindingRequest, NewDecision, PlacementAnswer, ReleaseRequest
+from controller.apiserver.registry.pools.shares import UnitShares
+from controller.apiserver.resources import UnitPool
+from controller.apiserver.resources.base import R
+from controller.apiserver.resources.unit_pool import HolderStatus, UnitHolding
+from controller.apiserver.server.answers import HealthAnswer, ResourceList, TokenList
+from controller.apiserver.sessions.frames import Frame
+from controller.apiserver.sessions.values import ExecAnswer, ExecRequest, SessionRequest
+from controller.apiserver.tokens import NewToken, TokenRequest, TokenShown
+from controller.common.errors import ApiError, GoneError, NotFoundError, TooManyError, UnavailableError
+from dataplane.rpc.backoff import Backoff
+
+T = TypeVar("T")
+
+
+class ApiClient:
+    """Asks the service access point; use it as an async context manager. Raises ApiError, each with one line.
+
+    What cannot have done anything is tried again, up to `tries` times; `on_wait` is told before each wait of a watch.
+    """
+
+    def __init__(
+        self,
+        place: Place | None = None,
+        *,
+        tries: int = calls.TRIES,
+        rng: random.Random | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        on_wait: Callable[[str], None] | None = None,
+    ) -> None:
+        self.place = place or find_place()
+        self._tries, self._rng, self.sleep = tries, rng or random.Random(), sleep
+        self.on_wait = on_wait
+        verify = calls.verify_of(self.place)
+        transport = httpx.AsyncHTTPTransport(uds=self.place.socket, verify=verify, limits=calls.LIMITS)
+        self._http = httpx.AsyncClient(transport=transport, **calls.options_of(self.place))
+
+    def of(self, resource: type[R]) -> Resources[R]:
+        """Return the resources of a type: `client.of(Pod)`."""
+        return Resources(self, resource)
+
+    async def bind(self, request: BindingRequest) -> PlacementAnswer:
+        """Place pods, all or none; raise StaleError where something has moved or does not fit."""
+        return await self.ask(calls.writing("POST", "/v1/bindings", request), PlacementAnswer)
+
+    async def bind_each(self, requests: Sequence[BindingRequest]) -> list[PlacementAnswer | ApiError]:
+        """Place the pods of each request, all or none; return an answer or the refusal for each, in their order.
+
+        At most `batches.MOST_REQUESTS`. Where all have decisions, it is tried again until it is answered.
+        """
+        call = calls.batch("/v1/batches/bindings", BindingBatch(requests=tuple(requests)), requests)
+        return [calls.answer_of(one) for one in (await self.ask(call, BindingOutcomes)).outcomes]
+
+    async def dispatch_each(self, requests: Sequence[DispatchRequest]) -> list[DispatchAnswer | ApiError]:
+        """Have the tasks of each request go to centres, all or none; likewise."""
+        call = calls.batch("/v1/batches/dispatches", DispatchBatch(requests=tuple(requests)), requests)
+        return [calls.answer_of(one) for one in (await self.ask(call, DispatchOutcomes)).outcomes]
+
+    async def release(self, request: ReleaseRequest) -> PlacementAnswer:
+        """Have pods give back what they hold, all or none."""
+        return await self.ask(calls.writing("POST", "/v1/releases", request), PlacementAnswer)
+
+    async def evict(self, request: EvictionRequest) -> PlacementAnswer:
+        """Have pods stop and give back what they hold, all or none; raise StaleError for one that was bound anew."""
+        return await self.ask(calls.writing("POST", "/v1/evictions", request), PlacementAnswer)
+
+    async def dispatch(self, request: DispatchRequest) -> DispatchAnswer:
+        """Have tasks go to centres, all or none; raise StaleError where something has moved or does not fit."""
+        return await self.ask(calls.writing("POST", "/v1/dispatches", request), DispatchAnswer)
+
+    async def pick(self, request: Pick) -> DispatchAnswer:
+        """Say which units a task gets that was left to a centre; raise StaleError where they are not free."""
+        return await self.ask(calls.writing("POST", "/v1/picks", request), DispatchAnswer)
+
+    async def complete(self, request: CompletionRequest) -> DispatchAnswer:
+        """Have tasks end and give back their units, all or none; raise StaleError for one dispatched anew."""
+        return await self.ask(calls.writing("POST", "/v1/completions", request), DispatchAnswer)
+
+    async def share_units(
+        self,
+        pool: str,
+        shares: tuple[UnitHolding, ...],
+        *,
+        expected: int | None = None,
+        shares_version: int | None = None,
+        decision: NewDecision | None = None,
+    ) -> UnitPool:
+        """Say who holds the units of a pool that is of a revision, or whose shares are of a version."""
+        body = UnitShares(shares=shares, shares_version=shares_version, decision=decision)
+        return await self.ask(
+            calls.writing("PUT", f"/v1/unitpools/{calls.segment(pool)}/shares", body, expected), UnitPool
+        )
+
+    async def report_units(self, pool: str, status: HolderStatus) -> UnitPool:
+        """Report of a holder's units; return the pool, in which stands what it has now."""
+        path = f"/v1/unitpools/{calls.segment(pool)}/holders/{calls.segment(status.holder)}"
+        return await self.ask(calls.writing("PUT", path, status), UnitPool)
+
+    async def health(self) -> HealthAnswer:
+        """Return whether it serves, and from what."""
+        return await self.ask(Call("GET", "/healthz"), HealthAnswer)
+
+    async def create_token(self, request: TokenRequest) -> NewToken:
+        """Make a token."""
+        return await self.ask(calls.writing("POST", "/v1/tokens", request), NewToken)
+
+    async def tokens(self) -> tuple[TokenShown, ...]:
+        """Return all tokens, without their secrets."""
+        return (await self.ask(Call("GET", "/v1/tokens"), TokenList)).items
+
+    async def revoke_token(self, number: str) -> TokenShown:
+        """Have a token count no more."""
+        return await self.ask(Call("DELETE", f"/v1/tokens/{calls.segment(number)}"), TokenShown)
+
+    def logs(
+        self, pod: str, container: str | None = None, *, follow: bool = False, tail: int | None = None
+    ) -> AsyncGenerator[Frame, None]:
+        """Yield what a container has written, and the frame that ends it."""
+        return sessions.frames_in(self.place, self._http, sessions.logs_call(pod, container, follow=follow, tail=tail))
+
+    async def exec(self, pod: str, request: ExecRequest) -> str:
+        """Have a command run in a container; return the number by which its output is read at once."""
+        return (
+            await self.ask(calls.writing("POST", f"/v1/pods/{calls.segment(pod)}/exec", request), ExecAnswer)
+        ).number
+
+    def exec_output(self, number: str) -> AsyncGenerator[Frame, None]:
+        """Yield a command's output, and the frame that ends it."""
+        return sessions.frames_in(self.place, self._http, Call("GET", f"/v1/execs/{number}/output"))
+
+    async def write_input(self, number: str, frames: AsyncIterator[Frame]) -> None:
+        """Write a command's input, as long as it comes; raise GoneError once the command has ended."""
+        await sessions.send_frames(self.place, self._http, f"/v1/execs/{number}/input", frames)
+
+    async def node_sessions(self, node: str) -> AsyncGenerator[SessionRequest, None]:
+        """Yield what a node is to answer, over as many connections as it takes."""
+        backoff, call = self.backoff(), Call("GET", f"/v1/nodes/{calls.segment(node)}/sessions")
+        while True:
+            try:
+                async with aclosing(self.lines(call)) as lines:
+                    async for line in lines:
+                        backoff.reset()
+                        request = sessions.request_of(line)
+                        if request is not None:
+                            yield request
+                error: ApiError = UnavailableError(f"API at {self.place.address}: it ended the stream of sessions")
+            except (UnavailableError, TooManyError, NotFoundError) as problem:
+                error = problem
+            await self.wait(error, backoff.next_s())
+
+    async def answer_session(self, node: str, number: str, frames: AsyncIterator[Frame]) -> None:
+        """Write a node's answer up to its last frame; raise ApiError where whoever asked has gone."""
+        await sessions.send_frames(self.place, self._http, f"/v1/nodes/{node}/sessions/{number}/output", frames)
+
+    def session_input(self, node: str, number: str) -> AsyncGenerator[Frame, None]:
+        """Yield a command's input; it ends, with an error frame or without, when nobody wants the command any more."""
+        return sessions.frames_in(self.place, self._http, Call("GET", f"/v1/nodes/{node}/sessions/{number}/input"))
+
+    async def ask(self, call: Call, schema: type[T]) -> T:
+        """Return the answer to a request."""
+        return calls.answered(self.place, await self.answer(call), schema)
+
+    async def answer(self, call: Call) -> httpx.Response:
+        """Return the answer to a request, which is no refusal."""
+        backoff = self.backoff()
+        for left in range(self._tries - 1, -1, -1):
+            cause: httpx.HTTPError | None = None
+            try:
+                found = await self._http.request(
+                    call.method, call.path, params=call.parameters, content=call.body, headers=call.headers
+                )
+                calls.check(self.place, found)
+            except httpx.HTTPError as problem:
+                cause, error = problem, calls.unreachable(self.place, problem)
+            except httpx.InvalidURL as problem:
+                raise calls.unnameable(problem) from None
+            except ApiError as problem:
+                error = problem  # type: ignore[assignment]
+            else:
+                return found
+            if not left or not calls.may_retry(call, error, cause):
+                raise error from None
+            await self.sleep(max(backoff.next_s(), error.wait_s if isinstance(error, TooManyError) else 0))
+        raise UnavailableError(f"API at {self.place.address}: no try is allowed")
+
+    async def lines(self, call: Call) -> AsyncGenerator[str, None]:
+        """Yield the lines of one watch."""
+        timeout = httpx.Timeout(calls.SILENCE_S, connect=calls.CONNECT_S)
+        with calls.telling(self.place):
+            async with self._http.stream(call.method, call.path, params=call.parameters, timeout=timeout) as found:
+                if not found.is_success:
+                    await found.aread()
+                    calls.check(self.place, found)
+                async for line in found.aiter_lines():
+                    yield line
+
+    def backoff(self) -> Backoff:
+        """Return how long to wait between tries."""
+        return Backoff(calls.FIRST_WAIT_NS, calls.LONGEST_WAIT_NS, self._rng)
+
+    async def wait(self, error: ApiError, seconds: float) -> None:
+        """Wait before a watch is tried again, and say why."""
+        if self.on_wait is not None:
+            self.on_wait(f"waiting {seconds:.1f} s: {error}")
+        await self.sleep(seconds)
+
+    async def close(self) -> None:
+        """Let go of all connections."""
+        await self._http.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class Resources(Generic[R]):
+    """The resources of one type; what is selected is said as in `labels="a=b,!c"`, `fields="node=h1"`."""
+
+    def __init__(self, client: ApiClient, resource: type[R]) -> None:
+        self._client, self.kind = client, calls.kind_of(resource)
+        self._path = f"/v1/{self.kind.plural}"
+
+    async def get(self, name: str) -> R:
+        """Return a resource; raise NotFoundError."""
+        return await self._client.ask(Call("GET", f"{self._path}/{calls.segment(name)}"), self.kind.type)
+
+    async def list(self, *, labels: str = "", fields: str = "") -> Listing[R]:
+        """Return all resources that are selected, as they were at one revision."""
+        items: list[R] = []
+        page: str | None = None
+        schema: Any = ResourceList[self.kind.type]  # type: ignore[name-defined]
+        while True:
+            answer = await self._client.answer(calls.listing(self.kind, labels, fields, page))
+            found = calls.answered(self._client.place, answer, schema)
+            items += found.items
+            page = found.more
+            if page is None:
+                return Listing(tuple(items), found.revision, calls.age_of(answer))
+
+    async def create(self, resource: R) -> R:
+        """Write a new resource; raise StaleError where it is there already."""
+        return await self._client.ask(calls.writing("POST", self._path, resource), self.kind.type)
+
+    async def replace(self, resource: R) -> R:
+        """Write labels and spec, if the resource is still of its `metadata.revision` (0: of whatever it is)."""
+        return await self._put(resource, "")
+
+    async def replace_status(self, resource: R) -> R:
+        """Write the status, likewise."""
+        return await self._put(resource, "/status")
+
+    async def delete(self, name: str, *, expected: int | None = None) -> R:
+        """Remove a resource, and return it as it was."""
+        return await self._client.ask(
+            Call("DELETE", f"{self._path}/{calls.segment(name)}", expected=expected), self.kind.type
+        )
+
+    async def watch(
+        self, after: int | None = None, *, labels: str = "", fields: str = ""
+    ) -> AsyncGenerator[Event[R], None]:
+        """Yield what happens after a revision, over as many connections as it takes; bookmarks as well.
+
+        Raise GoneError for a revision that is forgotten: list again, or use `follow`.
+        """
+        backoff, progress = self._client.backoff(), WatchProgress(after)
+        while True:
+            try:
+                call = calls.watching(self.kind, labels, fields, progress.after)
+                async with aclosing(self._client.lines(call)) as lines:
+                    async for line in lines:
+                        event = calls.event_of(self.kind, line)
+                        backoff.reset()
+                        if progress.is_new(event):
+                            yield event
+                error: ApiError = UnavailableError(f"API at {self._client.place.address}: it ended the watch")
+            except (UnavailableError, TooManyError) as problem:
+                error = problem
+            await self._client.wait(error, backoff.next_s())
+
+    async def follow(self, *, labels: str = "", fields: str = "") -> AsyncGenerator[Listing[R] | Event[R], None]:
+        """Yield all resources that are selected, then what happens to them; all of them again where that was lost."""
+        while True:
+            found = await self._listed(labels, fields)
+            yield found
+            try:
+                async with aclosing(self.watch(found.revision, labels=labels, fields=fields)) as events:
+                    async for event in events:
+                        yield event
+            except GoneError as error:
+                await self._client.wait(error, 0)
+
+    async def _listed(self, labels: str, fields: str) -> Listing[R]:
+        """Return all resources that are selected, however long that takes."""
+        backoff = self._client.backoff()
+        while True:
+            try:
+                return await self.list(labels=labels, fields=fields)
+            except (UnavailableError, TooManyError, GoneError) as error:
+                await self._client.wait(error, backoff.next_s())
+
+    async def _put(self, resource: R, part: str) -> R:
+        path = f"{self._path}/{calls.segment(resource.metadata.name)}{part}"
+        return await self._client.ask(calls.writing("PUT", path, resource), self.kind.type)

@@ -1,0 +1,221 @@
+"""Requests and answers of the clients, without a connection: what is sent, what comes back, which errors that means."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from controller.apiserver.client.place import Place
+from controller.apiserver.client.values import Event
+from controller.apiserver.registry.batches import BindingOutcome, DispatchOutcome
+from controller.apiserver.registry.dispatches import DispatchRequest
+from controller.apiserver.registry.events import EventType, WatchEvent
+from controller.apiserver.registry.placements import BindingRequest
+from controller.apiserver.resources import KINDS, Kind
+from controller.apiserver.resources.base import R
+from controller.apiserver.server.answers import Problem
+from controller.common.errors import (
+    ApiError,
+    ForbiddenError,
+    GoneError,
+    InvalidError,
+    NotFoundError,
+    StaleError,
+    TooLargeError,
+    TooManyError,
+    UnauthorizedError,
+    UnavailableError,
+)
+from dataplane.malformed import MALFORMED
+
+T = TypeVar("T")
+
+PAGE: Final = 500
+CONNECT_S: Final = 5.0
+ANSWER_S: Final = 30.0
+SILENCE_S: Final = 35.0
+"""A watch that says nothing for so long is dead; the server says something every 10 s."""
+TRIES: Final = 5
+LIMITS: Final = httpx.Limits(max_connections=256, max_keepalive_connections=20)
+"""A node has two connections for each of its sessions."""
+FIRST_WAIT_NS: Final = 100_000_000
+LONGEST_WAIT_NS: Final = 5_000_000_000
+
+_ERRORS: Final[dict[int, type[ApiError]]] = {
+    kind.status: kind
+    for kind in (
+        InvalidError,
+        UnauthorizedError,
+        ForbiddenError,
+        NotFoundError,
+        StaleError,
+        GoneError,
+        TooLargeError,
+        UnavailableError,
+    )
+}
+_KINDS: Final[dict[type[Any], Kind[Any]]] = {kind.type: kind for kind in KINDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request; one that `is_safe` may be made twice."""
+
+    method: str
+    path: str
+    parameters: dict[str, str | int] = field(default_factory=dict)
+    body: bytes | None = None
+    expected: int | None = None
+    is_repeatable: bool = False
+    """Whether it does nothing the second time, though it changes something the first time."""
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether it may be made again without knowing what became of it."""
+        return self.method == "GET" or self.is_repeatable
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What it has beside what all have."""
+        found = {} if self.body is None else {"Content-Type": "application/json"}
+        return found if self.expected is None else found | {"If-Match": f'"{self.expected}"'}
+
+
+def segment(name: str) -> str:
+    """Return a name as a part of a path: of what is in it nothing means anything there."""
+    return quote(name, safe="")
+
+
+def kind_of(resource: type[R]) -> Kind[R]:
+    """Return the kind of a type of resources."""
+    return _KINDS[resource]
+
+
+def options_of(place: Place) -> dict[str, Any]:
+    """Return what both of httpx's clients take."""
+    headers = {"Accept": "application/json"}
+    if place.token is not None:
+        headers["Authorization"] = f"Bearer {place.token}"
+    timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
+    return {"base_url": place.url, "headers": headers, "timeout": timeout, "trust_env": False}
+
+
+def verify_of(place: Place) -> ssl.SSLContext | bool:
+    """Return what a server's certificate is checked by; False where there is none: reading authorities takes long."""
+    return place.context() if place.scheme == "https" else False
+
+
+def listing(kind: Kind[Any], labels: str, fields: str, page: str | None) -> Call:
+    """Return the request for a page of a list."""
+    parameters = {**_selection(labels, fields), "limit": PAGE}
+    return Call("GET", f"/v1/{kind.plural}", {**parameters, "continue": page} if page else parameters)
+
+
+def watching(kind: Kind[Any], labels: str, fields: str, after: int | None) -> Call:
+    """Return the request for a watch."""
+    parameters = {**_selection(labels, fields), "watch": "true"}
+    return Call("GET", f"/v1/{kind.plural}", parameters if after is None else {**parameters, "after": after})
+
+
+def writing(method: str, path: str, body: object, expected: int | None = None) -> Call:
+    """Return a request with a body."""
+    return Call(method, path, body=msgspec.json.encode(body), expected=expected)
+
+
+def batch(path: str, body: object, requests: Sequence[BindingRequest | DispatchRequest]) -> Call:
+    """Return the request for a batch, repeatable where the server knows by their decisions what it has carried out."""
+    is_repeatable = all(one.decision is not None for one in requests)
+    return Call("POST", path, body=msgspec.json.encode(body), is_repeatable=is_repeatable)
+
+
+def answer_of(outcome: BindingOutcome | DispatchOutcome) -> Any:  # noqa: ANN401 - the answer of either
+    """Return the answer that an outcome is, or the ApiError."""
+    if outcome.answer is not None:
+        return outcome.answer
+    return _ERRORS.get(outcome.status, ApiError)(outcome.detail)
+
+
+def answered(place: Place, answer: httpx.Response, schema: type[T]) -> T:
+    """Return what an answer says; raise the ApiError that it is."""
+    check(place, answer)
+    try:
+        return msgspec.json.decode(answer.content, type=schema)
+    except MALFORMED as error:
+        raise ApiError(f"API at {place.address}: it answers what this version does not understand: {error}") from None
+
+
+def check(place: Place, answer: httpx.Response) -> None:
+    """Raise the ApiError that an answer is, if it is one."""
+    if answer.is_success:
+        return
+    try:
+        detail = msgspec.json.decode(answer.content, type=Problem).detail
+    except MALFORMED:
+        phrase = HTTPStatus(answer.status_code).phrase if answer.status_code in set(HTTPStatus) else ""
+        detail = f"API at {place.address}: {answer.status_code} {phrase}".strip()
+    if answer.status_code == TooManyError.status:
+        wait = answer.headers.get("Retry-After", "1")
+        raise TooManyError(detail, float(wait) if wait.isdigit() else 1.0)
+    raise _ERRORS.get(answer.status_code, ApiError)(detail)
+
+
+def unreachable(place: Place, error: httpx.HTTPError) -> UnavailableError:
+    """Return the error for a connection that fails."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return UnavailableError(f"API at {place.address}: its certificate is refused: {cause.verify_message}")
+        cause = cause.__cause__ or cause.__context__
+    reason = str(error) or type(error).__name__
+    return UnavailableError(f"API at {place.address}: {' '.join(reason.split())}")
+
+
+def unnameable(error: httpx.InvalidURL) -> InvalidError:
+    """Return the error for a name that no request can have."""
+    return InvalidError(f"what is asked for has no such name: {error}")
+
+
+@contextmanager
+def telling(place: Place) -> Iterator[None]:
+    """Raise ApiError for what httpx raises in the block: the connection fails, or no request can have such a name."""
+    try:
+        yield
+    except httpx.HTTPError as error:
+        raise unreachable(place, error) from None
+    except httpx.InvalidURL as error:
+        raise unnameable(error) from None
+
+
+def may_retry(call: Call, error: ApiError, cause: httpx.HTTPError | None) -> bool:
+    """Return whether a request may be made again: where nothing can have been done by it."""
+    if isinstance(error, TooManyError) or isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout):
+        return "certificate" not in str(error)
+    return call.is_safe and isinstance(error, UnavailableError)
+
+
+def age_of(answer: httpx.Response) -> int | None:
+    """Return how old an answer is, in seconds, that the storage did not give; else None."""
+    age = answer.headers.get("Age", "")
+    return int(age) if age.isdigit() else None
+
+
+def event_of(kind: Kind[R], line: str) -> Event[R]:
+    """Return what a line of a watch says; raise the ApiError that it is."""
+    said = msgspec.json.decode(line, type=WatchEvent)
+    if said.type is EventType.ERROR:
+        raise _ERRORS.get(said.status or 0, ApiError)(said.detail)
+    resource = None if not bytes(said.object) else msgspec.json.decode(said.object, type=kind.type)
+    return Event(said.type, said.name, said.revision, resource)
+
+
+def _selection(labels: str, fields: str) -> dict[str, str | int]:
+    found: dict[str, str | int] = {"labels": labels, "fields": fields}
+    return {name: value for name, value in found.items() if value}

@@ -1,0 +1,37 @@
+"""Progress of a watch whose connection may end: from where it resumes, and which events were told before."""
+
+from __future__ import annotations
+
+from controller.apiserver.client.values import Event
+from controller.apiserver.registry.events import EventType
+from controller.apiserver.resources.base import R
+
+
+class WatchProgress:
+    """Events that a watch has told, over as many connections as it takes.
+
+    Events of one transaction share a revision, and a connection may end between them. So a watch resumes before the
+    last revision that it was told of, until something newer says that this one is complete.
+    """
+
+    def __init__(self, after: int | None) -> None:
+        self.after = after
+        """The revision to resume after; None: from whatever is the newest then."""
+        self._newest = 0
+        self._names: set[str] = set()
+
+    def is_new(self, event: Event[R]) -> bool:
+        """Take note of an event and return whether it was not told before."""
+        if event.revision < self._newest:
+            return False  # the first bookmark of a connection says where it resumes
+        if event.type is EventType.BOOKMARK:
+            self.after = self._newest = event.revision
+            self._names.clear()
+            return True
+        if event.revision > self._newest:
+            self.after, self._newest = event.revision - 1, event.revision
+            self._names.clear()
+        if event.name in self._names:
+            return False
+        self._names.add(event.name)
+        return True

@@ -1,0 +1,114 @@
+"""Sessions as clients see them: frames in, frames out; both clients share what is sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterator
+from contextlib import aclosing
+from typing import Final
+
+import httpx
+import msgspec
+
+from controller.apiserver.client import calls
+from controller.apiserver.client.calls import Call
+from controller.apiserver.client.place import Place
+from controller.apiserver.sessions.frames import KEEP_ALIVE, MEDIA_TYPE, Frame, FrameDecoder
+from controller.apiserver.sessions.values import SessionRequest
+
+KEEP_ALIVE_S: Final = 2.0
+"""Of a writer that has nothing to say: so it hears soon that the other side has gone."""
+PATIENCE_S: Final = 3600.0
+"""Of a writer whose reader takes nothing; the server ends a session before."""
+
+OUTPUT: Final = httpx.Timeout(calls.SILENCE_S, connect=calls.CONNECT_S)
+INPUT: Final = httpx.Timeout(calls.SILENCE_S, connect=calls.CONNECT_S, read=PATIENCE_S, write=PATIENCE_S)
+ACCEPT: Final = {"Accept": MEDIA_TYPE}
+CONTENT: Final = {"Content-Type": MEDIA_TYPE}
+
+
+def logs_call(pod: str, container: str | None, *, follow: bool, tail: int | None) -> Call:
+    """Return the request for a log."""
+    parameters: dict[str, str | int] = {"follow": "true"} if follow else {}
+    if container is not None:
+        parameters["container"] = container
+    if tail is not None:
+        parameters["tail"] = tail
+    return Call("GET", f"/v1/pods/{calls.segment(pod)}/logs", parameters)
+
+
+def request_of(line: str) -> SessionRequest | None:
+    """Return what a line asks a node for; None for one that says nothing."""
+    return msgspec.json.decode(line, type=SessionRequest) if line.strip() else None
+
+
+async def frames_in(place: Place, http: httpx.AsyncClient, call: Call) -> AsyncGenerator[Frame, None]:
+    """Yield the frames of an answer as they come, but keep-alives; raise UnavailableError where it breaks off."""
+    decoder = FrameDecoder()
+    with calls.telling(place):
+        async with http.stream(call.method, call.path, params=call.parameters, headers=ACCEPT, timeout=OUTPUT) as found:
+            if not found.is_success:
+                await found.aread()
+                calls.check(place, found)
+            async for data in found.aiter_raw():
+                for frame in decoder.feed(data):
+                    if frame != KEEP_ALIVE:
+                        yield frame
+
+
+def sync_frames_in(place: Place, http: httpx.Client, call: Call) -> Generator[Frame, None, None]:
+    """Yield the frames of an answer, likewise; for a reader that shows them, keep-alives as well."""
+    decoder = FrameDecoder()
+    asked = http.stream(call.method, call.path, params=call.parameters, headers=ACCEPT, timeout=OUTPUT)
+    with calls.telling(place), asked as found:
+        if not found.is_success:
+            found.read()
+            calls.check(place, found)
+        for data in found.iter_raw():
+            yield from decoder.feed(data)
+
+
+async def send_frames(place: Place, http: httpx.AsyncClient, path: str, frames: AsyncIterator[Frame]) -> None:
+    """Write frames up to the last one, with keep-alives between; raise ApiError where the server ends it before."""
+    # Closed here: where the server ends it before, nobody is to wait for a frame any more when the caller goes on.
+    async with aclosing(_with_keep_alives(frames)) as kept, aclosing(_encoded(kept)) as body:
+        with calls.telling(place):
+            calls.check(place, await http.post(path, content=body, headers=CONTENT, timeout=INPUT))
+
+
+def sync_send_frames(place: Place, http: httpx.Client, path: str, frames: Iterator[Frame]) -> None:
+    """Write frames, which come with keep-alives of their own; raise ApiError where the server ends it before."""
+    with calls.telling(place):
+        body = (frame.encode() for frame in frames)
+        calls.check(place, http.post(path, content=body, headers=CONTENT, timeout=INPUT))
+
+
+async def _encoded(frames: AsyncIterator[Frame]) -> AsyncGenerator[bytes, None]:
+    async for frame in frames:
+        yield frame.encode()
+
+
+async def _with_keep_alives(frames: AsyncIterator[Frame]) -> AsyncGenerator[Frame, None]:
+    """Yield frames up to the last one, and keep-alives while there is none."""
+    waiting: asyncio.Future[Frame | None] | None = None
+    try:
+        while True:
+            waiting = waiting or asyncio.ensure_future(_next(frames))
+            done, _ = await asyncio.wait((waiting,), timeout=KEEP_ALIVE_S)
+            if not done:
+                yield KEEP_ALIVE
+                continue
+            frame, waiting = waiting.result(), None
+            if frame is None:
+                return
+            yield frame
+            if frame.is_last:
+                return
+    finally:
+        if waiting is not None:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+
+async def _next(frames: AsyncIterator[Frame]) -> Frame | None:
+    return await anext(frames, None)

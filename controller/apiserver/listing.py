@@ -1,0 +1,157 @@
+"""A registry whose lists come from memory: sorted, of one revision, and in pieces between which others have their turn.
+
+For a storage that this process alone writes: what it has written itself is all there is. A list waits until the
+watch has brought that; one of a revision that is not in memory any more is read from the storage.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Final
+
+from controller.apiserver.registry.cache import ResourceCache
+from controller.apiserver.registry.registry import Listing, Registry
+from controller.apiserver.registry.selection import ALL, Selection
+from controller.apiserver.resources import Kind, Resource
+from controller.apiserver.resources.base import R
+from controller.apiserver.storage.values import Expected
+
+_AT_ONCE: Final = 128
+"""Resources that are looked at before others have their turn: a fraction of a millisecond."""
+PIECES: Final[ContextVar[asyncio.Lock | None]] = ContextVar("pieces", default=None)
+"""Shared by requests whose lists, all together, go on by one piece a turn of the event loop; None: each by itself."""
+_KEPT: Final = 8
+"""Revisions of a kind whose next pages come from memory."""
+_BEHIND_S: Final = 1.0
+"""A watch that is behind for so long is not waited for."""
+
+
+@dataclass(slots=True)
+class _Snapshot:
+    """All resources of a kind at a revision; never changed once somebody reads it."""
+
+    revision: int
+    names: list[str]
+    resources: dict[str, Any]
+    is_read: bool = False
+
+    def writable(self) -> _Snapshot:
+        """Return one that may be changed: a copy where somebody reads this one."""
+        return _Snapshot(self.revision, self.names.copy(), self.resources.copy()) if self.is_read else self
+
+    def put(self, name: str, resource: Resource | None) -> None:
+        """Take what a name is now, None for one that went."""
+        if resource is None:
+            if self.resources.pop(name, None) is not None:
+                del self.names[bisect_left(self.names, name)]
+            return
+        if name not in self.resources:
+            insort(self.names, name)
+        self.resources[name] = resource
+
+
+async def next_piece() -> None:
+    """Let others have their turn."""
+    lock = PIECES.get()
+    if lock is None:
+        await asyncio.sleep(0)
+        return
+    async with lock:
+        await asyncio.sleep(0)
+
+
+class IndexedRegistry(Registry):
+    """See the module; `follow` names the cache that its lists come from."""
+
+    _cache: ResourceCache | None = None
+    _position: int | None = None
+    _written = 0
+
+    def follow(self, cache: ResourceCache) -> None:
+        """Have lists come from a cache of this registry."""
+        self._cache = cache
+        self._snapshots: dict[str, _Snapshot] = {}
+        self._older: dict[str, OrderedDict[int, _Snapshot]] = {}
+
+    async def write(self, wanted: Mapping[str, Resource | None], expected: tuple[Expected, ...] = ()) -> int:
+        """Write as `Registry` does; lists that begin afterwards have it."""
+        revision = await super().write(wanted, expected)
+        self._written = max(self._written, revision)
+        return revision
+
+    async def list(
+        self, kind: Kind[R], selection: Selection = ALL, *, revision: int | None = None, after: str = "", limit: int
+    ) -> Listing[R]:
+        """Return resources that are selected, at most so many, after a name; raise GoneError for an old revision."""
+        cache = self._cache
+        snapshot = None
+        if cache is not None and cache.loaded.is_set():
+            if revision is not None:
+                older = self._older.get(kind.plural)
+                snapshot = None if older is None else older.get(revision)
+            elif await self._is_current(cache):
+                snapshot = self._newest(cache, kind)
+        if snapshot is None:
+            return await super().list(kind, selection, revision=revision, after=after, limit=limit)
+        return await _listed(snapshot, kind, selection, after, limit)
+
+    async def _is_current(self, cache: ResourceCache) -> bool:
+        """Return whether the cache has all that was acknowledged before this call; wait for it a moment."""
+        until_s = time.monotonic() + _BEHIND_S
+        wanted = self._written
+        while cache.ring.revision < wanted:
+            left_s = until_s - time.monotonic()
+            if left_s <= 0 or not await cache.ring.wait_beyond(cache.ring.end, left_s):
+                return cache.ring.revision >= wanted
+        return True
+
+    def _newest(self, cache: ResourceCache, kind: Kind[Any]) -> _Snapshot:
+        self._catch_up(cache)
+        found = self._snapshots.get(kind.plural)
+        if found is None:
+            resources = {one.metadata.name: one for one in cache.all_of(kind)}
+            found = self._snapshots[kind.plural] = _Snapshot(cache.ring.revision, sorted(resources), resources)
+        elif found.revision != cache.ring.revision:
+            # Nothing of this kind has changed since, so that it is the same one.
+            found = self._snapshots[kind.plural] = _Snapshot(cache.ring.revision, found.names, found.resources)
+        found.is_read = True
+        older = self._older.setdefault(kind.plural, OrderedDict())
+        older[found.revision] = found
+        while len(older) > _KEPT:
+            older.popitem(last=False)
+        return found
+
+    def _catch_up(self, cache: ResourceCache) -> None:
+        """Take what the cache was told since the last list."""
+        ring = cache.ring
+        news = None if self._position is None else ring.since(self._position, ring.end - self._position)
+        self._position = ring.end
+        if news is None:  # everything was read again, or too much has happened
+            self._snapshots.clear()
+            return
+        for event in news:
+            found = self._snapshots.get(event.kind.plural)
+            if found is not None:
+                found = self._snapshots[event.kind.plural] = found.writable()
+                found.put(event.name, event.now)
+
+
+async def _listed(snapshot: _Snapshot, kind: Kind[R], selection: Selection, after: str, limit: int) -> Listing[R]:
+    names, found = snapshot.names, list[R]()
+    start = bisect_right(names, after) if after else 0
+    for begin in range(start, len(names), _AT_ONCE):
+        for name in names[begin : begin + _AT_ONCE]:
+            resource: Any = snapshot.resources[name]
+            if not selection.selects(kind, resource):
+                continue
+            if len(found) == limit:
+                return Listing(tuple(found), snapshot.revision, found[-1].metadata.name)
+            found.append(resource)
+        await next_piece()
+    return Listing(tuple(found), snapshot.revision)

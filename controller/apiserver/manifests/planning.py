@@ -1,0 +1,88 @@
+"""What is to be done so that the service access point has what a script asks for; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from controller.apiserver.manifests.values import Scripted
+from controller.apiserver.registry.changes import changed_parts, fixed_changes
+from controller.apiserver.resources import Pod, PodGroup
+from controller.apiserver.resources.pod import Phase
+from controller.apiserver.resources.pod_group import GroupPhase
+
+_ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED)
+_OF_TEMPLATE: Final = "millrace/group"
+
+
+class Action(StrEnum):
+    """What is done to a resource."""
+
+    CREATE = "create"
+    CHANGE = "change"
+    LEAVE = "leave"
+    REFUSE = "refuse"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One resource of a script: what is written, what of it changes, and why where it cannot be."""
+
+    scripted: Scripted
+    action: Action
+    resource: Pod | PodGroup
+    changes: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def step_of(scripted: Scripted, found: Pod | PodGroup | None) -> Step:
+    """Return what a resource of a script takes, as the service access point has it now, None if not at all."""
+    wanted = scripted.resource
+    if found is None:
+        return Step(scripted, Action.CREATE, wanted)
+    changes = _changes(found, wanted)
+    refusal = _refusal(found, wanted, changes)
+    if refusal:
+        return Step(scripted, Action.REFUSE, wanted, changes, refusal)
+    if not changes:
+        return Step(scripted, Action.LEAVE, found)
+    metadata = replace(found.metadata, labels=wanted.metadata.labels)
+    return Step(scripted, Action.CHANGE, replace(found, metadata=metadata, spec=wanted.spec), changes)
+
+
+def _changes(found: Pod | PodGroup, wanted: Pod | PodGroup) -> tuple[str, ...]:
+    if isinstance(found, Pod) and isinstance(wanted, Pod):
+        parts = changed_parts(found.spec, wanted.spec)
+    else:
+        names = (field.name for field in msgspec.structs.fields(wanted.spec))
+        parts = tuple(name for name in names if getattr(found.spec, name) != getattr(wanted.spec, name))
+    return parts if found.metadata.labels == wanted.metadata.labels else (*parts, "labels")
+
+
+def _refusal(found: Pod | PodGroup, wanted: Pod | PodGroup, changes: tuple[str, ...]) -> str:
+    """Return why a resource cannot become what is wanted; empty if it can."""
+    name = found.metadata.name
+    if found.metadata.deleting_ns is not None:
+        return "it is being deleted: apply again when it has gone"
+    if not changes:
+        return ""
+    if isinstance(found, PodGroup):
+        ended = found.status.phase in {GroupPhase.FAILED, GroupPhase.FINISHED}
+        return f"it has {found.status.phase}: delete it first (millrace delete podgroup {name})" if ended else ""
+    assert isinstance(wanted, Pod)
+    if _OF_TEMPLATE in found.metadata.labels:
+        return f"it is made from the template of group {found.metadata.labels[_OF_TEMPLATE]}: change that"
+    if found.status.phase in _ENDED:
+        return f"it has {found.status.phase}: delete it first (millrace pod delete {name})"
+    fixed = fixed_changes(found.spec, wanted.spec)
+    if found.status.node is not None and fixed:
+        what = " and ".join(fixed)
+        return (
+            f"its {what} cannot change while it is on node {found.status.node}, where it was placed by that: "
+            f"delete it first (millrace pod delete {name})"
+        )
+    return ""

@@ -1,0 +1,132 @@
+"""What a script may say: the schema of one document, a pod or a group."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from controller.apiserver.manifests.quantities import Cores, Delay, Duration, Quantity, Rate, Share, Size
+from controller.apiserver.resources.base import LabelName, LabelValue, Line, Name, Priority, Text
+from controller.apiserver.resources.hardware import DeviceNumber
+from controller.apiserver.resources.pod import Restart
+from controller.apiserver.resources.pod_group import MOST_PODS, AllReduce
+from controller.apiserver.resources.task import OperatorCount
+from dataplane.config import Strict
+from dataplane.topology.values import DeviceKind
+
+Labels = Annotated[dict[LabelName, LabelValue], Meta(max_length=64)]
+Command = Annotated[tuple[Text, ...], Meta(max_length=256)]
+Environment = Annotated[dict[Line, Text], Meta(max_length=256)]
+
+
+class ContainerScript(Strict, frozen=True):
+    """A container: an image by name or digest, or an OCI bundle in a folder of the node."""
+
+    name: Name
+    image: Line | None = None
+    bundle: Line | None = None
+    command: Command = ()
+    environment: Environment = msgspec.field(default_factory=dict)
+    working_folder: Line | None = None
+
+
+class DeviceScript(Strict, frozen=True):
+    """Whole devices by their count, or a share of one; memory is of each."""
+
+    kind: DeviceKind
+    count: Annotated[int, Meta(ge=1, le=256)] | None = None
+    share: Share | None = None
+    model: Line | None = None
+    models: Annotated[tuple[Line, ...], Meta(max_length=64)] = ()
+    """Those that will do, where there are several."""
+    memory: Size | None = None
+
+
+class LocationScript(Strict, frozen=True):
+    """Where it is to run; each part that is given holds, or the pod is refused with the reason."""
+
+    node: Name | None = None
+    device: DeviceNumber | None = None
+    device_kind: DeviceKind | None = None
+
+
+class PeerScript(Strict, frozen=True):
+    """What the way to another pod, or to a host, must be like, there and back."""
+
+    pod: Name | None = None
+    host: Name | None = None
+    min_bandwidth: Rate | None = None
+    max_delay: Delay | None = None
+
+
+class TemplateScript(Strict, frozen=True):
+    """What pods are like: one container by its keys, or several below `containers`."""
+
+    labels: Labels = msgspec.field(default_factory=dict)
+    image: Line | None = None
+    bundle: Line | None = None
+    command: Command = ()
+    environment: Environment = msgspec.field(default_factory=dict)
+    working_folder: Line | None = None
+    containers: Annotated[tuple[ContainerScript, ...], Meta(max_length=16)] = ()
+    cpu: Cores | None = None
+    memory: Size | None = None
+    devices: Annotated[tuple[DeviceScript, ...], Meta(max_length=32)] = ()
+    location: LocationScript | None = None
+    node_labels: Annotated[dict[LabelName, LabelValue], Meta(max_length=32)] = msgspec.field(default_factory=dict)
+    """Labels that the node must have."""
+    peers: Annotated[tuple[PeerScript, ...], Meta(max_length=256)] = ()
+    priority: Priority = 0
+    idle_limit: Duration | None = None
+    restart: Restart = Restart.ALWAYS
+    stop_grace: Duration | None = None
+    profile: Name = "default"
+    """Of the scheduler that places it."""
+    operators: Annotated[tuple[OperatorCount, ...], Meta(max_length=1024)] = ()
+    """What the containers compute together, as far as anybody said."""
+
+
+class PodScript(TemplateScript, frozen=True, kw_only=True):
+    """A pod: containers that land on one host."""
+
+    name: Name
+    group: Name | None = None
+    """The group that it is placed with."""
+
+
+class GroupScript(Strict, frozen=True):
+    """Pods that are placed together or not at all; without a template pods are written on their own, and name it."""
+
+    name: Name
+    size: Annotated[int, Meta(ge=1, le=MOST_PODS)]
+    labels: Labels = msgspec.field(default_factory=dict)
+    priority: Priority = 0
+    wait: Duration | None = None
+    """A group that is not placed after so long has failed."""
+    template: TemplateScript | None = None
+    allreduce: AllReduce | None = None
+    """Its pods are the workers of a job that switches add up for."""
+
+
+class Script(Strict, frozen=True):
+    """A document: either a pod or a group."""
+
+    pod: PodScript | None = None
+    group: GroupScript | None = None
+
+
+def json_schema() -> dict[str, Any]:
+    """Return the schema of a document as JSON Schema (2020-12), for editors."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Millrace: pod script",
+        **msgspec.json.schema(Script, schema_hook=_schema_of),
+    }
+
+
+def _schema_of(kind: type) -> dict[str, Any]:
+    if issubclass(kind, Quantity):
+        return dict(kind.schema)
+    raise NotImplementedError(kind)

@@ -1,0 +1,194 @@
+"""Task files: YAML documents, a task each, as resources; every error names file, line, key and what is expected.
+
+A program's text and an operator graph may stand in files of their own, beside the task's.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from controller.apiserver.manifests.quantities import Duration, Moment, Size
+from controller.apiserver.manifests.reading import MOST_BYTES, quantity
+from controller.apiserver.manifests.schema import Environment, Labels
+from controller.apiserver.resources import Metadata, Task
+from controller.apiserver.resources.base import Line, Name, Priority, Text
+from controller.apiserver.resources.operator_graphs import operators_of
+from controller.apiserver.resources.task import DataRead, OperatorCount, Program, ProgramKind, TaskSpec, UnitChoice
+from controller.cluster.operators import OperatorError, files
+from dataplane.config import Document, Strict, loads_documents
+from dataplane.errors import ConfigError
+from dataplane.given import read_given_text
+
+_NS: Final = 1_000_000_000
+
+
+class ProgramScript(Strict, frozen=True):
+    """What is run; of a `file` the text is read when the task is submitted."""
+
+    kind: ProgramKind
+    entry: Line = ""
+    text: Text = ""
+    file: Line | None = None
+    arguments: Annotated[tuple[Text, ...], Meta(max_length=256)] = ()
+    environment: Environment = msgspec.field(default_factory=dict)
+
+
+class ReadScript(Strict, frozen=True):
+    """Bytes that it reads from a host of the topology."""
+
+    host: Line
+    size: Size
+
+
+class TaskScript(Strict, frozen=True):
+    """A task; `millrace` is the version of the format."""
+
+    millrace: Literal[1]
+    program: ProgramScript
+    name: Name | None = None
+    """Without: the file's, and a number."""
+    labels: Labels = msgspec.field(default_factory=dict)
+    category: Name | None = None
+    type: Name | None = None
+    """Tasks of one type are taken to behave alike."""
+    graph: Line | None = None
+    """A file of its operators, as `millrace probe trace --out` writes it."""
+    operators: Annotated[tuple[files.OperatorSpec, ...], Meta(max_length=1024)] = ()
+    flows: Annotated[tuple[files.FlowSpec, ...], Meta(max_length=4096)] = ()
+    trace: bool = False
+    """Run it once, here, to see its operators."""
+    centre: Name | None = None
+    unit: Name | None = None
+    units: Annotated[tuple[Annotated[int, Meta(ge=1, le=1 << 30)], ...], Meta(max_length=64)] = ()
+    """How many are right; none: as many as help."""
+    choice: UnitChoice = UnitChoice.CONFIGURATION
+    profile: Name = "measured"
+    priority: Priority = 0
+    reads: Annotated[tuple[ReadScript, ...], Meta(max_length=256)] = ()
+    not_before: Moment | None = None
+    deadline: Moment | None = None
+    """A time, or how long from its submission on: it may wait for good hours until then."""
+    limit: Duration | None = None
+    """It is stopped when it runs for longer."""
+    repetitions: Annotated[int, Meta(ge=1, le=10_000)] = 1
+
+
+def read_tasks(path: Path, now_ns: int) -> tuple[tuple[Task, bool], ...]:
+    """Return the tasks of a file, and whether each is to be traced; raise ConfigError."""
+    try:
+        text = read_given_text(path, MOST_BYTES)
+    except OSError as error:
+        raise ConfigError(error.strerror or "cannot be read", file=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"is not UTF-8 text (byte {error.start})", file=str(path)) from error
+    return loads_tasks(text, now_ns, file=str(path), folder=path.parent)
+
+
+def loads_tasks(
+    text: str, now_ns: int, *, file: str = "<text>", folder: Path | None = None
+) -> tuple[tuple[Task, bool], ...]:
+    """Return the tasks of a YAML text; names of files in it are of `folder`. Raise ConfigError."""
+    documents = loads_documents(text, TaskScript, file=file, decode=quantity)
+    if not documents:
+        raise ConfigError("there is no task in it", file=file)
+    stem = "task" if folder is None else _name_of(Path(file).stem)
+    found = tuple(_task(one, now_ns, folder or Path(), stem) for one in documents)
+    names = [task.metadata.name for task, _ in found]
+    if twice := next((name for place, name in enumerate(names) if name in names[:place]), None):
+        raise ConfigError(f"task {twice} stands in it twice", file=file)
+    return found
+
+
+def numbered(stem: str, now_ns: int) -> str:
+    """Return a name for a task that has none: what it is, and when it was submitted."""
+    at = datetime.fromtimestamp(now_ns / _NS, UTC)
+    return f"{_name_of(stem)[:60]}-{at:%Y%m%d-%H%M%S}-{now_ns // 1000 % 1_000_000:06d}"
+
+
+def _task(document: Document[TaskScript], now_ns: int, folder: Path, stem: str) -> tuple[Task, bool]:
+    found = document.value
+    spec = TaskSpec(
+        program=_program(document, folder),
+        category=found.category,
+        task_type=found.type,
+        operators=_operators(document, folder),
+        centre=found.centre,
+        unit=found.unit,
+        units=found.units,
+        choice=_choice(document),
+        profile=found.profile,
+        priority=found.priority,
+        reads=tuple(DataRead(host=one.host, nbytes=one.size.value) for one in found.reads),
+        not_before_ns=None if found.not_before is None else found.not_before.at_ns(now_ns),
+        deadline_ns=None if found.deadline is None else found.deadline.at_ns(now_ns),
+        limit_s=None if found.limit is None else found.limit.value,
+        is_probe=found.program.kind is ProgramKind.PROBE,
+        repetitions=found.repetitions,
+    )
+    if spec.deadline_ns is not None and spec.deadline_ns <= max(now_ns, spec.not_before_ns or 0):
+        raise document.error("is over before it may begin", "deadline")
+    if found.trace and (found.program.kind is not ProgramKind.PYTHON or spec.operators):
+        problem = "its operators are stated" if spec.operators else "only programs of kind python can be traced"
+        raise document.error(problem, "trace")
+    name = found.name or numbered(stem, now_ns)
+    return Task(metadata=Metadata(name=name, labels=found.labels), spec=spec), found.trace
+
+
+def _program(document: Document[TaskScript], folder: Path) -> Program:
+    found = document.value.program
+    if found.file is not None and found.text:
+        raise document.error("either `file` or `text` is the program", "program.file")
+    text = found.text if found.file is None else _text(document, folder / found.file, "program.file")
+    if not text and not found.entry:
+        raise document.error("a program is an `entry`, a `text` or a `file`", "program")
+    kind = found.kind
+    if kind in {ProgramKind.CONTAINER, ProgramKind.PROBE} and not found.entry:
+        what = "an image" if kind is ProgramKind.CONTAINER else "a probe task"
+        raise document.error(f"a program of kind {kind} has the name of {what} as its entry", "program.entry")
+    if kind in {ProgramKind.SCRIPT, ProgramKind.SQL} and not text:
+        raise document.error(f"a program of kind {kind} has a `text` or a `file`", "program")
+    return Program(kind=kind, entry=found.entry, text=text, arguments=found.arguments, environment=found.environment)
+
+
+def _operators(document: Document[TaskScript], folder: Path) -> tuple[OperatorCount, ...]:
+    found = document.value
+    if found.graph is not None and found.operators:
+        raise document.error("either a `graph` or `operators` say what it computes", "graph")
+    if found.graph is not None:
+        return operators_of(files.load(folder / found.graph))
+    try:
+        graph = files.resolved("operators", found.operators, found.flows)
+    except OperatorError as error:
+        raise document.error(error.problem, error.at) from None
+    return operators_of(graph)
+
+
+def _choice(document: Document[TaskScript]) -> UnitChoice:
+    found = document.value
+    if found.choice is UnitChoice.USER and found.unit is None:
+        raise document.error("the user chooses, so `unit` says which", "choice")
+    if found.unit is not None and found.centre is None:
+        raise document.error("units are of a centre: say which", "unit")
+    return UnitChoice.USER if found.unit is not None else found.choice
+
+
+def _text(document: Document[TaskScript], path: Path, key: str) -> str:
+    try:
+        text = read_given_text(path)
+    except OSError as error:
+        raise document.error(f"{path}: {error.strerror or error}", key) from None
+    except UnicodeDecodeError:
+        raise document.error(f"{path}: is not UTF-8 text", key) from None
+    if len(text) > 65_536:
+        raise document.error(f"{path}: {len(text)} characters are more than the 65536 that a program may have", key)
+    return text
+
+
+def _name_of(text: str) -> str:
+    found = "".join(char if char.isascii() and (char.isalnum() or char in ".-") else "-" for char in text.lower())
+    return found.strip(".-") or "task"

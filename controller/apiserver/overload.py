@@ -1,0 +1,71 @@
+"""What overloads the service access point, and the settings that help."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from controller.apiserver.server.audit import AuditLog
+from controller.apiserver.server.metrics import Metrics
+from controller.apiserver.service import Service
+from controller.apiserver.sessions.board import SessionBoard
+from controller.apiserver.settings import ApiLimits
+from controller.apiserver.storage import Storage
+from dataplane.load.monitor import LoadMonitor
+from dataplane.load.values import QueueLoad
+
+_RELIEF: Final = (
+    "watch less (fewer schedulers, controllers and `--watch` commands), list in pages, or give the API server a faster"
+    " core: it answers with one"
+)
+SHED: Final = {
+    "connections refused": "raise limits.connections, or find who keeps connections open",
+    "watches refused": "raise limits.watches, or find who opens so many",
+    "watches too slow": "raise limits.watch_events: clients that read too slowly list again",
+    "sessions refused": "raise limits.sessions or limits.sessions_of_one",
+    "slow readers": "connections that take nothing of an answer for limits.send_s are closed",
+    "slow requests": "requests that take longer than limits.head_s or limits.body_s to come are left",
+    "requests over the rate": "raise limits.requests_per_s, or of users limits.user_requests_per_s, or find in the"
+    " audit log who asks so often",
+    "audit records lost": "the audit log cannot be written: make room, or set audit.file to another disk",
+}
+"""What is refused or lost, and what helps."""
+
+
+def monitor_of(
+    service: Service,
+    storage: Storage,
+    limits: ApiLimits,
+    *,
+    metrics: Metrics,
+    audit: AuditLog,
+    sessions: SessionBoard,
+    connections: Callable[[], int],
+    log: logging.Logger,
+) -> LoadMonitor:
+    """Return a monitor of an API server's process; `connections` are those that are open now."""
+    monitor = LoadMonitor(log, loop_advice=_RELIEF)
+
+    def refused() -> Mapping[str, int]:
+        return {
+            "connections refused": metrics.refused_connections,
+            "watches refused": service.watches.refused + metrics.refused_watches,
+            "watches too slow": service.watches.too_slow,
+            "sessions refused": sessions.refused,
+            "slow readers": metrics.slow_readers,
+            "slow requests": metrics.slow_requests,
+            "requests over the rate": metrics.over_rate,
+            "audit records lost": audit.failed,
+        }
+
+    monitor.watch_queue(
+        lambda: QueueLoad("connections", connections(), limits.connections), SHED["connections refused"]
+    )
+    monitor.watch_queue(lambda: QueueLoad("watches", service.watches.open, limits.watches), SHED["watches refused"])
+    monitor.watch_queue(
+        lambda: QueueLoad("storage requests", storage.waiting, storage.most_waiting),
+        "give the storage a faster disk: each write waits until it is on it",
+    )
+    monitor.watch_counters(refused, SHED)
+    return monitor

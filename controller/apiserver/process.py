@@ -1,0 +1,285 @@
+"""The service access point as a process: resources in a storage, served over HTTP until it is to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import resource
+import socket
+import ssl
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import grpc
+
+from controller.apiserver.listing import IndexedRegistry
+from controller.apiserver.oidc import OidcIdentities
+from controller.apiserver.overload import monitor_of
+from controller.apiserver.registry.cache import ResourceCache
+from controller.apiserver.registry.registry import Registry
+from controller.apiserver.retention import keep_within
+from controller.apiserver.server.alto import alto_view
+from controller.apiserver.server.application import application
+from controller.apiserver.server.audit import AuditLog
+from controller.apiserver.server.gate import Gate
+from controller.apiserver.server.metrics import Metrics
+from controller.apiserver.service import Service
+from controller.apiserver.sessions.board import SessionBoard
+from controller.apiserver.sessions.service import SessionService
+from controller.apiserver.settings import ApiLimits, ApiSettings, AuditSettings, EtcdPlace, StoragePlace
+from controller.apiserver.storage import Storage
+from controller.apiserver.storage.sqlite import SqliteStorage
+from controller.apiserver.tokens import Identities, Tokens
+from controller.apiserver.watching import WatchLimits
+from controller.common.errors import ApiError
+from controller.common.http_connections import ConnectionBook
+from controller.common.http_server import HttpServer, address_of, listening_at
+from dataplane.clock import MonotonicClock
+from dataplane.config import load
+from dataplane.config.changes import not_in_force
+from dataplane.errors import MillraceError
+from dataplane.given import SECRET_BYTES, read_given
+from dataplane.rpc.access.tls import TlsFiles, check_current, load_into, server_context
+from dataplane.rpc.addresses import is_unix
+from dataplane.running import collect_seldom, run_until, stop_on_signals
+
+LOGGER = logging.getLogger("millrace.api")
+
+_DAY_S = 86_400.0
+_OWN_FILES = 256
+"""Files that a server has open beside connections: storage, logs, those that it reads, what is being closed."""
+
+
+def load_settings(path: Path) -> ApiSettings:
+    """Return a settings file's content; raise ConfigError with file, line and key."""
+    return load(path, ApiSettings)
+
+
+def run(
+    settings: ApiSettings,
+    on_ready: Callable[[str], None] | None = None,
+    *,
+    reload: Callable[[], ApiSettings] | None = None,
+) -> None:
+    """Serve until SIGINT or SIGTERM; SIGHUP reads certificates again and opens the audit log anew.
+
+    What `reload` says then is not put in force; keys that have changed are said.
+    """
+    collect_seldom()
+    _make_room(settings.limits)
+    asyncio.run(_until_signalled(settings, on_ready, reload))
+
+
+def _make_room(limits: ApiLimits) -> None:
+    """Have as many files be open as connections may be, and the server's own: else strangers would take them all."""
+    wanted = limits.connections + limits.strangers + _OWN_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < wanted:
+        LOGGER.warning("%d files may be open, and limits.connections and limits.strangers need %d", hard, wanted)
+        wanted = hard
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+async def _until_signalled(
+    settings: ApiSettings, on_ready: Callable[[str], None] | None, reload: Callable[[], ApiSettings] | None
+) -> None:
+    again = asyncio.Event()
+
+    def hang_up() -> None:
+        again.set()
+        if reload is not None:
+            say_not_in_force(settings, reload)
+
+    await serve(settings, stop_on_signals(hang_up), on_ready, again=again)
+
+
+def say_not_in_force(before: ApiSettings, read: Callable[[], ApiSettings]) -> None:
+    """Say which keys of the settings are others than those that the server has started with: none are reloaded."""
+    try:
+        waiting = not_in_force(before, read(), reloaded=())
+    except MillraceError as error:
+        LOGGER.warning("the settings are not in force, and would not be read: %s", error)
+        return
+    if waiting:
+        LOGGER.warning("%s", waiting)
+
+
+async def serve(
+    settings: ApiSettings,
+    stop: asyncio.Event,
+    on_ready: Callable[[str], None] | None = None,
+    *,
+    again: asyncio.Event | None = None,
+) -> None:
+    """Serve until `stop` is set; raise MillraceError for an address, a file or a storage that cannot be had.
+
+    `on_ready` gets one line, where it is served, once resources and tokens have been read. Whenever `again` is set
+    certificates are read and the audit log is opened again.
+    """
+    clock, limits = MonotonicClock(), settings.limits
+    files, context = _tls(settings)
+    async with AsyncExitStack() as stack:
+        audit = _audit_log(settings.audit)
+        stack.callback(audit.close)
+        storage = await stack.enter_async_context(opened(settings.storage))
+        listening = [
+            (place, stack.enter_context(listening_at(place, "cannot serve the API", ApiError)))
+            for place in settings.addresses
+        ]
+        # Of an etcd that several servers write, memory may be behind what another server has acknowledged.
+        is_own = settings.storage.sqlite is not None
+        indexed = IndexedRegistry(storage, time.time_ns)
+        registry, tokens = indexed if is_own else Registry(storage, time.time_ns), Tokens(storage, time.time_ns)
+        cache = ResourceCache(registry, clock.now_ns, capacity=limits.watch_events)
+        indexed.follow(cache)
+        service = Service(registry, cache, WatchLimits(limits.heartbeat_s, limits.watches), settings.quota)
+        board = SessionBoard(limits.session, clock.now_ns)
+        metrics = Metrics(service, audit, board)
+        reads = settings.audit is not None and settings.audit.reads
+        more = [] if settings.alto is None else [await stack.enter_async_context(alto_view(settings.alto, limits))]
+        sessions = SessionService(service, board)
+        inner = application(service, tokens, sessions, metrics, version=_version(), more=more)
+        identities = Identities(tokens, OidcIdentities(settings.oidc))
+        gate = Gate(
+            inner,
+            identities.principal_of,
+            limits,
+            clock,
+            audit=audit,
+            metrics=metrics,
+            audit_reads=reads,
+            prepare=identities.prepare,
+        )
+        metrics.user_watches = gate.watches
+        metrics.connections = book = ConnectionBook(limits.held)
+        servers = [
+            HttpServer(
+                gate.local if is_unix(place) else gate.remote,
+                one,
+                limits.http,
+                None if is_unix(place) else context,
+                on_slow=metrics.note_slow_request,
+                book=book,
+            )
+            for place, one in listening
+        ]
+        monitor = monitor_of(
+            service,
+            storage,
+            limits,
+            metrics=metrics,
+            audit=audit,
+            sessions=board,
+            connections=lambda: book.known,
+            log=LOGGER,
+        )
+        metrics.read_load = lambda: monitor.load
+
+        async def work() -> None:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(service.run())
+                group.create_task(tokens.run())
+                group.create_task(keep_within(settings.retention, registry, cache))
+                group.create_task(audit.keep())
+                group.create_task(_keep_certificate(files))
+                group.create_task(monitor.run())
+                await cache.loaded.wait()
+                await tokens.loaded.wait()
+                for server in servers:
+                    await server.start()
+                if again is not None:
+                    group.create_task(_reload(again, audit, files, context))
+                if on_ready is not None:
+                    on_ready(f"API at {', '.join(_said(place, one, context) for place, one in listening)}")
+
+        try:
+            await run_until(work(), stop)
+        finally:
+            service.stop()
+            board.stop()
+            await asyncio.gather(*(server.stop() for server in servers))
+
+
+def _audit_log(audit: AuditSettings | None) -> AuditLog:
+    if audit is None:
+        return AuditLog(None, time.time_ns)
+    return AuditLog(Path(audit.file), time.time_ns, max_bytes=audit.max_bytes, kept=audit.kept)
+
+
+@asynccontextmanager
+async def opened(place: StoragePlace) -> AsyncIterator[Storage]:
+    """Open a storage for as long as the context lasts; raise StorageError."""
+    if place.etcd is not None:
+        from controller.apiserver.storage.etcd import EtcdSettings, EtcdStorage  # noqa: PLC0415 - an extra
+
+        settings = EtcdSettings(place.etcd.target, place.etcd.root, _credentials(place.etcd), place.etcd.timeout_s)
+        storage: Storage = EtcdStorage(settings)
+    else:
+        storage = await SqliteStorage.open(str(place.sqlite))
+    async with storage:
+        yield storage
+
+
+def _credentials(place: EtcdPlace) -> grpc.ChannelCredentials | None:
+    if place.ca is None:
+        return None
+    try:
+        parts = [None if file is None else read_given(file, SECRET_BYTES) for file in (place.ca, place.private_key)]
+        certificate = None if place.certificate is None else read_given(place.certificate, SECRET_BYTES)
+    except OSError as error:
+        raise ApiError(f"etcd's {error.filename}: {error.strerror}") from None
+    return grpc.ssl_channel_credentials(parts[0], parts[1], certificate)
+
+
+def _tls(settings: ApiSettings) -> tuple[TlsFiles | None, ssl.SSLContext | None]:
+    if settings.tls is None:
+        return None, None
+    tls = settings.tls
+    ca = None if tls.client_ca is None else Path(tls.client_ca)
+    files = TlsFiles(Path(tls.certificate), Path(tls.private_key), ca)
+    context = server_context(files)
+    check_current(files.certificate)
+    return files, context
+
+
+async def _keep_certificate(files: TlsFiles | None) -> None:
+    """Say every day of a certificate that it expires soon, or has."""
+    while files is not None:
+        await asyncio.sleep(_DAY_S)
+        try:
+            check_current(files.certificate)
+        except MillraceError as error:
+            LOGGER.warning("%s", error)
+
+
+async def _reload(
+    again: asyncio.Event, audit: AuditLog, files: TlsFiles | None, context: ssl.SSLContext | None
+) -> None:
+    """Open the audit log again, and use what the certificates' files hold then, each time that `again` is set."""
+    while True:
+        await again.wait()
+        again.clear()
+        try:
+            audit.reopen()
+            if files is not None and context is not None:
+                check_current(files.certificate)
+                load_into(context, files)
+                LOGGER.info("certificate %s is in use", files.certificate)
+        except MillraceError as error:
+            LOGGER.warning("what was in use stays: %s", error)
+
+
+def _said(place: str, listening: socket.socket, context: ssl.SSLContext | None) -> str:
+    address = address_of(place, listening)
+    return address if is_unix(address) else f"{'http' if context is None else 'https'}://{address}"
+
+
+def _version() -> str:
+    try:
+        return version("millrace-net")
+    except PackageNotFoundError:
+        return "0"

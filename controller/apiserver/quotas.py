@@ -1,0 +1,85 @@
+"""Quotas of projects, and of users without one: what would go beyond is refused before it is written.
+
+A server knows at once what it has written itself. What others have is known by the watch of the storage, so that
+several servers can together let a little more pass than a quota says, once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from msgspec.structs import replace
+
+from controller.apiserver.registry.cache import ResourceCache
+from controller.apiserver.registry.encoding import encode
+from controller.apiserver.registry.tenancy.tenants import account_of
+from controller.apiserver.registry.tenancy.usage import excess, minus, plus, priority_of, usage_of
+from controller.apiserver.resources import Metadata, Project, Resource
+from controller.apiserver.resources.project import PROJECT, ProjectStatus, Quota, Usage
+from controller.common.errors import ForbiddenError, NotFoundError
+from dataplane.rpc.access import Principal, Role
+
+
+class Quotas:
+    """Judges what users write; of one event loop."""
+
+    def __init__(self, cache: ResourceCache, default: Quota) -> None:
+        """`default` is for who has no Project of that name."""
+        self._cache, self._default = cache, default
+        self._promised: list[tuple[str, Usage, int | None]] = []
+        """By account, what is being written, and since which revision it is, None: not yet."""
+
+    @contextmanager
+    def room(self, principal: Principal, made: Resource) -> Iterator[Callable[[int], None]]:
+        """Keep room for a new resource; call what is yielded with the revision at which it was written.
+
+        Raise ForbiddenError where there is none.
+        """
+        account, usage = account_of(made.metadata), usage_of(made, len(encode(made)))
+        self._check(principal, made, usage)
+        promise: tuple[str, Usage, int | None] = account, usage, None
+        self._promised.append(promise)
+
+        def written(revision: int) -> None:
+            self._promised.append((account, usage, revision))
+
+        try:
+            yield written
+        finally:
+            self._promised.remove(promise)
+
+    def check_change(self, principal: Principal, before: Resource, made: Resource) -> None:
+        """Raise ForbiddenError where a change asks for more than there is room for."""
+        added = minus(usage_of(made, len(encode(made))), usage_of(before, len(encode(before))))
+        self._check(principal, made, added)
+
+    def shown(self, project: Project) -> Project:
+        """Return a project with what it has now."""
+        return replace(project, status=ProjectStatus(used=self._used(account_of(project.metadata))))
+
+    def _check(self, principal: Principal, made: Resource, added: Usage) -> None:
+        if principal.role is not Role.USER:
+            return
+        account, quota = account_of(made.metadata), self._quota_of(made.metadata)
+        highest, wanted = quota.highest_priority, priority_of(made)
+        if highest is not None and wanted is not None and wanted > highest:
+            raise ForbiddenError(f"spec.priority: {wanted}, at most {highest} for {account}")
+        problem = excess(quota, self._used(account), added)
+        if problem is not None:
+            raise ForbiddenError(f"the quota of {account} is exhausted: {problem}")
+
+    def _used(self, account: str) -> Usage:
+        reached = self._cache.ring.revision
+        self._promised = [one for one in self._promised if one[2] is None or one[2] > reached]
+        own = (usage for name, usage, _ in self._promised if name == account)
+        total = self._cache.usage.of(account)
+        for usage in own:
+            total = plus(total, usage)
+        return total
+
+    def _quota_of(self, metadata: Metadata) -> Quota:
+        try:
+            return self._cache.get(PROJECT, metadata.project).spec.quota if metadata.project else self._default
+        except NotFoundError:
+            return self._default

@@ -1,0 +1,159 @@
+"""Bindings and dispatches in batches: each request is carried out or refused by itself, as if sent alone; no storage.
+
+A later request of a batch sees what the earlier ones have made, and names the version that shares had before the batch:
+so the refusal of one is no reason to refuse another. One whose decision has placed its pods already is
+answered as it was the first time, so that a batch whose answer was lost may be sent again.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from controller.apiserver.registry import dispatches, placements
+from controller.apiserver.registry.dispatches import DispatchAnswer, DispatchRequest, TaskState
+from controller.apiserver.registry.placements import BindingRequest, NewDecision, PlacementAnswer, State
+from controller.apiserver.resources.base import Count, Line
+from controller.common.errors import ApiError, StaleError
+from dataplane.config import Strict
+
+MOST_REQUESTS: Final = 64
+
+
+class BindingBatch(Strict, frozen=True):
+    """Requests that are sent together, each with the pods that are placed all or none."""
+
+    requests: Annotated[tuple[BindingRequest, ...], Meta(min_length=1, max_length=MOST_REQUESTS)]
+
+
+class DispatchBatch(Strict, frozen=True):
+    """Requests that are sent together, each with the tasks that are dispatched all or none."""
+
+    requests: Annotated[tuple[DispatchRequest, ...], Meta(min_length=1, max_length=MOST_REQUESTS)]
+
+
+class BindingOutcome(Strict, frozen=True):
+    """The answer to one request of a batch, or the status and the line with which it was refused."""
+
+    answer: PlacementAnswer | None = None
+    status: Count = 200
+    detail: Line = ""
+
+
+class DispatchOutcome(Strict, frozen=True):
+    """The answer to one request of a batch, or the status and the line with which it was refused."""
+
+    answer: DispatchAnswer | None = None
+    status: Count = 200
+    detail: Line = ""
+
+
+class BindingOutcomes(Strict, frozen=True):
+    """One for each request of a batch, in its order."""
+
+    outcomes: tuple[BindingOutcome, ...]
+
+
+class DispatchOutcomes(Strict, frozen=True):
+    """One for each request of a batch, in its order."""
+
+    outcomes: tuple[DispatchOutcome, ...]
+
+
+def bind_each(
+    state: State, requests: Sequence[BindingRequest], decisions: set[str], now_ns: int, moved: Counter[str]
+) -> list[State | PlacementAnswer | ApiError]:
+    """Return what each request makes of pods, nodes and groups; the answer of one done before, or why one is refused.
+
+    `decisions` are those of the requests that are there already; `moved` says how often nodes' shares were written for
+    the batch before, and is brought up to date.
+    """
+    known = State(dict(state.pods), dict(state.nodes), dict(state.groups))
+    written, taken = set[str](), set(decisions)
+    found: list[State | PlacementAnswer | ApiError] = []
+    for request in requests:
+        if (done := bound_before(known, request)) is not None:
+            found.append(done)
+            continue
+        try:
+            _check_decision(request.decision, taken)
+            for binding in request.bindings:
+                if binding.node_revision is not None and binding.node in written:
+                    raise StaleError(f"Node {binding.node} is written by an earlier request of the batch")
+            made = placements.bind(known, request, now_ns, moved)
+        except ApiError as error:
+            found.append(error)
+            continue
+        known.pods.update(made.pods)
+        known.nodes.update(made.nodes)
+        known.groups.update(made.groups)
+        written.update(made.nodes)
+        moved.update(made.nodes.keys())
+        found.append(made)
+    return found
+
+
+def bound_before(state: State, request: BindingRequest) -> PlacementAnswer | None:
+    """Return the answer to a request that was carried out already, as its decision stands in all of its pods."""
+    if request.decision is None:
+        return None
+    revision = 0
+    for binding in request.bindings:
+        pod = state.pods.get(binding.pod)
+        if pod is None or pod.status.node != binding.node or pod.status.decision != request.decision.name:
+            return None
+        revision = max(revision, pod.metadata.revision)
+    nodes = tuple(dict.fromkeys(binding.node for binding in request.bindings))
+    return PlacementAnswer(revision=revision, pods=tuple(one.pod for one in request.bindings), nodes=nodes)
+
+
+def dispatch_each(
+    state: TaskState, requests: Sequence[DispatchRequest], decisions: set[str], now_ns: int, moved: Counter[str]
+) -> list[TaskState | DispatchAnswer | ApiError]:
+    """Return what each request makes of tasks and centres; the answer of one done before, or why one is refused.
+
+    `moved` says how often centres' shares were written for the batch before, and is brought up to date.
+    """
+    known, taken = TaskState(dict(state.tasks), dict(state.centres)), set(decisions)
+    found: list[TaskState | DispatchAnswer | ApiError] = []
+    for request in requests:
+        if (done := dispatched_before(known, request)) is not None:
+            found.append(done)
+            continue
+        try:
+            _check_decision(request.decision, taken)
+            made = dispatches.dispatch(known, request, now_ns, moved)
+        except ApiError as error:
+            found.append(error)
+            continue
+        known.tasks.update(made.tasks)
+        known.centres.update(made.centres)
+        moved.update(made.centres.keys())
+        found.append(made)
+    return found
+
+
+def dispatched_before(state: TaskState, request: DispatchRequest) -> DispatchAnswer | None:
+    """Return the answer to a request that was carried out already, as its decision stands in all of its tasks."""
+    if request.decision is None:
+        return None
+    revision = 0
+    for item in request.dispatches:
+        task = state.tasks.get(item.task)
+        if task is None or task.status.centre != item.centre or task.status.decision != request.decision.name:
+            return None
+        revision = max(revision, task.metadata.revision)
+    centres = tuple(dict.fromkeys(item.centre for item in request.dispatches))
+    return DispatchAnswer(revision=revision, tasks=tuple(one.task for one in request.dispatches), centres=centres)
+
+
+def _check_decision(decision: NewDecision | None, taken: set[str]) -> None:
+    """Raise StaleError for a decision whose name is taken; from then on it is."""
+    if decision is None:
+        return
+    if decision.name in taken:
+        raise StaleError(f"Decision {decision.name} is there already")
+    taken.add(decision.name)

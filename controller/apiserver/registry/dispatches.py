@@ -1,0 +1,368 @@
+"""Dispatches, picks and completions: which task has which units of a centre; no storage here.
+
+All of one request takes effect, or nothing. Units are held from dispatch to completion. What a probe has measured is
+kept with its completion, so that a centre says it once, of a probe that it was given, and of no other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+from msgspec.structs import replace
+
+from controller.apiserver.registry.placements import NOT_MOVED, NewDecision
+from controller.apiserver.resources import Centre, ProbeResult, Task
+from controller.apiserver.resources.base import MAX_NAME, Count, Lines, Metadata, Name, Names, Seconds, TimeNs
+from controller.apiserver.resources.centre import UnitShare
+from controller.apiserver.resources.operator_devices import OperatorDevices, problem_of
+from controller.apiserver.resources.probe_result import ProbeResultSpec, ProbeResultStatus
+from controller.apiserver.resources.task import HELD, TASK_ENDED, TaskPhase
+from controller.common.errors import InvalidError, NotFoundError, StaleError
+from dataplane.config import Strict
+from dataplane.topology.values import DeviceKind
+
+MOST_TASKS: Final = 256
+_NS_PER_S: Final = 1_000_000_000
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
+
+
+class Dispatch(Strict, frozen=True):
+    """A task goes to a centre, onto so many units of a type; without `unit` the centre picks one.
+
+    With `task_revision` and `shares_version` only if task and shares are still of them. A task that only asks gets no
+    units.
+    """
+
+    task: Name
+    centre: Name
+    unit: Name | None = None
+    units: Count = 1
+    expected_s: Seconds | None = None
+    """How long it is expected to run, for its status."""
+    operator_devices: OperatorDevices = ()
+    """Where its operators are to run, likewise; of devices that a unit of the type has."""
+    task_revision: Count | None = None
+    shares_version: Count | None = None
+
+
+class DispatchRequest(Strict, frozen=True):
+    """Dispatches that take effect together, and the decision behind them."""
+
+    dispatches: Annotated[tuple[Dispatch, ...], Meta(min_length=1, max_length=MOST_TASKS)]
+    decision: NewDecision | None = None
+
+
+class Pick(Strict, frozen=True):
+    """A centre says which of its unit types a task gets that was left to it, and which others could have run it."""
+
+    task: Name
+    epoch: Count
+    unit: Name
+    could_run: Names = ()
+
+
+class NewResult(Strict, frozen=True):
+    """What a probe has measured; of which probe, centre and task the server says itself."""
+
+    status: ProbeResultStatus
+    kernels: Annotated[dict[Name, Count], Meta(max_length=256)] = msgspec.field(default_factory=dict)
+
+
+class Completion(Strict, frozen=True):
+    """A task gives its units back; `phase` is what it is then: pending is dispatched again, the others rest.
+
+    Only if it was not dispatched anew since; with `heartbeat_ns`, only if its centre has reported last then (0: never).
+    A task that is being deleted goes.
+    """
+
+    task: Name
+    epoch: Count
+    phase: TaskPhase
+    exit_code: int | None = None
+    run_time_s: Seconds | None = None
+    """From its start to its end, as its engine has measured it."""
+    result: NewResult | None = None
+    could_run: Names = ()
+    reasons: Lines = ()
+    heartbeat_ns: TimeNs | None = None
+
+    def __post_init__(self) -> None:
+        if self.phase not in (*TASK_ENDED, TaskPhase.PENDING):
+            raise ValueError(f"phase: a completed task has succeeded or failed, or is pending, not {self.phase.value}")
+
+
+class CompletionRequest(Strict, frozen=True):
+    """Completions that take effect together."""
+
+    completions: Annotated[tuple[Completion, ...], Meta(min_length=1, max_length=MOST_TASKS)]
+    decision: NewDecision | None = None
+
+
+class DispatchAnswer(Strict, frozen=True):
+    """What has taken effect, all at one revision."""
+
+    revision: Count
+    tasks: tuple[Name, ...]
+    centres: tuple[Name, ...]
+    results: tuple[Name, ...] = ()
+
+
+@dataclass(slots=True)
+class TaskState:
+    """What a request is about, as the storage has it; and, afterwards, as it is to be: None for what goes."""
+
+    tasks: dict[str, Task | None] = field(default_factory=dict)
+    centres: dict[str, Centre] = field(default_factory=dict)
+    results: dict[str, ProbeResult] = field(default_factory=dict)
+    """New ones."""
+
+
+def dispatch(
+    state: TaskState, request: DispatchRequest, now_ns: int, moved: Mapping[str, int] = NOT_MOVED
+) -> TaskState:
+    """Return what a request makes of tasks and centres; raise StaleError for what does not fit any more.
+
+    `moved` says how often the same batch has moved the version of a centre's shares: that is no reason to refuse.
+    """
+    _check_names([item.task for item in request.dispatches])
+    made = TaskState()
+    for item in request.dispatches:
+        task = _task(state, item.task)
+        _check_task(task, item)
+        before = _centre(state, item.centre)
+        version = before.shares_version - moved.get(item.centre, 0)
+        if item.shares_version is not None and item.shares_version != version:
+            said = f"of version {version}, not {item.shares_version}"
+            raise StaleError(f"shares of Centre {item.centre} are {said}")
+        _check_centre(before, now_ns)
+        _check_devices(task, item, before)
+        share = UnitShare(
+            task=item.task, uid=task.metadata.uid, epoch=task.status.epoch + 1, unit=item.unit, units=item.units
+        )
+        made.centres[item.centre] = with_units(made.centres.get(item.centre, before), share)
+        made.tasks[item.task] = _dispatched(task, item, request.decision, now_ns)
+    made.centres = {name: _next_version(centre) for name, centre in made.centres.items()}
+    return made
+
+
+def pick(state: TaskState, item: Pick) -> TaskState:
+    """Return what a centre's choice makes of a task and of what it holds; raise StaleError where that does not fit."""
+    task = held(state, item.task, item.epoch)
+    centre = _centre(state, task.status.centre or "")
+    if task.status.unit not in (None, item.unit):
+        raise StaleError(f"Task {item.task} has units of type {task.status.unit}, there is nothing to pick")
+    share = next((one for one in centre.shares if one.task == item.task), None)
+    if share is None:
+        raise StaleError(f"Task {item.task} holds nothing of Centre {centre.metadata.name}")
+    moved = with_units(centre, replace(share, unit=item.unit))
+    status = replace(task.status, unit=item.unit, could_run=item.could_run)
+    return TaskState({item.task: replace(task, status=status)}, {centre.metadata.name: _next_version(moved)})
+
+
+def complete(state: TaskState, request: CompletionRequest, now_ns: int) -> TaskState:
+    """Return what a request makes of tasks, centres and results; raise StaleError for a task dispatched anew."""
+    _check_names([item.task for item in request.completions])
+    made = TaskState()
+    for item in request.completions:
+        task = held(state, item.task, item.epoch)
+        name = task.status.centre or ""
+        centre = made.centres.get(name) or state.centres.get(name)
+        if centre is not None:
+            _check_silent(item, centre)
+            left = tuple(share for share in centre.shares if share.task != item.task)
+            made.centres[name] = replace(centre, shares=left)
+        result = None if item.result is None else result_of(task, item.result)
+        if result is not None:
+            made.results[result.metadata.name] = result
+        gone = task.metadata.deleting_ns is not None
+        made.tasks[item.task] = None if gone else _completed(task, item, result, now_ns)
+    made.centres = {name: _next_version(centre) for name, centre in made.centres.items()}
+    return made
+
+
+def held(state: TaskState, name: str, epoch: int) -> Task:
+    """Return a task that holds units since a dispatch; raise StaleError for one that does not, or since another."""
+    task = _task(state, name)
+    if task.status.epoch != epoch:
+        raise StaleError(f"Task {name} is in epoch {task.status.epoch}, not {epoch} any more")
+    if task.status.phase not in HELD:
+        raise StaleError(f"Task {name} is {task.status.phase.value}: it holds nothing")
+    return task
+
+
+def with_units(centre: Centre, share: UnitShare) -> Centre:
+    """Return a centre of which a task holds units as well; raise StaleError where there are not so many.
+
+    Shares whose type the centre is still to pick must find a place beside all others, the largest first.
+    """
+    name = centre.metadata.name
+    shares = (*(one for one in centre.shares if one.uid != share.uid), share)
+    made = replace(centre, shares=shares)
+    types = {unit.name: unit for unit in centre.status.units}
+    if share.unit is not None and share.unit not in types:
+        raise StaleError(f"Centre {name} has no units of type {share.unit}")
+    if not share.units:
+        return made
+    left = {unit.name: unit.for_tasks for unit in centre.status.units}
+    for one in shares:
+        if one.unit is not None and one.unit in left:
+            left[one.unit] -= one.units
+    if share.unit is not None and left[share.unit] < 0:
+        raise StaleError(
+            f"Centre {name}: {share.task} wants {share.units} units of type {share.unit},"
+            f" {max(left[share.unit] + share.units, 0)} are free"
+        )
+    for one in sorted((one for one in shares if one.unit is None), key=lambda one: (-one.units, one.task)):
+        widest = max(left, key=lambda unit: (left[unit], unit), default=None)
+        if widest is None or left[widest] < one.units:
+            raise StaleError(f"Centre {name}: {share.task} wants {share.units} units, no type has so many free")
+        left[widest] -= one.units
+    return made
+
+
+def result_of(task: Task, new: NewResult) -> ProbeResult:
+    """Return the result that a probe's completion leaves, named after task and epoch; raise InvalidError for none."""
+    name, spec = task.metadata.name, task.spec
+    if not spec.is_probe:
+        raise InvalidError(f"Task {name} is no probe: it leaves no result")
+    # A probe that carries its text has no name of its own.
+    probe = spec.program.entry or name
+    if not _NAME.fullmatch(probe) or len(probe) > MAX_NAME:
+        raise InvalidError(f"Task {name}: {probe[:MAX_NAME]!r} is no name of a probe task")
+    made = ProbeResultSpec(
+        probe=probe,
+        centre=task.status.centre or "",
+        task_type=spec.task_type,
+        unit=task.status.unit,
+        task=name,
+        kernels=new.kernels,
+    )
+    # Score and points are the evaluation's to say.
+    runs = tuple(replace(run, score=None, points={}, notes=()) for run in new.status.runs)
+    status = replace(new.status, runs=runs, score=None, score_units=None, points={}, policy="", unit=task.status.unit)
+    # A task of the same name may come after it: hence its uid.
+    ending = f".{task.metadata.uid[:8]}.{task.status.epoch}"
+    label = name[: MAX_NAME - len(ending)].rstrip(".-")
+    return ProbeResult(metadata=Metadata(name=f"{label}{ending}"), spec=made, status=status)
+
+
+def _dispatched(task: Task, item: Dispatch, decision: NewDecision | None, now_ns: int) -> Task:
+    status = replace(
+        task.status,
+        phase=TaskPhase.DISPATCHED,
+        centre=item.centre,
+        unit=item.unit,
+        units=item.units,
+        epoch=task.status.epoch + 1,
+        could_run=(),
+        dispatched_ns=now_ns,
+        engine_id="",
+        started_ns=None,
+        finished_ns=None,
+        exit_code=None,
+        run_time_s=None,
+        result=None,
+        decision=None if decision is None else decision.name,
+        expected_s=item.expected_s,
+        operator_devices=item.operator_devices,
+        reasons=(),
+    )
+    return replace(task, status=status)
+
+
+def _completed(task: Task, item: Completion, result: ProbeResult | None, now_ns: int) -> Task:
+    status = replace(
+        task.status,
+        phase=item.phase,
+        exit_code=item.exit_code,
+        run_time_s=item.run_time_s,
+        result=None if result is None else result.metadata.name,
+        reasons=item.reasons,
+        could_run=item.could_run or task.status.could_run,
+    )
+    if item.phase in TASK_ENDED:
+        started_ns = status.started_ns
+        if started_ns is None and item.run_time_s is not None:  # it has ended before anybody told that it runs
+            started_ns = max(now_ns - round(item.run_time_s * _NS_PER_S), 0)
+        return replace(task, status=replace(status, started_ns=started_ns, finished_ns=now_ns))
+    left = replace(status, centre=None, unit=None, units=None, operator_devices=(), engine_id="", started_ns=None)
+    return replace(task, status=left)
+
+
+def _check_names(names: Sequence[str]) -> None:
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise InvalidError(f"Task {twice} is there twice")
+
+
+def _check_task(task: Task, item: Dispatch) -> None:
+    name, status, spec = task.metadata.name, task.status, task.spec
+    if item.task_revision is not None and item.task_revision != task.metadata.revision:
+        raise StaleError(f"Task {name} is of revision {task.metadata.revision}, not of {item.task_revision} any more")
+    if task.metadata.deleting_ns is not None:
+        raise StaleError(f"Task {name} is being deleted")
+    if status.phase in HELD:
+        raise StaleError(f"Task {name} is at centre {status.centre} already")
+    if status.phase in TASK_ENDED:
+        raise StaleError(f"Task {name} has {status.phase.value}")
+    for what, wanted, given in (("centre", spec.centre, item.centre), ("unit", spec.unit, item.unit)):
+        if wanted is not None and wanted != given:
+            raise StaleError(f"Task {name} is for {what} {wanted}, not {given}")
+    if spec.asks and (item.units or item.unit is not None):
+        raise InvalidError(f"Task {name} only asks: it gets no units")
+    if not spec.asks and not item.units:
+        raise InvalidError(f"Task {name} wants at least one unit")
+
+
+def _check_centre(centre: Centre, now_ns: int) -> None:
+    name, status = centre.metadata.name, centre.status
+    if centre.spec.unschedulable:
+        raise StaleError(f"Centre {name} takes no tasks: unschedulable")
+    if not status.ready:
+        raise StaleError(f"Centre {name} is not ready: {status.reason or 'it has not reported'}")
+    if now_ns > (status.heartbeat_ns or 0) + round(centre.spec.lease_s * _NS_PER_S):
+        raise StaleError(f"Centre {name} has been silent for longer than its lease of {centre.spec.lease_s:g} s")
+
+
+def _check_devices(task: Task, item: Dispatch, centre: Centre) -> None:
+    """Raise InvalidError for devices of operators that the task lacks, StaleError for those that a unit has not."""
+    if not item.operator_devices:
+        return
+    if item.unit is None:
+        raise InvalidError(f"Task {item.task}: its centre picks its units, so that their devices are not known")
+    names = tuple(one.name for one in task.spec.operators)
+    if problem := problem_of(item.operator_devices, names, DeviceKind):
+        raise InvalidError(f"Task {item.task}: {problem}")
+    needs = (one.unit.devices for one in centre.status.units if one.name == item.unit)
+    kinds = {need.kind for some in needs for need in some}
+    if problem := problem_of(item.operator_devices, names, kinds):
+        raise StaleError(f"Task {item.task} on {item.unit} of {item.centre}: {problem}")
+
+
+def _check_silent(item: Completion, centre: Centre) -> None:
+    """Raise StaleError where a centre has reported that was to be silent."""
+    if item.heartbeat_ns is not None and (centre.status.heartbeat_ns or 0) != item.heartbeat_ns:
+        raise StaleError(f"Centre {centre.metadata.name} has reported since: Task {item.task} stays")
+
+
+def _next_version(centre: Centre) -> Centre:
+    return replace(centre, shares_version=centre.shares_version + 1)
+
+
+def _task(state: TaskState, name: str) -> Task:
+    found = state.tasks.get(name)
+    if found is None:
+        raise NotFoundError(f"there is no Task {name}")
+    return found
+
+
+def _centre(state: TaskState, name: str) -> Centre:
+    found = state.centres.get(name)
+    if found is None:
+        raise NotFoundError(f"there is no Centre {name}")
+    return found

@@ -1,0 +1,323 @@
+"""Bindings and releases: who gets which share of a node, decided from what the storage has; no storage here.
+
+All of one request takes effect, or nothing. A share counts from binding to release.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Final
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from controller.apiserver.registry.tenancy.tenants import check_group
+from controller.apiserver.resources import Decision, Node, Pod, PodGroup
+from controller.apiserver.resources.base import Count, Line, Lines, Metadata, Name, TimeNs
+from controller.apiserver.resources.decision import DecisionSpec
+from controller.apiserver.resources.hardware import DeviceShare, DeviceShares
+from controller.apiserver.resources.node import Share
+from controller.apiserver.resources.operator_devices import OperatorDevices, problem_of
+from controller.apiserver.resources.pod import Phase
+from controller.apiserver.resources.pod_group import MOST_PODS, GroupPhase
+from controller.cluster.hardware import values
+from controller.cluster.hardware.errors import HardwareError
+from controller.cluster.hardware.requests import DeviceRequest
+from controller.common.errors import InvalidError, NotFoundError, StaleError
+from dataplane.config import Strict
+
+NOT_MOVED: Final[Mapping[str, int]] = {}
+_ENDED = (Phase.SUCCEEDED, Phase.FAILED)
+
+
+class Binding(Strict, frozen=True):
+    """A pod goes to a node, onto these devices; what it holds is its request.
+
+    With revisions, only if pod and node are still of them; `shares_version` is moved by bindings alone, not by reports.
+    """
+
+    pod: Name
+    node: Name
+    devices: DeviceShares = ()
+    operator_devices: OperatorDevices = ()
+    """Where its operators are to run, for its status; of kinds of devices that it gets."""
+    pod_revision: Count | None = None
+    node_revision: Count | None = None
+    shares_version: Count | None = None
+
+
+class NewDecision(Strict, frozen=True):
+    """A decision to be kept with what it has led to."""
+
+    name: Name
+    spec: DecisionSpec
+
+
+class BindingRequest(Strict, frozen=True):
+    """Bindings that take effect together, and the decision behind them; of a group, all of its pods."""
+
+    bindings: Annotated[tuple[Binding, ...], Meta(min_length=1, max_length=MOST_PODS)]
+    decision: NewDecision | None = None
+
+
+class Release(Strict, frozen=True):
+    """A pod gives back what it holds; `phase` is what it is then: pending is placed again, succeeded and failed rest.
+
+    With an epoch, only if it has not been bound anew since; with `heartbeat_ns`, only if its node has reported last
+    then (0: never). A pod that is being deleted goes. `node` is for what is held there for a pod that is not there
+    any more, or elsewhere.
+    """
+
+    pod: Name
+    epoch: Count | None = None
+    phase: Phase = Phase.PENDING
+    node: Name | None = None
+    heartbeat_ns: TimeNs | None = None
+    reasons: Lines = ()
+
+
+class ReleaseRequest(Strict, frozen=True):
+    """Releases that take effect together."""
+
+    releases: Annotated[tuple[Release, ...], Meta(min_length=1, max_length=MOST_PODS)]
+    decision: NewDecision | None = None
+
+
+class PlacementAnswer(Strict, frozen=True):
+    """What has taken effect, all at one revision."""
+
+    revision: Count
+    pods: tuple[Name, ...]
+    nodes: tuple[Name, ...]
+    reason: Line = ""
+
+
+@dataclass(slots=True)
+class State:
+    """What a request is about, as the storage has it; and, afterwards, as it is to be: None for what goes."""
+
+    pods: dict[str, Pod | None] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    groups: dict[str, PodGroup] = field(default_factory=dict)
+
+
+def bind(state: State, request: BindingRequest, now_ns: int, moved: Mapping[str, int] = NOT_MOVED) -> State:
+    """Return what a request makes of pods, nodes and groups; raise StaleError for what does not fit any more.
+
+    `moved` says how often the same batch has moved the version of a node's shares before: that is no reason to refuse.
+    """
+    _check_names([binding.pod for binding in request.bindings])
+    made = State()
+    for binding in request.bindings:
+        pod, node = _pod(state, binding.pod), made.nodes.get(binding.node) or _node(state, binding.node)
+        _check_expectations(binding, pod, state.nodes[binding.node], moved.get(binding.node, 0))
+        _check_operators(binding, pod)
+        _check_free(pod)
+        made.nodes[binding.node] = with_share(node, _share(pod, binding))
+        status = replace(
+            pod.status,
+            phase=Phase.BOUND,
+            node=binding.node,
+            devices=binding.devices,
+            operator_devices=binding.operator_devices,
+            epoch=pod.status.epoch + 1,
+            decision=None if request.decision is None else request.decision.name,
+            bound_ns=now_ns,
+            containers=(),
+            reasons=(),
+            then=None,
+            nominated=None,
+        )
+        made.pods[binding.pod] = replace(pod, status=status)
+    _bind_groups(state, made, request)
+    made.nodes = {name: _next_version(node) for name, node in made.nodes.items()}
+    return made
+
+
+def release(state: State, request: ReleaseRequest, now_ns: int) -> State:
+    """Return what a request makes of pods, nodes and groups; raise StaleError for a pod that was bound anew."""
+    _check_names([item.pod for item in request.releases])
+    made = State(groups=dict(state.groups))
+    for item in request.releases:
+        pod = state.pods.get(item.pod)
+        if pod is not None and item.node is not None:
+            if item.node == pod.status.node:
+                raise StaleError(f"Pod {item.pod} is on node {item.node}: what it holds is its own")
+            pod = None
+        name = item.node if pod is None else pod.status.node
+        if name is None:
+            raise StaleError(f"Pod {item.pod} holds nothing")
+        if pod is not None and item.epoch is not None and item.epoch != pod.status.epoch:
+            raise StaleError(f"Pod {item.pod} is in epoch {pod.status.epoch}, not {item.epoch} any more")
+        node = made.nodes.get(name) or state.nodes.get(name)
+        _check_silent(item, name, node)
+        if node is not None:
+            made.nodes[name] = replace(node, shares=tuple(share for share in node.shares if share.pod != item.pod))
+        if pod is not None:
+            made.pods[item.pod] = None if pod.metadata.deleting_ns is not None else _released(pod, item, now_ns)
+            _leave_group(made, pod)
+    made.nodes = {name: _next_version(node) for name, node in made.nodes.items()}
+    return made
+
+
+def with_share(node: Node, share: Share) -> Node:
+    """Return a node of which a pod holds a share as well; raise StaleError where that does not fit."""
+    name, value = node.metadata.name, node.value
+    if value is None:
+        raise StaleError(f"Node {name} has not said what it has")
+    if node.spec.unschedulable:
+        raise StaleError(f"Node {name} takes no pods: {node.spec.reason or 'unschedulable'}")
+    made = replace(node, shares=(*(held for held in node.shares if held.uid != share.uid), share))
+    try:
+        value.check(made.held)
+    except HardwareError as error:
+        raise StaleError(f"Node {name}: {share.pod} does not fit: {error}") from None
+    return made
+
+
+def decision_of(wanted: NewDecision, metadata: Metadata) -> Decision:
+    """Return a decision as it is kept."""
+    return Decision(metadata=metadata, spec=wanted.spec)
+
+
+def check_devices(pod: Pod, granted: DeviceShares, node: values.Node) -> None:
+    """Raise StaleError for devices that are not what a pod asks for."""
+    left, name = list(granted), pod.metadata.name
+    # Those that few devices serve choose first, as other parts of the request may take any.
+    for need in sorted(pod.spec.request.value.devices, key=lambda need: (not need.models, -need.memory_bytes)):
+        for _ in range(need.count):
+            found = next((part for part in left if _serves(part, need, node)), None)
+            if found is None:
+                raise StaleError(f"Pod {name} asks for {need.count} {need}, which its binding lacks")
+            left.remove(found)
+    if left:
+        raise StaleError(f"Pod {name} does not ask for device {left[0].number}")
+
+
+def _serves(part: DeviceShare, need: DeviceRequest, node: values.Node) -> bool:
+    if part.number >= len(node.devices):
+        raise StaleError(f"Node {node.name} has no device {part.number}")
+    device = node.devices[part.number]
+    return (
+        need.accepts(device.kind, device.model)
+        and part.thousandths == need.thousandths
+        and part.memory_bytes >= need.memory_bytes
+    )
+
+
+def _share(pod: Pod, binding: Binding) -> Share:
+    request = pod.spec.request
+    return Share(
+        pod=binding.pod,
+        uid=pod.metadata.uid,
+        epoch=pod.status.epoch + 1,
+        cpu_milli=request.cpu_milli,
+        memory_bytes=request.memory_bytes,
+        devices=binding.devices,
+    )
+
+
+def _check_names(names: Sequence[str]) -> None:
+    twice = next((name for place, name in enumerate(names) if name in names[:place]), None)
+    if twice is not None:
+        raise InvalidError(f"Pod {twice} is there twice")
+
+
+def _check_expectations(binding: Binding, pod: Pod, node: Node, moved: int) -> None:
+    """Compare what the caller expects with what is, not with what this request makes of it."""
+    for kind, resource, expected in (("Pod", pod, binding.pod_revision), ("Node", node, binding.node_revision)):
+        revision = resource.metadata.revision
+        if expected is not None and expected != revision:
+            name = resource.metadata.name
+            raise StaleError(f"{kind} {name} is of revision {revision}, not of {expected} any more")
+    version = node.shares_version - moved
+    if binding.shares_version is not None and binding.shares_version != version:
+        raise StaleError(f"shares of Node {binding.node} are of version {version}, not {binding.shares_version}")
+    value = node.value
+    if value is not None:
+        check_devices(pod, binding.devices, value)
+
+
+def _check_operators(binding: Binding, pod: Pod) -> None:
+    """Raise InvalidError for devices of operators that the pod lacks, or that it does not ask for."""
+    kinds = (need.kind for need in pod.spec.request.devices)
+    if problem := problem_of(binding.operator_devices, (one.name for one in pod.spec.operators), kinds):
+        raise InvalidError(f"Pod {binding.pod}: {problem}")
+
+
+def _check_free(pod: Pod) -> None:
+    name, status = pod.metadata.name, pod.status
+    if pod.metadata.deleting_ns is not None:
+        raise StaleError(f"Pod {name} is being deleted")
+    if status.node is not None:
+        raise StaleError(f"Pod {name} is on node {status.node} already")
+    if status.phase in _ENDED:
+        raise StaleError(f"Pod {name} has {status.phase.value}")
+
+
+def _bind_groups(state: State, made: State, request: BindingRequest) -> None:
+    """Have each group count what is bound of it; raise StaleError for less than the whole."""
+    counts = Counter(pod.spec.group for pod in made.pods.values() if pod is not None and pod.spec.group is not None)
+    for name, count in counts.items():
+        group = state.groups.get(name)
+        if group is None:
+            raise NotFoundError(f"there is no PodGroup {name}")
+        for pod in made.pods.values():
+            if pod is not None and pod.spec.group == name:
+                check_group(pod, group)
+        if not group.needed:
+            raise StaleError(f"PodGroup {name} has {group.status.phase.value}")
+        bound = group.status.bound + count
+        if count < group.needed:
+            raise StaleError(f"PodGroup {name} is placed whole: {bound} of {group.spec.size} pods are here")
+        decision = None if request.decision is None else request.decision.name
+        status = replace(group.status, bound=bound, phase=GroupPhase.BOUND, decision=decision)
+        made.groups[name] = replace(group, status=status)
+
+
+def _leave_group(made: State, pod: Pod) -> None:
+    group = None if pod.spec.group is None else made.groups.get(pod.spec.group)
+    if group is not None:
+        status = replace(group.status, bound=max(group.status.bound - 1, 0))
+        made.groups[group.metadata.name] = replace(group, status=status)
+
+
+def _released(pod: Pod, item: Release, now_ns: int) -> Pod:
+    finished = now_ns if item.phase in _ENDED else None
+    status = replace(
+        pod.status,
+        phase=item.phase,
+        node=None,
+        devices=(),
+        operator_devices=(),
+        finished_ns=finished,
+        reasons=item.reasons,
+        then=None,
+    )
+    return replace(pod, status=status)
+
+
+def _check_silent(item: Release, name: str, node: Node | None) -> None:
+    """Raise StaleError where a node has reported that was to be silent."""
+    if item.heartbeat_ns is not None and node is not None and (node.status.heartbeat_ns or 0) != item.heartbeat_ns:
+        raise StaleError(f"Node {name} has reported since: Pod {item.pod} stays")
+
+
+def _next_version(node: Node) -> Node:
+    return replace(node, shares_version=node.shares_version + 1)
+
+
+def _pod(state: State, name: str) -> Pod:
+    found = state.pods.get(name)
+    if found is None:
+        raise NotFoundError(f"there is no Pod {name}")
+    return found
+
+
+def _node(state: State, name: str) -> Node:
+    found = state.nodes.get(name)
+    if found is None:
+        raise NotFoundError(f"there is no Node {name}")
+    return found

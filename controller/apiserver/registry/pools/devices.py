@@ -1,0 +1,128 @@
+"""Where the units of a pool are on a node's devices; pure.
+
+A unit is a slice of one device, with its part of the device's memory. Units grow where their holder has some already,
+else where the least is free: so whole devices stay whole for pods. They leave where their holder has the fewest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from msgspec.structs import replace
+
+from controller.apiserver.resources.hardware import DeviceShare
+from controller.apiserver.resources.unit_pool import UnitHolding, UnitPoolSpec
+from controller.cluster.hardware import values
+
+_WHOLE: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """What one unit is of a device."""
+
+    thousandths: int
+    memory_bytes: int
+
+    def times(self, number: int, units: int) -> DeviceShare:
+        """Return so many units of a device."""
+        return DeviceShare(number=number, thousandths=units * self.thousandths, memory_bytes=units * self.memory_bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many units of a pool there is room for on each of its devices, beside what others hold of them."""
+
+    slices: Mapping[int, Slice]
+    units: Mapping[int, int]
+
+    @classmethod
+    def of(cls, spec: UnitPoolSpec, node: values.Node, others: values.Shares) -> Self:
+        """Return it for a node, of which others hold so much."""
+        taken = {share.number: share for share in others.devices}
+        slices, units = {}, {}
+        for device in node.devices:
+            if not _is_meant(spec, device):
+                continue
+            one = Slice(spec.unit_thousandths, (device.memory_bytes or 0) * spec.unit_thousandths // _WHOLE)
+            held = taken.get(device.number, values.DeviceShare(device.number, 0))
+            fits = (_WHOLE - held.thousandths) // one.thousandths
+            if one.memory_bytes:
+                fits = min(fits, ((device.memory_bytes or 0) - held.memory_bytes) // one.memory_bytes)
+            slices[device.number], units[device.number] = one, max(fits, 0)
+        return cls(slices, units)
+
+    @property
+    def total(self) -> int:
+        """All units that there is room for, those that are held among them."""
+        return sum(self.units.values())
+
+
+def placed(room: Room, before: Sequence[UnitHolding], wanted: Sequence[UnitHolding]) -> tuple[UnitHolding, ...] | None:
+    """Return holdings with the devices that their units are on, None where there is no room for all of them.
+
+    Units that stay with their holder stay where they are.
+    """
+    was = {one.holder: _counts(one, room) for one in before}
+    kept = {one.holder: _kept(was.get(one.holder, {}), one.units) for one in wanted}
+    free = dict(room.units)
+    for counts in kept.values():
+        for number, units in counts.items():
+            free[number] = free.get(number, 0) - units
+    for one in wanted:
+        counts = kept[one.holder]
+        missing = one.units - sum(counts.values())
+        for number in sorted(free, key=lambda number: (-counts.get(number, 0), free[number], number)):
+            more = min(missing, max(free[number], 0))
+            if more:
+                counts[number] = counts.get(number, 0) + more
+                free[number] -= more
+                missing -= more
+        if missing:
+            return None
+    return tuple(replace(one, devices=_shares(room, kept[one.holder])) for one in wanted)
+
+
+def together(holdings: Sequence[UnitHolding]) -> tuple[DeviceShare, ...]:
+    """Return what all holders have of each device, in order of number."""
+    found: dict[int, DeviceShare] = {}
+    for share in (share for one in holdings for share in one.devices):
+        old = found.get(share.number, DeviceShare(number=share.number, thousandths=0))
+        found[share.number] = DeviceShare(
+            number=share.number,
+            thousandths=old.thousandths + share.thousandths,
+            memory_bytes=old.memory_bytes + share.memory_bytes,
+        )
+    return tuple(found[number] for number in sorted(found))
+
+
+def _is_meant(spec: UnitPoolSpec, device: values.Device) -> bool:
+    if spec.devices:
+        return device.number in spec.devices
+    return device.kind is spec.device_kind and spec.model in {"", device.model}
+
+
+def _counts(holding: UnitHolding, room: Room) -> dict[int, int]:
+    """Return the units of a holder by device; what is on a device that is gone is nowhere."""
+    return {
+        share.number: share.thousandths // room.slices[share.number].thousandths
+        for share in holding.devices
+        if share.number in room.slices
+    }
+
+
+def _kept(counts: Mapping[int, int], units: int) -> dict[int, int]:
+    """Return what stays of a holder's units where it keeps so many: those that leave are of where it has the fewest."""
+    left, kept = units, {}
+    for number in sorted(counts, key=lambda number: (-counts[number], number)):
+        stays = min(counts[number], left)
+        if stays:
+            kept[number] = stays
+        left -= stays
+    return kept
+
+
+def _shares(room: Room, counts: Mapping[int, int]) -> tuple[DeviceShare, ...]:
+    return tuple(room.slices[number].times(number, counts[number]) for number in sorted(counts) if counts[number])

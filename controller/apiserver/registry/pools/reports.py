@@ -1,0 +1,104 @@
+"""Reports of holders, written together: those that come while a pool is being written go with its next write.
+
+A pool is one resource: were each report a write of its own, many holders would be too late for each other all the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from controller.apiserver.registry.pools.shares import report
+from controller.apiserver.registry.registry import Registry
+from controller.apiserver.resources import UnitPool
+from controller.apiserver.resources.unit_pool import UNIT_POOL, HolderStatus
+from controller.common.errors import ApiError, TooManyError
+
+MOST_WAITING: Final = 4096
+"""Reports that wait for one pool; more are refused."""
+_AGAIN_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """A report, what may refuse it, and who waits for what becomes of it."""
+
+    status: HolderStatus
+    check: Callable[[UnitPool], None]
+    done: asyncio.Future[UnitPool]
+
+
+@dataclass(slots=True)
+class _Line:
+    """Reports that wait for a pool, and the task that writes them."""
+
+    waiting: list[_Waiting] = field(default_factory=list[_Waiting])
+    writing: list[_Waiting] = field(default_factory=list[_Waiting])
+    task: asyncio.Task[None] | None = None
+
+
+class PoolReports:
+    """Takes reports; of one event loop."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._lines: dict[str, _Line] = {}
+
+    async def report(self, pool: str, status: HolderStatus, check: Callable[[UnitPool], None]) -> UnitPool:
+        """Return a pool with a holder's report; raise what refuses it: `check`, or what the holder promises."""
+        line = self._lines.setdefault(pool, _Line())
+        if len(line.waiting) >= MOST_WAITING:
+            raise TooManyError(f"UnitPool {pool}: {MOST_WAITING} reports wait", _AGAIN_S)
+        one = _Waiting(status, check, asyncio.get_running_loop().create_future())
+        line.waiting.append(one)
+        if line.task is None:
+            line.task = asyncio.create_task(self._write_all(pool, line))
+        return await one.done
+
+    async def _write_all(self, pool: str, line: _Line) -> None:
+        try:
+            while line.waiting:
+                line.writing, line.waiting = line.waiting, []
+                await self._write(pool, line.writing)
+        finally:
+            del self._lines[pool]
+            for one in (*line.writing, *line.waiting):
+                one.done.cancel()
+
+    async def _write(self, pool: str, batch: Sequence[_Waiting]) -> None:
+        """Write reports together; each that is refused is left out, and told."""
+        refused: dict[int, ApiError] = {}
+
+        def reported(found: UnitPool) -> UnitPool:
+            refused.clear()
+            now_ns = self._registry.now_ns()
+            for number, one in enumerate(batch):
+                try:
+                    one.check(found)
+                    found = report(found, one.status, now_ns)
+                except ApiError as error:
+                    refused[number] = error
+            return found
+
+        try:
+            after = await self._registry.change(UNIT_POOL, pool, reported)
+        except ApiError as error:
+            _tell(batch, dict.fromkeys(range(len(batch)), error), None)
+        except Exception as error:
+            _tell(batch, dict.fromkeys(range(len(batch)), error), None)
+            raise
+        else:
+            _tell(batch, refused, after)
+
+
+def _tell(batch: Sequence[_Waiting], refused: Mapping[int, Exception], after: UnitPool | None) -> None:
+    """Tell all who still wait what has become of their report."""
+    for number, one in enumerate(batch):
+        if one.done.done():
+            continue
+        if (why := refused.get(number)) is not None:
+            one.done.set_exception(why)
+        elif after is not None:
+            one.done.set_result(after)

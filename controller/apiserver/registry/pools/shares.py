@@ -1,0 +1,185 @@
+"""Shares of unit pools and reports of their holders, decided from what the storage has; no storage here.
+
+A unit is never in two places: shares sum up to no more than there is, of a pool of a node on its devices beside what
+pods hold of them, and where holders report, a unit leaves one only once that one has promised not to use it any more,
+or has been silent for the pool's lease.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated, Final
+
+from msgspec import Meta
+from msgspec.structs import replace
+
+from controller.apiserver.registry.placements import NewDecision
+from controller.apiserver.registry.pools.devices import Room, placed, together
+from controller.apiserver.resources import Node, UnitPool
+from controller.apiserver.resources.base import Count
+from controller.apiserver.resources.node import PoolShare
+from controller.apiserver.resources.unit_pool import MOST_HOLDERS, HolderStatus, UnitHolding, UnitPoolStatus
+from controller.cluster.hardware.errors import HardwareError
+from controller.common.errors import InvalidError, NotFoundError, StaleError
+from dataplane.config import Strict
+
+_NS_PER_S: Final = 1_000_000_000
+_FIXED: Final = ("node", "devices", "unit_thousandths", "device_kind", "model")
+"""Where units are, and what."""
+
+
+class UnitShares(Strict, frozen=True):
+    """Who is to hold the units of a pool, if its shares are still of a version; reports do not move that version."""
+
+    shares: Annotated[tuple[UnitHolding, ...], Meta(max_length=MOST_HOLDERS)]
+    shares_version: Count | None = None
+    decision: NewDecision | None = None
+
+
+def share(pool: UnitPool, node: Node | None, request: UnitShares, now_ns: int) -> tuple[UnitPool, Node | None]:
+    """Return pool and node as a request makes them; raise StaleError for what cannot be, or not yet."""
+    name = pool.metadata.name
+    _check_names(request.shares)
+    if request.shares_version is not None and request.shares_version != pool.shares_version:
+        raise StaleError(
+            f"shares of UnitPool {name} are of version {pool.shares_version}, not {request.shares_version}"
+        )
+    held = sum(one.units for one in request.shares)
+    if held > pool.spec.units:
+        raise StaleError(f"UnitPool {name} has {pool.spec.units} units, not {held}")
+    _check_claims(pool, request.shares)
+    status = _after_lowering(pool, request.shares, now_ns)
+    stamped = tuple(_stamped(pool, one, now_ns) for one in request.shares)
+    if pool.spec.node is None:
+        return replace(pool, shares=stamped, shares_version=pool.shares_version + 1, status=status), None
+    if node is None:
+        raise StaleError(f"UnitPool {name}: there is no Node {pool.spec.node}")
+    stamped = _on_devices(pool, node, stamped)
+    made = replace(pool, shares=stamped, shares_version=pool.shares_version + 1, status=status)
+    return made, _with_pool(node, made)
+
+
+def report(pool: UnitPool, status: HolderStatus, now_ns: int) -> UnitPool:
+    """Return a pool with a holder's report; raise StaleError for a promise of more units than it has."""
+    name, holder = pool.metadata.name, status.holder
+    if holder not in pool.holders:
+        raise NotFoundError(f"UnitPool {name}: {holder} has neither a claim nor units")
+    units = next((one.units for one in pool.shares if one.holder == holder), 0)
+    before = next((one for one in pool.status.holders if one.holder == holder), None)
+    holds = status.holds if status.holds is not None or before is None else before.holds
+    if holds is not None and holds > units:
+        raise StaleError(f"UnitPool {name}: {holder} has {units} units, not {holds}")
+    made = replace(status, holds=holds, reported_ns=now_ns)
+    known = {one.holder: one for one in pool.status.holders if one.holder in pool.holders} | {holder: made}
+    shares = tuple(_not_after(one, now_ns) for one in pool.shares)
+    return replace(pool, shares=shares, status=replace(pool.status, holders=tuple(known.values())))
+
+
+def check_spec(found: UnitPool, wanted: UnitPool) -> None:
+    """Raise StaleError for a spec that contradicts what is held."""
+    name, held = found.metadata.name, found.held
+    if held > wanted.spec.units:
+        raise StaleError(f"UnitPool {name} has {held} units that are held, not {wanted.spec.units}")
+    fixed = [part for part in _FIXED if getattr(found.spec, part) != getattr(wanted.spec, part)]
+    if held and fixed:
+        raise StaleError(f"UnitPool {name} has {held} units that are held: its {' and '.join(fixed)} cannot change")
+
+
+def room_of(pool: UnitPool, node: Node) -> Room:
+    """Return how many units more of a pool fit on each device of its node; raise StaleError where nobody knows."""
+    value = node.value
+    if value is None:
+        raise StaleError(f"Node {node.metadata.name} has not said what it has")
+    own = replace(node, pools=tuple(one for one in node.pools if one.pool != pool.metadata.name))
+    try:
+        others = own.held
+    except HardwareError as error:
+        raise StaleError(f"Node {node.metadata.name}: {error}") from None
+    return Room.of(pool.spec, value, others)
+
+
+def silent_s(pool: UnitPool, share: UnitHolding, now_ns: int) -> float:
+    """Return for how long a holder has not reported."""
+    known = next((one for one in pool.status.holders if one.holder == share.holder), None)
+    last_ns = share.since_ns if known is None or known.reported_ns is None else known.reported_ns
+    return max(now_ns - last_ns, 0) / _NS_PER_S
+
+
+def _check_names(shares: Iterable[UnitHolding]) -> None:
+    counts = Counter(one.holder for one in shares)
+    twice = next((holder for holder, count in counts.items() if count > 1), None)
+    if twice is not None:
+        raise InvalidError(f"holder {twice} is there twice")
+    wrong = next((one for one in shares if one.leaving > one.units), None)
+    if wrong is not None:
+        raise InvalidError(f"holder {wrong.holder}: {wrong.leaving} of {wrong.units} units cannot leave")
+
+
+def _check_claims(pool: UnitPool, shares: Iterable[UnitHolding]) -> None:
+    """Raise StaleError for more units than a holder may have; what it has already may stay."""
+    before = {one.holder: one.units for one in pool.shares}
+    claims = {claim.holder: claim for claim in pool.spec.claims}
+    for one in shares:
+        if not claims or one.units <= before.get(one.holder, 0):
+            continue
+        claim = claims.get(one.holder)
+        if claim is None:
+            raise StaleError(f"UnitPool {pool.metadata.name}: {one.holder} has no claim")
+        if claim.most is not None and one.units > claim.most:
+            raise StaleError(
+                f"UnitPool {pool.metadata.name}: {one.holder} may have {claim.most} units, not {one.units}"
+            )
+
+
+def _after_lowering(pool: UnitPool, shares: Iterable[UnitHolding], now_ns: int) -> UnitPoolStatus:
+    """Return the status in which no promise is of more than is left; raise StaleError for who was to promise first."""
+    after = {one.holder: one.units for one in shares}
+    reports = {one.holder: one for one in pool.status.holders}
+    for share in pool.shares:
+        left, known = after.get(share.holder, 0), reports.get(share.holder)
+        holds = share.units if known is None or known.holds is None else known.holds
+        if left >= share.units or holds <= left:
+            continue
+        if pool.spec.lease_s and silent_s(pool, share, now_ns) < pool.spec.lease_s:
+            raise StaleError(f"UnitPool {pool.metadata.name}: {share.holder} uses {holds} units, it cannot have {left}")
+        if known is not None and known.holds is not None:
+            reports[share.holder] = replace(known, holds=left)
+    return replace(pool.status, holders=tuple(reports.values()))
+
+
+def _stamped(pool: UnitPool, wanted: UnitHolding, now_ns: int) -> UnitHolding:
+    """Return a holding with the times of its last changes and, so far, the devices of before."""
+    before = next((one for one in pool.shares if one.holder == wanted.holder), None)
+    if before is None:
+        return replace(wanted, since_ns=now_ns, grown_ns=now_ns, devices=())
+    if before.units == wanted.units:
+        return replace(before, leaving=wanted.leaving)
+    grown_ns = now_ns if wanted.units > before.units else before.grown_ns
+    return replace(before, units=wanted.units, leaving=wanted.leaving, since_ns=now_ns, grown_ns=grown_ns)
+
+
+def _not_after(share: UnitHolding, now_ns: int) -> UnitHolding:
+    """Return a holding that changed before a report of now: it did, whatever a clock that was set back since says."""
+    before_ns = max(now_ns - 1, 0)
+    if max(share.since_ns, share.grown_ns) < now_ns:
+        return share
+    return replace(share, since_ns=min(share.since_ns, before_ns), grown_ns=min(share.grown_ns, before_ns))
+
+
+def _on_devices(pool: UnitPool, node: Node, shares: tuple[UnitHolding, ...]) -> tuple[UnitHolding, ...]:
+    room = room_of(pool, node)
+    found = placed(room, pool.shares, shares)
+    if found is None:
+        held = sum(one.units for one in shares)
+        where = f"Node {node.metadata.name} has room for {room.total} units of pool {pool.metadata.name}"
+        raise StaleError(f"{where}, not {held}")
+    return found
+
+
+def _with_pool(node: Node, pool: UnitPool) -> Node:
+    """Return a node of which the holders of a pool have what they have now."""
+    devices, name = together(pool.shares), pool.metadata.name
+    own = (PoolShare(pool=name, devices=devices),) if devices else ()
+    made = tuple(sorted((*(one for one in node.pools if one.pool != name), *own), key=lambda one: one.pool))
+    return node if made == node.pools else replace(node, pools=made, shares_version=node.shares_version + 1)

@@ -1,0 +1,270 @@
+"""Resources in a storage: list, get, create, replace, delete; each write by compare-and-swap."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from msgspec.structs import replace
+
+from controller.apiserver.registry.acknowledged import AcknowledgedWrites
+from controller.apiserver.registry.encoding import decode, decoded_as, encode, key_of, kind_of, made_plain, prefix_of
+from controller.apiserver.registry.selection import ALL, Selection
+from controller.apiserver.resources import Centre, Kind, Metadata, Node, Pod, Resource, Task, UnitPool
+from controller.apiserver.resources.base import R
+from controller.apiserver.resources.centre import UnitShare
+from controller.apiserver.resources.node import Share
+from controller.apiserver.resources.unit_pool import UnitHolding
+from controller.apiserver.storage import Delete, Expected, Put, Storage, Stored
+from controller.apiserver.storage.values import ABSENT
+from controller.common.errors import (
+    CompactedError,
+    ConflictError,
+    GoneError,
+    InvalidError,
+    NotFoundError,
+    StaleError,
+    StorageError,
+    UnavailableError,
+)
+
+T = TypeVar("T")
+
+_PAGE: Final = 500
+_TRIES: Final = 8
+"""Of a write without an expectation of its own, where others write the same resource at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[R]):
+    """Resources as they were at a revision, in order of names; `after` is where the next page begins, if there is."""
+
+    items: tuple[R, ...]
+    revision: int
+    after: str | None = None
+
+
+class Registry:
+    """Reads and writes resources; `now_ns` is the time since 1970. Raises ApiError, each with one line.
+
+    All writes go through `write`, so that `acknowledged` has those that no watch has brought yet.
+    """
+
+    def __init__(self, storage: Storage, now_ns: Callable[[], int]) -> None:
+        self.storage, self.now_ns = storage, now_ns
+        self.acknowledged = AcknowledgedWrites[Resource]()
+        self._encoded: dict[str, tuple[bytes, Resource]] = {}
+        """What was written last of keys, until the watch brings it: so it need not be decoded again."""
+
+    async def get(self, kind: Kind[R], name: str) -> R:
+        """Return a resource; raise NotFoundError."""
+        with away():
+            stored = await self.storage.get(key_of(kind, name))
+            if stored is None:
+                raise absent(kind, name)
+            return decode(kind, stored)
+
+    async def find_all(self, keys: Sequence[str]) -> dict[str, Any]:
+        """Return by key those of several resources that are there."""
+        with away():
+            found = await self.storage.get_all(keys)
+        return {key: decode(kind, stored) for key, stored in found.items() if (kind := kind_of(key)) is not None}
+
+    async def list(
+        self, kind: Kind[R], selection: Selection = ALL, *, revision: int | None = None, after: str = "", limit: int
+    ) -> Listing[R]:
+        """Return resources that are selected, at most so many, after a name; raise GoneError for an old revision."""
+        found: list[R] = []
+        start = key_of(kind, after) if after else ""
+        with away():
+            while True:
+                page = await self.storage.scan(prefix_of(kind), revision=revision, after=start, limit=_PAGE)
+                revision = page.revision
+                for stored in page.items:
+                    resource = decode(kind, stored)
+                    if not selection.selects(kind, resource):
+                        continue
+                    if len(found) == limit:
+                        return Listing(tuple(found), revision, found[-1].metadata.name)
+                    found.append(resource)
+                if not page.more:
+                    return Listing(tuple(found), revision)
+                start = page.items[-1].key
+
+    async def create(self, kind: Kind[R], resource: R) -> R:
+        """Write a resource that is not there yet; raise StaleError where it is."""
+        metadata = resource.metadata
+        if metadata.revision or metadata.uid or metadata.created_ns or metadata.deleting_ns:
+            raise InvalidError("metadata: uid, revision and times of a new resource are the server's to say")
+        made = with_metadata(
+            fresh(kind, resource), replace(metadata, uid=secrets.token_hex(8), created_ns=self.now_ns())
+        )
+        key = key_of(kind, metadata.name)
+        try:
+            revision = await self.write({key: made}, (Expected(key, ABSENT),))
+        except ConflictError as error:
+            raise StaleError(f"{kind.name} {metadata.name} is there already, of revision {error.found}") from None
+        return of_revision(made, revision)
+
+    async def change(
+        self,
+        kind: Kind[R],
+        name: str,
+        make: Callable[[R], R],
+        *,
+        expected: int | None = None,
+        allow: Callable[[R], None] | None = None,
+    ) -> R:
+        """Write what `make` makes of a resource; raise StaleError where it is not of the revision that is expected.
+
+        Without one it is made again of what others have written meanwhile. `allow` looks at the resource first, and
+        raises for whoever may not write it: its revision is not said to him.
+        """
+
+        async def once() -> R:
+            found = await self.get(kind, name)
+            if allow is not None:
+                allow(found)
+            check_revision(kind, found, expected)
+            made = make(found)
+            if made == found:
+                return found
+            key = key_of(kind, name)
+            return of_revision(made, await self.write({key: made}, (Expected(key, found.metadata.revision),)))
+
+        return await retried(once, f"{kind.name} {name}")
+
+    async def delete(
+        self, kind: Kind[R], name: str, *, expected: int | None = None, allow: Callable[[R], None] | None = None
+    ) -> R:
+        """Remove a resource and return it as it was; what holds a share is marked to go once it does not.
+
+        `allow` looks at the resource first, as in `change`.
+        """
+
+        async def once() -> R:
+            found = await self.get(kind, name)
+            if allow is not None:
+                allow(found)
+            check_revision(kind, found, expected)
+            _check_removable(found)
+            key = key_of(kind, name)
+            expectation = Expected(key, found.metadata.revision)
+            is_held = (isinstance(found, Pod) and found.status.node is not None) or (
+                isinstance(found, Task) and found.is_held
+            )
+            if is_held:
+                since = found.metadata.deleting_ns or self.now_ns()
+                found = with_metadata(found, replace(found.metadata, deleting_ns=since))
+            return of_revision(found, await self.write({key: found if is_held else None}, (expectation,)))
+
+        return await retried(once, f"{kind.name} {name}")
+
+    async def write(self, wanted: Mapping[str, Resource | None], expected: tuple[Expected, ...] = ()) -> int:
+        """Have keys be resources, None for those that go, all or none; return the revision since which they are.
+
+        Raise ConflictError, with nothing done, where a key is not as expected.
+        """
+        self.acknowledged.check()
+        made = {key: None if one is None else _plain(key, one) for key, one in wanted.items()}
+        changes = tuple(Delete(key) if one is None else Put(key, one[0]) for key, one in made.items())
+        self._encoded.update((key, one) for key, one in made.items() if one is not None)
+        try:
+            with away():
+                revision = await self.storage.transact(changes, expected=expected)
+        except BaseException:
+            for key in wanted:
+                self._encoded.pop(key, None)
+            raise
+        for key, one in made.items():
+            self.acknowledged.note(key, revision, None if one is None else of_revision(one[1], revision))
+        return revision
+
+    def forget_encoded(self) -> None:
+        """Forget what was written and not brought: all is read again."""
+        self._encoded.clear()
+
+    def decoded(self, kind: Kind[R], stored: Stored) -> R:
+        """Return a resource that the storage's watch has brought: as it was written here, else decoded."""
+        value, written = self._encoded.pop(stored.key, (b"", None))
+        if isinstance(written, kind.type) and value == stored.value:
+            return of_revision(written, stored.modified)
+        return decode(kind, stored)
+
+
+async def retried(once: Callable[[], Awaitable[T]], what: str) -> T:
+    """Do something again while others are faster; raise StaleError when they always are."""
+    for _ in range(_TRIES):
+        try:
+            return await once()
+        except ConflictError:
+            continue
+    raise StaleError(f"{what} is written by others all the time: try again")
+
+
+@contextmanager
+def away() -> Iterator[None]:
+    """Have a storage that cannot answer raise UnavailableError, and one that has forgotten GoneError."""
+    try:
+        yield
+    except ConflictError:
+        raise
+    except CompactedError as error:
+        raise GoneError(f"{error}: list again") from None
+    except StorageError as error:
+        raise UnavailableError(f"the storage does not answer: {error}") from None
+
+
+def absent(kind: Kind[Any], name: str) -> NotFoundError:
+    """Return the error for a resource that is not there."""
+    return NotFoundError(f"there is no {kind.name} {name}")
+
+
+def check_revision(kind: Kind[R], found: R, expected: int | None) -> None:
+    """Raise StaleError where a resource is not of the revision that a writer expects, if he does."""
+    metadata = found.metadata
+    if expected is not None and metadata.revision != expected:
+        raise StaleError(f"{kind.name} {metadata.name} is of revision {metadata.revision}, not of {expected} any more")
+
+
+def with_metadata(resource: R, metadata: Metadata) -> R:
+    """Return a resource with other metadata."""
+    return replace(resource, metadata=metadata)
+
+
+def of_revision(resource: R, revision: int) -> R:
+    """Return a resource as one that was written last at a revision."""
+    return with_metadata(resource, replace(resource.metadata, revision=revision))
+
+
+def fresh(kind: Kind[R], resource: R) -> R:
+    """Return a resource as it begins: nobody holds a share of it, and a pod is nowhere."""
+    changed: dict[str, Any] = {name: kind.default(name) for name in kind.owned}
+    if isinstance(resource, Pod):
+        changed["status"] = kind.default("status")
+    return replace(resource, **changed)
+
+
+def _plain(key: str, resource: Resource) -> tuple[bytes, Resource]:
+    """Return a resource as it is stored, and as it is then: reports have in part what programs of users have said."""
+    data = encode(resource)
+    plain, kind = made_plain(data), kind_of(key)
+    return plain, resource if plain is data or kind is None else decoded_as(kind, plain)
+
+
+def _check_removable(found: object) -> None:
+    if isinstance(found, Node) and found.pools:
+        raise StaleError(f"Node {found.metadata.name} has shares that are held, by pool {found.pools[0].pool}")
+    if isinstance(found, Node | UnitPool | Centre) and found.shares:
+        holders = [_holder(share) for share in found.shares]
+        rest = f" and {len(holders) - 1} more" if len(holders) > 1 else ""
+        raise StaleError(f"{found.kind} {found.metadata.name} has shares that are held, by {holders[0]}{rest}")
+
+
+def _holder(share: Share | UnitHolding | UnitShare) -> str:
+    if isinstance(share, UnitShare):
+        return share.task
+    return share.pod if isinstance(share, Share) else share.holder

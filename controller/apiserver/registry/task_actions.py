@@ -1,0 +1,93 @@
+"""Dispatches, picks and completions in a storage: tasks, centres and results in one transaction each."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from controller.apiserver.registry import dispatches
+from controller.apiserver.registry.actions import Written, find, write_together
+from controller.apiserver.registry.dispatches import (
+    CompletionRequest,
+    DispatchAnswer,
+    DispatchRequest,
+    Pick,
+    TaskState,
+)
+from controller.apiserver.registry.placements import NewDecision
+from controller.apiserver.registry.registry import Registry, retried
+from controller.apiserver.resources.centre import CENTRE
+from controller.apiserver.resources.probe_result import PROBE_RESULT
+from controller.apiserver.resources.task import TASK
+
+Check = Callable[[TaskState], None]
+
+
+async def dispatch(registry: Registry, request: DispatchRequest) -> DispatchAnswer:
+    """Have tasks go to centres, all or none; raise StaleError where something has moved or does not fit."""
+
+    async def once() -> DispatchAnswer:
+        state = await _state(
+            registry, {item.task for item in request.dispatches}, {item.centre for item in request.dispatches}
+        )
+        made = dispatches.dispatch(state, request, registry.now_ns())
+        return await _write(registry, state, made, request.decision)
+
+    return await retried(once, "what is dispatched")
+
+
+async def pick(registry: Registry, request: Pick, check: Check) -> DispatchAnswer:
+    """Have a task get the units that its centre has picked; `check` may refuse it by what it is about."""
+
+    async def once() -> DispatchAnswer:
+        state = await _state(registry, {request.task})
+        check(state)
+        return await _write(registry, state, dispatches.pick(state, request), None)
+
+    return await retried(once, "what is picked")
+
+
+async def complete(registry: Registry, request: CompletionRequest, check: Check) -> DispatchAnswer:
+    """Have tasks give back their units, all or none; `check` may refuse it by what it is about."""
+
+    async def once() -> DispatchAnswer:
+        state = await _state(registry, {item.task for item in request.completions})
+        check(state)
+        made = dispatches.complete(state, request, registry.now_ns())
+        return await _write(registry, state, made, request.decision)
+
+    return await retried(once, "what is completed")
+
+
+async def _state(registry: Registry, tasks: set[str], centres: set[str] | None = None) -> TaskState:
+    """Read what a request is about; the centres that its tasks are at are added."""
+    state = TaskState({name: await find(registry, TASK, name) for name in sorted(tasks)})
+    held = {task.status.centre for task in state.tasks.values() if task is not None and task.status.centre is not None}
+    for name in sorted(held | (centres or set())):
+        centre = await find(registry, CENTRE, name)
+        if centre is not None:
+            state.centres[name] = centre
+    return state
+
+
+def dispatch_written(registry: Registry, state: TaskState, made: TaskState) -> list[Written]:
+    """Return what a request that has made this of tasks, centres and results is to write."""
+    written = [Written(TASK, name, task, state.tasks[name]) for name, task in made.tasks.items()]
+    written += [Written(CENTRE, name, centre, state.centres[name]) for name, centre in made.centres.items()]
+    for name, result in made.results.items():
+        metadata = replace(result.metadata, uid=secrets.token_hex(8), created_ns=registry.now_ns())
+        written.append(Written(PROBE_RESULT, name, replace(result, metadata=metadata), None))
+    return written
+
+
+def dispatch_answer(made: TaskState, revision: int) -> DispatchAnswer:
+    """Return the answer to a request whose writes stand since a revision."""
+    return DispatchAnswer(
+        revision=revision, tasks=tuple(made.tasks), centres=tuple(made.centres), results=tuple(made.results)
+    )
+
+
+async def _write(registry: Registry, state: TaskState, made: TaskState, decision: NewDecision | None) -> DispatchAnswer:
+    return dispatch_answer(made, await write_together(registry, dispatch_written(registry, state, made), decision))

@@ -1,0 +1,106 @@
+"""Whose a resource is: a user's and his project's, as the server knows them when it is created; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from controller.apiserver.resources import Kind, Metadata, Pod, PodGroup, Resource, Task
+from controller.common.errors import ForbiddenError, InvalidError, StaleError
+from dataplane.rpc.access import Principal, Role
+
+_RESERVED: Final = ("millrace.", "millrace/")
+_FOR_OTHERS: Final = (Role.ADMIN, Role.SERVICE, Role.PLACEMENT)
+"""Roles that create what belongs to somebody else: the pods of a user's group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A user, to whom belongs what he has created and what is of his projects."""
+
+    name: str
+    projects: tuple[str, ...] = ()
+
+    def has(self, metadata: Metadata) -> bool:
+        """Return whether a resource is his, or his project's."""
+        return metadata.owner == self.name or metadata.project in self.projects
+
+
+def tenant_of(principal: Principal) -> Tenant | None:
+    """Return what belongs to a user, None for another role, which no tenant bounds."""
+    return Tenant(principal.name, principal.projects) if principal.role is Role.USER else None
+
+
+def owner_of(principal: Principal) -> str:
+    """Return what a resource's owner is called; no user is called as another role's."""
+    return principal.name if principal.role is Role.USER else f"{principal.role.value}:{principal.name}"
+
+
+def owned(principal: Principal, kind: Kind[Any], metadata: Metadata) -> Metadata:
+    """Return the metadata of a new resource with its owner and project.
+
+    Raise ForbiddenError for a project that is not the caller's, InvalidError for another owner.
+    """
+    if kind.name == "Project":
+        return replace(metadata, owner=owner_of(principal), project=metadata.name)
+    if principal.role in _FOR_OTHERS:
+        return replace(metadata, owner=metadata.owner or owner_of(principal))
+    if metadata.owner not in ("", owner_of(principal)):
+        raise InvalidError("metadata.owner: who owns a new resource is the server's to say")
+    if metadata.part_of is not None:
+        raise InvalidError("metadata.part_of: which group a pod follows is the server's to say")
+    if metadata.project and metadata.project not in principal.projects:
+        raise ForbiddenError(f"{principal} is not of project {metadata.project}")
+    project = metadata.project or next(iter(principal.projects), "")
+    return replace(metadata, owner=owner_of(principal), project=project)
+
+
+def check_labels(principal: Principal, before: Metadata | None, wanted: Metadata) -> None:
+    """Raise InvalidError where a user sets, changes or removes a label by which services know what is theirs."""
+    if principal.role is not Role.USER:
+        return
+    had = {} if before is None else before.labels
+    changed = {name for name in had.keys() | wanted.labels.keys() if had.get(name) != wanted.labels.get(name)}
+    for name in sorted(changed):
+        if name.startswith(_RESERVED):
+            raise InvalidError(f"metadata.labels: {name}: names that begin with millrace. or millrace/ are services'")
+
+
+def check_secrets(resource: Resource) -> None:
+    """Raise InvalidError for something that names secrets and is of no project: they are projects'."""
+    match resource:
+        case Pod():
+            named = any(container.secrets for container in resource.spec.containers)
+        case PodGroup():
+            template = resource.spec.template
+            named = template is not None and any(container.secrets for container in template.containers)
+        case Task():
+            named = bool(resource.spec.program.secrets)
+        case _:
+            return
+    if named and not resource.metadata.project:
+        raise InvalidError(f"{type(resource).__name__} {resource.metadata.name} names secrets, and is of no project")
+
+
+def account_of(metadata: Metadata) -> str:
+    """Return what a resource counts for: its project, or its owner where it is of none."""
+    return f"project {metadata.project}" if metadata.project else f"owner {metadata.owner or 'unknown'}"
+
+
+def check_group(pod: Pod, group: PodGroup) -> None:
+    """Raise StaleError for a pod that names a group of another project or owner."""
+    if account_of(pod.metadata) != account_of(group.metadata):
+        raise StaleError(
+            f"Pod {pod.metadata.name} is of {account_of(pod.metadata)}, its PodGroup {group.metadata.name} is not"
+        )
+
+
+def of_subjects(metadata: Metadata, subjects: Iterable[Metadata]) -> Metadata:
+    """Return a decision's metadata with the owner and project of what it is about, where that is of one account."""
+    found = list(subjects)
+    if not found or len({account_of(one) for one in found}) > 1:
+        return metadata
+    return replace(metadata, owner=found[0].owner, project=found[0].project)

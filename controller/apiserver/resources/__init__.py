@@ -1,0 +1,50 @@
+"""What schedulers keep, one module a kind: strict schemas, with what is wanted (spec) and what is (status)."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from controller.apiserver.resources.base import Kind, Metadata, Resource
+from controller.apiserver.resources.centre import CENTRE, Centre
+from controller.apiserver.resources.decision import DECISION, Decision
+from controller.apiserver.resources.node import NODE, Node
+from controller.apiserver.resources.pod import POD, Pod
+from controller.apiserver.resources.pod_group import POD_GROUP, PodGroup
+from controller.apiserver.resources.probe_kernel import PROBE_KERNEL, ProbeKernel
+from controller.apiserver.resources.probe_result import PROBE_RESULT, ProbeResult
+from controller.apiserver.resources.probe_task import PROBE_TASK, ProbeTask
+from controller.apiserver.resources.project import PROJECT, Project
+from controller.apiserver.resources.task import TASK, Task
+from controller.apiserver.resources.unit_pool import UNIT_POOL, UnitPool
+
+KINDS: Final[tuple[Kind[Any], ...]] = (
+    NODE,
+    POD,
+    POD_GROUP,
+    CENTRE,
+    TASK,
+    PROBE_KERNEL,
+    PROBE_TASK,
+    PROBE_RESULT,
+    UNIT_POOL,
+    DECISION,
+    PROJECT,
+)
+
+__all__ = [
+    "KINDS",
+    "Centre",
+    "Decision",
+    "Kind",
+    "Metadata",
+    "Node",
+    "Pod",
+    "PodGroup",
+    "ProbeKernel",
+    "ProbeResult",
+    "ProbeTask",
+    "Project",
+    "Resource",
+    "Task",
+    "UnitPool",
+]

@@ -1,0 +1,102 @@
+"""Decision: what a scheduler has decided, with each node's refusal or score and the reasons."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from controller.apiserver.resources.base import MOST_ITEMS, Count, Kind, Line, Lines, Name, Names, Resource, TimeNs
+from controller.apiserver.resources.hardware import DeviceShares
+from dataplane.config import Strict
+
+
+class Outcome(StrEnum):
+    """What came of it."""
+
+    BOUND = "bound"
+    REFUSED = "refused"
+    PREEMPTING = "preempting"
+    RELEASED = "released"
+    DISPATCHED = "dispatched"
+    WAITING = "waiting"
+    """For units that are held, or for a time that is to come."""
+    MOVED = "moved"
+
+
+class Refusal(Strict, frozen=True):
+    """A reason, and all nodes that were refused for it."""
+
+    reason: Line
+    nodes: Names
+    policy: Line = ""
+
+
+class Score(Strict, frozen=True):
+    """A node's score, and what each policy gave it and why."""
+
+    node: Name
+    total: float
+    parts: Annotated[dict[Line, float], Meta(max_length=64)] = msgspec.field(default_factory=dict)
+    reasons: Lines = ()
+
+
+class Placement(Strict, frozen=True):
+    """Where a pod goes."""
+
+    pod: Name
+    node: Name
+    devices: DeviceShares = ()
+
+
+class DecisionSpec(Strict, frozen=True):
+    """What was decided about what, by whom, from what state."""
+
+    subject_kind: Name
+    """In lower case: pod, podgroup, task, unitpool."""
+    subjects: Names
+    outcome: Outcome
+    group: Name | None = None
+    """Of the pods, where it was decided about a group."""
+    profile: Name = "default"
+    scheduler: Line = ""
+    reason: Line = ""
+    placements: Annotated[tuple[Placement, ...], Meta(max_length=256)] = ()
+    refused: Annotated[tuple[Refusal, ...], Meta(max_length=MOST_ITEMS)] = ()
+    scores: Annotated[tuple[Score, ...], Meta(max_length=MOST_ITEMS)] = ()
+    """The best first."""
+    preempted: Names = ()
+    revision: Count | None = None
+    """Of the state that was looked at."""
+    measured: bool | None = None
+    """Whether the network's figures were measured, or nominal."""
+    network_age_ns: Count | None = None
+    begun_ns: TimeNs | None = None
+    decided_ns: TimeNs | None = None
+
+
+class DecisionStatus(Strict, frozen=True):
+    """A decision has no status: what becomes of its subject stands there."""
+
+
+class Decision(Resource, frozen=True):
+    """What a scheduler has decided."""
+
+    spec: DecisionSpec
+    status: DecisionStatus = DecisionStatus()
+    kind: Literal["Decision"] = "Decision"
+
+
+DECISION = Kind(
+    "Decision",
+    "decisions",
+    Decision,
+    fields={
+        "outcome": lambda decision: decision.spec.outcome.value,
+        "group": lambda decision: decision.spec.group,
+        "about": lambda decision: decision.spec.subjects,
+        "subject": lambda decision: decision.spec.subjects[0] if len(decision.spec.subjects) == 1 else None,
+    },
+)

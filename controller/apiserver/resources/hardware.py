@@ -1,0 +1,174 @@
+"""What a node is made of and what is held of it: the schemas of the values of controller/cluster/hardware."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Annotated, Any, Self
+
+import msgspec
+from msgspec import Meta
+
+from controller.apiserver.resources.base import Count, LabelName, LabelValue, Line, Seconds
+from controller.cluster.hardware import requests, values
+from controller.common.errors import ControllerError
+from dataplane.config import Strict
+from dataplane.topology.values import BusKind, DeviceKind, MediumKind, NumberFormat
+
+Thousandths = Annotated[int, Meta(ge=0, le=requests.WHOLE)]
+DeviceNumber = Annotated[int, Meta(ge=0, le=4095)]
+
+
+class MemoryMedium(Strict, frozen=True):
+    """Memory of one kind."""
+
+    kind: MediumKind
+    capacity_bytes: Count
+    read_latency_ns: Count | None = None
+    write_latency_ns: Count | None = None
+    bytes_per_s: Count | None = None
+
+
+class Bus(Strict, frozen=True):
+    """A device's way to its host's memory, and its rate in one direction."""
+
+    kind: BusKind
+    bytes_per_s: Count | None = None
+
+
+class PeakRate(Strict, frozen=True):
+    """The most operations a second in one number format."""
+
+    format: NumberFormat
+    ops_per_s: Count
+
+
+class Device(Strict, frozen=True):
+    """A device; `number` counts its node's from 0."""
+
+    number: DeviceNumber
+    kind: DeviceKind
+    model: Line = ""
+    memory_bytes: Count | None = None
+    bus: Bus | None = None
+    rates: Annotated[tuple[PeakRate, ...], Meta(max_length=64)] = ()
+
+
+class Hardware(Strict, frozen=True):
+    """All that a node has: thousandths of cores, memory, devices that are handed out, and what the cores are."""
+
+    cpu_milli: Count = 0
+    memory: Annotated[tuple[MemoryMedium, ...], Meta(max_length=64)] = ()
+    devices: Annotated[tuple[Device, ...], Meta(max_length=256)] = ()
+    processors: Annotated[tuple[Device, ...], Meta(max_length=256)] = ()
+
+    def __post_init__(self) -> None:
+        _checked(self.node, "node", {})
+
+    @classmethod
+    def of(cls, node: values.Node) -> Self:
+        """Return what a node of schedulers has."""
+        return msgspec.convert(node, cls, from_attributes=True)
+
+    def node(self, name: str, labels: dict[LabelName, LabelValue]) -> values.Node:
+        """Return it as schedulers see it."""
+        return _node_of(self, name, tuple(labels.items()))
+
+
+class DeviceNeed(Strict, frozen=True):
+    """Devices that are asked for: whole ones, or thousandths of one; memory is of each."""
+
+    kind: DeviceKind
+    count: Annotated[int, Meta(ge=1, le=256)] = 1
+    thousandths: Annotated[int, Meta(ge=1, le=requests.WHOLE)] = requests.WHOLE
+    models: Annotated[tuple[Line, ...], Meta(max_length=64)] = ()
+    """Those that will do; all if there are none."""
+    memory_bytes: Count = 0
+
+
+class Request(Strict, frozen=True):
+    """What is held from start to end."""
+
+    cpu_milli: Count = 0
+    memory_bytes: Count = 0
+    devices: Annotated[tuple[DeviceNeed, ...], Meta(max_length=32)] = ()
+
+    def __post_init__(self) -> None:
+        _checked(lambda: self.value)
+
+    @property
+    def value(self) -> requests.Request:
+        """It as schedulers see it."""
+        return _request_of(self)
+
+    @classmethod
+    def of(cls, request: requests.Request) -> Self:
+        """Return what schedulers see as a request."""
+        needs = tuple(
+            DeviceNeed(
+                kind=need.kind,
+                count=need.count,
+                thousandths=need.thousandths,
+                models=tuple(sorted(need.models)),
+                memory_bytes=need.memory_bytes,
+            )
+            for need in request.devices
+        )
+        return cls(cpu_milli=request.cpu_milli, memory_bytes=request.memory_bytes, devices=needs)
+
+
+class DeviceShare(Strict, frozen=True):
+    """Of the device with this number so many thousandths and so much of its memory."""
+
+    number: DeviceNumber
+    thousandths: Thousandths = requests.WHOLE
+    memory_bytes: Count = 0
+
+
+DeviceShares = Annotated[tuple[DeviceShare, ...], Meta(max_length=256)]
+
+
+def shares_of(cpu_milli: int, memory_bytes: int, devices: tuple[DeviceShare, ...]) -> values.Shares:
+    """Return what is held as schedulers see it; raise HardwareError for what cannot be."""
+    parts = (values.DeviceShare(share.number, share.thousandths, share.memory_bytes) for share in devices)
+    return values.Shares(cpu_milli, memory_bytes, tuple(parts))
+
+
+def device_shares(shares: values.Shares) -> tuple[DeviceShare, ...]:
+    """Return the devices of shares that a scheduler has chosen."""
+    return tuple(
+        DeviceShare(number=share.number, thousandths=share.thousandths, memory_bytes=share.memory_bytes)
+        for share in shares.devices
+    )
+
+
+class Load(Strict, frozen=True):
+    """How busy something was when it was looked at; shares are 0 to 1."""
+
+    busy: Annotated[float, Meta(ge=0, le=1)] | None = None
+    memory_free_bytes: Count | None = None
+    power_w: Seconds | None = None
+
+
+@lru_cache(maxsize=16_384)
+def _node_of(hardware: Hardware, name: str, labels: tuple[tuple[LabelName, LabelValue], ...]) -> values.Node:
+    """Return hardware as schedulers see it; a node says the same with each heartbeat, so it is kept."""
+    raw: dict[str, Any] = msgspec.to_builtins(hardware)
+    return msgspec.convert({**raw, "name": name, "labels": dict(labels)}, values.Node)
+
+
+@lru_cache(maxsize=4096)
+def _request_of(request: Request) -> requests.Request:
+    """Return a request as schedulers see it; many pods ask for the same, so it is kept."""
+    needs = tuple(
+        requests.DeviceRequest(need.kind, need.count, need.thousandths, frozenset(need.models), need.memory_bytes)
+        for need in request.devices
+    )
+    return requests.Request(request.cpu_milli, request.memory_bytes, needs)
+
+
+def _checked(make: Any, *arguments: Any) -> None:  # noqa: ANN401 - whatever makes a value
+    """Have what a value refuses be a refusal of the schema."""
+    try:
+        make(*arguments)
+    except ControllerError as error:
+        raise ValueError(str(error)) from None

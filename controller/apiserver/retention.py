@@ -1,0 +1,127 @@
+"""What is forgotten: old revisions; decisions, results of probes, ended pods, groups and tasks beyond number or age.
+
+Ages are by the clock of this server, which has stamped what has ended. Pods that a group with a template still counts
+stay until the group goes; a decision that a pod or a task is where it is by stays as long as that. Of many results the
+newest of each probe on each type of units of a centre stays: however often others are probed, it remains known.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from controller.apiserver.registry.cache import ResourceCache
+from controller.apiserver.registry.encoding import key_of
+from controller.apiserver.registry.registry import Registry
+from controller.apiserver.resources import Kind, Pod, PodGroup, ProbeResult, Task
+from controller.apiserver.resources.decision import DECISION
+from controller.apiserver.resources.pod import POD, Phase
+from controller.apiserver.resources.pod_group import POD_GROUP, GroupPhase
+from controller.apiserver.resources.probe_result import PROBE_RESULT
+from controller.apiserver.resources.task import TASK, TASK_ENDED
+from controller.apiserver.settings import Retention
+from controller.apiserver.storage import Expected
+from controller.apiserver.storage.values import MAX_CHANGES
+from controller.common.errors import CompactedError, ConflictError, StorageError, UnavailableError
+
+LOGGER = logging.getLogger("millrace.api")
+
+_ROUNDS: Final = 4
+"""A revision is forgotten after `history_s`, and a fourth of it later at most."""
+_NS_PER_S: Final = 1_000_000_000
+_PODS_ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED)
+_GROUPS_ENDED: Final = (GroupPhase.FINISHED, GroupPhase.FAILED)
+
+
+async def keep_within(retention: Retention, registry: Registry, cache: ResourceCache) -> None:
+    """Forget what is too old, again and again, until cancelled; while the storage is away nothing is."""
+    seen: list[int] = []
+    while True:
+        await asyncio.sleep(retention.history_s / _ROUNDS)
+        try:
+            await forget_records(retention, registry, cache)
+            seen.append(await registry.storage.revision())
+            if len(seen) > _ROUNDS:
+                await registry.storage.compact(seen.pop(0))
+        except CompactedError:
+            continue  # another server was first
+        except (StorageError, UnavailableError) as error:
+            LOGGER.warning("nothing is forgotten: %s", error)
+
+
+async def forget_records(retention: Retention, registry: Registry, cache: ResourceCache) -> int:
+    """Remove the records that are too many or too old; return how many."""
+    pods, groups = cache.all_of(POD), {group.metadata.name: group for group in cache.all_of(POD_GROUP)}
+    tasks, results = cache.all_of(TASK), cache.all_of(PROBE_RESULT)
+    in_use = {pod.status.decision for pod in pods} | {task.status.decision for task in tasks if task.is_held}
+    decisions = [one for one in cache.all_of(DECISION) if one.metadata.name not in in_use]
+    now_ns, number = registry.now_ns(), 0
+    for kind, records, most, age_s in (
+        (DECISION, ((one.metadata.created_ns, one) for one in decisions), retention.decisions, retention.decisions_s),
+        (POD, _ended_pods(pods, groups), retention.ended_pods, retention.ended_s),
+        (POD_GROUP, _ended_groups(groups.values()), retention.ended_groups, retention.ended_s),
+        (TASK, _ended_tasks(tasks), retention.ended_tasks, retention.ended_tasks_s),
+        (PROBE_RESULT, _older_results(results), retention.probe_results, retention.probe_results_s),
+        (PROBE_RESULT, _newest_results(results), len(results), retention.probe_results_s),
+    ):
+        surplus = _surplus(records, most, now_ns - int(age_s * _NS_PER_S))
+        number += await _forget(registry, kind, surplus)
+    return number
+
+
+def _ended_pods(pods: Iterable[Pod], groups: dict[str, PodGroup]) -> Iterable[tuple[int, Pod]]:
+    for pod in pods:
+        group = None if pod.spec.group is None else groups.get(pod.spec.group)
+        is_counted = group is not None and group.spec.template is not None
+        if pod.status.phase in _PODS_ENDED and pod.status.node is None and not is_counted:
+            yield pod.status.finished_ns or pod.metadata.created_ns, pod
+
+
+def _ended_groups(groups: Iterable[PodGroup]) -> Iterable[tuple[int, PodGroup]]:
+    for group in groups:
+        if group.status.phase in _GROUPS_ENDED and not group.status.bound:
+            yield group.status.finished_ns or group.metadata.created_ns, group
+
+
+def _ended_tasks(tasks: Iterable[Task]) -> Iterable[tuple[int, Task]]:
+    for task in tasks:
+        if task.status.phase in TASK_ENDED:
+            yield task.status.finished_ns or task.metadata.created_ns, task
+
+
+def _newest_results(results: Iterable[ProbeResult]) -> Iterable[tuple[int, ProbeResult]]:
+    """Return the newest result of each probe on each type of units of a centre."""
+    newest: dict[tuple[str, str, str | None], tuple[int, ProbeResult]] = {}
+    for one in sorted(results, key=lambda one: (one.metadata.created_ns, one.metadata.name)):
+        place = (one.spec.centre, one.spec.probe, one.status.unit or one.spec.unit)
+        newest[place] = (one.metadata.created_ns, one)
+    return newest.values()
+
+
+def _older_results(results: Sequence[ProbeResult]) -> Iterable[tuple[int, ProbeResult]]:
+    newest = {one.metadata.name for _, one in _newest_results(results)}
+    return ((one.metadata.created_ns, one) for one in results if one.metadata.name not in newest)
+
+
+def _surplus(records: Iterable[tuple[int, Any]], most: int, before_ns: int) -> list[Any]:
+    """Return the oldest records beyond a number, and those from before a time."""
+    ordered = sorted(records, key=lambda one: (one[0], one[1].metadata.name))
+    too_many = max(len(ordered) - most, 0)
+    return [one for place, (time_ns, one) in enumerate(ordered) if place < too_many or time_ns < before_ns]
+
+
+async def _forget(registry: Registry, kind: Kind[Any], surplus: list[Any]) -> int:
+    """Remove records that are still as they were seen; where one is not, those with it wait for the next round."""
+    number = 0
+    for start in range(0, len(surplus), MAX_CHANGES):
+        part = {key_of(kind, one.metadata.name): one for one in surplus[start : start + MAX_CHANGES]}
+        expected = tuple(Expected(key, one.metadata.revision) for key, one in part.items())
+        try:
+            await registry.write(dict.fromkeys(part), expected)
+        except ConflictError as error:
+            LOGGER.info("%d records stay for now: %s", len(part), error)
+            continue
+        number += len(part)
+    return number

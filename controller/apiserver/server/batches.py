@@ -1,0 +1,70 @@
+"""The routes of batches: several requests in one, each carried out or refused by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from litestar import Request, post
+from litestar.params import JSONBody
+
+from controller.apiserver.registry.batches import (
+    BindingBatch,
+    BindingOutcome,
+    BindingOutcomes,
+    DispatchBatch,
+    DispatchOutcome,
+    DispatchOutcomes,
+)
+from controller.apiserver.server.gate import PARTS
+from controller.apiserver.service import Service
+from controller.common.errors import ApiError
+from dataplane.rpc.access import Principal
+
+_Asked = Request[Principal, None, Any]
+_DONE = 200
+
+
+def batch_routes(service: Service) -> list[Any]:
+    """Return the routes of all batches."""
+    common: dict[str, Any] = {"tags": ["actions"], "status_code": _DONE}
+
+    @post("/v1/batches/bindings", operation_id="bindEach", **common, summary="Place pods, each request by itself.")
+    async def bind_each(request: _Asked, data: JSONBody[BindingBatch]) -> BindingOutcomes:
+        found = await service.bind_each(request.user, data)
+        words = [", ".join(f"{one.pod} -> {one.node}" for one in part.bindings) for part in data.requests]
+        _note(request, words, found)
+        return BindingOutcomes(
+            outcomes=tuple(
+                BindingOutcome(status=one.status, detail=_line(one))
+                if isinstance(one, ApiError)
+                else BindingOutcome(answer=one)
+                for one in found
+            )
+        )
+
+    @post("/v1/batches/dispatches", operation_id="dispatchEach", **common, summary="Dispatch, each request by itself.")
+    async def dispatch_each(request: _Asked, data: JSONBody[DispatchBatch]) -> DispatchOutcomes:
+        found = await service.dispatch_each(request.user, data)
+        words = [", ".join(f"{one.task} -> {one.centre}" for one in part.dispatches) for part in data.requests]
+        _note(request, words, found)
+        return DispatchOutcomes(
+            outcomes=tuple(
+                DispatchOutcome(status=one.status, detail=_line(one))
+                if isinstance(one, ApiError)
+                else DispatchOutcome(answer=one)
+                for one in found
+            )
+        )
+
+    return [bind_each, dispatch_each]
+
+
+def _note(request: _Asked, words: Sequence[str], found: Sequence[object]) -> None:
+    """Leave for the audit log what became of each request."""
+    statuses = [one.status if isinstance(one, ApiError) else _DONE for one in found]
+    request.scope["state"][PARTS] = tuple(zip(words, statuses, strict=True))
+
+
+def _line(error: ApiError) -> str:
+    return " ".join(str(error).split())[:1024]

@@ -1,0 +1,206 @@
+"""The routes of a kind of resources: list and watch, get, create, replace, replace the status, delete."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+from litestar import MediaType, Request, Response, delete, get, post, put
+from litestar.params import FromPath, HeaderParameter, JSONBody, QueryParameter
+from litestar.response import Stream
+
+from controller.apiserver.listing import next_piece
+from controller.apiserver.registry.encoding import key_of
+from controller.apiserver.registry.events import EventType, WatchEvent, line_of
+from controller.apiserver.registry.registry import Listing
+from controller.apiserver.registry.selection import Selection
+from controller.apiserver.resources import Kind
+from controller.apiserver.server.answers import ResourceList
+from controller.apiserver.server.audit import Changed
+from controller.apiserver.server.callers import Caller, caller_of
+from controller.apiserver.server.gate import CHANGED, WHAT
+from controller.apiserver.service import Service
+from controller.common.errors import InvalidError, UnauthorizedError
+from dataplane.rpc.access import Principal
+
+if TYPE_CHECKING:
+    from litestar.handlers import HTTPRouteHandler
+
+    Body = Any
+
+NDJSON: Final = "application/x-ndjson"
+MOST_LISTED: Final = 1000
+_AT_ONCE: Final = 64
+"""Resources that are encoded before others have their turn."""
+_PAGE_BYTES: Final = 8 << 20
+_ENCODER: Final = msgspec.json.Encoder()
+
+_Asked = Request[Principal, None, Any]
+_Name = FromPath[str]
+_Limit = Annotated[int, QueryParameter(ge=1, le=MOST_LISTED, description="At most so many.")]
+_Labels = Annotated[str, QueryParameter(max_length=2048, description="a=b, a!=b, a, !a; several with commas.")]
+_Fields = Annotated[str, QueryParameter(max_length=2048, description="As labels, of the fields that the kind names.")]
+_Continue = Annotated[str, QueryParameter(name="continue", max_length=512, description="Where the next page begins.")]
+_Watch = Annotated[bool, QueryParameter(description="Answer with a line of JSON for each thing that happens.")]
+_After = Annotated[int | None, QueryParameter(ge=0, le=(1 << 53), description="Watch from after this revision.")]
+IfMatch = Annotated[str | None, HeaderParameter(name="If-Match", max_length=32, description="The revision, or *.")]
+
+
+class _Place(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Where a page begins: after a name, at a revision."""
+
+    revision: Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+    after: str
+
+
+def handlers_of(kind: Kind[Any], service: Service) -> list[HTTPRouteHandler]:
+    """Return the routes of a kind."""
+    base, one = f"/v1/{kind.plural}", f"/v1/{kind.plural}/{{name:str}}"
+    common: dict[str, Any] = {"signature_namespace": {"Body": kind.type}, "tags": [kind.name]}
+
+    @get(base, operation_id=f"list{kind.name}", **common, summary=f"List, or watch, {kind.plural}.")
+    async def list_or_watch(  # noqa: PLR0917 - parameters of HTTP
+        request: _Asked,
+        labels: _Labels = "",
+        fields: _Fields = "",
+        limit: _Limit = MOST_LISTED,
+        page: _Continue = "",
+        watch: _Watch = False,
+        after: _After = None,
+    ) -> Response[ResourceList[Body]]:
+        selection = Selection.parse(kind, labels, fields)
+        if watch:
+            caller = caller_of(request)
+            caller.hold_watch()
+            lines = await service.watch(request.user, kind, selection, after)
+            told = _while_it_counts(caller, lines, service)
+            stream: Any = Stream(told, media_type=NDJSON, headers={"Cache-Control": "no-store"})
+            return stream  # type: ignore[no-any-return]
+        place = _place(page) if page else None
+        found, age_ns = await service.list(
+            request.user,
+            kind,
+            selection,
+            revision=None if place is None else place.revision,
+            after="" if place is None else place.after,
+            limit=limit,
+        )
+        body: Any = await _page_of(found)
+        return Response(body, media_type=MediaType.JSON, headers=_aged(age_ns))
+
+    @get(one, operation_id=f"get{kind.name}", **common, summary=f"Get a {kind.name}.")
+    async def get_one(request: _Asked, name: _Name) -> Response[Body]:
+        found, age_ns = await service.get(request.user, kind, name)
+        return Response(found, headers=_aged(age_ns) | _tagged(found))
+
+    @post(base, operation_id=f"create{kind.name}", **common, summary=f"Create a {kind.name}.")
+    async def create(request: _Asked, data: JSONBody[Body]) -> Response[Body]:
+        request.scope["state"][WHAT] = f"{kind.name} {data.metadata.name}"
+        found = await service.create(request.user, kind, data)
+        _note(request, found, found.spec)
+        place = f"{base}/{found.metadata.name}"
+        return Response(found, headers={"Location": place} | _tagged(found))
+
+    @put(one, operation_id=f"replace{kind.name}", **common, summary="Replace labels and spec.")
+    async def replace(request: _Asked, name: _Name, data: JSONBody[Body], if_match: IfMatch = None) -> Response[Body]:
+        found = await service.replace(request.user, kind, name, data, expected=expected_of(if_match))
+        _note(request, found, found.spec)
+        return Response(found, headers=_tagged(found))
+
+    @put(f"{one}/status", operation_id=f"replaceStatusOf{kind.name}", **common, summary="Replace the status.")
+    async def replace_status(
+        request: _Asked, name: _Name, data: JSONBody[Body], if_match: IfMatch = None
+    ) -> Response[Body]:
+        found = await service.replace_status(request.user, kind, name, data, expected=expected_of(if_match))
+        _note(request, found, found.status)
+        return Response(found, headers=_tagged(found))
+
+    @delete(one, operation_id=f"delete{kind.name}", **common, status_code=200, summary=f"Delete a {kind.name}.")
+    async def delete_one(request: _Asked, name: _Name, if_match: IfMatch = None) -> Response[Body]:
+        key_of(kind, name)
+        found = await service.delete(request.user, kind, name, expected=expected_of(if_match))
+        _note(request, found, found.spec)
+        return Response(found)
+
+    return [list_or_watch, get_one, create, replace, replace_status, delete_one]
+
+
+async def _while_it_counts(caller: Caller, lines: Any, service: Service) -> AsyncIterator[bytes]:  # noqa: ANN401
+    """Yield a watch's lines, of which there is one at each heartbeat, until its caller's token counts no more."""
+    async with aclosing(lines):
+        async for line in lines:
+            try:
+                caller.check()
+            except UnauthorizedError as error:
+                revision = service.cache.ring.revision
+                yield line_of(WatchEvent(EventType.ERROR, revision, status=error.status, detail=str(error)))
+                return
+            yield line
+
+
+async def _page_of(found: Listing[Any]) -> bytes:
+    """Return a `ResourceList` as JSON; others have their turn between its pieces.
+
+    A page ends before it has more than `_PAGE_BYTES`, however few resources are on it.
+    """
+    parts, size, after = list[bytes](), 0, found.after
+    for start in range(0, len(found.items), _AT_ONCE):
+        for resource in found.items[start : start + _AT_ONCE]:
+            part = _ENCODER.encode(resource)
+            size += len(part)
+            if parts and size > _PAGE_BYTES:
+                break
+            parts.append(part)
+        if size > _PAGE_BYTES and len(parts) < len(found.items):
+            after = found.items[len(parts) - 1].metadata.name
+            break
+        await next_piece()
+    more = None if after is None else _token(_Place(found.revision, after))
+    rest = _ENCODER.encode({"revision": found.revision, "continue": more})
+    return b'{"items":[' + b",".join(parts) + b"]," + rest[1:]
+
+
+def _note(request: _Asked, found: Any, written: Any) -> None:  # noqa: ANN401 - a resource
+    """Leave for the audit log which resource it was, and a digest of what was written."""
+    metadata = found.metadata
+    digest = hashlib.sha256(_ENCODER.encode([metadata.labels, written])).hexdigest()
+    request.scope["state"][CHANGED] = Changed(
+        kind=found.kind, name=metadata.name, uid=metadata.uid, revision=metadata.revision, digest=digest
+    )
+
+
+def expected_of(if_match: str | None) -> int | None:
+    """Return the revision that a writer expects; raise InvalidError."""
+    if if_match is None or if_match.strip() == "*":
+        return None
+    text = if_match.strip().strip('"')
+    if not (text.isascii() and text.isdigit()):
+        raise InvalidError(f"If-Match: {if_match!r} is no revision")
+    return int(text)
+
+
+def _aged(age_ns: int | None) -> dict[str, str]:
+    """Return what says how old an answer is that the storage did not give."""
+    if age_ns is None:
+        return {}
+    return {"Age": str(age_ns // 1_000_000_000), "Millrace-Storage": "away"}
+
+
+def _tagged(found: Any) -> dict[str, str]:  # noqa: ANN401 - a resource
+    return {"ETag": f'"{found.metadata.revision}"'}
+
+
+def _token(place: _Place) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode()
+
+
+def _place(token: str) -> _Place:
+    try:
+        return msgspec.json.decode(base64.urlsafe_b64decode(token), type=_Place)
+    except (binascii.Error, ValueError, msgspec.MsgspecError):
+        raise InvalidError("continue: this is no place in a list of ours") from None

@@ -1,0 +1,90 @@
+"""Refusals as HTTP has them: RFC 9457, whose `detail` is the one line of our errors."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+from litestar import Request, Response
+from litestar.exceptions import HTTPException
+
+from controller.apiserver.server.answers import Problem
+from controller.common.errors import ApiError, TooManyError
+
+LOGGER = logging.getLogger("millrace.api")
+
+BODY: Final = "millrace.body"
+"""Where the gate leaves a request's body."""
+MEDIA_TYPE: Final = "application/problem+json"
+
+
+def problem_of(status: int, detail: str) -> Problem:
+    """Return a refusal."""
+    return Problem(title=HTTPStatus(status).phrase, status=status, detail=" ".join(detail.split()))
+
+
+def headers_of(error: ApiError) -> dict[str, str]:
+    """Return the headers that a refusal has."""
+    found = {"Cache-Control": "no-store"}
+    if isinstance(error, TooManyError):
+        found["Retry-After"] = str(max(1, round(error.wait_s)))
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        found["WWW-Authenticate"] = 'Bearer realm="millrace"'
+    return found
+
+
+def encoded(problem: Problem) -> bytes:
+    """Return a refusal's body."""
+    return msgspec.json.encode(problem) + b"\n"
+
+
+def refused(_: Request[Any, Any, Any], error: ApiError) -> Response[bytes]:
+    """Answer one of our errors."""
+    problem = problem_of(error.status, str(error))
+    return Response(encoded(problem), status_code=error.status, media_type=MEDIA_TYPE, headers=headers_of(error))
+
+
+def malformed(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    """Answer what Litestar refuses: no such route, a parameter or a body that is not what the schema says."""
+    extra: Any = error.extra
+    lines = [_in_words(part) for part in extra] if isinstance(extra, list) else []
+    if isinstance(extra, list) and any(isinstance(part, dict) and part.get("source") == "body" for part in extra):
+        lines = _wrong_in_body(request) or lines
+    detail = "; ".join(lines) or error.detail or HTTPStatus(error.status_code).phrase
+    problem = problem_of(error.status_code, detail)
+    return Response(encoded(problem), status_code=error.status_code, media_type=MEDIA_TYPE)
+
+
+def too_deep(_: Request[Any, Any, Any], __: Exception) -> Response[bytes]:
+    """Answer a body whose parts are in one another without end."""
+    problem = problem_of(400, "the body's parts are in one another too deeply")
+    return Response(encoded(problem), status_code=400, media_type=MEDIA_TYPE)
+
+
+def failed(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Answer a mistake of ours: the log says what it is."""
+    LOGGER.error("%s %s: %s: %s", request.method, request.url.path, type(error).__name__, error)
+    LOGGER.debug("where", exc_info=error)
+    problem = problem_of(500, "the server has made a mistake, which its log names")
+    return Response(encoded(problem), status_code=500, media_type=MEDIA_TYPE)
+
+
+def _wrong_in_body(request: Request[Any, Any, Any]) -> list[str]:
+    """Return what is wrong with a body, by msgspec's own words: Litestar shortens the key."""
+    schema = request.route_handler.parsed_fn_signature.parameters["data"].annotation
+    try:
+        msgspec.json.decode(request.scope["state"][BODY], type=schema)
+    except msgspec.MsgspecError as error:
+        message, _, key = str(error).partition(" - at `$")
+        return [_in_words({"message": message, "key": key.rstrip("`").lstrip(".")})]
+    return []
+
+
+def _in_words(part: Any) -> str:  # noqa: ANN401 - Litestar's messages
+    if not isinstance(part, dict):
+        return str(part)
+    message, key = str(part.get("message", "")), str(part.get("key", ""))
+    message = message.replace("Object contains unknown field", "unknown key").replace("Object missing", "missing")
+    return f"{key}: {message}" if key else message

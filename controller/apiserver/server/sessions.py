@@ -1,0 +1,207 @@
+"""The routes of sessions: logs and commands for users, the other end of both for nodes.
+
+Nodes listen nowhere: each keeps one request open over which it hears of sessions, and answers with requests whose
+bodies are streams of frames. Whoever does not take its end of a stream holds up the other end, and nobody else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Annotated, Any, Final
+
+import msgspec
+from litestar import Request, Response, get, post
+from litestar.params import FromPath, JSONBody, QueryParameter
+from litestar.response import Stream as StreamedResponse
+
+from controller.apiserver.server.callers import Caller, caller_of
+from controller.apiserver.server.gate import AUDITED, PATIENCE_S, WHAT
+from controller.apiserver.server.handlers import NDJSON
+from controller.apiserver.sessions.board import Session
+from controller.apiserver.sessions.frames import MEDIA_TYPE, Frame, Stream, error_frame
+from controller.apiserver.sessions.service import SessionService
+from controller.apiserver.sessions.values import ExecAnswer, ExecRequest, SessionRequest
+from controller.common.errors import UnauthorizedError, UnavailableError
+from controller.common.http_server import ABORT
+from dataplane.rpc.access import Principal
+
+_Asked = Request[Principal, None, Any]
+_Name = FromPath[str]
+_Container = Annotated[str | None, QueryParameter(max_length=100, description="One of several containers.")]
+_Follow = Annotated[bool, QueryParameter(description="Go on with the log as it is written.")]
+_Tail = Annotated[int | None, QueryParameter(ge=0, le=1_000_000, description="Begin with the last so many lines.")]
+
+_PLAIN: Final = "application/octet-stream"
+_WHAT_BYTES: Final = 200
+
+
+def session_routes(sessions: SessionService) -> list[Any]:
+    """Return the routes."""
+    return [*_of_users(sessions), *_of_nodes(sessions)]
+
+
+def _of_users(sessions: SessionService) -> list[Any]:
+    common: dict[str, Any] = {"tags": ["sessions"]}
+
+    @get("/v1/pods/{name:str}/logs", operation_id="readLog", summary="What a container has written.", **common)
+    async def read_log(
+        request: _Asked, name: _Name, container: _Container = None, follow: _Follow = False, tail: _Tail = None
+    ) -> Response[bytes]:
+        _note(request, f"log of Pod {name}{'' if container is None else f', container {container}'}")
+        session = await sessions.open_log(request.user, name, container, follow=follow, tail=tail)
+        return await _answer(request, sessions, session)
+
+    @post("/v1/pods/{name:str}/exec", operation_id="exec", summary="Run a command in a container.", **common)
+    async def run(request: _Asked, name: _Name, data: JSONBody[ExecRequest]) -> ExecAnswer:
+        where = "" if data.container is None else f", container {data.container}"
+        _note(request, f"exec in Pod {name}{where}: {' '.join(data.command)[:_WHAT_BYTES]}")
+        return ExecAnswer(number=(await sessions.open_exec(request.user, name, data)).number)
+
+    @get("/v1/execs/{number:str}/output", operation_id="readExec", summary="A command's output, as frames.", **common)
+    async def read_exec(request: _Asked, number: _Name) -> Response[bytes]:
+        return await _answer(request, sessions, sessions.session_of(request.user, number), as_frames=True)
+
+    @post(
+        "/v1/execs/{number:str}/input",
+        operation_id="writeExec",
+        summary="A command's input, as frames in a body that lasts as long as it is to.",
+        status_code=204,
+        **common,
+    )
+    async def write_exec(request: _Asked, number: _Name) -> None:
+        session = sessions.session_of(request.user, number)
+        await sessions.take_input(request.user, number, _body(request, sessions, session))
+
+    return [read_log, run, read_exec, write_exec]
+
+
+def _of_nodes(sessions: SessionService) -> list[Any]:
+    common: dict[str, Any] = {"tags": ["sessions"]}
+
+    @get("/v1/nodes/{name:str}/sessions", operation_id="watchSessions", summary="What a node is to answer.", **common)
+    async def watch(request: _Asked, name: _Name) -> Response[SessionRequest]:
+        found = await sessions.requests(request.user, name)
+        lines: Any = StreamedResponse(
+            _lines(caller_of(request), found), media_type=NDJSON, headers={"Cache-Control": "no-store"}
+        )
+        return lines  # type: ignore[no-any-return]
+
+    @post(
+        "/v1/nodes/{name:str}/sessions/{number:str}/output",
+        operation_id="answerSession",
+        summary="A node's answer, as frames in a body that lasts as long as the session.",
+        status_code=204,
+        **common,
+    )
+    async def answer(request: _Asked, name: _Name, number: _Name) -> None:
+        _note(request, f"answer of node {name}")
+        session = sessions.board.of_node(name, number)
+        await sessions.take_output(request.user, name, number, _body(request, sessions, session))
+
+    @get(
+        "/v1/nodes/{name:str}/sessions/{number:str}/input",
+        operation_id="readInput",
+        summary="A command's input for its node, as frames.",
+        **common,
+    )
+    async def read_input(request: _Asked, name: _Name, number: _Name) -> Response[bytes]:
+        frames = await sessions.input_of(request.user, name, number)
+        return _streamed(request, sessions, _encoded(request, frames), MEDIA_TYPE)
+
+    return [watch, answer, read_input]
+
+
+async def _answer(
+    request: _Asked, sessions: SessionService, session: Session, *, as_frames: bool = False
+) -> Response[bytes]:
+    """Answer with a session's output: as frames where they are asked for, else its bytes alone."""
+    frames = await sessions.output(session)
+    if as_frames or MEDIA_TYPE in request.headers.get("accept", ""):
+        return _streamed(request, sessions, _encoded(request, frames), MEDIA_TYPE)
+    return _streamed(request, sessions, _bytes(request, frames), _PLAIN)
+
+
+def _streamed(
+    request: _Asked, sessions: SessionService, parts: AsyncIterator[bytes], media_type: str
+) -> Response[bytes]:
+    request.scope["state"][PATIENCE_S] = sessions.board.limits.idle_s
+    stream: Any = StreamedResponse(
+        parts, media_type=media_type, headers={"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+    )
+    return stream  # type: ignore[no-any-return]
+
+
+async def _lines(caller: Caller, requests: AsyncGenerator[SessionRequest | None, None]) -> AsyncIterator[bytes]:
+    """Yield requests as lines of JSON, an empty line at the beginning and where there is none for a while.
+
+    It ends where the node's token counts no more: whoever asks again hears why.
+    """
+    yield b"\n"
+    async with aclosing(requests):
+        async for request in requests:
+            if not _counts(caller):
+                return
+            yield b"\n" if request is None else msgspec.json.encode(request) + b"\n"
+
+
+async def _encoded(request: _Asked, frames: AsyncGenerator[Frame, None]) -> AsyncIterator[bytes]:
+    """Yield frames, of which there is one at each heartbeat, until the caller's token counts no more."""
+    async with aclosing(frames):
+        async for frame in frames:
+            try:
+                caller_of(request).check()
+            except UnauthorizedError as error:
+                yield error_frame(str(error)).encode()
+                return
+            yield frame.encode()
+
+
+async def _bytes(request: _Asked, frames: AsyncGenerator[Frame, None]) -> AsyncIterator[bytes]:
+    """Yield what is in frames; what fails under way ends the connection, so that nobody takes a part for the whole."""
+    async with aclosing(frames):
+        async for frame in frames:
+            if frame.stream is Stream.ERROR or not _counts(caller_of(request)):
+                request.scope[ABORT]()  # type: ignore[typeddict-item]
+                return
+            if frame.payload and not frame.is_last:
+                yield frame.payload
+
+
+async def _body(request: _Asked, sessions: SessionService, session: Session) -> AsyncIterator[bytes]:
+    """Yield a body as it comes, until it ends or the session does; raise UnavailableError for one that goes silent."""
+    request.scope["state"][PATIENCE_S] = sessions.board.limits.idle_s
+    silence_s = sessions.board.limits.silence_s
+    ended = asyncio.ensure_future(session.ended.wait())
+    try:
+        while True:
+            part = asyncio.ensure_future(request.receive())
+            await asyncio.wait((part, ended), timeout=silence_s, return_when=asyncio.FIRST_COMPLETED)
+            if not part.done():
+                part.cancel()
+                await asyncio.gather(part, return_exceptions=True)
+                raise session.error or UnavailableError(f"nothing has come for {silence_s:g} s")
+            message: Any = part.result()
+            caller_of(request).check()
+            if message["type"] == "http.disconnect":
+                raise UnavailableError("the connection has ended")
+            yield message.get("body", b"")
+            if not message.get("more_body"):
+                return
+    finally:
+        ended.cancel()
+
+
+def _counts(caller: Caller) -> bool:
+    try:
+        caller.check()
+    except UnauthorizedError:
+        return False
+    return True
+
+
+def _note(request: _Asked, what: str) -> None:
+    """Leave a word for the audit log, which has a line for reads of logs as well."""
+    request.scope["state"][WHAT] = what
+    request.scope["state"][AUDITED] = True

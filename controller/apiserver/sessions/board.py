@@ -1,0 +1,194 @@
+"""The sessions that are open: who asked, which node is to answer; bounded in number, in bytes and in time."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
+
+from controller.apiserver.sessions.pipe import Pipe
+from controller.apiserver.sessions.values import SessionRequest
+from controller.common.errors import ApiError, NotFoundError, TooManyError, UnavailableError
+from dataplane.rpc.access import Principal
+
+PIPE_BYTES: Final = 256 << 10
+"""Unread in one direction of a session; whoever writes more waits."""
+MOST_OF_NODE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """At most `most` sessions, of one principal `of_principal`.
+
+    A node begins to answer within `answer_s`, and whoever asked for a command's output to read within twice that. A
+    session in which nothing is said for `idle_s` ends, one whose connections are silent for `silence_s` as well;
+    `keep_alive_s` is how often the server says that it is there.
+    """
+
+    most: int = 256
+    of_principal: int = 32
+    answer_s: float = 10.0
+    idle_s: float = 3600.0
+    silence_s: float = 30.0
+    keep_alive_s: float = 10.0
+
+
+@dataclass(slots=True, eq=False)
+class Session:
+    """A session and what has become of it."""
+
+    request: SessionRequest
+    node: str
+    owner: Principal
+    said_ns: int
+    """When something was said last, by the board's clock."""
+    error: ApiError | None = None
+    """What it has ended with."""
+    is_answered: bool = False
+    """Whether its node has begun to answer; once."""
+    is_read: bool = False
+    has_input: bool = False
+    """Whether the node reads its input."""
+    is_fed: bool = False
+    """Whether somebody writes its input now."""
+    output: Pipe = field(default_factory=lambda: Pipe(PIPE_BYTES))
+    input: Pipe = field(default_factory=lambda: Pipe(PIPE_BYTES))
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def number(self) -> str:
+        """What it is found by."""
+        return self.request.number
+
+
+class SessionBoard:
+    """See the module; of one event loop. `now_ns` is monotonic."""
+
+    def __init__(self, limits: SessionLimits, now_ns: Callable[[], int]) -> None:
+        self.limits, self.now_ns = limits, now_ns
+        self._sessions: dict[str, Session] = {}
+        self._streams: dict[str, asyncio.Event] = {}
+        """By node, what wakes the connection over which it hears of sessions."""
+        self._is_stopped = False
+        self.opened = self.refused = self.unanswered = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def open(self, request: SessionRequest, node: str, owner: Principal) -> Session:
+        """Have a node be asked; raise TooManyError, UnavailableError where there are too many sessions.
+
+        The number that the request has is replaced by one that nobody can guess.
+        """
+        self._check_room(node, owner)
+        number = secrets.token_urlsafe(24)
+        session = Session(replace(request, number=number), node, owner, self.now_ns())
+        self._sessions[number] = session
+        self.opened += 1
+        loop = asyncio.get_running_loop()
+        loop.call_later(self.limits.answer_s, self._check_answered, session)
+        loop.call_later(2 * self.limits.answer_s, self._check_read, session)
+        self._wake(node)
+        return session
+
+    def of_node(self, node: str, number: str) -> Session:
+        """Return a session that a node is to answer; raise NotFoundError."""
+        return self._found(number, lambda session: session.node == node)
+
+    def of_owner(self, owner: Principal, number: str) -> Session:
+        """Return a session that somebody has asked for himself; raise NotFoundError."""
+        return self._found(number, lambda session: session.owner == owner)
+
+    def close(self, session: Session, error: ApiError) -> None:
+        """End a session; whoever still writes or reads gets the error."""
+        if self._sessions.pop(session.number, None) is None:
+            return
+        session.error = error
+        session.output.break_off(error)
+        session.input.break_off(error)
+        session.ended.set()
+
+    async def requests(self, node: str) -> AsyncGenerator[SessionRequest | None, None]:
+        """Yield what a node is to answer, None at intervals; it ends when the node connects anew.
+
+        What an earlier connection was told and nobody has begun to answer is told again.
+        """
+        if node in self._streams:
+            self._streams[node].set()
+        mine = self._streams[node] = asyncio.Event()
+        told: set[str] = set()
+        try:
+            while self._streams.get(node) is mine and not self._is_stopped:
+                mine.clear()
+                told &= self._sessions.keys()
+                for session in self._waiting(node):
+                    if session.number not in told:
+                        told.add(session.number)
+                        yield session.request
+                try:
+                    async with asyncio.timeout(self.limits.keep_alive_s):
+                        await mine.wait()
+                except TimeoutError:
+                    yield None
+        finally:
+            if self._streams.get(node) is mine:
+                del self._streams[node]
+
+    def stop(self) -> None:
+        """End all sessions and connections of nodes."""
+        self._is_stopped = True
+        for session in list(self._sessions.values()):
+            self.close(session, UnavailableError("the server stops"))
+        for node in list(self._streams):
+            self._wake(node)
+
+    def _check_room(self, node: str, owner: Principal) -> None:
+        limits, problem = self.limits, None
+        if self._is_stopped:
+            raise UnavailableError("the server stops")
+        if sum(session.owner == owner for session in self._sessions.values()) >= limits.of_principal:
+            problem = f"{owner.name} has {limits.of_principal} sessions open, there can be no more"
+        elif sum(session.node == node for session in self._sessions.values()) >= MOST_OF_NODE:
+            problem = f"node {node} has {MOST_OF_NODE} sessions open, there can be no more"
+        if problem is not None:
+            self.refused += 1
+            raise TooManyError(problem)
+        if len(self) >= limits.most:
+            self.refused += 1
+            raise UnavailableError(f"{limits.most} sessions are open, there can be no more")
+
+    def _found(self, number: str, is_his: Callable[[Session], bool]) -> Session:
+        session = self._sessions.get(number)
+        if session is None or not is_his(session):
+            raise NotFoundError("there is no such session, or it has ended")
+        return session
+
+    def _waiting(self, node: str) -> list[Session]:
+        return [session for session in self._sessions.values() if session.node == node and not session.is_answered]
+
+    def _wake(self, node: str) -> None:
+        if node in self._streams:
+            self._streams[node].set()
+
+    def _check_answered(self, session: Session) -> None:
+        if session.is_answered or session.number not in self._sessions:
+            return
+        self.unanswered += 1
+        seconds = f"{self.limits.answer_s:g} s"
+        is_there = session.node in self._streams
+        self.close(
+            session,
+            UnavailableError(
+                f"node {session.node} has not answered within {seconds}"
+                if is_there
+                else f"node {session.node} is not connected: its manager does not run, or does not reach this server"
+            ),
+        )
+
+    def _check_read(self, session: Session) -> None:
+        if not session.is_read:
+            self.close(session, UnavailableError("nobody has begun to read this session's output"))

@@ -1,0 +1,114 @@
+"""Task files: what they say is in the task, what cannot be is one line with its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from controller.apiserver.manifests.tasks import loads_tasks, numbered, read_tasks
+from controller.apiserver.resources.operator_graphs import graph_of, operators_of, traced_operators
+from controller.apiserver.resources.task import ProgramKind, TaskSpec, UnitChoice
+from controller.cluster.operators import Flow, Operator, OperatorGraph
+from dataplane.errors import ConfigError
+
+NOW_NS = 1_900_000_000_000_000_000
+WHOLE = """\
+millrace: 1
+name: solve
+labels: {team: a}
+program: {kind: python, entry: "task:main", file: task.py, arguments: ["3"]}
+category: hpc
+type: dense-solve
+operators:
+  - {name: factor, kind: gemm, shape: {m: 8, n: 8, k: 8}, format: fp64, executions: 3000}
+  - {name: back, kind: gemv, shape: {m: 8, n: 8}, format: fp64, executions: 1000}
+flows: [{src: factor, dst: back}]
+centre: c1
+unit: cpu
+units: [2, 4]
+reads: [{host: h1, size: 64 MiB}]
+deadline: 2 h
+limit: 10 min
+"""
+
+
+def test_a_file_says_all_of_a_task(tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text("def main(n): ...\n")
+    (tmp_path / "tasks.yaml").write_text(WHOLE)
+    ((task, is_traced),) = read_tasks(tmp_path / "tasks.yaml", NOW_NS)
+    spec = task.spec
+    assert not is_traced
+    assert (task.metadata.name, task.metadata.labels) == ("solve", {"team": "a"})
+    assert (spec.program.kind, spec.program.text) == (ProgramKind.PYTHON, "def main(n): ...\n")
+    assert [(one.name, one.count, one.feeds) for one in spec.operators] == [
+        ("factor", 3000, ("back",)),
+        ("back", 1000, ()),
+    ]
+    assert (spec.centre, spec.unit, spec.units, spec.choice) == ("c1", "cpu", (2, 4), UnitChoice.USER)
+    assert spec.reads[0].nbytes == 64 << 20
+    assert spec.deadline_ns == NOW_NS + 7_200_000_000_000
+    assert spec.limit_s == 600
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("millrace: 1\nprogram: {kind: python}\n", r"t:2: program: a program is an `entry`, a `text` or a `file`"),
+        ("millrace: 1\nprogram: {kind: sql, entry: x}\n", r"t:2: program: a program of kind sql has a `text`"),
+        ("millrace: 1\nprogram: {kind: container, text: x}\n", r"t:2: program.entry: .*an image"),
+        ("millrace: 1\nprogram: {kind: script, text: x}\nunits: [0]\n", r"t:3: units\[0\]: .*>= 1"),
+        ("millrace: 1\nprogram: {kind: script, text: x}\nunit: cpu\n", r"t:3: unit: units are of a centre"),
+        ("millrace: 1\nprogram: {kind: script, text: x}\nchoice: user\n", r"t:3: choice: the user chooses"),
+        (
+            "millrace: 1\nprogram: {kind: script, text: x}\ncentr: c\n",
+            r"t:3: centr: unknown key; did you mean `centre`",
+        ),
+        ("millrace: 1\nprogram: {kind: script, text: x}\ntrace: true\n", r"t:3: trace: only programs of kind python"),
+        ("millrace: 1\nprogram: {kind: script, file: gone.sh}\n", r"t:2: program.file: gone.sh: No such file"),
+        ("millrace: 1\nprogram: {kind: script, text: x}\ndeadline: 1999-01-01T00:00:00Z\n", r"t:3: deadline: is over"),
+        ("millrace: 1\nprogram: {kind: script, text: x}\ndeadline: 2099-01-01 00:00:00\n", r"without its zone"),
+        ("millrace: 1\nprogram: {kind: script, text: x}\ndeadline: soon\n", r"neither a time such as"),
+        (
+            "millrace: 1\nprogram: {kind: script, text: x}\noperators:\n  - {name: a, kind: gemm, shape: {m: 2}}\n",
+            r"t:4: operators\[0\].shape: a: gemm without n, k",
+        ),
+        (
+            "program: {kind: sql, text: x}\nmillrace: 1\noperators: [{name: a, kind: o}]\nflows: [{src: a, dst: b}]\n",
+            r"t:4: flows\[0\].dst: operators: there is no operator b",
+        ),
+        ("", r"there is no task in it"),
+    ],
+)
+def test_what_cannot_be_is_one_line_with_its_place(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError, match=problem) as caught:
+        loads_tasks(text, NOW_NS, file="t")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_name_twice_is_refused_and_none_is_made_of_the_time() -> None:
+    one = "millrace: 1\nname: a\nprogram: {kind: script, text: x}\n"
+    with pytest.raises(ConfigError, match="task a stands in it twice"):
+        loads_tasks(f"{one}---\n{one}", NOW_NS)
+    assert numbered("My Script!", NOW_NS) == "my-script-20300317-174640-000000"
+
+
+def test_a_graph_goes_into_a_task_and_comes_back_the_same() -> None:
+    graph = OperatorGraph(
+        "g",
+        (
+            Operator.of("a", "fft", {"n": 64, "batch": 2}, executions=7),
+            Operator("own", "python-function", code="(fn)", library="python"),
+        ),
+        (Flow("a", "own"),),
+        "hpc",
+    )
+    program = loads_tasks("millrace: 1\nprogram: {kind: script, text: x}\n", NOW_NS)[0][0].spec.program
+    spec = TaskSpec(program=program, category="hpc", operators=operators_of(graph))
+    assert graph_of("g", spec) == graph
+
+
+def test_time_that_no_operator_took_is_an_operator_that_nothing_stands_for() -> None:
+    graph = OperatorGraph("g", (Operator.of("a", "fft", {"n": 64}),))
+    found = traced_operators(graph, {"a": 0.75}, 1.0)
+    assert [(one.name, one.seconds) for one in found] == [("a", 0.75), ("rest", 0.25)]

@@ -1,0 +1,54 @@
+"""The node's end of sessions, as a container manager has it, but that the test says what is answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.placements import Binding, BindingRequest
+from controller.apiserver.resources import Metadata, Node, Pod
+from controller.apiserver.resources.hardware import Hardware
+from controller.apiserver.resources.node import NodeSpec
+from controller.apiserver.resources.pod import Container, PodSpec
+from controller.apiserver.sessions.frames import Frame
+from controller.apiserver.sessions.values import SessionRequest
+
+Answer = Callable[[SessionRequest], AsyncIterator[Frame]]
+
+
+async def bound_pod(admin: ApiClient, pod: str = "a", node: str = "h1", *containers: str) -> None:
+    """Make a node, unless it is there, and a pod that is bound to it."""
+    if node not in {one.metadata.name for one in (await admin.of(Node).list()).items}:
+        spec = NodeSpec(hardware=Hardware(cpu_milli=8000))
+        await admin.of(Node).create(Node(metadata=Metadata(name=node), spec=spec))
+    parts = tuple(Container(name=name, image="busybox") for name in containers or ("main",))
+    await admin.of(Pod).create(
+        Pod(metadata=Metadata(name=pod, owner="user", project="play"), spec=PodSpec(containers=parts))
+    )
+    await admin.bind(BindingRequest(bindings=(Binding(pod=pod, node=node),)))
+
+
+@asynccontextmanager
+async def answering(client: ApiClient, node: str, answer: Answer) -> AsyncIterator[list[BaseException]]:
+    """Answer what a node is asked for while the context lasts; yields what answers have failed with."""
+    failed: list[BaseException] = []
+
+    async def one(request: SessionRequest) -> None:
+        try:
+            await client.answer_session(node, request.number, answer(request))
+        except Exception as error:  # noqa: BLE001 - the test looks at it
+            failed.append(error)
+
+    async def listen() -> None:
+        async with asyncio.TaskGroup() as group:
+            async for request in client.node_sessions(node):
+                group.create_task(one(request))
+
+    task = asyncio.create_task(listen())
+    try:
+        yield failed
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,338 @@
+"""Dispatches, picks and completions, decided from what the storage has."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from controller.apiserver.registry.dispatches import (
+    Completion,
+    CompletionRequest,
+    Dispatch,
+    DispatchRequest,
+    NewResult,
+    Pick,
+    TaskState,
+    complete,
+    dispatch,
+    pick,
+)
+from controller.apiserver.registry.task_reports import reported
+from controller.apiserver.resources import Centre, Metadata, Task
+from controller.apiserver.resources.centre import CentreSpec, CentreStatus, UnitType
+from controller.apiserver.resources.hardware import DeviceNeed, Request
+from controller.apiserver.resources.operator_devices import MOST_LETTERS, OperatorDevice, text_of
+from controller.apiserver.resources.probe_result import ProbeResultStatus, ProbeRun
+from controller.apiserver.resources.task import OperatorCount, Program, ProgramKind, TaskPhase, TaskSpec
+from controller.common.errors import ApiError, InvalidError, NotFoundError, StaleError
+from dataplane.topology.values import DeviceKind
+
+NOW_NS = 100_000_000_000
+SMALL, LARGE = UnitType(name="small", count=4), UnitType(name="large", count=2)
+
+
+def centre(name: str = "c1", *units: UnitType, heartbeat_ns: int = NOW_NS, ready: bool = True) -> Centre:
+    status = CentreStatus(ready=ready, heartbeat_ns=heartbeat_ns, units=units or (SMALL, LARGE))
+    return Centre(metadata=Metadata(name=name, revision=7), status=status)
+
+
+def task(name: str, **spec: object) -> Task:
+    made = TaskSpec(program=Program(kind=ProgramKind.PROBE, entry="solve"), **spec)  # type: ignore[arg-type]
+    return Task(metadata=Metadata(name=name, uid=f"uid-of-{name}", revision=3), spec=made)
+
+
+def state(*tasks: Task, centres: tuple[Centre, ...] = (centre(), centre("c2"))) -> TaskState:
+    return TaskState({one.metadata.name: one for one in tasks}, {one.metadata.name: one for one in centres})
+
+
+def sent(before: TaskState, *items: Dispatch) -> TaskState:
+    made = dispatch(before, DispatchRequest(dispatches=items), NOW_NS)
+    return TaskState(before.tasks | made.tasks, before.centres | made.centres)
+
+
+def completed(before: TaskState, *items: Completion) -> TaskState:
+    return complete(before, CompletionRequest(completions=items), NOW_NS + 1)
+
+
+def found(made: TaskState, name: str) -> Task:
+    one = made.tasks[name]
+    assert one is not None
+    return one
+
+
+def test_a_dispatch_writes_task_and_share() -> None:
+    made = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small", units=3))
+    status = found(made, "a").status
+    assert (status.phase, status.centre, status.unit, status.units) == (TaskPhase.DISPATCHED, "c1", "small", 3)
+    assert (status.epoch, status.dispatched_ns) == (1, NOW_NS)
+    (share,) = made.centres["c1"].shares
+    assert (share.task, share.uid, share.epoch, share.unit, share.units) == ("a", "uid-of-a", 1, "small", 3)
+    assert [made.centres[name].shares_version for name in ("c1", "c2")] == [1, 0]
+
+
+def test_no_unit_is_given_twice() -> None:
+    before = sent(state(task("a"), task("b")), Dispatch(task="a", centre="c1", unit="small", units=3))
+    with pytest.raises(StaleError, match="Centre c1: b wants 2 units of type small, 1 are free"):
+        sent(before, Dispatch(task="b", centre="c1", unit="small", units=2))
+    assert len(sent(before, Dispatch(task="b", centre="c1", unit="small", units=1)).centres["c1"].shares) == 2
+
+
+def test_units_that_others_work_takes_are_not_given() -> None:
+    busy = centre("c1", replace(SMALL, free=2))
+    sent(state(task("a"), centres=(busy,)), Dispatch(task="a", centre="c1", unit="small", units=2))
+    with pytest.raises(StaleError, match="wants 3 units of type small, 2 are free"):
+        sent(state(task("a"), centres=(busy,)), Dispatch(task="a", centre="c1", unit="small", units=3))
+
+
+def test_what_is_left_to_a_centre_has_a_place_in_it() -> None:
+    before = sent(
+        state(*(task(name) for name in "abcd")),
+        Dispatch(task="a", centre="c1", units=3),
+        Dispatch(task="b", centre="c1", units=2),
+    )
+    with pytest.raises(StaleError, match="Centre c1: c wants 2 units, no type has so many free"):
+        sent(before, Dispatch(task="c", centre="c1", units=2))
+    # One that names its type must leave room for those that do not.
+    with pytest.raises(StaleError, match="Centre c1: d wants 2 units, no type"):
+        sent(before, Dispatch(task="d", centre="c1", unit="small", units=2))
+    picked = pick(before, Pick(task="a", epoch=1, unit="small", could_run=("large", "small")))
+    status = found(picked, "a").status
+    assert (status.unit, status.could_run) == ("small", ("large", "small"))
+    assert {share.task: share.unit for share in picked.centres["c1"].shares} == {"a": "small", "b": None}
+
+
+def test_a_pick_takes_only_what_is_free_and_only_once() -> None:
+    before = sent(
+        state(task("a"), task("b")),
+        Dispatch(task="a", centre="c1", unit="large", units=2),
+        Dispatch(task="b", centre="c1", units=1),
+    )
+    for item, problem in (
+        (Pick(task="b", epoch=1, unit="large"), "b wants 1 units of type large, 0 are free"),
+        (Pick(task="b", epoch=1, unit="huge"), "Centre c1 has no units of type huge"),
+        (Pick(task="a", epoch=1, unit="small"), "Task a has units of type large, there is nothing to pick"),
+        (Pick(task="b", epoch=2, unit="small"), "Task b is in epoch 1, not 2 any more"),
+    ):
+        with pytest.raises(StaleError, match=problem):
+            pick(before, item)
+
+
+@pytest.mark.parametrize(
+    ("item", "error", "problem"),
+    [
+        (Dispatch(task="x", centre="c1", unit="small"), NotFoundError, "there is no Task x"),
+        (Dispatch(task="a", centre="c9", unit="small"), NotFoundError, "there is no Centre c9"),
+        (Dispatch(task="a", centre="c1", unit="huge"), StaleError, "Centre c1 has no units of type huge"),
+        (Dispatch(task="a", centre="c1", unit="small", units=0), InvalidError, "Task a wants at least one unit"),
+        (Dispatch(task="a", centre="c1", task_revision=2), StaleError, "Task a is of revision 3, not of 2 any more"),
+        (Dispatch(task="a", centre="c1", shares_version=5), StaleError, "shares of Centre c1 are of version 0, not 5"),
+        (Dispatch(task="asks", centre="c1", units=1), InvalidError, "Task asks only asks: it gets no units"),
+        (Dispatch(task="mine", centre="c1", unit="small"), StaleError, "Task mine is for centre c2, not c1"),
+        (Dispatch(task="mine", centre="c2", unit="small"), StaleError, "Task mine is for unit large, not small"),
+        (Dispatch(task="going", centre="c1"), StaleError, "Task going is being deleted"),
+        (Dispatch(task="done", centre="c1"), StaleError, "Task done has succeeded"),
+        (Dispatch(task="a", centre="silent"), StaleError, "silent has been silent for longer than its lease of 60 s"),
+        (Dispatch(task="a", centre="unready"), StaleError, "Centre unready is not ready: it has not reported"),
+        (Dispatch(task="a", centre="closed"), StaleError, "Centre closed takes no tasks"),
+    ],
+)
+def test_what_cannot_be_dispatched_is_refused(item: Dispatch, error: type[ApiError], problem: str) -> None:
+    done, going = task("done"), task("going")
+    done = replace(done, status=replace(done.status, phase=TaskPhase.SUCCEEDED))
+    going = replace(going, metadata=replace(going.metadata, deleting_ns=1))
+    before = state(
+        task("a"),
+        task("asks", asks=True),
+        task("mine", centre="c2", unit="large"),
+        done,
+        going,
+        centres=(
+            centre(),
+            centre("c2"),
+            centre("silent", heartbeat_ns=NOW_NS - 60_000_000_001),
+            centre("unready", ready=False),
+            replace(centre("closed"), spec=CentreSpec(unschedulable=True)),
+        ),
+    )
+    with pytest.raises(error, match=problem):
+        sent(before, item)
+
+
+WITH_GPU = UnitType(name="gpu", count=2, unit=Request(devices=(DeviceNeed(kind=DeviceKind.GPU),)))
+PRODUCTS = (OperatorCount(name="product", operator="gemm"), OperatorCount(name="p" * 1000, operator="gemm"))
+ON_GPU = (OperatorDevice(operator="product", device=DeviceKind.GPU),)
+
+
+def test_a_dispatch_says_where_operators_run_until_the_task_comes_back() -> None:
+    before = state(task("a", operators=PRODUCTS), centres=(centre("c1", WITH_GPU),))
+    made = sent(before, Dispatch(task="a", centre="c1", unit="gpu", operator_devices=ON_GPU))
+    assert found(made, "a").status.operator_devices == ON_GPU
+    ended = completed(made, Completion(task="a", epoch=1, phase=TaskPhase.FAILED))
+    assert found(ended, "a").status.operator_devices == ON_GPU
+    back = completed(made, Completion(task="a", epoch=1, phase=TaskPhase.PENDING))
+    assert found(back, "a").status.operator_devices == ()
+
+
+@pytest.mark.parametrize(
+    ("unit", "devices", "error", "problem"),
+    [
+        (
+            "gpu",
+            (OperatorDevice(operator="sum", device=DeviceKind.GPU),),
+            InvalidError,
+            "Task a: no operator is called 'sum'",
+        ),
+        (
+            "gpu",
+            (OperatorDevice(operator="product", device=DeviceKind.NPU),),
+            StaleError,
+            "'product' is to run on a npu, and there is none",
+        ),
+        (
+            "small",
+            ON_GPU,
+            StaleError,
+            "Task a on small of c1: operator 'product' is to run on a gpu, and there is none",
+        ),
+        ("gpu", ON_GPU * 2, InvalidError, "no operator is called 'product', or it has a device already"),
+        (None, ON_GPU, InvalidError, "Task a: its centre picks its units"),
+    ],
+)
+def test_operators_are_put_on_no_device_that_their_units_lack(
+    unit: str | None, devices: tuple[OperatorDevice, ...], error: type[ApiError], problem: str
+) -> None:
+    before = state(task("a", operators=PRODUCTS), centres=(centre("c1", WITH_GPU, SMALL),))
+    with pytest.raises(error, match=problem):
+        sent(before, Dispatch(task="a", centre="c1", unit=unit, operator_devices=devices))
+
+
+def test_names_of_operators_that_no_environment_has_room_for_are_no_dispatch() -> None:
+    many = tuple(OperatorCount(name=f"{number}{'é' * 1000}", operator="gemm") for number in range(4))
+    devices = tuple(OperatorDevice(operator=one.name, device=DeviceKind.CPU) for one in many)
+    before = state(task("a", operators=many))
+    with pytest.raises(InvalidError, match=r"names of operators take \d+ letters, more than 16384"):
+        sent(before, Dispatch(task="a", centre="c1", unit="small", operator_devices=devices))
+    assert len(text_of(devices[:2])) < MOST_LETTERS
+
+
+def test_a_question_holds_no_units() -> None:
+    full = sent(state(task("a"), task("asks", asks=True)), Dispatch(task="a", centre="c1", unit="small", units=4))
+    asked = sent(full, Dispatch(task="asks", centre="c1", units=0))
+    assert found(asked, "asks").status.phase is TaskPhase.DISPATCHED
+    made = completed(asked, Completion(task="asks", epoch=1, phase=TaskPhase.SUCCEEDED, could_run=("large",)))
+    assert found(made, "asks").status.could_run == ("large",)
+
+
+def test_a_completion_gives_back_the_units_and_keeps_the_result() -> None:
+    before = sent(
+        state(task("a", is_probe=True, task_type="dense")), Dispatch(task="a", centre="c1", unit="small", units=3)
+    )
+    run = ProbeRun(units=3, run_times_s=(1.5,))
+    flattered = replace(run, score=99.0, points={"run-time": 99.0})
+    measured = ProbeResultStatus(runs=(flattered,), score=99.0, score_units=3, policy="mine", unit="large")
+    item = Completion(
+        task="a",
+        epoch=1,
+        phase=TaskPhase.SUCCEEDED,
+        exit_code=0,
+        result=NewResult(status=measured, kernels={"dgemm": 3}),
+    )
+    made = completed(before, item)
+    (result,) = made.results.values()
+    status = found(made, "a").status
+    assert (status.phase, status.exit_code, status.finished_ns) == (TaskPhase.SUCCEEDED, 0, NOW_NS + 1)
+    assert (status.centre, status.unit, status.result) == ("c1", "small", "a.uid-of-a.1")
+    assert (made.centres["c1"].shares, made.centres["c1"].shares_version) == ((), 2)
+    spec = result.spec
+    assert (spec.probe, spec.centre, spec.task_type, spec.unit, spec.task) == ("solve", "c1", "dense", "small", "a")
+    assert spec.kernels == {"dgemm": 3}
+    # A centre says what was measured, never what that is worth, nor of which units but its own.
+    assert (result.status.runs, result.status.score, result.status.policy) == ((run,), None, "")
+    assert result.status.unit == "small"
+
+
+def test_a_task_that_ended_before_it_was_said_to_run_has_a_start() -> None:
+    before = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small"))
+    made = completed(before, Completion(task="a", epoch=1, phase=TaskPhase.SUCCEEDED, run_time_s=2.0))
+    status = found(made, "a").status
+    assert (status.started_ns, status.run_time_s) == (NOW_NS + 1 - 2_000_000_000, 2.0)
+
+
+def test_a_result_is_of_a_probe() -> None:
+    before = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small"))
+    new = NewResult(status=ProbeResultStatus())
+    with pytest.raises(InvalidError, match="Task a is no probe: it leaves no result"):
+        completed(before, Completion(task="a", epoch=1, phase=TaskPhase.SUCCEEDED, result=new))
+
+
+def test_what_comes_back_pending_is_dispatched_again_in_another_epoch() -> None:
+    before = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small"))
+    made = completed(before, Completion(task="a", epoch=1, phase=TaskPhase.PENDING, reasons=("its units went",)))
+    status = found(made, "a").status
+    assert (status.phase, status.centre, status.unit, status.units) == (TaskPhase.PENDING, None, None, None)
+    assert status.reasons == ("its units went",)
+    again = sent(TaskState(before.tasks | made.tasks, before.centres | made.centres), Dispatch(task="a", centre="c2"))
+    assert found(again, "a").status.epoch == 2
+    with pytest.raises(StaleError, match="Task a is in epoch 2, not 1 any more"):
+        completed(again, Completion(task="a", epoch=1, phase=TaskPhase.SUCCEEDED))
+
+
+def test_a_completed_task_is_completed_once() -> None:
+    before = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small"))
+    made = completed(before, Completion(task="a", epoch=1, phase=TaskPhase.FAILED))
+    with pytest.raises(StaleError, match="Task a is failed: it holds nothing"):
+        completed(
+            TaskState(before.tasks | made.tasks, made.centres), Completion(task="a", epoch=1, phase=TaskPhase.PENDING)
+        )
+
+
+def test_a_task_that_is_being_deleted_goes_with_its_completion() -> None:
+    before = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small"))
+    held = found(before, "a")
+    before.tasks["a"] = replace(held, metadata=replace(held.metadata, deleting_ns=1))
+    made = completed(before, Completion(task="a", epoch=1, phase=TaskPhase.FAILED))
+    assert made.tasks == {"a": None}
+    assert made.centres["c1"].shares == ()
+
+
+def test_a_centre_that_has_reported_since_is_not_silent() -> None:
+    before = sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small"))
+    late = Completion(task="a", epoch=1, phase=TaskPhase.PENDING, heartbeat_ns=5)
+    with pytest.raises(StaleError, match="Centre c1 has reported since: Task a stays"):
+        completed(before, late)
+    assert completed(before, replace(late, heartbeat_ns=NOW_NS)).centres["c1"].shares == ()
+
+
+def test_a_completion_ends_a_task_or_gives_it_back() -> None:
+    with pytest.raises(ValueError, match="has succeeded or failed, or is pending, not running"):
+        Completion(task="a", epoch=1, phase=TaskPhase.RUNNING)
+
+
+def test_reports_move_no_units_and_begin_and_end_nothing() -> None:
+    dispatched = found(sent(state(task("a")), Dispatch(task="a", centre="c1", unit="small")), "a")
+    wanted = replace(
+        dispatched.status,
+        phase=TaskPhase.RUNNING,
+        centre="c2",
+        unit="large",
+        units=9,
+        cost=3.0,
+        engine_id="job 5",
+        operator_devices=ON_GPU,
+    )
+    status = reported(dispatched, replace(dispatched, status=wanted), 77, by_centre=True).status
+    assert (status.phase, status.centre, status.unit, status.units) == (TaskPhase.RUNNING, "c1", "small", 1)
+    assert (status.engine_id, status.cost, status.started_ns, status.operator_devices) == ("job 5", None, 77, ())
+    by_scheduler = reported(dispatched, replace(dispatched, status=wanted), 77, by_centre=False).status
+    assert by_scheduler.operator_devices == ()
+    ended = replace(dispatched, status=replace(dispatched.status, phase=TaskPhase.SUCCEEDED))
+    for before, phase, epoch, problem in (
+        (dispatched, TaskPhase.SUCCEEDED, 1, "Task a holds units: it ends by a completion"),
+        (dispatched, TaskPhase.RUNNING, 0, "Task a is in epoch 1, not 0 any more"),
+        (task("a"), TaskPhase.RUNNING, 0, "Task a is pending: it gets units by a dispatch"),
+        (task("a"), TaskPhase.SUCCEEDED, 0, "Task a has not run"),
+        (ended, TaskPhase.SUCCEEDED, 1, "Task a has succeeded: that stays"),
+    ):
+        forged = replace(before, status=replace(before.status, phase=phase, epoch=epoch))
+        with pytest.raises(StaleError, match=problem):
+            reported(before, forged, 77, by_centre=True)

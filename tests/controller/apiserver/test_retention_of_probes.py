@@ -1,0 +1,73 @@
+"""Results of probes and ended tasks are bounded; the newest result of each probe in each place stays."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from controller.apiserver.registry.cache import ResourceCache
+from controller.apiserver.registry.registry import Registry
+from controller.apiserver.resources import Metadata, ProbeResult, Task
+from controller.apiserver.resources.probe_result import PROBE_RESULT, ProbeResultSpec
+from controller.apiserver.resources.task import TASK, Program, ProgramKind, TaskPhase, TaskSpec, TaskStatus
+from controller.apiserver.retention import forget_records
+from controller.apiserver.settings import Retention
+from controller.apiserver.storage.sqlite import SqliteStorage
+
+
+def test_of_results_the_newest_are_kept_and_the_last_of_each_place(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await SqliteStorage.open(str(tmp_path / "storage")) as storage:
+            times = iter(range(1, 1000))
+            registry = Registry(storage, lambda: next(times))
+            for number in range(30):
+                spec = ProbeResultSpec(probe="p", centre="rare" if number < 2 else "often", unit="small")
+                await registry.create(PROBE_RESULT, ProbeResult(metadata=Metadata(name=f"r{number:02}"), spec=spec))
+            cache = ResourceCache(registry, time.monotonic_ns)
+            following = asyncio.create_task(cache.run())
+            await cache.loaded.wait()
+            await forget_records(Retention(probe_results=5), registry, cache)
+            left = await registry.list(PROBE_RESULT, limit=100)
+            assert [one.metadata.name for one in left.items] == ["r01", "r24", "r25", "r26", "r27", "r28", "r29"]
+            following.cancel()
+
+    asyncio.run(main())
+
+
+def in_phase(phase: TaskPhase) -> Callable[[Task], Task]:
+    return lambda task: replace(task, status=TaskStatus(phase=phase, finished_ns=1))
+
+
+def test_results_and_ended_tasks_are_kept_for_a_time(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with await SqliteStorage.open(str(tmp_path / "storage")) as storage:
+            now = [1]
+            registry = Registry(storage, lambda: now[0])
+            spec = ProbeResultSpec(probe="p", centre="c")
+            await registry.create(PROBE_RESULT, ProbeResult(metadata=Metadata(name="r"), spec=spec))
+            program = Program(kind=ProgramKind.SCRIPT, text="true")
+            for name, phase in (("ended", TaskPhase.SUCCEEDED), ("runs", TaskPhase.RUNNING)):
+                await registry.create(TASK, Task(metadata=Metadata(name=name), spec=TaskSpec(program=program)))
+                await registry.change(TASK, name, in_phase(phase))
+            cache = ResourceCache(registry, time.monotonic_ns)
+            following = asyncio.create_task(cache.run())
+            await cache.loaded.wait()
+            retention = Retention(probe_results_s=100, ended_tasks_s=50)
+            for at_s, gone in ((49, 0), (51, 1), (99, 0), (101, 1)):
+                now[0] = at_s * 10**9
+                assert await forget_records(retention, registry, cache) == gone
+                await asyncio.wait_for(_until_followed(cache, registry), 5)
+            assert [one.metadata.name for one in (await registry.list(TASK, limit=9)).items] == ["runs"]
+            following.cancel()
+
+    async def _until_followed(cache: ResourceCache, registry: Registry) -> None:
+        while {one.metadata.name for one in cache.all_of(TASK)} != {
+            one.metadata.name for one in (await registry.list(TASK, limit=9)).items
+        } or len(cache.all_of(PROBE_RESULT)) != len((await registry.list(PROBE_RESULT, limit=9)).items):
+            await asyncio.sleep(0)
+
+    asyncio.run(main())

@@ -1,0 +1,105 @@
+"""etcd goes away and comes back: reads go on and say how old they are, writes fail at once, nothing is half done."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from controller.apiserver.client import ApiClient, Event
+from controller.apiserver.client.calls import Call
+from controller.apiserver.registry.events import EventType
+from controller.apiserver.registry.placements import Binding, BindingRequest
+from controller.apiserver.resources import Node, Pod
+from controller.apiserver.resources.pod import Phase
+from controller.apiserver.settings import EtcdPlace, StoragePlace
+from controller.common.errors import ApiError, NotFoundError, UnavailableError
+from dataplane.local.deadline import local_timeout
+from dataplane.rpc.access import Role
+from tests.controller.apiserver.api_server import Served, serving, settings_in
+from tests.controller.apiserver.storage.etcd_process import Etcd
+from tests.controller.apiserver.test_resources_over_http import node, pod
+
+WAIT_S = 90.0
+
+
+async def until(condition: Callable[[str], bool], client: ApiClient) -> None:
+    """Wait until the server's health is so."""
+    async with local_timeout(30, "a test"):
+        while not condition((await client.health()).status):
+            await asyncio.sleep(0.05)
+
+
+async def read_and_be_refused(client: ApiClient, user: ApiClient, made: Pod) -> int:
+    """Read what there is, with its age, and try each kind of write; return how many were refused."""
+    pods = client.of(Pod)
+    found = await pods.list()
+    assert found.items == (made,)
+    assert found.age_s is not None
+    assert await pods.get("a") == made
+    with pytest.raises(NotFoundError, match="there is no Pod x"):
+        await pods.get("x")
+    assert (await user.of(Node).list()).age_s is not None  # tokens count as before
+    writes = (
+        pods.create(pod("b")),
+        pods.replace(replace(made, spec=replace(made.spec, priority=1))),
+        pods.delete("a"),
+        client.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),))),
+    )
+    for write in writes:
+        started = time.monotonic()
+        with pytest.raises(UnavailableError, match="the storage does not answer, nothing is written"):
+            await write
+        assert time.monotonic() - started < 5
+    return len(writes)
+
+
+async def act(served: Served, etcd: Etcd, away_s: float = 0.0) -> int:
+    """Stop etcd for at least so long; return how many writes were refused meanwhile."""
+    client = served.client
+    pods, nodes = client.of(Pod), client.of(Node)
+    made = await pods.create(pod("a"))
+    await nodes.create(node("h1"))
+    async with (
+        await served.client_of(Role.USER) as user,
+        aclosing(pods.watch(made.metadata.revision)) as events,
+    ):
+        assert (await anext(events)).type is EventType.BOOKMARK
+        await asyncio.to_thread(etcd.__exit__)
+        await until(lambda status: status == "degraded", client)
+        with pytest.raises(ApiError, match="503"):
+            await client.answer(Call("GET", "/readyz"))
+        stopped, refused = time.monotonic(), 0
+        while refused == 0 or time.monotonic() - stopped < away_s:
+            refused += await read_and_be_refused(client, user, made)
+
+        await asyncio.to_thread(etcd.__enter__)
+        await until(lambda status: status == "ok", client)
+        now = await pods.list()
+        assert (now.items, now.age_s) == ((made,), None)  # nothing was half done
+        await client.bind(BindingRequest(bindings=(Binding(pod="a", node="h1"),)))
+        seen: Event[Pod] = await anext(events)
+        while seen.type is EventType.BOOKMARK:
+            seen = await anext(events)
+        assert seen.resource is not None
+        assert (seen.name, seen.resource.status.phase) == ("a", Phase.BOUND)
+        return refused
+
+
+@pytest.mark.slow
+def test_etcd_goes_away_and_comes_back(tmp_path: Path) -> None:
+    etcd = Etcd(tmp_path / "etcd")
+
+    async def main() -> None:
+        with etcd as address:
+            place = StoragePlace(etcd=EtcdPlace(addresses=(address,), timeout_s=2.0))
+            async with local_timeout(WAIT_S, "a test"), serving(settings_in(tmp_path, place), tmp_path) as served:
+                await act(served, etcd)
+
+    (tmp_path / "etcd").mkdir()
+    asyncio.run(main())

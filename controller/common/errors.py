@@ -17,6 +17,7 @@ MillraceError
     ├── CentreError        a centre's agent or its engine cannot do what was asked (controller/centres/errors.py)
     ├── WorkloadError      a workload's file or values are wrong (controller/cluster/workloads/errors.py)
     ├── PlacementError     the main controller cannot run as its settings say (controller/placement/errors.py)
+    ├── SchedulerError     a scheduler cannot do what was asked; those of probes, learning and acceleration are below it
     ├── BalanceError       balancing cannot do what was asked (controller/balance/errors.py)
     ├── StorageError       the storage of schedulers cannot do what was asked
     │   ├── ConflictError      a key is not as the writer believed
@@ -93,6 +94,10 @@ class CostMapError(ControllerError):
 
 class JobError(ControllerError):
     """The job service cannot do what was asked."""
+
+
+class SchedulerError(ControllerError):
+    """A scheduler cannot do what was asked; the text names the policy, profile, task or node that it is about."""
 
 
 class StorageError(ControllerError):

@@ -13,8 +13,7 @@ from controller.cluster.cost_map.model import CostModel
 from controller.cluster.cost_map.values import HostLinkState
 from controller.cluster.network_state.follower import CostMapFollower, follow
 from controller.cluster.network_state.settings import NetworkStateSettings
-from controller.common.errors import CostMapError, PathError
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import CostMapError, PathError, SchedulerError
 from dataplane.topology.file import load_topology
 
 Costs = Callable[[], CostMap | None]

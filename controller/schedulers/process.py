@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 
 from controller.apiserver.client import ApiClient, find_place
+from controller.common.errors import SchedulerError
 from controller.schedulers.costs import costs_of
-from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.profiles import profiles_of
 from controller.schedulers.overload import monitor_of
 from controller.schedulers.serving.metrics import Metrics

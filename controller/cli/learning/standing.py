@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from controller.cli.output import Format, FormatOption, show
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 
 if TYPE_CHECKING:
     from prometheus_client.samples import Sample

@@ -6,7 +6,7 @@ SchedulerError
 
 from __future__ import annotations
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 
 
 class AccelerationError(SchedulerError):

@@ -21,7 +21,7 @@ from typing import Annotated, Final, TypeVar
 
 from msgspec import Meta
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.extender import objects
 from dataplane.config import Strict, loads
 from dataplane.errors import ConfigError

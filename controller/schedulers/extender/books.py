@@ -17,8 +17,8 @@ import numpy as np
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, Node, Request, Shares, choose
 from controller.cluster.hardware.errors import HardwareError
+from controller.common.errors import SchedulerError
 from controller.schedulers.containers.reservations import Reservation, with_reservations
-from controller.schedulers.errors import SchedulerError
 from controller.schedulers.extender import objects
 from controller.schedulers.extender.annotations import NOTHING, PeerNeed, Wishes, is_meant, wishes_of
 from controller.schedulers.extender.hardware import KindOf, node_of, request_of

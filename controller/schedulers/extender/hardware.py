@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from controller.cluster.hardware import Device, DeviceRequest, Node, Request
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.extender import objects
 from controller.schedulers.extender.objects import Quantities
 from controller.schedulers.extender.quantities import milli, whole

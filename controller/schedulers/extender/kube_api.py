@@ -16,7 +16,7 @@ from typing import Any, Final, Self, TypeVar
 import httpx
 import msgspec
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.extender.objects import (
     Node,
     ObjectList,

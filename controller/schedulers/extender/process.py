@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from controller.apiserver.settings import TlsSettings
+from controller.common.errors import SchedulerError
 from controller.common.http_server import HttpServer, address_of, listening_at, send_in_time
 from controller.schedulers.costs import costs_of
-from controller.schedulers.errors import SchedulerError
 from controller.schedulers.extender import objects
 from controller.schedulers.extender.books import Books
 from controller.schedulers.extender.hardware import kinds_of

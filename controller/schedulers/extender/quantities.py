@@ -11,7 +11,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Final
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 
 _BINARY: Final = {f"{letter}i": Fraction(1024**place) for place, letter in enumerate("KMGTPE", 1)}
 _DECIMAL: Final = {letter: Fraction(1000**place) for place, letter in enumerate(("", "k", *"MGTPE"))}

@@ -15,9 +15,8 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from controller.common.errors import ControllerError
+from controller.common.errors import ControllerError, SchedulerError
 from controller.schedulers.costs import Costs
-from controller.schedulers.errors import SchedulerError
 from controller.schedulers.extender import messages, objects
 from controller.schedulers.extender.annotations import Wishes, wishes_of
 from controller.schedulers.extender.books import Books

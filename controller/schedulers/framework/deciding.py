@@ -9,7 +9,7 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework.columns import Flags, Ids, Longs
 from controller.schedulers.framework.profiles import NamedFilter, Profile, WeightedScore
 from controller.schedulers.framework.snapshot import Snapshot

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework.devices import LeastLeft
 from controller.schedulers.framework.filters import DeviceModel, FitsResources, NetworkNeed, Ready, StatedLocation
 from controller.schedulers.framework.scores import LeastUsed, MostUsed, NetworkCost, Spread

@@ -11,7 +11,7 @@ from msgspec import field
 
 from controller.apiserver.resources.operator_devices import OperatorDevice, problem_of
 from controller.cluster.hardware import Shares
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework.columns import Flags
 from controller.schedulers.framework.devices import LeastLeft
 from controller.schedulers.framework.filters import NoSettings

@@ -8,7 +8,7 @@ SchedulerError
 
 from __future__ import annotations
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 
 
 class ProbeError(SchedulerError):

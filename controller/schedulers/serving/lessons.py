@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework.lessons import Learns, Outcome
 from dataplane.clock import Clock
 

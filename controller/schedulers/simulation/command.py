@@ -17,7 +17,7 @@ from controller.cluster.hardware import Cluster, nodes_of
 from controller.cluster.workloads.errors import WorkloadError
 from controller.cluster.workloads.families import Batch, Layers, batch, layered_graph
 from controller.cluster.workloads.files import openb_nodes, openb_pods, spotri_graph, swf_jobs
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework.profiles import Profile, ProfileSettings, profiles_of
 from controller.schedulers.simulation.export import check_name, write_trace
 from controller.schedulers.simulation.network import Spreading

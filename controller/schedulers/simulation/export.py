@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.simulation.trace import TaskRecord, Trace
 
 SUFFIXES: Final = (".csv", ".parquet", ".json")

@@ -12,7 +12,7 @@ from zlib import crc32
 import numpy as np
 
 from controller.cluster.cost_map import CostMap
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.simulation.sharing import FairSharing, Hop, Sharing
 from controller.schedulers.simulation.units import MOST_BPS, ONE
 from dataplane.events import EventQueue, Timer

@@ -10,8 +10,8 @@ from typing import Final, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from controller.common.errors import SchedulerError
 from controller.network.algorithms.structures import NO_ENTRY, Heap
-from controller.schedulers.errors import SchedulerError
 from controller.schedulers.simulation.kernels import sharing as kernels
 from controller.schedulers.simulation.kernels.compiled import compiled
 from controller.schedulers.simulation.kernels.structures import Flows, Links

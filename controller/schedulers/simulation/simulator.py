@@ -6,7 +6,7 @@ from functools import partial
 
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, Shares
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework.columns import FreeColumns
 from controller.schedulers.framework.deciding import Choice, decide
 from controller.schedulers.framework.groups import place_group

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.simulation.trace import NOT_YET, Longs, State, Trace
 
 Floats = npt.NDArray[np.float64]

@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from controller.cluster.hardware import DeviceRequest, Request
 from controller.cluster.workloads.values import Pod, PodGroup, Task, TaskGraph
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework.values import Peer
 from dataplane.topology.values import DeviceKind
 

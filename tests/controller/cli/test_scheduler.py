@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from controller.apiserver.resources.decision import Outcome
 from controller.cli.app import app
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from dataplane.errors import MillraceError
 from tests.controller.schedulers.serving.conftest import Cluster, Play, placed_name, play
 

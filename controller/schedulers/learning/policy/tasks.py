@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework.plugins import make_policy
 from controller.schedulers.learning.agent.purpose import MadeFor
 from controller.schedulers.learning.policy.centres import Centres, observe

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from controller.apiserver.resources.operator_devices import OperatorDevice, problem_of
 from controller.apiserver.resources.task import UnitChoice
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework.explaining import Candidate, Explanation, Refused, Scored
 from controller.schedulers.probe.dispatch.policies import AssignsDevices, Question
 from controller.schedulers.probe.dispatch.profiles import NamedTaskFilter, TaskProfile, WeightedTaskScore

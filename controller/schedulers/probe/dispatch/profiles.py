@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from controller.apiserver.resources.base import Name
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework.plugins import make_policy
 from controller.schedulers.framework.profiles import MOST_WEIGHT, PolicySettings
 from controller.schedulers.probe.dispatch.policies import TaskFilter, TaskScore

@@ -18,9 +18,8 @@ from prometheus_client import CollectorRegistry
 from controller.apiserver.client import ApiClient
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.base import Resource
-from controller.common.errors import ApiError, ControllerError
+from controller.common.errors import ApiError, ControllerError, SchedulerError
 from controller.schedulers.costs import Costs
-from controller.schedulers.errors import SchedulerError
 from controller.schedulers.probe.dispatch.profiles import task_profiles_of
 from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.serving.learning_metrics import LearningMetrics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.extender import objects
 from controller.schedulers.extender.annotations import NOTHING, PeerNeed, Wishes, wishes_of
 from dataplane.topology.values import DeviceKind

@@ -9,7 +9,7 @@ import pytest
 from kubernetes import client as k8s
 
 from controller.cluster.hardware import Cluster, DeviceRequest
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.extender import objects
 from controller.schedulers.extender.hardware import kinds_of, node_of, request_of
 from controller.schedulers.extender.settings import DeviceResource

@@ -12,7 +12,7 @@ import pytest
 from kubernetes import client as k8s
 from kubernetes import watch
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.extender import objects
 from controller.schedulers.extender.kube_api import Change, KubernetesApi, KubernetesError
 from controller.schedulers.extender.settings import KubernetesSettings

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from controller.apiserver.settings import TlsSettings
 from controller.cli import main
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.extender.process import serve
 from controller.schedulers.extender.service import ExtenderService
 from controller.schedulers.extender.settings import ExtenderLimits, ExtenderSettings, KubernetesSettings

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubernetes.utils.quantity import parse_quantity
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.extender.quantities import milli, whole
 
 UNITS = ("", "k", "M", "G", "T", "m", "u", "n", "Ki", "Mi", "Gi", "Ti")

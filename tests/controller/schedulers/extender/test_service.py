@@ -9,7 +9,7 @@ import re
 import pytest
 from kubernetes import client as k8s
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.extender.messages import MalformedError
 from controller.schedulers.extender.settings import DeviceResource, ExtenderLimits, ExtenderSettings, KubernetesSettings
 from controller.schedulers.framework.profiles import PolicySettings, ProfileSettings

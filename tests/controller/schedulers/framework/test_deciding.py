@@ -11,7 +11,7 @@ from hypothesis import given
 from collectors.values import Snapshot as NetworkSnapshot
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import WHOLE, Cluster, DeviceRequest, Request
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework import (
     Peer,
     PendingPod,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from controller.cluster.hardware import Cluster
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide
 from controller.schedulers.framework.plugins import known_policies
 from controller.schedulers.framework.profiles import PolicySettings

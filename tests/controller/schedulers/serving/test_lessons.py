@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework.lessons import Outcome, Standing
 from controller.schedulers.serving.lessons import Lessons
 from dataplane.clock import VirtualClock

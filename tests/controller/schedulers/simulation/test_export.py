@@ -11,7 +11,7 @@ from pyarrow import parquet
 
 from controller.cluster.hardware import WHOLE, Cluster, Request
 from controller.cluster.workloads.values import Task
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework import Profile, ProfileSettings
 from controller.schedulers.simulation.export import write_trace
 from controller.schedulers.simulation.simulator import simulate

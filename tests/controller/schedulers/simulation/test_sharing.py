@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.simulation.plain_sharing import PlainSharing
 from controller.schedulers.simulation.sharing import FairSharing, Finish, Hop, Sharing
 from controller.schedulers.simulation.units import MOST_BPS, ONE

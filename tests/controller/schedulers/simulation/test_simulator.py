@@ -14,7 +14,7 @@ from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import WHOLE, Cluster, DeviceRequest, Request
 from controller.cluster.workloads.families import Batch, Layers, batch, layered_graph
 from controller.cluster.workloads.values import Edge, Pod, PodGroup, Task, TaskGraph
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework import Peer, Profile, ProfileSettings
 from controller.schedulers.framework.profiles import PolicySettings
 from controller.schedulers.simulation.network import TCP, Spreading

@@ -11,8 +11,8 @@ import pytest
 from controller.apiserver.resources.operator_devices import OperatorDevice
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, DeviceRequest, Node, Request
+from controller.common.errors import SchedulerError
 from controller.schedulers.acceleration.policies.pods import PodDevices
-from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide
 from controller.schedulers.framework.plugins import make_policy
 from controller.schedulers.framework.profiles import ACCELERATED, PolicySettings, WeightedScore

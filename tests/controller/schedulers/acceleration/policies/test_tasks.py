@@ -14,13 +14,13 @@ from controller.apiserver.resources.operator_graphs import operators_of
 from controller.apiserver.resources.task import OperatorCount, UnitChoice
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.operators import Flow, Operator, OperatorGraph
+from controller.common.errors import SchedulerError
 from controller.schedulers.acceleration.calibration import DEFAULT, Calibration, Figure, Rates, save
 from controller.schedulers.acceleration.model import Works, times
 from controller.schedulers.acceleration.plans import plan_of
 from controller.schedulers.acceleration.policies.tasks import OperatorDevices
 from controller.schedulers.acceleration.policies.times import MeasuredTimes
 from controller.schedulers.acceleration.values import Machines, Network
-from controller.schedulers.errors import SchedulerError
 from controller.schedulers.framework.plugins import known_policies, make_policy
 from controller.schedulers.framework.profiles import PolicySettings
 from controller.schedulers.probe.dispatch.deciding import Verdict, devices_of, explained

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework.lessons import Outcome
 from controller.schedulers.framework.plugins import make_policy
 from controller.schedulers.learning.agent.agents import NoTraining, new_checkpoint

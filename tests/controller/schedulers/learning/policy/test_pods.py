@@ -13,7 +13,7 @@ from collectors.values import Snapshot as NetworkSnapshot
 from controller.apiserver.resources.task import OperatorCount
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, Request, Shares
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework.plugins import make_policy
 from controller.schedulers.framework.snapshot import Snapshot
 from controller.schedulers.framework.values import MOST_POINTS, Peer, PendingPod

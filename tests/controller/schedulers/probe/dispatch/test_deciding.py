@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from controller.cluster.estimates import Basis, Estimate
-from controller.schedulers.errors import SchedulerError
+from controller.common.errors import SchedulerError
 from controller.schedulers.framework.profiles import PolicySettings
 from controller.schedulers.probe.dispatch.deciding import NO_UNITS, Verdict, explained, summary
 from controller.schedulers.probe.dispatch.planning import Plan, order_of

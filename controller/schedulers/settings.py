@@ -10,8 +10,8 @@ from msgspec import Meta, field
 
 from collectors.settings import Positive
 from controller.cluster.network_state.settings import NetworkStateSettings
+from controller.schedulers.dispatch.settings import TaskSettings
 from controller.schedulers.framework.profiles import ACCELERATED, ProfileSettings
-from controller.schedulers.probe.dispatch.settings import TaskSettings
 from dataplane.config import Strict
 
 

@@ -16,10 +16,10 @@ from controller.apiserver.resources.centre import CentreStatus, UnitType
 from controller.apiserver.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
 from controller.apiserver.resources.probe_task import ImplementationSpec, KernelUseSpec, ProbeTaskSpec
 from controller.apiserver.resources.task import Program, ProgramKind, TaskSpec
-from controller.schedulers.probe.dispatch.planning import Plan, order_of
-from controller.schedulers.probe.dispatch.probing import probes_due
-from controller.schedulers.probe.dispatch.profiles import MEASURED, TaskProfile
-from controller.schedulers.probe.dispatch.settings import TaskSettings
+from controller.schedulers.dispatch.planning import Plan, order_of
+from controller.schedulers.dispatch.probing import probes_due
+from controller.schedulers.dispatch.profiles import MEASURED, TaskProfile
+from controller.schedulers.dispatch.settings import TaskSettings
 from controller.schedulers.serving.tasks.hours import Hours
 from controller.schedulers.serving.tasks.knowledge import Knowledge, pending_of
 from controller.schedulers.serving.tasks.view import TasksView

@@ -30,8 +30,8 @@ from controller.centres.process import serve as serve_centre
 from controller.centres.settings import CentreSettings, TrialSettings, UnitSettings
 from controller.cluster.estimates import Basis, Estimate
 from controller.common.errors import StaleError
+from controller.schedulers.dispatch.settings import TaskSettings
 from controller.schedulers.probe import files
-from controller.schedulers.probe.dispatch.settings import TaskSettings
 from controller.schedulers.probe.evaluation import TRUSTED, estimate_of, trust_of
 from controller.schedulers.probe.evaluation.trust import Evidence, TrustSettings
 from controller.schedulers.probe.prediction import predicted

@@ -73,7 +73,7 @@ _PLACES: Final = (
     (ACCELERATION_OF_PODS, "controller.schedulers.acceleration"),
 )
 _PLACES_OF_TASKS: Final = (
-    (TASKS, "controller.schedulers.probe.dispatch"),
+    (TASKS, "controller.schedulers.dispatch"),
     (ACCELERATION, "controller.schedulers.acceleration"),
     (LEARNING_OF_TASKS, "controller.schedulers.learning"),
 )

@@ -20,7 +20,7 @@ from controller.network.daemon_settings import DaemonSettings
 from controller.network.paths.settings import PathServerSettings
 from controller.nodes.settings import NodeSettings
 from controller.placement.settings import PlacementSettings
-from controller.schedulers.probe.dispatch.settings import TaskSettings
+from controller.schedulers.dispatch.settings import TaskSettings
 from controller.schedulers.settings import SchedulerSettings
 from controller.up.command import UpOptions, run, status
 from controller.up.errors import UpError

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from controller.cluster.cost_map import UNREACHABLE_NS
+from controller.schedulers.dispatch.policies import Question
+from controller.schedulers.dispatch.values import CentresView, Longs
 from controller.schedulers.learning.policy.observing import operations_of
 from controller.schedulers.learning.policy.scales import PAGE_BYTES, logarithmic, shared, timed
 from controller.schedulers.learning.values import Bools, Floats, Observation
-from controller.schedulers.probe.dispatch.policies import Question
-from controller.schedulers.probe.dispatch.values import CentresView, Longs
 
 Figures = npt.NDArray[np.float64]
 

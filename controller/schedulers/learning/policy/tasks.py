@@ -8,16 +8,9 @@ from collections.abc import Callable
 import numpy as np
 
 from controller.common.errors import SchedulerError
-from controller.schedulers.framework.plugins import make_policy
-from controller.schedulers.learning.agent.purpose import MadeFor
-from controller.schedulers.learning.policy.centres import Centres, observe
-from controller.schedulers.learning.policy.learning import LearningPolicy
-from controller.schedulers.learning.policy.live import Answer, LiveSettings
-from controller.schedulers.learning.policy.ranking import points_of, reasons_of, usual_of
-from controller.schedulers.learning.values import Observation
-from controller.schedulers.probe.dispatch.policies import Question, TaskScore
-from controller.schedulers.probe.dispatch.slots import Slots
-from controller.schedulers.probe.dispatch.values import (
+from controller.schedulers.dispatch.policies import Question, TaskScore
+from controller.schedulers.dispatch.slots import Slots
+from controller.schedulers.dispatch.values import (
     MOST_POINTS,
     CentreState,
     CentresView,
@@ -26,6 +19,13 @@ from controller.schedulers.probe.dispatch.values import (
     Options,
     PendingTask,
 )
+from controller.schedulers.framework.plugins import make_policy
+from controller.schedulers.learning.agent.purpose import MadeFor
+from controller.schedulers.learning.policy.centres import Centres, observe
+from controller.schedulers.learning.policy.learning import LearningPolicy
+from controller.schedulers.learning.policy.live import Answer, LiveSettings
+from controller.schedulers.learning.policy.ranking import points_of, reasons_of, usual_of
+from controller.schedulers.learning.values import Observation
 
 
 class LearnedTasks(LearningPolicy):

@@ -9,9 +9,9 @@ from typing import Final
 from controller.apiserver.resources import Metadata, ProbeTask, Task
 from controller.apiserver.resources.operator_graphs import graph_of
 from controller.cluster.operators import OperatorError
+from controller.schedulers.dispatch.names import name_of
 from controller.schedulers.probe import files
 from controller.schedulers.probe.building import BuildSettings, build
-from controller.schedulers.probe.dispatch.names import name_of
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.expert import loads
 from controller.schedulers.probe.library import KernelLibrary

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from controller.apiserver.resources.decision import DecisionSpec, Outcome, Placement
+from controller.schedulers.dispatch.deciding import Verdict, summary
+from controller.schedulers.dispatch.profiles import TaskProfile
 from controller.schedulers.framework import Explanation
-from controller.schedulers.probe.dispatch.deciding import Verdict, summary
-from controller.schedulers.probe.dispatch.profiles import TaskProfile
 from controller.schedulers.serving.decisions import line, refusals_of, scores_of
 
 

@@ -19,13 +19,13 @@ from controller.apiserver.resources.decision import DecisionSpec
 from controller.apiserver.resources.task import TaskPhase, UnitChoice
 from controller.common.errors import ControllerError
 from controller.schedulers.costs import Costs
+from controller.schedulers.dispatch.deciding import Verdict, devices_of, explained, summary
+from controller.schedulers.dispatch.planning import Plan, order_of
+from controller.schedulers.dispatch.profiles import TaskProfile
+from controller.schedulers.dispatch.settings import TaskSettings
+from controller.schedulers.dispatch.values import Options, PendingTask
 from controller.schedulers.fairness import in_turn
 from controller.schedulers.framework import Explanation
-from controller.schedulers.probe.dispatch.deciding import Verdict, devices_of, explained, summary
-from controller.schedulers.probe.dispatch.planning import Plan, order_of
-from controller.schedulers.probe.dispatch.profiles import TaskProfile
-from controller.schedulers.probe.dispatch.settings import TaskSettings
-from controller.schedulers.probe.dispatch.values import Options, PendingTask
 from controller.schedulers.serving.decisions import line
 from controller.schedulers.serving.tasks.builds import BENCHMARK_TYPE
 from controller.schedulers.serving.tasks.decisions import decision_of

@@ -12,7 +12,7 @@ from typing import Final
 
 from controller.apiserver.resources import ProbeResult
 from controller.common.errors import ControllerError
-from controller.schedulers.probe.dispatch.values import PendingTask, Window
+from controller.schedulers.dispatch.values import PendingTask, Window
 from controller.schedulers.probe.hours import PathSample, ProbeSample, good_hours
 from controller.schedulers.probe.hours.good import WINDOW_S
 from controller.schedulers.probe.hours.samples import probe_samples

@@ -11,12 +11,12 @@ from controller.apiserver.resources import Centre, ProbeResult, Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.task import TaskPhase
 from controller.cluster.cost_map import CostMap
-from controller.schedulers.probe.dispatch.estimating import Evidence, KnownType, options_of
-from controller.schedulers.probe.dispatch.probing import Key, Known, Need, Place
-from controller.schedulers.probe.dispatch.profiles import TaskProfile
-from controller.schedulers.probe.dispatch.settings import TaskSettings
-from controller.schedulers.probe.dispatch.slots import NEVER_S, Slots
-from controller.schedulers.probe.dispatch.values import (
+from controller.schedulers.dispatch.estimating import Evidence, KnownType, options_of
+from controller.schedulers.dispatch.probing import Key, Known, Need, Place
+from controller.schedulers.dispatch.profiles import TaskProfile
+from controller.schedulers.dispatch.settings import TaskSettings
+from controller.schedulers.dispatch.slots import NEVER_S, Slots
+from controller.schedulers.dispatch.values import (
     CentreState,
     CentresView,
     Offer,

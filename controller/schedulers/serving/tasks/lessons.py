@@ -7,11 +7,11 @@ from typing import Protocol, runtime_checkable
 
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.task import TASK_ENDED, TaskPhase
+from controller.schedulers.dispatch.deciding import Verdict
+from controller.schedulers.dispatch.policies import Question
+from controller.schedulers.dispatch.profiles import TaskProfile
+from controller.schedulers.dispatch.values import Longs
 from controller.schedulers.framework.lessons import Learns
-from controller.schedulers.probe.dispatch.deciding import Verdict
-from controller.schedulers.probe.dispatch.policies import Question
-from controller.schedulers.probe.dispatch.profiles import TaskProfile
-from controller.schedulers.probe.dispatch.values import Longs
 from controller.schedulers.serving.lessons import Lessons
 from controller.schedulers.serving.tasks.view import WAITING, TasksView
 

@@ -12,13 +12,13 @@ from controller.apiserver.registry.dispatches import Dispatch
 from controller.apiserver.resources import Metadata, Task
 from controller.apiserver.resources.decision import Outcome
 from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, UnitChoice
+from controller.schedulers.dispatch.names import name_of
+from controller.schedulers.dispatch.probing import Order, Place, Reason, probes_due
+from controller.schedulers.dispatch.profiles import TaskProfile
+from controller.schedulers.dispatch.settings import TaskSettings
+from controller.schedulers.dispatch.units import Chosen, Step, Wanted, choose_unit
+from controller.schedulers.dispatch.values import CentreState, PendingTask
 from controller.schedulers.probe.building import BuildSettings
-from controller.schedulers.probe.dispatch.names import name_of
-from controller.schedulers.probe.dispatch.probing import Order, Place, Reason, probes_due
-from controller.schedulers.probe.dispatch.profiles import TaskProfile
-from controller.schedulers.probe.dispatch.settings import TaskSettings
-from controller.schedulers.probe.dispatch.units import Chosen, Step, Wanted, choose_unit
-from controller.schedulers.probe.dispatch.values import CentreState, PendingTask
 from controller.schedulers.probe.errors import ProbeError
 from controller.schedulers.probe.library import KernelLibrary
 from controller.schedulers.serving.tasks.builds import BENCHMARK_TYPE, benchmark, probes_for

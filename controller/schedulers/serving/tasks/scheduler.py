@@ -20,8 +20,8 @@ from controller.apiserver.resources import Task
 from controller.apiserver.resources.base import Resource
 from controller.common.errors import ApiError, ControllerError, SchedulerError
 from controller.schedulers.costs import Costs
-from controller.schedulers.probe.dispatch.profiles import task_profiles_of
-from controller.schedulers.probe.dispatch.settings import TaskSettings
+from controller.schedulers.dispatch.profiles import task_profiles_of
+from controller.schedulers.dispatch.settings import TaskSettings
 from controller.schedulers.serving.learning_metrics import LearningMetrics
 from controller.schedulers.serving.lessons import Lessons
 from controller.schedulers.serving.projects import follow_weights

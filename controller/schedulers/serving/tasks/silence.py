@@ -5,7 +5,7 @@ from __future__ import annotations
 from controller.apiserver.registry.dispatches import Completion
 from controller.apiserver.resources import Task
 from controller.apiserver.resources.task import TaskPhase
-from controller.schedulers.probe.dispatch.settings import TaskSettings
+from controller.schedulers.dispatch.settings import TaskSettings
 from controller.schedulers.serving.tasks.metrics import TaskMetrics
 from controller.schedulers.serving.tasks.view import TasksView
 from controller.schedulers.serving.tasks.writing import Writer, few_at_once

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from controller.cluster.cost_map import Basis, CostMap
-from controller.schedulers.probe.dispatch.values import CentreState, PendingTask
+from controller.schedulers.dispatch.values import CentreState, PendingTask
 
 _BITS: Final = 8
 _NS: Final = 1e9

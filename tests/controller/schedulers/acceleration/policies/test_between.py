@@ -15,11 +15,11 @@ from controller.schedulers.acceleration.network.hardware import Hardware
 from controller.schedulers.acceleration.network.timing import timed, tree_over
 from controller.schedulers.acceleration.policies.between import MOST_HOSTS, UnitNetworks
 from controller.schedulers.acceleration.policies.tasks import OperatorDevices
+from controller.schedulers.dispatch.policies import Question
+from controller.schedulers.dispatch.profiles import ACCELERATED, TaskProfile
+from controller.schedulers.dispatch.settings import TaskSettings
+from controller.schedulers.dispatch.values import CentreState, PendingTask
 from controller.schedulers.framework.plugins import make_policy
-from controller.schedulers.probe.dispatch.policies import Question
-from controller.schedulers.probe.dispatch.profiles import ACCELERATED, TaskProfile
-from controller.schedulers.probe.dispatch.settings import TaskSettings
-from controller.schedulers.probe.dispatch.values import CentreState, PendingTask
 from dataplane.topology.families import from_text
 from dataplane.topology.file import loads
 from dataplane.topology.values import DeviceKind, LinkKey, Topology

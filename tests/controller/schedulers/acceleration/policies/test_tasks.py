@@ -21,19 +21,17 @@ from controller.schedulers.acceleration.plans import plan_of
 from controller.schedulers.acceleration.policies.tasks import OperatorDevices
 from controller.schedulers.acceleration.policies.times import MeasuredTimes
 from controller.schedulers.acceleration.values import Machines, Network
-from controller.schedulers.framework.plugins import known_policies, make_policy
-from controller.schedulers.framework.profiles import PolicySettings
-from controller.schedulers.probe.dispatch.deciding import Verdict, devices_of, explained
-from controller.schedulers.probe.dispatch.planning import Plan
-from controller.schedulers.probe.dispatch.policies import Question
-from controller.schedulers.probe.dispatch.profiles import (
+from controller.schedulers.dispatch.deciding import Verdict, devices_of, explained
+from controller.schedulers.dispatch.planning import Plan
+from controller.schedulers.dispatch.policies import Question
+from controller.schedulers.dispatch.profiles import (
     MEASURED,
     TaskProfile,
     TaskProfileSettings,
     WeightedTaskScore,
 )
-from controller.schedulers.probe.dispatch.slots import Slots
-from controller.schedulers.probe.dispatch.values import (
+from controller.schedulers.dispatch.slots import Slots
+from controller.schedulers.dispatch.values import (
     MOST_POINTS,
     CentreState,
     CentresView,
@@ -42,6 +40,8 @@ from controller.schedulers.probe.dispatch.values import (
     Options,
     PendingTask,
 )
+from controller.schedulers.framework.plugins import known_policies, make_policy
+from controller.schedulers.framework.profiles import PolicySettings
 from dataplane.topology.values import DeviceKind, NumberFormat
 
 HARDWARE = "millrace: 1\naccelerators: [{kind: gpu, parallelism: 1000, bus: 1 GB/s}]\n"

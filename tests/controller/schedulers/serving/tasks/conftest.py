@@ -15,7 +15,7 @@ from controller.apiserver.client import ApiClient
 from controller.apiserver.resources import Decision, Metadata, Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.task import OperatorCount, Program, ProgramKind, TaskSpec
-from controller.schedulers.probe.dispatch.settings import TaskSettings
+from controller.schedulers.dispatch.settings import TaskSettings
 from controller.schedulers.process import serve
 from controller.schedulers.settings import SchedulerSettings
 from dataplane.local.deadline import local_timeout

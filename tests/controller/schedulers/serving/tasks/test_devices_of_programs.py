@@ -15,9 +15,9 @@ from controller.centres.engines.local.engine import LocalEngine
 from controller.centres.settings import ControlGroups, TrialSettings, UnitSettings
 from controller.centres.units import Found, FoundDevice
 from controller.cluster.operators import Operator, OperatorGraph
+from controller.schedulers.dispatch.profiles import MEASURED, TaskProfileSettings
+from controller.schedulers.dispatch.settings import TaskSettings
 from controller.schedulers.framework.profiles import PolicySettings
-from controller.schedulers.probe.dispatch.profiles import MEASURED, TaskProfileSettings
-from controller.schedulers.probe.dispatch.settings import TaskSettings
 from dataplane.topology.values import DeviceKind, NumberFormat
 from tests.controller.centres.centre_world import CentreWorld, play_centre, script
 from tests.controller.schedulers.acceleration.policies.test_tasks import HARDWARE

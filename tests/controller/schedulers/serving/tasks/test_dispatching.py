@@ -11,8 +11,8 @@ from controller.apiserver.resources import Centre, ProbeResult, ProbeTask, Task
 from controller.apiserver.resources.centre import UnitType
 from controller.apiserver.resources.decision import Outcome
 from controller.apiserver.resources.task import OperatorCount, TaskPhase, UnitChoice
-from controller.schedulers.probe.dispatch.prices import PriceSettings, PriceStep
-from controller.schedulers.probe.dispatch.settings import TaskSettings
+from controller.schedulers.dispatch.prices import PriceSettings, PriceStep
+from controller.schedulers.dispatch.settings import TaskSettings
 from tests.controller.schedulers.serving.tasks.centres import PlayedCentre
 from tests.controller.schedulers.serving.tasks.conftest import Play, Site, units
 

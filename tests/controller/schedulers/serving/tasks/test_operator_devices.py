@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from controller.apiserver.resources.hardware import DeviceNeed, Request
 from controller.apiserver.resources.task import OperatorCount
+from controller.schedulers.dispatch.profiles import MEASURED, TaskProfileSettings
+from controller.schedulers.dispatch.settings import TaskSettings
 from controller.schedulers.framework.profiles import PolicySettings
-from controller.schedulers.probe.dispatch.profiles import MEASURED, TaskProfileSettings
-from controller.schedulers.probe.dispatch.settings import TaskSettings
 from dataplane.topology.values import DeviceKind
 from tests.controller.schedulers.acceleration.policies.test_tasks import HARDWARE
 from tests.controller.schedulers.serving.tasks.conftest import DGEMMS, Play, Site, units

@@ -12,10 +12,10 @@ from typing import Final
 
 import numpy as np
 
-from controller.schedulers.probe.dispatch.deciding import Verdict, decide
-from controller.schedulers.probe.dispatch.policies import Question
-from controller.schedulers.probe.dispatch.profiles import TaskProfile
-from controller.schedulers.probe.dispatch.values import (
+from controller.schedulers.dispatch.deciding import Verdict, decide
+from controller.schedulers.dispatch.policies import Question
+from controller.schedulers.dispatch.profiles import TaskProfile
+from controller.schedulers.dispatch.values import (
     CentresView,
     Flags,
     Floats,

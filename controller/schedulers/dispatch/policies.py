@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from controller.apiserver.resources.operator_devices import OperatorDevice
-from controller.schedulers.probe.dispatch.values import CentresView, Flags, Floats, Longs, Options, PendingTask
+from controller.schedulers.dispatch.values import CentresView, Flags, Floats, Longs, Options, PendingTask
 
 
 @dataclass(frozen=True, eq=False)

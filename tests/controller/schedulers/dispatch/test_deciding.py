@@ -8,12 +8,11 @@ from msgspec.structs import replace
 
 from controller.cluster.estimates import Basis, Estimate
 from controller.common.errors import SchedulerError
-from controller.schedulers.framework.profiles import PolicySettings
-from controller.schedulers.probe.dispatch.deciding import NO_UNITS, Verdict, explained, summary
-from controller.schedulers.probe.dispatch.planning import Plan, order_of
-from controller.schedulers.probe.dispatch.profiles import MEASURED, TaskProfile, TaskProfileSettings, task_profiles_of
-from controller.schedulers.probe.dispatch.slots import NEVER_S, Slots
-from controller.schedulers.probe.dispatch.values import (
+from controller.schedulers.dispatch.deciding import NO_UNITS, Verdict, explained, summary
+from controller.schedulers.dispatch.planning import Plan, order_of
+from controller.schedulers.dispatch.profiles import MEASURED, TaskProfile, TaskProfileSettings, task_profiles_of
+from controller.schedulers.dispatch.slots import NEVER_S, Slots
+from controller.schedulers.dispatch.values import (
     CentreState,
     CentresView,
     Offer,
@@ -23,6 +22,7 @@ from controller.schedulers.probe.dispatch.values import (
     Read,
     Window,
 )
+from controller.schedulers.framework.profiles import PolicySettings
 
 NOW_NS = 1_900_000_000_000_000_000
 H = 3_600_000_000_000

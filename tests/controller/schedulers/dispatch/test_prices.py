@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from controller.schedulers.probe.dispatch.prices import PriceSettings, PriceStep, cost_of, price_of
+from controller.schedulers.dispatch.prices import PriceSettings, PriceStep, cost_of, price_of
 from dataplane.config import loads
 from dataplane.errors import ConfigError
 

@@ -14,7 +14,7 @@ from controller.apiserver.resources.task import OperatorCount, UnitChoice
 from controller.cluster.cost_map import CostMap
 from controller.cluster.estimates import Estimate
 from controller.cluster.estimates.values import FIRMNESS
-from controller.schedulers.probe.dispatch.slots import Slots
+from controller.schedulers.dispatch.slots import Slots
 from dataplane.topology.values import DeviceKind
 
 Floats = npt.NDArray[np.float64]

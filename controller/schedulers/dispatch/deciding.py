@@ -16,10 +16,10 @@ import numpy.typing as npt
 from controller.apiserver.resources.operator_devices import OperatorDevice, problem_of
 from controller.apiserver.resources.task import UnitChoice
 from controller.common.errors import SchedulerError
+from controller.schedulers.dispatch.policies import AssignsDevices, Question
+from controller.schedulers.dispatch.profiles import NamedTaskFilter, TaskProfile, WeightedTaskScore
+from controller.schedulers.dispatch.values import MOST_POINTS, Flags, Longs, Option
 from controller.schedulers.framework.explaining import Candidate, Explanation, Refused, Scored
-from controller.schedulers.probe.dispatch.policies import AssignsDevices, Question
-from controller.schedulers.probe.dispatch.profiles import NamedTaskFilter, TaskProfile, WeightedTaskScore
-from controller.schedulers.probe.dispatch.values import MOST_POINTS, Flags, Longs, Option
 
 PASSES: Final = -1
 NO_UNITS: Final = "no-units"

@@ -10,7 +10,7 @@ from typing import Final
 from controller.apiserver.resources import ProbeResult
 from controller.apiserver.resources.probe_result import ProbeRun
 from controller.cluster.estimates import Basis, Estimate, successive
-from controller.schedulers.probe.dispatch.values import Offer, Option
+from controller.schedulers.dispatch.values import Offer, Option
 from controller.schedulers.probe.evaluation import TRUSTED, Threshold, Trust, lowered, threshold_of
 from controller.schedulers.probe.evaluation.efficiency import LEAST_COUNTS
 from controller.schedulers.probe.prediction import predicted

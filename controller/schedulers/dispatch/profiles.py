@@ -8,9 +8,9 @@ from typing import Any
 
 from controller.apiserver.resources.base import Name
 from controller.common.errors import SchedulerError
+from controller.schedulers.dispatch.policies import TaskFilter, TaskScore
 from controller.schedulers.framework.plugins import make_policy
 from controller.schedulers.framework.profiles import MOST_WEIGHT, PolicySettings
-from controller.schedulers.probe.dispatch.policies import TaskFilter, TaskScore
 from dataplane.config import Strict
 
 _FIRST = ("centre-ready", "stated", "units-exist", "operators", "probed", "firm-estimate")

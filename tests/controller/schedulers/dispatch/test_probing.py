@@ -6,8 +6,8 @@ from dataclasses import replace as changed
 
 from msgspec.structs import replace
 
-from controller.schedulers.probe.dispatch.probing import Known, Need, Order, Place, ProbingSettings, Reason, probes_due
-from controller.schedulers.probe.dispatch.values import CentreState, Offer
+from controller.schedulers.dispatch.probing import Known, Need, Order, Place, ProbingSettings, Reason, probes_due
+from controller.schedulers.dispatch.values import CentreState, Offer
 
 NOW_NS = 1_900_000_000_000_000_000
 S = 1_000_000_000

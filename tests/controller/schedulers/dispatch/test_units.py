@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from controller.apiserver.resources.task import UnitChoice
-from controller.schedulers.probe.dispatch.probing import Place
-from controller.schedulers.probe.dispatch.units import Step, Wanted, choose_unit
-from controller.schedulers.probe.dispatch.values import Offer
+from controller.schedulers.dispatch.probing import Place
+from controller.schedulers.dispatch.units import Step, Wanted, choose_unit
+from controller.schedulers.dispatch.values import Offer
 
 PLACES = (
     Place(Offer("c", "unit-1", 10, frozenset({"k1", "k3", "k4"})), 10),

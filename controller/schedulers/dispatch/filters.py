@@ -7,8 +7,8 @@ import numpy as np
 from controller.apiserver.resources.task import UnitChoice
 from controller.cluster.estimates import Basis
 from controller.cluster.estimates.values import FIRMNESS
-from controller.schedulers.probe.dispatch.policies import Question
-from controller.schedulers.probe.dispatch.values import Flags, Longs, Offer
+from controller.schedulers.dispatch.policies import Question
+from controller.schedulers.dispatch.values import Flags, Longs, Offer
 from dataplane.config import Strict
 
 

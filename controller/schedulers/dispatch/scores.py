@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from controller.schedulers.probe.dispatch.filters import NoSettings, offer_of
-from controller.schedulers.probe.dispatch.policies import Question
-from controller.schedulers.probe.dispatch.values import MOST_POINTS, Floats, Longs
+from controller.schedulers.dispatch.filters import NoSettings, offer_of
+from controller.schedulers.dispatch.policies import Question
+from controller.schedulers.dispatch.values import MOST_POINTS, Floats, Longs
 
 
 def by_least(figures: Floats) -> Longs:

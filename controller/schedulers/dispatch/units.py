@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from controller.apiserver.resources.task import UnitChoice
-from controller.schedulers.probe.dispatch.probing import Place
-from controller.schedulers.probe.dispatch.values import Offer
+from controller.schedulers.dispatch.probing import Place
+from controller.schedulers.dispatch.values import Offer
 
 
 class Step(StrEnum):

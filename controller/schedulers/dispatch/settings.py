@@ -6,9 +6,9 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
-from controller.schedulers.probe.dispatch.prices import PriceSettings
-from controller.schedulers.probe.dispatch.probing import ProbingSettings
-from controller.schedulers.probe.dispatch.profiles import (
+from controller.schedulers.dispatch.prices import PriceSettings
+from controller.schedulers.dispatch.probing import ProbingSettings
+from controller.schedulers.dispatch.profiles import (
     ACCELERATED,
     ALL_UNITS,
     FIXED_BENCHMARK,

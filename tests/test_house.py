@@ -35,7 +35,7 @@ WIDE = {
 """Folders with more modules than one can take in at a glance, and of what one kind they are."""
 
 RACED = (
-    *("controller/apiserver", "controller/centres", "controller/nodes", "controller/schedulers/probe/running"),
+    *("controller/apiserver", "controller/centres", "controller/nodes", "controller/probing/running"),
     *("controller/up", "dataplane/local", "dataplane/rpc"),
 )
 """Packages of daemons that touch folders in which jobs, pods or users may write."""
@@ -69,9 +69,9 @@ RACE_FREE = {
     "controller/nodes/serving/attempts.py:Attempts._write": _STATE,
     "controller/nodes/serving/driver.py:Driver._place_now": "namespaces' names are root's",
     "controller/nodes/serving/images.py:ImageCollector._write": _STATE,
-    "controller/schedulers/probe/running/command.py:_write": "runs as the job, in its own folder",
-    "controller/schedulers/probe/running/trying.py:_run": "a temporary folder of this process's own",
-    "controller/schedulers/probe/running/warm.py:_take_place": _CGROUPS,
+    "controller/probing/running/command.py:_write": "runs as the job, in its own folder",
+    "controller/probing/running/trying.py:_run": "a temporary folder of this process's own",
+    "controller/probing/running/warm.py:_take_place": _CGROUPS,
     "controller/up/command.py:_check_fits": "the command line of whoever runs this",
     "controller/up/command.py:detach": "the log in the state folder of whoever runs this",
     "controller/up/state.py:StateFolder.write_settings": "the command line of whoever runs this",

@@ -47,9 +47,9 @@ from controller.common.errors import (
     TooLargeError,
     UnauthorizedError,
 )
-from controller.schedulers.probe import files
-from controller.schedulers.probe.errors import ProbeError
-from controller.schedulers.probe.values import ProbeTask
+from controller.probing import files
+from controller.probing.errors import ProbeError
+from controller.probing.values import ProbeTask
 
 LOGGER: Final = logging.getLogger("millrace.centre")
 _LINES: Final = 256

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from controller.apiserver.resources.centre import UnitType
-from controller.schedulers.probe.values import ProbeTask
+from controller.probing.values import ProbeTask
 from dataplane.topology.values import DeviceKind
 
 

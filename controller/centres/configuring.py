@@ -21,8 +21,8 @@ from controller.centres.errors import CentreError
 from controller.centres.folder import CentreFolder, Configuration
 from controller.centres.settings import CentreSettings
 from controller.centres.trying.trials import Trials
-from controller.schedulers.probe.errors import ProbeError
-from controller.schedulers.probe.values import ProbeKernel
+from controller.probing.errors import ProbeError
+from controller.probing.values import ProbeKernel
 
 LOGGER: Final = logging.getLogger("millrace.centre")
 

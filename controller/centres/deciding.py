@@ -17,7 +17,7 @@ from controller.apiserver.resources.task import TaskPhase
 from controller.centres.choosing import can_run, missing_kernels, pick
 from controller.centres.engines.base import JOB_ENDED, JobMark, JobPhase, JobState
 from controller.centres.programs import mark_of
-from controller.schedulers.probe.values import ProbeTask
+from controller.probing.values import ProbeTask
 
 _NS_PER_S: Final = 1_000_000_000
 

@@ -15,10 +15,10 @@ from controller.centres.engines.base import ERRORS_FILE, JobPhase, JobState
 from controller.centres.engines.jobs.places import read_end, read_file
 from controller.centres.errors import CentreError
 from controller.centres.programs import counts_of, result_file
-from controller.schedulers.probe.errors import ProbeError
-from controller.schedulers.probe.running.report import Outcome
-from controller.schedulers.probe.running.results import MAX_BYTES, decode, to_probe_run
-from controller.schedulers.probe.values import ProbeTask
+from controller.probing.errors import ProbeError
+from controller.probing.running.report import Outcome
+from controller.probing.running.results import MAX_BYTES, decode, to_probe_run
+from controller.probing.values import ProbeTask
 
 _TAIL_BYTES: Final = 4096
 _TAIL_LINES: Final = 5

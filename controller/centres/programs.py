@@ -16,8 +16,8 @@ from controller.apiserver.resources.task import Program, ProgramKind
 from controller.centres.engines.base import JobMark, JobOrder
 from controller.centres.errors import CentreError
 from controller.centres.settings import CentreSettings
-from controller.schedulers.probe import files
-from controller.schedulers.probe.values import ProbeTask
+from controller.probing import files
+from controller.probing.values import ProbeTask
 from dataplane.blas_threads import VARIABLES
 
 PROBE_FILE: Final = "probe.json"
@@ -182,7 +182,7 @@ def _probe(task: Task, unit: UnitType, probe: ProbeTask | None, settings: Centre
     lines = ["worst=0"]
     for units in counts:
         words = [
-            "-m controller.schedulers.probe.running",
+            "-m controller.probing.running",
             PROBE_FILE,
             f"--units {units} --cores {cores_of(unit, units)} --repeat {task.spec.repetitions}",
             # A kernel that hangs is told of by name before the engine ends the whole job.

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from controller.schedulers.probe.running.warming.handing import VARIABLE
+from controller.probing.running.warming.handing import VARIABLE
 from dataplane.local.programs import end_group
 
 LOGGER: Final = logging.getLogger("millrace.centre")
@@ -28,7 +28,7 @@ class Warmer:
     """Keeps a warm process; `environment` is what probes find in theirs while there is one."""
 
     def __init__(self, python: str, modules: Sequence[str], path: Path, environment: Mapping[str, str]) -> None:
-        self._command = (python, "-m", "controller.schedulers.probe.running.warm", str(path), *modules)
+        self._command = (python, "-m", "controller.probing.running.warm", str(path), *modules)
         self._path, self._environment = path, environment
         self._is_ready = False
 

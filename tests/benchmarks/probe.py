@@ -3,7 +3,7 @@
 Six real tasks (tests/benchmarks/probing/targets.py) are traced over few steps, their probe tasks built at 1000:1. Three
 centres (`millrace centre serve`, local engine), one after the other, run each task's probe once and then the task, on
 one unit of one core; what a unit has of it, memory and link differ. A prediction is the estimate of
-controller.schedulers.probe.prediction from that one probe run; the error is its distance from the real run over that.
+controller.probing.prediction from that one probe run; the error is its distance from the real run over that.
 Overhead are the seconds that units were held by probes over those by tasks, starts of processes and all. Pairs of
 centres are ranked by predictions and by a fixed benchmark (one dgemm, STREAM); what is a tie is said in ranking.py.
 Once for each task, not for each centre, comes what tracing and building take; it is shown apart.

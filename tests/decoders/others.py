@@ -39,15 +39,15 @@ from controller.network.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from controller.network.paths.service import paths_pb2
 from controller.network.paths.service.messages import route_set_message, route_set_of
 from controller.nodes.guard import lease_file
+from controller.probing.errors import ProbeError
+from controller.probing.running import reading, results
+from controller.probing.running.report import Outcome
 from controller.schedulers.extender.messages import MalformedError, read_arguments, read_binding, read_preemption
 from controller.schedulers.learning.agent import records
 from controller.schedulers.learning.agent.agents import new_checkpoint
 from controller.schedulers.learning.agent.settings import AgentSettings, NetworkSettings
 from controller.schedulers.learning.errors import LearningError
 from controller.schedulers.learning.values import COMMON, Experience, Observation
-from controller.schedulers.probe.errors import ProbeError
-from controller.schedulers.probe.running import reading, results
-from controller.schedulers.probe.running.report import Outcome
 from controller.up.lines import LineSplitter
 from dataplane.errors import WireError
 from dataplane.nic.flows.reference.flow_key import read_fields
@@ -254,13 +254,13 @@ OTHERS = (
     ),
     _alto(PropertyRequest, properties=["pid"], endpoints=["ipv4:10.0.0.1"]),
     Decoder(
-        "controller.schedulers.probe.running.results.decode",
+        "controller.probing.running.results.decode",
         results.decode,
         (msgspec.json.encode(_RESULT),),
         refuses=(ProbeError,),
         write=msgspec.json.encode,
     ),
-    _json("controller.schedulers.probe.running.reading.decode", reading.decode, ProbeError, _PROBE),
+    _json("controller.probing.running.reading.decode", reading.decode, ProbeError, _PROBE),
     Decoder(
         "controller.schedulers.learning.agent.records.experience_from_bytes",
         lambda data: records.experience_to_bytes(records.experience_from_bytes(data)),

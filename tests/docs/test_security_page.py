@@ -13,10 +13,10 @@ from controller.cluster.alto.settings import ADDRESS as ALTO_ADDRESS
 from controller.cluster.alto.settings import AltoSettings
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.paths.settings import ADDRESS as PATHS_ADDRESS
+from controller.probing.kernels.transfers.pull import Limits as TransferLimits
 from controller.schedulers.acceleration.running.channels import Limits as WorkerLimits
 from controller.schedulers.extender.settings import ADDRESS as EXTENDER_ADDRESS
 from controller.schedulers.extender.settings import ExtenderLimits
-from controller.schedulers.probe.kernels.transfers.pull import Limits as TransferLimits
 from dataplane.allreduce.jobs.messages import ADDRESS as JOBS_ADDRESS
 from dataplane.metrics_server import MetricsLimits
 from dataplane.rpc.limits import Limits
@@ -39,8 +39,8 @@ ROWS = {
     "collectors/ingest/report_sources.py": "collector, reports (UDP)",
     "controller/common/http_server.py": "service access point (HTTP)",
     "controller/schedulers/acceleration/running/channels.py": "worker of `millrace accel`",
-    "controller/schedulers/probe/kernels/transfers/network.py": "probes: warm server (UNIX), transfers (TCP)",
-    "controller/schedulers/probe/running/warm.py": "probes: warm server (UNIX), transfers (TCP)",
+    "controller/probing/kernels/transfers/network.py": "probes: warm server (UNIX), transfers (TCP)",
+    "controller/probing/running/warm.py": "probes: warm server (UNIX), transfers (TCP)",
     "controller/up/control.py": "`millrace up`, control (UNIX)",
     "dataplane/allreduce/transports.py": "worker of an all-reduce (UDP)",
     "dataplane/fabric/agent.py": "fabric in the kernel, traffic of its hosts (UDP)",

@@ -22,7 +22,7 @@ COVERED = {
     "images": _IMAGES,
     "archives": [*_IMAGES, "tarfile"],
     "bundles": _IMAGES,
-    "results": ["controller.schedulers.probe.running"],
+    "results": ["controller.probing.running"],
     "programs": ["dataplane.program", "dataplane.switch.interpreter", "dataplane.switch.p4runtime"],
     "entries": ["dataplane.switch.p4runtime", "dataplane.switch.tables"],
     "reports": ["collectors.decode", "collectors.reference", "collectors.state", "dataplane.wire"],

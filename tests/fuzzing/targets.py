@@ -37,8 +37,8 @@ from controller.nodes.runtimes.images.layout import Layout
 from controller.nodes.runtimes.images.reference import parse_reference
 from controller.nodes.runtimes.reading import child
 from controller.nodes.runtimes.security import HostFolders
-from controller.schedulers.probe.errors import ProbeError
-from controller.schedulers.probe.running import results
+from controller.probing.errors import ProbeError
+from controller.probing.running import results
 from dataplane.clock import VirtualClock
 from dataplane.errors import PortError, ProgramError
 from dataplane.nic import PcapReader

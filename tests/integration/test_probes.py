@@ -30,13 +30,13 @@ from controller.centres.process import serve as serve_centre
 from controller.centres.settings import CentreSettings, TrialSettings, UnitSettings
 from controller.cluster.estimates import Basis, Estimate
 from controller.common.errors import StaleError
+from controller.probing import files
+from controller.probing.evaluation import TRUSTED, estimate_of, trust_of
+from controller.probing.evaluation.trust import Evidence, TrustSettings
+from controller.probing.prediction import predicted
+from controller.probing.values import Implementation, KernelUse, Library
+from controller.probing.values import ProbeTask as Probe
 from controller.schedulers.dispatch.settings import TaskSettings
-from controller.schedulers.probe import files
-from controller.schedulers.probe.evaluation import TRUSTED, estimate_of, trust_of
-from controller.schedulers.probe.evaluation.trust import Evidence, TrustSettings
-from controller.schedulers.probe.prediction import predicted
-from controller.schedulers.probe.values import Implementation, KernelUse, Library
-from controller.schedulers.probe.values import ProbeTask as Probe
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from dataplane.topology.values import DeviceKind

@@ -33,9 +33,9 @@ from controller.apiserver.resources.task import TASK_ENDED, Program, ProgramKind
 from controller.apiserver.settings import ApiSettings, StoragePlace
 from controller.centres.settings import CentreSettings, ControlGroups, TrialSettings, UnitSettings
 from controller.common.errors import ApiError, NotFoundError, StaleError
-from controller.schedulers.probe import files
-from controller.schedulers.probe.expert import loads
-from controller.schedulers.probe.library import KernelLibrary
+from controller.probing import files
+from controller.probing.expert import loads
+from controller.probing.library import KernelLibrary
 from dataplane.config import Strict
 from tests.sandboxes import local_settings
 from tests.soak.killing import main

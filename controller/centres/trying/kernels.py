@@ -10,10 +10,10 @@ from controller.apiserver.client import ApiClient
 from controller.apiserver.resources import ProbeKernel as ProbeKernelResource
 from controller.centres.settings import CentreSettings
 from controller.common.errors import ApiError
-from controller.schedulers.probe.errors import ProbeError
-from controller.schedulers.probe.kernel_files import of_spec
-from controller.schedulers.probe.library import KernelLibrary
-from controller.schedulers.probe.values import ProbeKernel
+from controller.probing.errors import ProbeError
+from controller.probing.kernel_files import of_spec
+from controller.probing.library import KernelLibrary
+from controller.probing.values import ProbeKernel
 
 LOGGER: Final = logging.getLogger("millrace.centre")
 _AGAIN_S: Final = 10.0

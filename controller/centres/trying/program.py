@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-from controller.schedulers.probe.running.command import main as run_probe
+from controller.probing.running.command import main as run_probe
 
 
 def main(cores: str, deadline_s: str, names: Sequence[str]) -> int:

@@ -17,11 +17,11 @@ from controller.centres.errors import CentreError
 from controller.centres.folder import CentreFolder
 from controller.centres.programs import cores_of, python_of, python_path
 from controller.centres.settings import CentreSettings
-from controller.schedulers.probe import files
-from controller.schedulers.probe.errors import ProbeError
-from controller.schedulers.probe.running.report import Outcome
-from controller.schedulers.probe.running.results import MAX_BYTES, decode
-from controller.schedulers.probe.values import Implementation, KernelUse, Library, ProbeKernel, ProbeTask
+from controller.probing import files
+from controller.probing.errors import ProbeError
+from controller.probing.running.report import Outcome
+from controller.probing.running.results import MAX_BYTES, decode
+from controller.probing.values import Implementation, KernelUse, Library, ProbeKernel, ProbeTask
 from dataplane.blas_threads import VARIABLES
 from dataplane.topology.values import DeviceKind
 

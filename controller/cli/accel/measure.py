@@ -55,10 +55,10 @@ def measure(
 
     It wants a machine that does nothing else; it takes about a minute on two cores.
     """
+    from controller.probing.values import Library  # noqa: PLC0415
     from controller.schedulers.acceleration.calibration import save  # noqa: PLC0415
     from controller.schedulers.acceleration.calibration.errors import CalibrationError  # noqa: PLC0415
     from controller.schedulers.acceleration.calibration.measuring import measure as measured  # noqa: PLC0415
-    from controller.schedulers.probe.values import Library  # noqa: PLC0415
     from dataplane.topology.values import DeviceKind  # noqa: PLC0415
 
     if not out.absolute().parent.is_dir():

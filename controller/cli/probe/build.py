@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from controller.cluster.operators import OperatorGraph
-    from controller.schedulers.probe.building import BuildSettings
-    from controller.schedulers.probe.library import KernelLibrary
-    from controller.schedulers.probe.values import ProbeTask
+    from controller.probing.building import BuildSettings
+    from controller.probing.library import KernelLibrary
+    from controller.probing.values import ProbeTask
 
 _GRAPHS: Final = (".yaml", ".yml", ".json")
 _TRIAL_S: Final = 60.0
@@ -77,8 +77,8 @@ def build(  # noqa: PLR0917 - a command line's options
     address: Address = None,
 ) -> None:
     """Build a probe task: it does a thousandth of what its target does, with kernels that resemble its operators."""
-    from controller.schedulers.probe.building import BuildSettings, Unlinked  # noqa: PLC0415
-    from controller.schedulers.probe.referencing import with_reference  # noqa: PLC0415
+    from controller.probing.building import BuildSettings, Unlinked  # noqa: PLC0415
+    from controller.probing.referencing import with_reference  # noqa: PLC0415
 
     settings = BuildSettings(
         ratio=ratio,
@@ -111,7 +111,7 @@ def _expert(
     target: str, library: KernelLibrary, settings: BuildSettings, arguments: Sequence[str] | None
 ) -> tuple[ProbeTask, ...] | None:
     """Return what an expert's file describes, None if the target is another file."""
-    from controller.schedulers.probe import expert  # noqa: PLC0415
+    from controller.probing import expert  # noqa: PLC0415
 
     path = Path(target)
     if path.suffix not in _GRAPHS or "kernels" not in _keys(path):
@@ -155,7 +155,7 @@ def _cpu_time_s(target: str, arguments: Sequence[str]) -> float | None:
 
 def _graph_of_sql(path: Path, database: Path | None) -> OperatorGraph:
     from controller.cluster.operators.sql import graph_of_sql  # noqa: PLC0415
-    from controller.schedulers.probe.errors import ProbeError  # noqa: PLC0415
+    from controller.probing.errors import ProbeError  # noqa: PLC0415
 
     try:
         return graph_of_sql(read_given_text(path), database, name=path.stem)
@@ -166,7 +166,7 @@ def _graph_of_sql(path: Path, database: Path | None) -> OperatorGraph:
 def _built(
     found: _Target, library: KernelLibrary, settings: BuildSettings, task_type: str, threshold: float
 ) -> tuple[ProbeTask, ...]:
-    from controller.schedulers.probe.building import of_target  # noqa: PLC0415
+    from controller.probing.building import of_target  # noqa: PLC0415
 
     probes, matches = of_target(
         found.graph,
@@ -185,10 +185,10 @@ def _built(
 
 def _checked(probe: ProbeTask, settings: BuildSettings) -> float:
     """Return about how long a probe task takes on one unit, by running each of its kernels once here."""
-    from controller.schedulers.probe import checking  # noqa: PLC0415
-    from controller.schedulers.probe.errors import ProbeError  # noqa: PLC0415
-    from controller.schedulers.probe.running import trying  # noqa: PLC0415
-    from controller.schedulers.probe.running.report import Order, Outcome  # noqa: PLC0415
+    from controller.probing import checking  # noqa: PLC0415
+    from controller.probing.errors import ProbeError  # noqa: PLC0415
+    from controller.probing.running import trying  # noqa: PLC0415
+    from controller.probing.running.report import Order, Outcome  # noqa: PLC0415
 
     order = Order(units=1, cores=1, repeat=1, deadline_s=_TRIAL_S + 2 * settings.limit_s, at_least_s=0.0)
     result = trying.run(checking.trial(probe), order)
@@ -199,7 +199,7 @@ def _checked(probe: ProbeTask, settings: BuildSettings) -> float:
 
 
 def _path(out: Path | None, probe: ProbeTask, number: int | None) -> Path:
-    from controller.schedulers.probe.errors import ProbeError  # noqa: PLC0415
+    from controller.probing.errors import ProbeError  # noqa: PLC0415
 
     if out is None:
         return Path(f"{probe.name}.probe.json")
@@ -209,8 +209,8 @@ def _path(out: Path | None, probe: ProbeTask, number: int | None) -> Path:
 
 
 def _write(path: Path, probe: ProbeTask) -> None:
-    from controller.schedulers.probe import files  # noqa: PLC0415
-    from controller.schedulers.probe.errors import ProbeError  # noqa: PLC0415
+    from controller.probing import files  # noqa: PLC0415
+    from controller.probing.errors import ProbeError  # noqa: PLC0415
 
     try:
         path.write_text(files.dumps(probe, as_json=path.suffix == ".json"), encoding="utf-8")
@@ -229,7 +229,7 @@ def _store(probe: ProbeTask, run_time_s: float | None, address: str | None) -> N
     from controller.apiserver.resources import Metadata  # noqa: PLC0415
     from controller.apiserver.resources import ProbeTask as Resource  # noqa: PLC0415
     from controller.apiserver.resources.probe_task import ProbeTaskStatus  # noqa: PLC0415
-    from controller.schedulers.probe.files import to_spec  # noqa: PLC0415
+    from controller.probing.files import to_spec  # noqa: PLC0415
 
     resource = Resource(
         metadata=Metadata(name=probe.name), spec=to_spec(probe), status=ProbeTaskStatus(run_time_s=run_time_s)

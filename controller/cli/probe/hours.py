@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from controller.apiserver.client import SyncApiClient
     from controller.apiserver.resources import ProbeResult
-    from controller.schedulers.probe.hours import GoodHours, Hour, PathSample
-    from controller.schedulers.probe.values import ProbeTask
+    from controller.probing.hours import GoodHours, Hour, PathSample
+    from controller.probing.values import ProbeTask
 
 _NS_PER_S: Final = 1_000_000_000
 _COLUMNS: Final = (
@@ -45,8 +45,8 @@ def hours(  # noqa: PLR0917 - a command line's options
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show which hours of the day (UTC) are good at a centre, what changed suddenly, and how it is now."""
-    from controller.schedulers.probe.evaluation.history import read_results  # noqa: PLC0415
-    from controller.schedulers.probe.hours import good_hours, probe_samples  # noqa: PLC0415
+    from controller.probing.evaluation.history import read_results  # noqa: PLC0415
+    from controller.probing.hours import good_hours, probe_samples  # noqa: PLC0415
 
     if len({history is None, topology is None, source is None}) > 1:
         raise typer.BadParameter("--history, --topology and --from go together")
@@ -66,7 +66,7 @@ def hours(  # noqa: PLR0917 - a command line's options
     for line in _lines(good):
         typer.echo(line, err=form is not Format.TABLE)
     if picture is not None:
-        from controller.schedulers.probe.hours.picture import draw_hours  # noqa: PLC0415
+        from controller.probing.hours.picture import draw_hours  # noqa: PLC0415
 
         draw_hours(f"{name or 'telemetry'} at {centre}", samples, path, good, picture)
         typer.echo(f"wrote {picture}", err=True)
@@ -81,7 +81,7 @@ def _probes(client: SyncApiClient, name: str | None) -> dict[str, ProbeTask]:
     """Return the probe task by its name, as far as it is kept: what its kernels are tells network from computing."""
     from controller.apiserver.resources import ProbeTask as Kept  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
-    from controller.schedulers.probe.files import of_spec  # noqa: PLC0415
+    from controller.probing.files import of_spec  # noqa: PLC0415
 
     if name is None:
         return {}
@@ -96,7 +96,7 @@ def _way(  # noqa: PLR0917 - what the options say
     client: SyncApiClient, centre: str, history: Path, topology: str, source: str, start_s: float, end_s: float
 ) -> tuple[PathSample, ...]:
     from controller.apiserver.resources import Centre  # noqa: PLC0415
-    from controller.schedulers.probe.hours.telemetry import path_samples, ways  # noqa: PLC0415
+    from controller.probing.hours.telemetry import path_samples, ways  # noqa: PLC0415
     from dataplane.topology.file import load_topology  # noqa: PLC0415
 
     hosts = client.of(Centre).get(centre).status.hosts

@@ -11,7 +11,7 @@ import typer
 from controller.cli.api import client_of
 
 if TYPE_CHECKING:
-    from controller.schedulers.probe.library import KernelLibrary
+    from controller.probing.library import KernelLibrary
 
 
 def library_of(address: str | None, *, tells: bool = False) -> KernelLibrary:
@@ -20,7 +20,7 @@ def library_of(address: str | None, *, tells: bool = False) -> KernelLibrary:
     With `tells` stderr says so.
     """
     from controller.apiserver.client import find_place  # noqa: PLC0415
-    from controller.schedulers.probe.library import KernelLibrary  # noqa: PLC0415
+    from controller.probing.library import KernelLibrary  # noqa: PLC0415
 
     socket = find_place(address).socket
     is_named = address is not None or bool(os.environ.get("MILLRACE_API"))
@@ -34,8 +34,8 @@ def library_of(address: str | None, *, tells: bool = False) -> KernelLibrary:
 def stored_library(address: str | None) -> KernelLibrary:
     """Return the library with the store's kernels; raise UnavailableError where there is no API."""
     from controller.apiserver.resources import ProbeKernel  # noqa: PLC0415
-    from controller.schedulers.probe.kernel_files import of_spec  # noqa: PLC0415
-    from controller.schedulers.probe.library import KernelLibrary  # noqa: PLC0415
+    from controller.probing.kernel_files import of_spec  # noqa: PLC0415
+    from controller.probing.library import KernelLibrary  # noqa: PLC0415
 
     with client_of(address) as client:
         found = client.of(ProbeKernel).list()

@@ -17,10 +17,10 @@ from controller.cli.output import Cells, Format, FormatOption, show, utc
 if TYPE_CHECKING:
     from controller.apiserver.client import SyncApiClient
     from controller.apiserver.resources import ProbeResult
-    from controller.schedulers.probe.evaluation import Threshold, Trust
-    from controller.schedulers.probe.evaluation.checks import UseWork
-    from controller.schedulers.probe.evaluation.history import Place
-    from controller.schedulers.probe.evaluation.policy import Policy
+    from controller.probing.evaluation import Threshold, Trust
+    from controller.probing.evaluation.checks import UseWork
+    from controller.probing.evaluation.history import Place
+    from controller.probing.evaluation.policy import Policy
 
 Days = Annotated[float, typer.Option("--days", parser=in_days(), help="Only results of the last so many days.")]
 CentreOption = Annotated[str | None, typer.Option("--centre", help="Only at this centre.")]
@@ -49,8 +49,8 @@ def results(  # noqa: PLR0917 - a command line's options
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show what probes have measured: a line for each count of units, the oldest first; times are UTC."""
-    from controller.schedulers.probe.evaluation.history import read_results  # noqa: PLC0415
-    from controller.schedulers.probe.evaluation.policy import load_policy  # noqa: PLC0415
+    from controller.probing.evaluation.history import read_results  # noqa: PLC0415
+    from controller.probing.evaluation.policy import load_policy  # noqa: PLC0415
 
     chosen = None if policy is None else load_policy(policy)
     now_ns = time.time_ns()
@@ -65,7 +65,7 @@ def results(  # noqa: PLR0917 - a command line's options
 
 
 def _cells(result: ProbeResult, policy: Policy | None) -> Iterator[Cells]:
-    from controller.schedulers.probe.evaluation import averaged, scored  # noqa: PLC0415
+    from controller.probing.evaluation import averaged, scored  # noqa: PLC0415
 
     status = result.status if policy is None else scored(policy, result.status)
     spec = result.spec
@@ -92,8 +92,8 @@ def _cells(result: ProbeResult, policy: Policy | None) -> Iterator[Cells]:
 
 
 def _estimates(client: SyncApiClient, found: Sequence[ProbeResult], now_ns: int) -> Iterator[Cells]:
-    from controller.schedulers.probe.evaluation import estimate_of  # noqa: PLC0415
-    from controller.schedulers.probe.evaluation.history import by_place  # noqa: PLC0415
+    from controller.probing.evaluation import estimate_of  # noqa: PLC0415
+    from controller.probing.evaluation.history import by_place  # noqa: PLC0415
 
     centres = sorted({one.spec.centre for one in found})
     work = _work(client, sorted({one.spec.probe for one in found}))
@@ -117,8 +117,8 @@ def _trust(
     from controller.apiserver.resources import Centre, Task  # noqa: PLC0415
     from controller.cluster.estimates import Basis  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
-    from controller.schedulers.probe.evaluation import Evidence, Trust, trust_of  # noqa: PLC0415
-    from controller.schedulers.probe.evaluation.checks import limits_of  # noqa: PLC0415
+    from controller.probing.evaluation import Evidence, Trust, trust_of  # noqa: PLC0415
+    from controller.probing.evaluation.checks import limits_of  # noqa: PLC0415
 
     try:
         place = client.of(Centre).get(centre)
@@ -133,9 +133,9 @@ def _work(client: SyncApiClient, names: Sequence[str]) -> dict[str, Mapping[str,
     """Return what the uses of probe tasks do, of those that are kept."""
     from controller.apiserver.resources import ProbeTask  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
-    from controller.schedulers.probe.evaluation.checks import work_by_use  # noqa: PLC0415
-    from controller.schedulers.probe.files import of_spec  # noqa: PLC0415
-    from controller.schedulers.probe.library import KernelLibrary  # noqa: PLC0415
+    from controller.probing.evaluation.checks import work_by_use  # noqa: PLC0415
+    from controller.probing.files import of_spec  # noqa: PLC0415
+    from controller.probing.library import KernelLibrary  # noqa: PLC0415
 
     kernels = {one.identifier: one for one in KernelLibrary().kernels()}
     found: dict[str, Mapping[str, UseWork]] = {}
@@ -154,8 +154,8 @@ def efficiency(  # noqa: PLR0917 - a command line's options
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show how far more units help a probe at each centre: speed-up, efficiency, and the threshold, if there is one."""
-    from controller.schedulers.probe.evaluation import threshold_of  # noqa: PLC0415
-    from controller.schedulers.probe.evaluation.history import by_place, read_results, run_times_by_units  # noqa: PLC0415
+    from controller.probing.evaluation import threshold_of  # noqa: PLC0415
+    from controller.probing.evaluation.history import by_place, read_results, run_times_by_units  # noqa: PLC0415
 
     with client_of(address) as client:
         found = read_results(client, centre=centre, probe=probe, since_ns=time.time_ns() - int(days * _DAY_NS))
@@ -175,7 +175,7 @@ def efficiency(  # noqa: PLR0917 - a command line's options
 
 def _said_to_be_sound(result: ProbeResult) -> bool:
     """Return whether a result can be true; say on stderr why one cannot, and is left out."""
-    from controller.schedulers.probe.evaluation.checks import impossible  # noqa: PLC0415
+    from controller.probing.evaluation.checks import impossible  # noqa: PLC0415
 
     if (reason := impossible(result, None, {})) is not None:
         typer.echo(f"{result.metadata.name} left out: {reason}", err=True)
@@ -199,7 +199,7 @@ def _curve(place: Place, threshold: Threshold) -> Iterator[Cells]:
 
 
 def _draw(probe: str, thresholds: dict[Place, Threshold], file: Path) -> None:
-    from controller.schedulers.probe.evaluation.picture import MOST_CURVES, draw_efficiency  # noqa: PLC0415
+    from controller.probing.evaluation.picture import MOST_CURVES, draw_efficiency  # noqa: PLC0415
 
     named = {f"{place.centre}{', ' + place.unit if place.unit else ''}": one for place, one in thresholds.items()}
     drawn = dict(list(named.items())[:MOST_CURVES])

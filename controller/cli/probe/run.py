@@ -15,8 +15,8 @@ from controller.cli.output import Format, FormatOption, show
 from controller.cli.probe.source import Source, probe_of
 
 if TYPE_CHECKING:
-    from controller.schedulers.probe.running.results import RunResult
-    from controller.schedulers.probe.values import ProbeTask
+    from controller.probing.running.results import RunResult
+    from controller.probing.values import ProbeTask
 
 
 def run(  # noqa: PLR0917 - a command line's options
@@ -35,9 +35,9 @@ def run(  # noqa: PLR0917 - a command line's options
     address: Address = None,
 ) -> None:
     """Run a probe task here, pinned to as many cores as its units have: run times, errors, and those of each kernel."""
-    from controller.schedulers.probe.errors import ProbeError  # noqa: PLC0415
-    from controller.schedulers.probe.running import trying  # noqa: PLC0415
-    from controller.schedulers.probe.running.report import Order  # noqa: PLC0415
+    from controller.probing.errors import ProbeError  # noqa: PLC0415
+    from controller.probing.running import trying  # noqa: PLC0415
+    from controller.probing.running.report import Order  # noqa: PLC0415
 
     probe = probe_of(source, address)
     counts = _counts(units)
@@ -91,7 +91,7 @@ def _costs(result: RunResult) -> str:
 def _keep(path: Path, result: RunResult) -> None:
     import msgspec  # noqa: PLC0415
 
-    from controller.schedulers.probe.errors import ProbeError  # noqa: PLC0415
+    from controller.probing.errors import ProbeError  # noqa: PLC0415
 
     try:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(result), indent=1) + b"\n")

@@ -21,8 +21,8 @@ def show(
     form: OneFormat = Format.TABLE,
 ) -> None:
     """Show a probe task: its kernels with repetitions and sizes, and which means feed which kernel."""
-    from controller.schedulers.probe.files import dumps  # noqa: PLC0415
-    from controller.schedulers.probe.text import lines_of  # noqa: PLC0415
+    from controller.probing.files import dumps  # noqa: PLC0415
+    from controller.probing.text import lines_of  # noqa: PLC0415
 
     probe = probe_of(source, address)
     if form is Format.JSON:
@@ -31,7 +31,7 @@ def show(
         for line in lines_of(probe):
             typer.echo(line)
     if picture is not None:
-        from controller.schedulers.probe.picture import draw  # noqa: PLC0415
+        from controller.probing.picture import draw  # noqa: PLC0415
 
         draw(probe, picture)
         typer.echo(f"{picture} is drawn", err=True)

@@ -10,7 +10,7 @@ import typer
 from controller.cli.api import client_of
 
 if TYPE_CHECKING:
-    from controller.schedulers.probe.values import ProbeTask
+    from controller.probing.values import ProbeTask
 
 _ENDINGS: Final = (".yaml", ".yml", ".json")
 
@@ -21,7 +21,7 @@ Source = Annotated[
 
 def probe_of(source: str, address: str | None) -> ProbeTask:
     """Return the probe task of a file, or of that name in the store."""
-    from controller.schedulers.probe import files  # noqa: PLC0415
+    from controller.probing import files  # noqa: PLC0415
 
     if Path(source).suffix in _ENDINGS:
         return files.load(Path(source))

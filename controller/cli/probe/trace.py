@@ -137,7 +137,7 @@ def _show_operators(traced: Traced, form: Format) -> None:
 
 
 def _show_matches(graph: OperatorGraph, address: str | None, threshold: float, form: Format) -> None:
-    from controller.schedulers.probe.matching import match  # noqa: PLC0415
+    from controller.probing.matching import match  # noqa: PLC0415
 
     rows = []
     for found in match(graph, library_of(address).kernels(), threshold=threshold):

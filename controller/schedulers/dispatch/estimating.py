@@ -10,11 +10,11 @@ from typing import Final
 from controller.apiserver.resources import ProbeResult
 from controller.apiserver.resources.probe_result import ProbeRun
 from controller.cluster.estimates import Basis, Estimate, successive
+from controller.probing.evaluation import TRUSTED, Threshold, Trust, lowered, threshold_of
+from controller.probing.evaluation.efficiency import LEAST_COUNTS
+from controller.probing.prediction import predicted
+from controller.probing.values import ProbeTask
 from controller.schedulers.dispatch.values import Offer, Option
-from controller.schedulers.probe.evaluation import TRUSTED, Threshold, Trust, lowered, threshold_of
-from controller.schedulers.probe.evaluation.efficiency import LEAST_COUNTS
-from controller.schedulers.probe.prediction import predicted
-from controller.schedulers.probe.values import ProbeTask
 
 _NS: Final = 1_000_000_000
 MOST_SAMPLES: Final = 10

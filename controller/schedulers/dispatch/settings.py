@@ -6,6 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, field
 
+from controller.probing.evaluation.policy import DEFAULT, Policy
+from controller.probing.evaluation.trust import TrustSettings
 from controller.schedulers.dispatch.prices import PriceSettings
 from controller.schedulers.dispatch.probing import ProbingSettings
 from controller.schedulers.dispatch.profiles import (
@@ -15,8 +17,6 @@ from controller.schedulers.dispatch.profiles import (
     MEASURED,
     TaskProfileSettings,
 )
-from controller.schedulers.probe.evaluation.policy import DEFAULT, Policy
-from controller.schedulers.probe.evaluation.trust import TrustSettings
 from dataplane.config import Strict
 
 

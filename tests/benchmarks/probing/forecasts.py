@@ -31,8 +31,8 @@ from rich.console import Console
 from rich.table import Table
 
 from controller.demo.surge import base_load_bps
-from controller.schedulers.probe.hours.forecasting import Competition
-from controller.schedulers.probe.hours.values import Sample
+from controller.probing.hours.forecasting import Competition
+from controller.probing.hours.values import Sample
 from dataplane.topology.demands import load_yates
 from dataplane.topology.file import load_topology
 

@@ -15,10 +15,10 @@ from controller.apiserver.resources.base import Metadata
 from controller.apiserver.resources.probe_result import ProbeRun
 from controller.apiserver.resources.task import Program, ProgramKind
 from controller.cluster.estimates import Estimate
-from controller.schedulers.probe import expert, files
-from controller.schedulers.probe.library import KernelLibrary
-from controller.schedulers.probe.prediction import Reference, predicted
-from controller.schedulers.probe.values import ProbeTask
+from controller.probing import expert, files
+from controller.probing.library import KernelLibrary
+from controller.probing.prediction import Reference, predicted
+from controller.probing.values import ProbeTask
 from dataplane.errors import MillraceError
 from tests.benchmarks.probing.places import CENTRES, Limits, Places, Ran
 from tests.benchmarks.probing.probes import Built, Target

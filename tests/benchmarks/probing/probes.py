@@ -25,12 +25,12 @@ import duckdb
 from controller.cluster.operators import Flow, Operator, OperatorGraph
 from controller.cluster.operators.sql import graph_of_sql
 from controller.cluster.operators.tracing import time_callable, trace_callable
-from controller.schedulers.probe import files
-from controller.schedulers.probe.building import BuildSettings, build
-from controller.schedulers.probe.library import KernelLibrary
-from controller.schedulers.probe.matching import match
-from controller.schedulers.probe.referencing import with_reference
-from controller.schedulers.probe.values import ProbeTask
+from controller.probing import files
+from controller.probing.building import BuildSettings, build
+from controller.probing.library import KernelLibrary
+from controller.probing.matching import match
+from controller.probing.referencing import with_reference
+from controller.probing.values import ProbeTask
 from dataplane.errors import MillraceError
 from dataplane.topology.values import NumberFormat
 from tests.benchmarks.probing import targets

@@ -31,12 +31,12 @@ from rich.table import Table
 
 from controller.apiserver.resources import Metadata, ProbeResult
 from controller.apiserver.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
+from controller.probing.values import Implementation, KernelUse, Library, ProbeTask
 from controller.schedulers.dispatch.estimating import Evidence, KnownType, options_of, threshold_in
 from controller.schedulers.dispatch.planning import Plan, order_of
 from controller.schedulers.dispatch.profiles import ALL_UNITS, MEASURED, TaskProfile
 from controller.schedulers.dispatch.slots import Slots
 from controller.schedulers.dispatch.values import CentreState, CentresView, Offer, Options, PendingTask
-from controller.schedulers.probe.values import Implementation, KernelUse, Library, ProbeTask
 from dataplane.topology.values import DeviceKind
 from tests.benchmarks.probing import scaling
 

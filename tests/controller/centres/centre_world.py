@@ -25,9 +25,9 @@ from controller.centres.engines.base import Engine
 from controller.centres.process import serve
 from controller.centres.settings import CentreSettings, ControlGroups, TrialSettings, UnitSettings
 from controller.common.errors import NotFoundError
-from controller.schedulers.probe import files
-from controller.schedulers.probe.expert import loads
-from controller.schedulers.probe.library import KernelLibrary
+from controller.probing import files
+from controller.probing.expert import loads
+from controller.probing.library import KernelLibrary
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from tests.controller.apiserver.api_server import Served, serving, settings_in

@@ -22,8 +22,8 @@ from controller.centres.settings import ControlGroups, TrialSettings, UnitSettin
 from controller.centres.trying import kernels
 from controller.centres.units import Found
 from controller.common.errors import NotFoundError, StaleError
-from controller.schedulers.probe import kernel_files
-from controller.schedulers.probe.values import Implementation, Library, ProbeKernel
+from controller.probing import kernel_files
+from controller.probing.values import Implementation, Library, ProbeKernel
 from dataplane.topology.values import DeviceKind
 from tests.controller.centres.centre_world import CORE, CentreWorld, open_folder, play_centre, probe, script
 from tests.left_processes import processes_of_job

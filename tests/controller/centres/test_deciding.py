@@ -26,8 +26,8 @@ from controller.centres.deciding import (
 )
 from controller.centres.engines.base import JobMark, JobPhase, JobState
 from controller.centres.programs import mark_of
-from controller.schedulers.probe.library import KernelLibrary
-from controller.schedulers.probe.values import Implementation, KernelUse, Library, ProbeTask
+from controller.probing.library import KernelLibrary
+from controller.probing.values import Implementation, KernelUse, Library, ProbeTask
 from dataplane.topology.values import DeviceKind
 
 CPU = Implementation(DeviceKind.CPU, Library.NUMPY, "m:f")

@@ -15,8 +15,8 @@ from controller.cli.output import Format, FormatOption, show
 from controller.cli.probe.library import library_of
 
 if TYPE_CHECKING:
-    from controller.schedulers.probe.kernels.loading import Checked
-    from controller.schedulers.probe.values import ProbeKernel, Sizes
+    from controller.probing.kernels.loading import Checked
+    from controller.probing.values import ProbeKernel, Sizes
 
 E = TypeVar("E", bound=StrEnum)
 
@@ -36,9 +36,9 @@ def run(  # noqa: PLR0917 - a command line's options
     """Run a probe kernel here: time, rate and the error of what it computes."""
     from contextlib import closing  # noqa: PLC0415
 
-    from controller.schedulers.probe.errors import ProbeKernelError  # noqa: PLC0415
-    from controller.schedulers.probe.library import choose, prepare, sizes_for  # noqa: PLC0415
-    from controller.schedulers.probe.values import Library  # noqa: PLC0415
+    from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
+    from controller.probing.library import choose, prepare, sizes_for  # noqa: PLC0415
+    from controller.probing.values import Library  # noqa: PLC0415
     from dataplane.topology.values import DeviceKind  # noqa: PLC0415
 
     kernel = library_of(address).named(name)
@@ -97,7 +97,7 @@ def _seconds(value_s: float) -> str:
 
 def _sizes(words: Sequence[str]) -> dict[str, int]:
     """Return sizes of NAME=N; raise ProbeKernelError for what is none."""
-    from controller.schedulers.probe.errors import ProbeKernelError  # noqa: PLC0415
+    from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
 
     found = {}
     for word in words:
@@ -109,7 +109,7 @@ def _sizes(words: Sequence[str]) -> dict[str, int]:
 
 
 def _one_of(kind: type[E], word: str, switch: str) -> E:
-    from controller.schedulers.probe.errors import ProbeKernelError  # noqa: PLC0415
+    from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
 
     try:
         return kind(word)

@@ -26,8 +26,8 @@ def serve(
     import threading  # noqa: PLC0415
 
     from controller.cli.common import ready  # noqa: PLC0415
-    from controller.schedulers.probe.errors import ProbeKernelError  # noqa: PLC0415
-    from controller.schedulers.probe.kernels.transfers import network, pull  # noqa: PLC0415
+    from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
+    from controller.probing.kernels.transfers import network, pull  # noqa: PLC0415
 
     host, port = network.address_of(listen, least_port=0)
     try:

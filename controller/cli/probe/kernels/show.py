@@ -13,7 +13,7 @@ from controller.cli.output import show as show_rows
 from controller.cli.probe.library import library_of
 
 if TYPE_CHECKING:
-    from controller.schedulers.probe.values import ProbeKernel
+    from controller.probing.values import ProbeKernel
 
 
 class Form(StrEnum):
@@ -31,7 +31,7 @@ def show(
     address: Address = None,
 ) -> None:
     """Show a probe kernel: what it stands for, its sizes, versions and code."""
-    from controller.schedulers.probe.kernel_files import dumps  # noqa: PLC0415
+    from controller.probing.kernel_files import dumps  # noqa: PLC0415
 
     library = library_of(address)
     kernel = library.named(name)

@@ -12,7 +12,7 @@ from controller.cli.api import Address, client_of
 from controller.cli.probe.library import stored_library
 
 if TYPE_CHECKING:
-    from controller.schedulers.probe.values import ProbeKernel
+    from controller.probing.values import ProbeKernel
 
 _File = Annotated[Path, typer.Argument(metavar="FILE", help="YAML or JSON, as `show -o yaml` writes it.")]
 _Unchecked = Annotated[
@@ -38,8 +38,8 @@ def add(
     address: Address = None,
 ) -> None:
     """Put a new probe kernel into the store, once it has run here with a right output."""
-    from controller.schedulers.probe.errors import ProbeKernelError  # noqa: PLC0415
-    from controller.schedulers.probe.kernel_files import load  # noqa: PLC0415
+    from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
+    from controller.probing.kernel_files import load  # noqa: PLC0415
 
     kernel = load(file)
     library = stored_library(address)
@@ -52,8 +52,8 @@ def add(
 
 def change(file: _File, unchecked: _Unchecked = False, stands_for: _StandsFor = None, address: Address = None) -> None:
     """Put a new version of a probe kernel into the store; results go on naming the versions that they were of."""
-    from controller.schedulers.probe.errors import ProbeKernelError  # noqa: PLC0415
-    from controller.schedulers.probe.kernel_files import load  # noqa: PLC0415
+    from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
+    from controller.probing.kernel_files import load  # noqa: PLC0415
 
     library = stored_library(address)
     newest = library.kernel(load(file).identifier).version
@@ -71,7 +71,7 @@ def delete(
     """Take a version of a probe kernel out of the store; refused while probe tasks are made of it."""
     from controller.apiserver.resources import ProbeKernel  # noqa: PLC0415
     from controller.common.errors import NotFoundError  # noqa: PLC0415
-    from controller.schedulers.probe.errors import ProbeKernelError  # noqa: PLC0415
+    from controller.probing.errors import ProbeKernelError  # noqa: PLC0415
 
     kernel = stored_library(address).named(name)
     full = f"{kernel.identifier}.{kernel.version}"
@@ -87,8 +87,8 @@ def delete(
 
 def _write(kernel: ProbeKernel, *, unchecked: bool, stands_for: str | None, address: str | None) -> None:
     from controller.apiserver.resources import ProbeKernel  # noqa: PLC0415
-    from controller.schedulers.probe.kernel_files import resource_of  # noqa: PLC0415
-    from controller.schedulers.probe.trying import code_of, tried  # noqa: PLC0415
+    from controller.probing.kernel_files import resource_of  # noqa: PLC0415
+    from controller.probing.trying import code_of, tried  # noqa: PLC0415
 
     if stands_for is not None:
         kernel = replace(kernel, code=code_of(kernel, stands_for))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from controller.apiserver.resources import ProbeResult, Task
+from controller.probing.evaluation import scored
 from controller.schedulers.dispatch.prices import cost_of
 from controller.schedulers.dispatch.settings import TaskSettings
-from controller.schedulers.probe.evaluation import scored
 from controller.schedulers.serving.tasks.view import TasksView, has_ended
 from controller.schedulers.serving.tasks.writing import Writer, few_at_once
 

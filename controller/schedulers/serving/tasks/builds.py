@@ -9,14 +9,14 @@ from typing import Final
 from controller.apiserver.resources import Metadata, ProbeTask, Task
 from controller.apiserver.resources.operator_graphs import graph_of
 from controller.cluster.operators import OperatorError
+from controller.probing import files
+from controller.probing.building import BuildSettings, build
+from controller.probing.errors import ProbeError
+from controller.probing.expert import loads
+from controller.probing.library import KernelLibrary
+from controller.probing.matching import match
+from controller.probing.values import ProbeKernel
 from controller.schedulers.dispatch.names import name_of
-from controller.schedulers.probe import files
-from controller.schedulers.probe.building import BuildSettings, build
-from controller.schedulers.probe.errors import ProbeError
-from controller.schedulers.probe.expert import loads
-from controller.schedulers.probe.library import KernelLibrary
-from controller.schedulers.probe.matching import match
-from controller.schedulers.probe.values import ProbeKernel
 from dataplane.errors import ConfigError
 
 BENCHMARK_TYPE: Final = "fixed-benchmark"

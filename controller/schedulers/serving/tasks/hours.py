@@ -12,11 +12,11 @@ from typing import Final
 
 from controller.apiserver.resources import ProbeResult
 from controller.common.errors import ControllerError
+from controller.probing.hours import PathSample, ProbeSample, good_hours
+from controller.probing.hours.good import WINDOW_S
+from controller.probing.hours.samples import probe_samples
+from controller.probing.hours.windows import good_windows
 from controller.schedulers.dispatch.values import PendingTask, Window
-from controller.schedulers.probe.hours import PathSample, ProbeSample, good_hours
-from controller.schedulers.probe.hours.good import WINDOW_S
-from controller.schedulers.probe.hours.samples import probe_samples
-from controller.schedulers.probe.hours.windows import good_windows
 from controller.schedulers.serving.tasks.view import TasksView
 from dataplane.errors import MillraceError
 from dataplane.topology.values import Topology
@@ -91,7 +91,7 @@ class Hours:
     def _path(self, pair: Pair, wall_ns: int) -> tuple[PathSample, ...]:
         """Return what the history says of the way to a centre's first host that the topology knows."""
         # DuckDB is loaded where a history is read, and only there.
-        from controller.schedulers.probe.hours.telemetry import path_samples, ways  # noqa: PLC0415
+        from controller.probing.hours.telemetry import path_samples, ways  # noqa: PLC0415
 
         assert self._history is not None
         assert self._topology is not None

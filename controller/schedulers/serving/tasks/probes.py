@@ -12,15 +12,15 @@ from controller.apiserver.registry.dispatches import Dispatch
 from controller.apiserver.resources import Metadata, Task
 from controller.apiserver.resources.decision import Outcome
 from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, UnitChoice
+from controller.probing.building import BuildSettings
+from controller.probing.errors import ProbeError
+from controller.probing.library import KernelLibrary
 from controller.schedulers.dispatch.names import name_of
 from controller.schedulers.dispatch.probing import Order, Place, Reason, probes_due
 from controller.schedulers.dispatch.profiles import TaskProfile
 from controller.schedulers.dispatch.settings import TaskSettings
 from controller.schedulers.dispatch.units import Chosen, Step, Wanted, choose_unit
 from controller.schedulers.dispatch.values import CentreState, PendingTask
-from controller.schedulers.probe.building import BuildSettings
-from controller.schedulers.probe.errors import ProbeError
-from controller.schedulers.probe.library import KernelLibrary
 from controller.schedulers.serving.tasks.builds import BENCHMARK_TYPE, benchmark, probes_for
 from controller.schedulers.serving.tasks.decisions import plain_decision
 from controller.schedulers.serving.tasks.knowledge import Knowledge, pending_of

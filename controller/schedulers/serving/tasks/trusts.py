@@ -7,10 +7,10 @@ from typing import Final
 from zlib import crc32
 
 from controller.apiserver.resources import ProbeResult, Task
-from controller.schedulers.probe.evaluation import Trust, trust_of
-from controller.schedulers.probe.evaluation.checks import UseWork, limits_of, work_by_use
-from controller.schedulers.probe.evaluation.trust import Evidence, TrustSettings
-from controller.schedulers.probe.library import KernelLibrary
+from controller.probing.evaluation import Trust, trust_of
+from controller.probing.evaluation.checks import UseWork, limits_of, work_by_use
+from controller.probing.evaluation.trust import Evidence, TrustSettings
+from controller.probing.library import KernelLibrary
 from controller.schedulers.serving.tasks.view import TasksView
 
 _STEP_NS: Final = 3_600_000_000_000

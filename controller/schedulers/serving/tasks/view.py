@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from controller.apiserver.resources import Centre, ProbeKernel, ProbeResult, ProbeTask, Task
 from controller.apiserver.resources.base import Resource
 from controller.apiserver.resources.task import TASK_ENDED, TaskPhase
+from controller.probing import files, kernel_files, values
+from controller.probing.errors import ProbeError
 from controller.schedulers.dispatch.names import type_of
 from controller.schedulers.fairness import Weights
-from controller.schedulers.probe import files, kernel_files, values
-from controller.schedulers.probe.errors import ProbeError
 
 R = TypeVar("R", bound=Resource)
 KINDS: Final[tuple[type[Resource], ...]] = (Centre, Task, ProbeResult, ProbeTask, ProbeKernel)

@@ -10,8 +10,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from controller.cli.app import app
-from controller.schedulers.probe import files
-from controller.schedulers.probe.running import results
+from controller.probing import files
+from controller.probing.running import results
 from dataplane.errors import MillraceError
 
 EXPERT = """\

@@ -15,9 +15,9 @@ import pytest
 from controller.apiserver.client import Place, SyncApiClient
 from controller.apiserver.resources import Metadata, ProbeResult, ProbeTask
 from controller.apiserver.resources.probe_result import ProbeResultSpec, ProbeResultStatus, ProbeRun
-from controller.schedulers.probe.files import to_spec
-from controller.schedulers.probe.values import Implementation, KernelUse, Library
-from controller.schedulers.probe.values import ProbeTask as Probe
+from controller.probing.files import to_spec
+from controller.probing.values import Implementation, KernelUse, Library
+from controller.probing.values import ProbeTask as Probe
 from dataplane.topology.values import DeviceKind
 from tests.controller.cli.conftest import Run
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final
 
-from controller.schedulers.probe.kernels.built_in import BUILT_IN
-from controller.schedulers.probe.values import Implementation, Library
+from controller.probing.kernels.built_in import BUILT_IN
+from controller.probing.values import Implementation, Library
 from dataplane.topology.values import DeviceKind, NumberFormat
 
 _HERE: Final = "controller.schedulers.acceleration.calibration.measuring"
@@ -134,7 +134,7 @@ def _of_tables(devices: frozenset[DeviceKind], libraries: frozenset[Library], *,
 
 def _by_duckdb(kind: str) -> Implementation:
     if kind in _OF_PROBES:
-        entry = f"controller.schedulers.probe.kernels.duckdb_tables:{_OF_PROBES[kind]}"
+        entry = f"controller.probing.kernels.duckdb_tables:{_OF_PROBES[kind]}"
     else:
         entry = f"{_HERE}.tables:{kind.replace('-', '_')}"
     return Implementation(DeviceKind.CPU, Library.DUCKDB, entry, threads=True)

@@ -10,6 +10,8 @@ from typing import Final
 from controller.cluster.estimates import Basis
 from controller.cluster.operators import Operator
 from controller.cluster.operators.kinds import work_of
+from controller.probing.kernels.loading import prepare
+from controller.probing.values import Library
 from controller.schedulers.acceleration.calibration.calibration import Calibration
 from controller.schedulers.acceleration.calibration.features import features_of
 from controller.schedulers.acceleration.calibration.fitting import fit
@@ -19,8 +21,6 @@ from controller.schedulers.acceleration.calibration.measuring.timing import Cloc
 from controller.schedulers.acceleration.calibration.roofline import ARITHMETIC, bound_s
 from controller.schedulers.acceleration.calibration.sizes import cached_bytes_of
 from controller.schedulers.acceleration.calibration.values import Figure, Fit, Rates, Run
-from controller.schedulers.probe.kernels.loading import prepare
-from controller.schedulers.probe.values import Library
 from dataplane.topology.values import DeviceKind
 
 _BUDGET_S: Final = 0.06

@@ -12,13 +12,13 @@ from statistics import median
 from typing import Any, Final
 
 from controller.cluster.estimates import Basis
+from controller.probing.kernels.loading import prepare
+from controller.probing.values import Implementation, Library
 from controller.schedulers.acceleration.calibration.measuring.timing import Clock, seconds_of
 from controller.schedulers.acceleration.calibration.values import Figure, Rates
-from controller.schedulers.probe.kernels.loading import prepare
-from controller.schedulers.probe.values import Implementation, Library
 from dataplane.topology.values import DeviceKind, NumberFormat
 
-_KERNELS: Final = "controller.schedulers.probe.kernels"
+_KERNELS: Final = "controller.probing.kernels"
 _NS_PER_S: Final = 1e9
 _TRIAD_BYTES: Final = 24
 _FORMATS: Final = ((NumberFormat.FP64, "dgemm", 1e-9), (NumberFormat.FP32, "sgemm", 1e-3))

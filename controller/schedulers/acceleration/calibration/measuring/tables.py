@@ -10,9 +10,9 @@ from typing import Final
 
 import numpy as np
 
-from controller.schedulers.probe.kernels.base import Array, Maker, Sizes, Value, relative_error
-from controller.schedulers.probe.kernels.duckdb_tables import Database
-from controller.schedulers.probe.kernels.tables import Table, columns_of, permuted
+from controller.probing.kernels.base import Array, Maker, Sizes, Value, relative_error
+from controller.probing.kernels.duckdb_tables import Database
+from controller.probing.kernels.tables import Table, columns_of, permuted
 
 _WORD: Final = 8
 

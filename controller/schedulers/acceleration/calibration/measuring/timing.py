@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
+from controller.probing.kernels.loading import Checked
 from controller.schedulers.acceleration.calibration.errors import CalibrationError
-from controller.schedulers.probe.kernels.loading import Checked
 
 Clock = Callable[[], int]
 """Nanoseconds that only grow."""

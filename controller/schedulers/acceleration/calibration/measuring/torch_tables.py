@@ -13,11 +13,11 @@ from typing import Any, Final
 import numpy as np
 import torch
 
+from controller.probing.errors import ProbeKernelError
+from controller.probing.kernels import tables
+from controller.probing.kernels.base import Array, Maker, Sizes, Value
+from controller.probing.values import Prepared
 from controller.schedulers.acceleration.calibration.measuring import tables as more
-from controller.schedulers.probe.errors import ProbeKernelError
-from controller.schedulers.probe.kernels import tables
-from controller.schedulers.probe.kernels.base import Array, Maker, Sizes, Value
-from controller.schedulers.probe.values import Prepared
 
 
 class OnTorch:

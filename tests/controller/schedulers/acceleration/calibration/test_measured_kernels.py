@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from controller.probing.kernels.loading import Checked, prepare
+from controller.probing.values import Implementation, Library
 from controller.schedulers.acceleration.calibration import DEFAULT, CalibrationError, load, save
 from controller.schedulers.acceleration.calibration.measuring.choosing import subjects
 from controller.schedulers.acceleration.calibration.measuring.measure import fit_of, runs_of
 from controller.schedulers.acceleration.calibration.measuring.timing import seconds_of
-from controller.schedulers.probe.kernels.loading import Checked, prepare
-from controller.schedulers.probe.values import Implementation, Library
 from dataplane.topology.values import DeviceKind
 
 HERE = "controller.schedulers.acceleration.calibration.measuring"

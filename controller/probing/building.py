@@ -1,0 +1,319 @@
+"""Builds probe tasks: from a target's operators and what they match in the library, or from what an expert wrote.
+
+Pure. Each matched operator becomes a use of its kernel, repeated a thousandth as often as the target executes it, and
+the uses are wired as data flows in the target, also where it flows through operators that match nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import Annotated, Final
+
+from msgspec import Meta
+
+from controller.cluster.operators import Operator, OperatorGraph, work_of
+from controller.probing.errors import ProbeError
+from controller.probing.library import sizes_for
+from controller.probing.matching import THRESHOLD, match
+from controller.probing.values import (
+    MOST_REPETITIONS,
+    MOST_UNMATCHED,
+    MOST_USES,
+    Implementation,
+    KernelUse,
+    Library,
+    Link,
+    Match,
+    ProbeKernel,
+    ProbeTask,
+)
+from dataplane.config import Strict
+from dataplane.topology.values import DeviceKind
+
+_OTHER: Final = re.compile(r"[^a-z0-9.-]+")
+_LONGEST_NAME: Final = 90
+"""Of a probe task, with room for a part's number."""
+
+
+_CATEGORY_WORDS: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("hpc", "solve", "solver", "dense", "sparse", "linear", "lapack", "fft", "spectral"), "hpc"),
+    **dict.fromkeys(("stencil", "grid", "cfd", "climate", "weather", "simulation", "molecular", "finite"), "hpc"),
+    **dict.fromkeys(("ai", "ml", "train", "training", "inference", "conv", "convolution", "neural", "model"), "ai"),
+    **dict.fromkeys(("llm", "transformer", "learning", "embedding"), "ai"),
+    **dict.fromkeys(("sql", "query", "queries", "join", "olap", "etl", "analytics", "report", "table"), "sql"),
+    **dict.fromkeys(("io", "storage", "file", "files", "backup", "archive", "checkpoint"), "io"),
+    **dict.fromkeys(("network", "transfer", "download", "pull", "copy", "replication", "allreduce"), "network"),
+    **dict.fromkeys(("memory", "stream", "graph", "cache", "index"), "memory"),
+}
+"""Words in the types that users give their tasks, and the library's category that each one names."""
+_WORDS: Final = re.compile(r"[a-z0-9]+")
+
+
+class Unlinked(StrEnum):
+    """What becomes of parts between which no data flows."""
+
+    TOGETHER = "together"
+    """Sub-tasks of one probe task, run one after another."""
+    APART = "apart"
+    """A probe task each."""
+
+
+class BuildSettings(Strict, frozen=True):
+    """How a probe task is built from a target."""
+
+    ratio: Annotated[int, Meta(ge=1, le=1 << 53)] = 1000
+    """Executions in the target for one repetition in the probe task."""
+    small: Annotated[int, Meta(ge=1, le=10_000)] = 10
+    """Counts up to this one stay as they are."""
+    unlinked: Unlinked = Unlinked.TOGETHER
+    device: DeviceKind = DeviceKind.CPU
+    """For which kind of device kernels are taken."""
+    limit_s: Annotated[float, Meta(gt=0, le=3600)] = 5.0
+    """The longest that a probe task may run on one unit, once."""
+    is_parallel: bool = False
+    """The target spreads over several cores also where its libraries do not: kernels are divided over processes."""
+    seed: Annotated[int, Meta(ge=0, le=1 << 53)] = 0
+
+
+def repetitions(executions: int, settings: BuildSettings) -> int:
+    """Return how often a kernel runs for so many executions in the target: their ratio, rounded, at least once.
+
+    A count that is already small stays as it is (3000, 2000, 1000 at 1000:1 are 3, 2, 1; 1 stays 1).
+    """
+    if executions <= settings.small:
+        return executions
+    return max(1, (2 * executions + settings.ratio) // (2 * settings.ratio))
+
+
+def category_of(task_type: str) -> str:
+    """Return the library's category for a type of tasks, by the first of its words that names one; '' if none does."""
+    words = (_CATEGORY_WORDS.get(word) for word in _WORDS.findall(task_type.lower()))
+    return next((category for category in words if category is not None), "")
+
+
+def of_target(
+    graph: OperatorGraph,
+    kernels: Iterable[ProbeKernel],
+    settings: BuildSettings | None = None,
+    *,
+    task_type: str = "",
+    seconds: Mapping[str, float] | None = None,
+    run_time_s: float | None = None,
+    threshold: float = THRESHOLD,
+) -> tuple[tuple[ProbeTask, ...], tuple[Match, ...]]:
+    """Return the probe tasks of a target, and what each of its operators has matched; as `build`.
+
+    Kernels of the category that the task's type names come first, else of the graph's own; those of others follow where
+    none of these resembles an operator.
+    """
+    known = tuple(kernels)
+    if not known:
+        raise ProbeError(f"{graph.name}: nothing to measure it by: the library of kernels is empty")
+    category = category_of(task_type) or graph.category
+    matches = match(replace(graph, category=category), known, threshold=threshold)
+    probes = build(graph, matches, settings, task_type=task_type, seconds=seconds, run_time_s=run_time_s)
+    return probes, matches
+
+
+def build(
+    graph: OperatorGraph,
+    matches: Sequence[Match],
+    settings: BuildSettings | None = None,
+    *,
+    task_type: str = "",
+    seconds: Mapping[str, float] | None = None,
+    run_time_s: float | None = None,
+) -> tuple[ProbeTask, ...]:
+    """Return the probe task of a target, or several where its unlinked parts are to stand apart.
+
+    `seconds` are what the target's operators took in all, by name, where somebody has measured it, and `run_time_s`
+    what the whole target took, else their sum. Raises ProbeError where no operator has matched, where that would be
+    more than a probe task holds, and for matches of other operators.
+    """
+    settings = settings or BuildSettings()
+    costs = _costs(graph, seconds, run_time_s)
+    found = _usable(graph, matches, settings)
+    names = _names_of_uses(graph, found)
+    uses = {name: _use(graph.operator[name], found[name], names[name], settings) for name in names}
+    probe = ProbeTask(
+        _name_of(graph.name),
+        _category(found.values()),
+        tuple(uses.values()),
+        tuple(Link(names[src], names[dst]) for src, dst in links_between(graph, uses.keys())),
+        task_type,
+        graph.name,
+        settings.ratio,
+        _unmatched(graph, uses.keys()),
+        _share(costs, uses.keys()),
+        settings.seed,
+    )
+    return (probe,) if settings.unlinked is Unlinked.TOGETHER else apart(probe, costs)
+
+
+def links_between(graph: OperatorGraph, kept: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return the pairs of kept operators between which data flows, directly or through others that are not kept."""
+    chosen, found = set(kept), []
+    before: dict[str, dict[str, None]] = {}
+    for name in graph.order:
+        near: dict[str, None] = {}
+        for flow in graph.into[name]:
+            near.update({flow.src: None} if flow.src in chosen else before[flow.src])
+        before[name] = near
+        if name in chosen:
+            found += [(src, name) for src in near]
+    return tuple(found)
+
+
+def apart(probe: ProbeTask, costs: Mapping[str, float] | None) -> tuple[ProbeTask, ...]:
+    """Return a probe task for each part of one that no link joins to the others; each knows its share of the target."""
+    if len(probe.parts) == 1:
+        return (probe,)
+    found = []
+    for number, part in enumerate(probe.parts, 1):
+        uses = tuple(use for use in probe.uses if use.name in part)
+        found.append(
+            replace(
+                probe,
+                name=f"{probe.name}-{number}",
+                uses=uses,
+                links=tuple(link for link in probe.links if link.src in part),
+                share_matched=_share(costs, {use.operator for use in uses}),
+            )
+        )
+    return tuple(found)
+
+
+def _usable(graph: OperatorGraph, matches: Sequence[Match], settings: BuildSettings) -> dict[str, Match]:
+    """Return the matches that have a kernel with code for the wanted kind of device, by operator."""
+    if strange := next((match.operator for match in matches if match.operator not in graph.operator), None):
+        raise ProbeError(f"{graph.name}: a match of {strange}, which is none of its operators")
+    found = {
+        match.operator: match
+        for match in matches
+        if match.kernel is not None and match.kernel.implementation(settings.device) is not None
+    }
+    if not found:
+        raise ProbeError(f"{graph.name}: nothing to measure it by: {_why_nothing(graph, matches, settings)}")
+    if len(found) > MOST_USES:
+        raise ProbeError(f"{graph.name}: {len(found)} operators match, a probe task has at most {MOST_USES} uses")
+    return found
+
+
+def _why_nothing(graph: OperatorGraph, matches: Sequence[Match], settings: BuildSettings) -> str:
+    if not graph.operators:
+        return "it has no operators"
+    if lacking := [match.kernel.identifier for match in matches if match.kernel is not None]:
+        return f"no code for {settings.device.value} of {', '.join(sorted(set(lacking)))}"
+    nearest = max(matches, key=lambda match: match.similarity, default=None)
+    if nearest is None or not nearest.similarity:
+        return f"none of its {len(graph.operators)} operators resembles a kernel of the library"
+    said = f" ({nearest.reason})" if nearest.reason else ""
+    return f"no operator resembles a kernel enough; nearest is {nearest.operator} with {nearest.similarity:.2f}{said}"
+
+
+def use_names(kernels: Sequence[str]) -> tuple[str, ...]:
+    """Return a name for each use of kernels, by their identifiers: these themselves, numbered where one comes again."""
+    often, taken = Counter(kernels), set(kernels)
+    names = []
+    for kernel in kernels:
+        name, number = kernel, 0
+        while often[kernel] > 1 and name in taken:
+            number += 1
+            name = f"{kernel}-{number}"
+        taken.add(name)
+        names.append(name)
+    return tuple(names)
+
+
+def _names_of_uses(graph: OperatorGraph, found: Mapping[str, Match]) -> dict[str, str]:
+    """Return the uses' names by operator, in the graph's order."""
+    chosen = [operator.name for operator in graph.operators if operator.name in found]
+    return dict(zip(chosen, use_names([_kernel(found[name]).identifier for name in chosen]), strict=True))
+
+
+def _use(operator: Operator, match: Match, name: str, settings: BuildSettings) -> KernelUse:
+    kernel = _kernel(match)
+    times = repetitions(operator.executions, settings)
+    if times > MOST_REPETITIONS:
+        would_do = -(-operator.executions // MOST_REPETITIONS)
+        raise ProbeError(
+            f"{operator.name}: {operator.executions} executions at {settings.ratio}:1 are {times} repetitions of"
+            f" {kernel.identifier}, at most {MOST_REPETITIONS} can be: a ratio of {would_do} would do"
+        )
+    return KernelUse(
+        name,
+        kernel.identifier,
+        kernel.version,
+        sizes_for(kernel, dict(match.sizes)),
+        times,
+        operator.executions,
+        _code(kernel, settings.device, match.library),
+        kernel.tolerance,
+        operator.name,
+        match.scale,
+        kernel.splits if settings.is_parallel else "",
+    )
+
+
+def _kernel(match: Match) -> ProbeKernel:
+    if match.kernel is None:
+        raise ProbeError(f"{match.operator}: has matched no kernel")
+    return match.kernel
+
+
+def _code(kernel: ProbeKernel, device: DeviceKind, library: Library | None = None) -> Implementation:
+    found = kernel.implementation(device, library)
+    if found is None:
+        known = ", ".join(sorted({one.device.value for one in kernel.implementations}))
+        raise ProbeError(
+            f"kernel {kernel.identifier} version {kernel.version}: no code for {device.value}, only {known}"
+        )
+    return found
+
+
+def _category(matches: Iterable[Match]) -> str:
+    """Return the category of most matched kernels, the first in the alphabet of several."""
+    often = Counter(_kernel(match).category for match in matches)
+    return min(often, key=lambda category: (-often[category], category))
+
+
+def _unmatched(graph: OperatorGraph, matched: Iterable[str]) -> tuple[str, ...]:
+    """Return the operators that have no use, as many as a probe task names."""
+    known = set(matched)
+    names = tuple(operator.name for operator in graph.operators if operator.name not in known)
+    if len(names) <= MOST_UNMATCHED:
+        return names
+    return (*names[: MOST_UNMATCHED - 1], f"and {len(names) - MOST_UNMATCHED + 1} more")
+
+
+def _share(costs: Mapping[str, float] | None, matched: Iterable[str]) -> float | None:
+    """Return the matched operators' part of what the target costs, None where nobody knows."""
+    if costs is None or not (total := sum(costs.values())):
+        return None
+    return min(1.0, sum(costs.get(name, 0.0) for name in matched) / total)
+
+
+def _costs(
+    graph: OperatorGraph, seconds: Mapping[str, float] | None, run_time_s: float | None
+) -> Mapping[str, float] | None:
+    """Return what each operator costs, and under '' all that is none: seconds, else operations that count the same."""
+    if seconds is not None:
+        return {**seconds, "": max(0.0, (run_time_s or 0.0) - sum(seconds.values()))}
+    works = {operator.name: work_of(operator) for operator in graph.operators}
+    found: dict[str, float] = {}
+    units = set()
+    for operator in graph.operators:
+        if (work := works[operator.name]) is None or work.operations is None:
+            return None
+        found[operator.name] = float(work.operations * operator.executions)
+        units.add(work.unit)
+    return found if len(units) == 1 else None
+
+
+def _name_of(text: str) -> str:
+    """Return a graph's name as a probe task can have it."""
+    return _OTHER.sub("-", text.lower())[:_LONGEST_NAME].strip("-.") or "probe"

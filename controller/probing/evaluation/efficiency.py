@@ -1,0 +1,151 @@
+"""Up to how many units more of them help: the threshold of a probe's efficiency against unit count.
+
+The threshold is the knee of a piecewise fit (`knees`), with a 95 % interval by bootstrap: run times are drawn anew from
+each count's repetitions, and the curve's deviations from the fit are drawn with random signs (wild bootstrap). It is
+said only where it is determined: at least 5 counts; the knee lies between the counts that were measured in 95 % of the
+draws; and its interval is narrower than a factor of 4. A curve whose slope is below a half from the start has its
+threshold at the fewest units; one that still rises at the most units has none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import numpy as np
+
+from controller.probing.evaluation.curves import CurvePoint, curve_of
+from controller.probing.evaluation.knees import KNEE_SLOPE, Array, Bends, fit, straight
+
+LEAST_COUNTS: Final = 5
+_DRAWS: Final = 400
+_WIDEST: Final = 4.0
+_MOST_WITHOUT: Final = 0.05
+_LEAST_SCATTER: Final = 0.005
+"""Of a mean's logarithm: repetitions that agree better than that did so by chance."""
+
+
+class Verdict(StrEnum):
+    """What a curve says of its threshold."""
+
+    FOUND = "found"
+    FLAT = "flat"
+    """From the start: more than the fewest units do not help."""
+    RISING = "rising"
+    """Still at the most units that were measured."""
+    FEW = "few"
+    """Too few counts were measured."""
+    NOISY = "noisy"
+    """The measurements do not determine it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Threshold:
+    """Up to how many units more of them help, between bounds (95 %), or why that is not known.
+
+    `units`, `low` and `high` are None unless the verdict is `found` or `flat`. `fitted` are speed-ups by the fit, one
+    a point of the curve; empty where nothing was fitted.
+    """
+
+    verdict: Verdict
+    reason: str
+    units: int | None = None
+    low: float | None = None
+    high: float | None = None
+    curve: tuple[CurvePoint, ...] = ()
+    fitted: tuple[float, ...] = ()
+
+
+def threshold_of(run_times_s: Mapping[int, Sequence[float]], *, seed: int = 0) -> Threshold:
+    """Return the threshold of one probe by its repeated run times on each number of units, at one centre."""
+    curve = curve_of(run_times_s)
+    if len(curve) < LEAST_COUNTS:
+        reason = f"{len(curve)} counts of units were measured: at least {LEAST_COUNTS} are needed"
+        return Threshold(Verdict.FEW, reason, curve=curve)
+    counts = np.array([point.units for point in curve], np.float64)
+    speed, scatter = _log_speed(curve), _scatter(curve)
+    weights = 1.0 / scatter
+    bends = Bends.of(counts, weights)
+    best = fit(bends, speed[None, :])
+    fitted = tuple(np.exp(best.fitted[0] - speed[0]).tolist())
+    if (plain := _unbent(counts, weights, speed, float(best.error[0]))) is not None:
+        verdict, reason = plain
+        least = curve[0].units if verdict is Verdict.FLAT else None
+        return Threshold(verdict, reason, least, least, least, curve, fitted)
+    drawn = _draws(curve, speed, best.fitted[0], scatter, np.random.default_rng(seed))
+    return _judged(float(best.knees()[0]), fit(bends, drawn).knees(), curve, fitted)
+
+
+def units_for(threshold: Threshold, wanted: int) -> int:
+    """Return how many of the units that are wanted, or free, a task is to get: no more than the threshold.
+
+    Where there is none, all of them: nothing says that fewer would do.
+    """
+    return wanted if threshold.units is None else min(wanted, threshold.units)
+
+
+def _log_speed(curve: Sequence[CurvePoint]) -> Array:
+    return np.array([-math.log(point.run_time_s.mean) for point in curve])
+
+
+def _scatter(curve: Sequence[CurvePoint]) -> Array:
+    """Return the standard error of each mean's logarithm; pooled, as a few repetitions say little of their scatter."""
+    squares = [_log_variance(point.run_time_s.kept) for point in curve if len(point.run_time_s.kept) > 1]
+    pooled = float(np.mean(squares)) if squares else 0.0
+    number = np.array([len(point.run_time_s.kept) for point in curve])
+    return np.sqrt(np.maximum(pooled / number, _LEAST_SCATTER**2))
+
+
+def _log_variance(times_s: Sequence[float]) -> float:
+    return float(np.log(np.maximum(times_s, 1e-12)).var(ddof=1))
+
+
+def _unbent(counts: Array, weights: Array, speed: Array, bent_error: float) -> tuple[Verdict, str] | None:
+    """Return what a curve is that one straight line describes as well as a bent one."""
+    slope, error_of_slope, error = straight(counts, weights, speed)
+    number = len(counts)
+    # Akaike's criterion, corrected for few points: is the bend worth its two figures more?
+    if _criterion(error, number, 2) > _criterion(bent_error, number, 4):
+        return None
+    low, high = slope - 2 * error_of_slope, slope + 2 * error_of_slope
+    said = f"speed grows as the {slope:.2f}th power of the units ({low:.2f} to {high:.2f})"
+    if high < KNEE_SLOPE:
+        return Verdict.FLAT, f"{said}: more than {counts[0]:.0f} hardly help"
+    if low > KNEE_SLOPE:
+        return Verdict.RISING, f"{said} up to the most that were measured, {counts[-1]:.0f}"
+    return Verdict.NOISY, f"{said}: whether more units help is not determined"
+
+
+def _criterion(error: float, number: int, parameters: int) -> float:
+    return error + 2 * parameters * (1 + (parameters + 1) / max(1, number - parameters - 1))
+
+
+def _draws(
+    curve: Sequence[CurvePoint], speed: Array, fitted: Array, scatter: Array, random: np.random.Generator
+) -> Array:
+    """Return curves that might as well have been measured, (draws, counts)."""
+    residual = np.maximum(np.abs(speed - fitted), scatter)
+    return fitted + residual * random.standard_normal((_DRAWS, len(curve)))
+
+
+def _judged(knee: float, knees: Array, curve: tuple[CurvePoint, ...], fitted: tuple[float, ...]) -> Threshold:
+    fewest, most = curve[0].units, curve[-1].units
+    inside = knees[np.isfinite(knees) & (knees <= most)]
+    if np.isnan(knee) or knee > most:
+        return Threshold(Verdict.RISING, f"speed still rises at {most} units", curve=curve, fitted=fitted)
+    if len(inside) < (1 - _MOST_WITHOUT) * len(knees):
+        share = 1 - len(inside) / len(knees)
+        reason = f"in {share:.0%} of the draws the curve does not flatten up to {most} units"
+        return Threshold(Verdict.NOISY, reason, curve=curve, fitted=fitted)
+    low, high = (max(float(fewest), float(bound)) for bound in np.percentile(inside, (2.5, 97.5)))
+    if high > _WIDEST * low:
+        reason = f"it lies anywhere between {low:.1f} and {high:.1f} units"
+        return Threshold(Verdict.NOISY, reason, curve=curve, fitted=fitted)
+    units = max(fewest, round(knee))
+    if units == fewest:
+        return Threshold(Verdict.FLAT, f"more than {fewest} units hardly help", units, low, high, curve, fitted)
+    reason = f"speed flattens at {knee:.1f} units ({low:.1f} to {high:.1f})"
+    return Threshold(Verdict.FOUND, reason, units, min(low, units), max(high, units), curve, fitted)

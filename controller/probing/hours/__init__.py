@@ -1,0 +1,40 @@
+"""When a centre's network is good: forecasts of measured figures, and the hours of a reference window.
+
+All of it is pure: samples and times are arguments. What a collector's history says of the way to a centre is read by
+`telemetry`, which is not imported here: it needs DuckDB.
+"""
+
+from __future__ import annotations
+
+from controller.probing.hours.forecasting import Competition, forecast
+from controller.probing.hours.good import good_hours
+from controller.probing.hours.samples import probe_samples
+from controller.probing.hours.values import (
+    Cause,
+    Change,
+    Forecast,
+    GoodHours,
+    Hour,
+    HourState,
+    PathSample,
+    ProbeSample,
+    Sample,
+)
+from controller.probing.hours.windows import good_windows
+
+__all__ = [
+    "Cause",
+    "Change",
+    "Competition",
+    "Forecast",
+    "GoodHours",
+    "Hour",
+    "HourState",
+    "PathSample",
+    "ProbeSample",
+    "Sample",
+    "forecast",
+    "good_hours",
+    "good_windows",
+    "probe_samples",
+]

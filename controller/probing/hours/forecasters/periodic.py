@@ -1,0 +1,243 @@
+"""Forecasters that know what comes back: each day, each week, or after a period that is found in the measurements."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+
+from controller.probing.hours.forecasters.periods import period_of
+from controller.probing.hours.forecasters.regression import LeastSquares, Vector
+from controller.probing.hours.forecasters.smoothing import Clipped
+
+DAY_S: Final = 86_400.0
+WEEK_S: Final = 7 * DAY_S
+_MOST: Final = 4096
+_PERIODS: Final = 6
+_NEIGHBOURS: Final = ((-1.0, 0.25), (0.0, 0.5), (1.0, 0.25))
+_LEAST_NEIGHBOURS: Final = 0.5
+_WIDEST_GAP: Final = 1 / 8
+"""Of a period: between measurements further apart nothing is known."""
+_SAME: Final = 0.01
+"""Two periods that differ by no more are one."""
+
+
+class Series:
+    """The last measurements, with values between them."""
+
+    def __init__(self) -> None:
+        self.times_s: list[float] = []
+        self.values: list[float] = []
+
+    def append(self, time_s: float, value: float) -> None:
+        """Take a measurement; of very many the older half goes."""
+        if len(self.values) >= 2 * _MOST:
+            del self.times_s[:-_MOST], self.values[:-_MOST]
+        self.times_s.append(time_s)
+        self.values.append(value)
+
+    def at(self, time_s: float, widest_s: float) -> float | None:
+        """Return the value at a time between two measurements that are no further apart; None where there are none."""
+        place = bisect_left(self.times_s, time_s)
+        if place == len(self.times_s):
+            return None
+        if self.times_s[place] == time_s:
+            return self.values[place]
+        if place == 0 or (apart_s := self.times_s[place] - self.times_s[place - 1]) > widest_s:
+            return None
+        share = (time_s - self.times_s[place - 1]) / apart_s
+        return (1 - share) * self.values[place - 1] + share * self.values[place]
+
+    def mean_since(self, time_s: float) -> float:
+        """Return the mean of what was measured from a time on; of the last measurement where nothing was."""
+        recent = self.values[min(bisect_left(self.times_s, time_s), len(self.values) - 1) :]
+        return sum(recent) / len(recent)
+
+
+class Periodic:
+    """The last measurement, changed as it was changed at this phase of earlier periods, and drawn to the mean of one.
+
+    Changes are relative, smoothed with those just before and after, and averaged over up to six periods; how much of
+    either counts is learned. Nothing is said before a period and a measurement have passed.
+    """
+
+    _FORGETTING: Final = 0.998
+    _RIDGE: Final = (8.0, 200.0)
+    """How far it is drawn to the mean is learned slowly: a day says little of that."""
+    _FIRST: Final = (0.6, 0.05)
+    _OLDER: Final = 0.7
+    """What a period counts of what the one after it does."""
+
+    def __init__(self, name: str, period_s: float) -> None:
+        self.name = f"as in each {name}"
+        self.period_s = period_s
+        self._series = Series()
+        self._model = LeastSquares(self._FIRST, forgetting=self._FORGETTING, ridge=self._RIDGE)
+        self._scale = 0.0
+
+    def next(self, time_s: float) -> float | None:
+        """Return the forecast."""
+        features = self._features(time_s)
+        if features is None:
+            return None
+        last = self._series.values[-1]
+        return last + abs(last) * float(features @ self._model.weights)
+
+    def see(self, time_s: float, value: float) -> None:
+        """Take a measurement."""
+        if self._series.values:
+            features, change = self._features(time_s), _change(self._series.values[-1], value)
+            self._scale += 0.05 * (abs(change) - self._scale) if self._scale else abs(change)
+            if features is not None and self._scale > 0:
+                self._model.learn(features / self._scale, change / self._scale)
+        self._series.append(time_s, value)
+
+    def _features(self, time_s: float) -> Vector | None:
+        """Return the mean change at this phase, and the distance to the mean of a period."""
+        if not self._series.values:
+            return None
+        changes = self._changes(time_s)
+        if not changes:
+            return None
+        level = self._series.mean_since(time_s - self.period_s)
+        weights = self._OLDER ** np.arange(len(changes))
+        return np.array([np.average(changes, weights=weights), _change(self._series.values[-1], level)])
+
+    def _changes(self, time_s: float) -> Sequence[float]:
+        """Return the changes between the last measurement's phase and this one, of each earlier period."""
+        found = []
+        for number in range(1, _PERIODS + 1):
+            if (change := self._smoothed(time_s - number * self.period_s, time_s)) is None:
+                break
+            found.append(change)
+        return found
+
+    def _smoothed(self, then_s: float, time_s: float) -> float | None:
+        """Return the change up to a time of an earlier period, smoothed with those just before and after."""
+        step_s = time_s - self._series.times_s[-1]
+        total = weight = 0.0
+        for place, share in _NEIGHBOURS:
+            end = self._series.at(then_s + place * step_s, _WIDEST_GAP * self.period_s)
+            start = self._series.at(then_s + (place - 1) * step_s, _WIDEST_GAP * self.period_s)
+            if start is not None and end is not None:
+                total, weight = total + share * _change(start, end), weight + share
+        return total / weight if weight >= _LEAST_NEIGHBOURS else None
+
+
+class Repeating:
+    """The last measurement, changed as it was just one period ago; how much of that counts is learned."""
+
+    _FORGETTING: Final = 0.99
+    _RIDGE: Final = (5.0,)
+    _FIRST: Final = (0.8,)
+
+    def __init__(self, name: str, period_s: float) -> None:
+        self.name = f"as a {name} ago"
+        self.period_s = period_s
+        self._series = Series()
+        self._model = LeastSquares(self._FIRST, forgetting=self._FORGETTING, ridge=self._RIDGE)
+        self._scale = 0.0
+
+    def next(self, time_s: float) -> float | None:
+        """Return the forecast."""
+        change = self._then(time_s)
+        if change is None:
+            return None
+        last = self._series.values[-1]
+        return last + abs(last) * change * float(self._model.weights[0])
+
+    def see(self, time_s: float, value: float) -> None:
+        """Take a measurement."""
+        if self._series.values:
+            then, change = self._then(time_s), _change(self._series.values[-1], value)
+            self._scale += 0.05 * (abs(change) - self._scale) if self._scale else abs(change)
+            if then is not None and self._scale > 0:
+                self._model.learn(np.array([then / self._scale]), change / self._scale)
+        self._series.append(time_s, value)
+
+    def _then(self, time_s: float) -> float | None:
+        if not self._series.values:
+            return None
+        start = self._series.at(self._series.times_s[-1] - self.period_s, _WIDEST_GAP * self.period_s)
+        end = self._series.at(time_s - self.period_s, _WIDEST_GAP * self.period_s)
+        return None if start is None or end is None else _change(start, end)
+
+
+def _change(start: float, end: float) -> float:
+    """Return a change relative to the mean of both ends, between -2 and 2: 0 where there is none."""
+    middle = (abs(start) + abs(end)) / 2
+    return (end - start) / middle if middle > 0 else 0.0
+
+
+class Profile:
+    """A level, and for each part of a period what measurements in it deviate from the level, shrunk where they are few.
+
+    Deviations are clipped as the level's innovations are.
+    """
+
+    _SHRUNK: Final = 5.0
+    _CLIP: Final = 3.0
+
+    def __init__(self, name: str, period_s: float, parts: int) -> None:
+        self.name = f"level and {name}"
+        self._period_s = period_s
+        self._sums, self._numbers = [0.0] * parts, [0] * parts
+        self._level = Clipped(0.1)
+
+    def next(self, time_s: float) -> float | None:
+        """Return the level with what this part of the period adds."""
+        return None if self._level.level is None else self._level.level + self._added(time_s)
+
+    def see(self, time_s: float, value: float) -> None:
+        """Take a measurement."""
+        added = self._added(time_s)
+        if self._level.level is not None and self._level.deviation > 0:
+            most = self._CLIP * self._level.deviation
+            part = self._part(time_s)
+            self._sums[part] += min(max(value - self._level.level, -most), most)
+            self._numbers[part] += 1
+        self._level.see(time_s, value - added)
+
+    def _part(self, time_s: float) -> int:
+        return int(time_s % self._period_s / self._period_s * len(self._sums))
+
+    def _added(self, time_s: float) -> float:
+        part = self._part(time_s)
+        return self._sums[part] / (self._numbers[part] + self._SHRUNK)
+
+
+class FoundPeriod:
+    """One that knows a period, which is looked for in the measurements now and then; silent while there is none."""
+
+    _EVERY: Final = 50
+
+    def __init__(self, make: Callable[[str, float], Periodic | Repeating]) -> None:
+        self.name = f"{make('period found', DAY_S).name}"
+        self._make = make
+        self._series = Series()
+        self._number = 0
+        self._inner: Periodic | Repeating | None = None
+
+    def next(self, time_s: float) -> float | None:
+        """Return the forecast."""
+        return None if self._inner is None else self._inner.next(time_s)
+
+    def see(self, time_s: float, value: float) -> None:
+        """Take a measurement; now and then look for a period."""
+        self._series.append(time_s, value)
+        self._number += 1
+        if self._inner is not None:
+            self._inner.see(time_s, value)
+        if self._number % self._EVERY == 0:
+            self._look()
+
+    def _look(self) -> None:
+        period_s = period_of(self._series.times_s, self._series.values)
+        if period_s is None:
+            self._inner = None
+        elif self._inner is None or abs(period_s / self._inner.period_s - 1) > _SAME:
+            self._inner = self._make("period found", period_s)
+            for time_s, value in zip(self._series.times_s, self._series.values, strict=True):
+                self._inner.see(time_s, value)

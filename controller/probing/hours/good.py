@@ -1,0 +1,260 @@
+"""Which hours of a day are good at a centre: from probes over a reference window, and the collector's history.
+
+An hour is slow where the median of its runs is above 1.2 times the level of the good hours (the lowest quarter of the
+hours' medians), and by more than three standard errors. Whether that is the network or the computing is told by the
+kernels' own times: those that use the network, and those that do not. A probe without network kernels leaves it to
+telemetry: less than 1/1.2 of the free bandwidth of good hours, or 1.2 times their delay, on the way to the centre's
+hosts, is a slow network. Hours without a probe are judged by telemetry alone, and say so; else they are unknown.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Final
+
+import numpy as np
+
+from controller.probing.hours.changes import LEAST_FACTOR, LEAST_SIDE, changes_in
+from controller.probing.hours.forecasting import forecast
+from controller.probing.hours.values import (
+    HOUR_S,
+    HOURS,
+    Cause,
+    Change,
+    GoodHours,
+    Hour,
+    HourState,
+    PathSample,
+    ProbeSample,
+    Sample,
+)
+
+WINDOW_S: Final = 7 * 86_400.0
+SLOWER: Final = LEAST_FACTOR
+"""So many times the good hours' level is slow."""
+NOW_S: Final = 2 * HOUR_S
+"""Runs older than this say nothing of now; the hour of the day does."""
+_MOST: Final = 2048
+_GOOD_QUANTILE: Final = 0.25
+_ERRORS: Final = 3.0
+_ERROR_OF_MEDIAN: Final = 1.2533 * 1.4826
+"""Standard error of a median of normal figures, in units of MAD over the root of their number."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """What one figure is in good hours, and its scatter within an hour (MAD), both None where it was not measured."""
+
+    good: float | None
+    scatter: float
+
+    def is_slow(self, values: Sequence[float]) -> bool:
+        """Return whether figures of an hour are above the good level, and more than by chance."""
+        if self.good is None or not values:
+            return False
+        middle = median(values)
+        return middle > SLOWER * self.good and middle - self.good > _ERRORS * self.scatter / math.sqrt(len(values))
+
+
+def good_hours(
+    samples: Sequence[ProbeSample], path: Sequence[PathSample], now_s: float, *, window_s: float = WINDOW_S
+) -> GoodHours:
+    """Return which hours are good by one probe's runs at one centre, and by telemetry of the way there (may be empty).
+
+    Samples stand in order of time; those older than the window, or later than now, do not count, nor more than the
+    last 2,048 runs.
+    """
+    recent = [one for one in samples if now_s - window_s < one.time_s <= now_s][-_MOST:]
+    seen = [one for one in path if now_s - window_s < one.time_s <= now_s]
+    judge = _Judge.of(recent, seen)
+    hours = tuple(
+        judge.hour(number, _of_hour(recent, number), [one for one in seen if _hour_of(one.time_s) == number])
+        for number in range(HOURS)
+    )
+    changes = _changes(recent, seen)
+    since_s = max(now_s - NOW_S, changes[-1].time_s if changes else -math.inf)
+    state, reason = _now(judge, recent, seen, since_s) or _as_on_other_days(hours[_hour_of(now_s)])
+    expected = forecast([Sample(one.time_s, one.run_time_s) for one in recent], now_s)
+    return GoodHours(hours, changes, state, reason, expected)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judge:
+    """Levels of all figures in good hours."""
+
+    run_time_s: _Level
+    network_s: _Level
+    compute_s: _Level
+    taken_bps: _Level
+    """Seconds for a bit at what is free: more is slower, as with times."""
+    delay_ns: _Level
+
+    @classmethod
+    def of(cls, samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> _Judge:
+        by_hour = [_of_hour(samples, number) for number in range(HOURS)]
+        ways = [[one for one in path if _hour_of(one.time_s) == number] for number in range(HOURS)]
+        return cls(
+            _level([one.run_time_s for one in found] for found in by_hour),
+            _level(_network(found) for found in by_hour),
+            _level(_compute(found) for found in by_hour),
+            _level(_bit_s(found) for found in ways),
+            _level([one.delay_ns for one in found] for found in ways),
+        )
+
+    def hour(self, number: int, samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> Hour:
+        """Return what an hour of the day is like."""
+        state, reason = self.state(samples, path)
+        return Hour(
+            number,
+            state,
+            reason,
+            samples=len(samples),
+            run_time_s=_median([one.run_time_s for one in samples]),
+            network_s=_median(_network(samples)),
+            compute_s=_median(_compute(samples)),
+            available_bps=_median([one.available_bps for one in path]),
+            delay_ns=_median([one.delay_ns for one in path]),
+        )
+
+    def state(self, samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> tuple[HourState, str]:
+        """Return how it is by some runs and some telemetry of the same time, and why."""
+        way_is_slow = self.taken_bps.is_slow(_bit_s(path)) or self.delay_ns.is_slow([one.delay_ns for one in path])
+        if not samples:
+            if not path:
+                return HourState.UNKNOWN, "not probed, no telemetry"
+            slow = "less is free on the way, or delays are longer" if way_is_slow else "the way is as in good hours"
+            return (HourState.SLOW_NETWORK if way_is_slow else HourState.GOOD), f"by telemetry alone: {slow}"
+        network, compute = _network(samples), _compute(samples)
+        if self.network_s.is_slow(network) or self.compute_s.is_slow(compute):
+            return self._told_apart(network, compute)
+        if not self.run_time_s.is_slow([one.run_time_s for one in samples]):
+            return HourState.GOOD, f"runs take {self._ratio(samples):.2f} times what they take in good hours"
+        slow = f"runs take {self._ratio(samples):.2f} times what they take in good hours"
+        if way_is_slow and not network:
+            return HourState.SLOW_NETWORK, f"{slow}, and less is free on the way, or delays are longer"
+        return HourState.SLOW, f"{slow}: nothing tells why"
+
+    def _told_apart(self, network: Sequence[float], compute: Sequence[float]) -> tuple[HourState, str]:
+        """Return which kernels add more to the time."""
+        more = {
+            HourState.SLOW_NETWORK: _more(network, self.network_s),
+            HourState.SLOW_COMPUTE: _more(compute, self.compute_s),
+        }
+        state = max(more, key=lambda one: more[one][0])
+        words = {HourState.SLOW_NETWORK: "network kernels", HourState.SLOW_COMPUTE: "compute kernels"}
+        said = (f"{words[one]} take {ratio:.2f} times" for one, (_, ratio) in more.items() if ratio)
+        return state, f"{', '.join(said)} what they take in good hours"
+
+    def _ratio(self, samples: Sequence[ProbeSample]) -> float:
+        middle = median(one.run_time_s for one in samples)
+        return middle / self.run_time_s.good if self.run_time_s.good else 1.0
+
+
+def _more(values: Sequence[float], level: _Level) -> tuple[float, float]:
+    """Return by how many seconds, and how many times, figures are above the good level."""
+    if not values or not level.good:
+        return 0.0, 0.0
+    return median(values) - level.good, median(values) / level.good
+
+
+def _level(by_hour: Iterable[Sequence[float]]) -> _Level:
+    found = [values for values in by_hour if values]
+    if not found:
+        return _Level(None, 0.0)
+    medians = sorted(median(values) for values in found)
+    deviations = [abs(value - median(values)) for values in found for value in values if len(values) > 1]
+    scatter = _ERROR_OF_MEDIAN * median(deviations) if deviations else 0.0
+    return _Level(float(np.quantile(medians, _GOOD_QUANTILE, method="lower")), scatter)
+
+
+def _now(
+    judge: _Judge, samples: Sequence[ProbeSample], path: Sequence[PathSample], since_s: float
+) -> tuple[HourState, str] | None:
+    """Return how it is by the last measurements, and why; None where nothing is fresh."""
+    fresh = [one for one in samples if one.time_s >= since_s][-LEAST_SIDE:]
+    way = [one for one in path if one.time_s >= since_s][-LEAST_SIDE:]
+    if not fresh and not way:
+        return None
+    state, reason = judge.state(fresh, way)
+    return state, f"by the last {len(fresh) or len(way)} measurements: {reason}"
+
+
+def _as_on_other_days(hour: Hour) -> tuple[HourState, str]:
+    return hour.state, f"as at this hour of other days: {hour.reason}"
+
+
+def _changes(samples: Sequence[ProbeSample], path: Sequence[PathSample]) -> tuple[Change, ...]:
+    """Return sudden changes of the run times, or of what network or compute kernels take of them."""
+    places = set(changes_in([one.run_time_s for one in samples]))
+    if all(one.network_s is not None for one in samples):
+        places |= set(changes_in(_network(samples)))
+    if all(one.compute_s is not None for one in samples):
+        places |= set(changes_in(_compute(samples)))
+    merged: list[int] = []
+    for place in sorted(places):
+        # One change is not seen at the very same run in each of the figures.
+        if not merged or place - merged[-1] >= LEAST_SIDE:
+            merged.append(place)
+    ends = [0, *merged, len(samples)]
+    return tuple(
+        _change(samples[ends[number] : place], samples[place : ends[number + 2]], path)
+        for number, place in enumerate(merged)
+    )
+
+
+def _change(before: Sequence[ProbeSample], after: Sequence[ProbeSample], path: Sequence[PathSample]) -> Change:
+    factor = median(one.run_time_s for one in after) / median(one.run_time_s for one in before)
+    network, compute = _factor(_network(before), _network(after)), _factor(_compute(before), _compute(after))
+    if network is None and compute is None:
+        way = [one for one in path if before[0].time_s <= one.time_s <= after[-1].time_s]
+        then = after[0].time_s
+        bits = _factor(
+            _bit_s(one for one in way if one.time_s < then), _bit_s(one for one in way if one.time_s >= then)
+        )
+        cause = Cause.NETWORK if bits is not None and _is_change(bits) else Cause.UNKNOWN
+    else:
+        changed = (network is not None and _is_change(network), compute is not None and _is_change(compute))
+        cause = {
+            (True, True): Cause.BOTH,
+            (True, False): Cause.NETWORK,
+            (False, True): Cause.COMPUTE,
+            (False, False): Cause.UNKNOWN,
+        }[changed]
+    return Change(after[0].time_s, factor, cause, network, compute)
+
+
+def _is_change(factor: float) -> bool:
+    return max(factor, 1 / factor) >= SLOWER
+
+
+def _factor(before: Sequence[float], after: Sequence[float]) -> float | None:
+    if not before or not after or min(median(before), median(after)) <= 0:
+        return None
+    return median(after) / median(before)
+
+
+def _network(samples: Iterable[ProbeSample]) -> list[float]:
+    return [one.network_s for one in samples if one.network_s is not None]
+
+
+def _compute(samples: Iterable[ProbeSample]) -> list[float]:
+    return [one.compute_s for one in samples if one.compute_s is not None]
+
+
+def _bit_s(path: Iterable[PathSample]) -> list[float]:
+    return [1 / max(one.available_bps, 1.0) for one in path]
+
+
+def _of_hour(samples: Sequence[ProbeSample], number: int) -> list[ProbeSample]:
+    return [one for one in samples if _hour_of(one.time_s) == number]
+
+
+def _hour_of(time_s: float) -> int:
+    return int(time_s // HOUR_S) % HOURS
+
+
+def _median(values: Sequence[float]) -> float | None:
+    return median(values) if values else None

@@ -1,0 +1,65 @@
+"""Results of probes as samples over time."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
+
+from controller.apiserver.resources import ProbeResult
+from controller.apiserver.resources.probe_result import ProbeRun
+from controller.probing.hours.values import ProbeSample
+from controller.probing.values import ProbeTask
+
+NETWORK_KERNELS: Final = frozenset({"network-pull"})
+"""Kernels that come with Millrace and use the network."""
+_NS_PER_S: Final = 1_000_000_000
+
+
+def probe_samples(
+    results: Iterable[ProbeResult],
+    probes: Mapping[str, ProbeTask],
+    *,
+    units: int | None = None,
+    network_kernels: Collection[str] = NETWORK_KERNELS,
+) -> tuple[ProbeSample, ...]:
+    """Return the runs of one probe at one centre on so many units, in order of time; None: those measured most often.
+
+    `probes` are by name: what uses of kernels they have, and how often. Of one that is not there the network's part is
+    not known. Runs that failed do not count.
+    """
+    runs = [
+        (result, run)
+        for result in results
+        for run in result.status.runs
+        if run.outcome == "succeeded" and run.run_times_s and min(run.run_times_s) > 0
+    ]
+    if not runs:
+        return ()
+    often = Counter(run.units for _, run in runs)
+    chosen = max(often, key=lambda one: (often[one], -one)) if units is None else units
+    found = (
+        _sample(result, run, probes.get(result.spec.probe), network_kernels)
+        for result, run in runs
+        if run.units == chosen
+    )
+    return tuple(sorted(found, key=lambda one: one.time_s))
+
+
+def _sample(
+    result: ProbeResult, run: ProbeRun, probe: ProbeTask | None, network_kernels: Collection[str]
+) -> ProbeSample:
+    time_s = (run.started_ns or result.metadata.created_ns) / _NS_PER_S
+    run_time_s = _mean(run.run_times_s)
+    if probe is None or not any(run.kernels_s.values()):
+        return ProbeSample(time_s, run_time_s)
+    parts: dict[bool, list[float]] = {True: [], False: []}
+    for use in probe.uses:
+        if seconds := run.kernels_s.get(use.name):
+            parts[use.kernel in network_kernels].append(use.repetitions * _mean(seconds))
+    network_s, compute_s = (sum(parts[one]) if parts[one] else None for one in (True, False))
+    return ProbeSample(time_s, run_time_s, network_s, compute_s)
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)

@@ -1,0 +1,36 @@
+"""When a centre's network is forecast good, as stretches of time that a dispatcher plans with."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+from controller.probing.hours.values import HOUR_S, HOURS, GoodHours, HourState
+
+_NS_PER_S: Final = 1_000_000_000
+_NETWORK_IS_GOOD: Final = frozenset({HourState.GOOD, HourState.SLOW_COMPUTE})
+
+
+def good_windows(
+    good: GoodHours, now_s: float, *, horizon_s: float = HOURS * HOUR_S
+) -> tuple[tuple[int, int], ...] | None:
+    """Return from when to when the network is forecast good until the horizon, in ns since 1970; None if not known.
+
+    The rest of the present hour goes by how it is now. Hours of which nothing is known are not good ones, but where no
+    hour at all is known there is no forecast.
+    """
+    if all(hour.state is HourState.UNKNOWN for hour in good.hours) and good.now is HourState.UNKNOWN:
+        return None
+    found: list[tuple[float, float]] = []
+    begin_s, end_s = now_s, now_s + horizon_s
+    while begin_s < end_s:
+        next_s = min(end_s, (math.floor(begin_s / HOUR_S) + 1) * HOUR_S)
+        is_now = begin_s == now_s and good.now is not HourState.UNKNOWN
+        state = good.now if is_now else good.at(begin_s).state
+        if state in _NETWORK_IS_GOOD:
+            if found and found[-1][1] == begin_s:
+                found[-1] = (found[-1][0], next_s)
+            else:
+                found.append((begin_s, next_s))
+        begin_s = next_s
+    return tuple((int(one * _NS_PER_S), int(other * _NS_PER_S)) for one, other in found)

@@ -1,0 +1,201 @@
+"""What every probe kernel is made of: prepared once, run often, its output held against a value known to be true.
+
+`make(sizes, seed)` returns a kernel with its data; the same seed gives the same data. `run` is what is timed; an input
+that has the shape of an operand is that operand, all others are folded into the data, so that the link is real.
+`accuracy` speaks of the last run. `close` removes what the runs have left; the kernels of users may lack it.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from controller.probing.errors import ProbeKernelError
+from controller.probing.values import Prepared
+
+Sizes: TypeAlias = Mapping[str, int]
+Array: TypeAlias = NDArray[Any]
+Output: TypeAlias = Any
+"""What a run yields: a number, an array of numpy or a tensor of torch."""
+Number: TypeAlias = complex | np.number[Any]
+Value: TypeAlias = float | Array
+"""What feeds successors: the mean of the outputs of all repetitions, in this process's memory."""
+
+T = TypeVar("T")
+
+_MOST_SAMPLES: Final = 4096
+SAMPLES: Final = 64
+"""Places at which an output is held against a reference of higher precision."""
+_PATTERN: Final = 1_048_573
+"""So many different numbers, then they repeat: a prime, so that no row of a matrix is another one's copy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Maker:
+    """Prepares a built-in kernel, and says before that how much memory its sizes take in bytes, output included.
+
+    All sizes but those that `may_be_zero` are at least 1. `optional` are sizes that may be left out, and what they are
+    then.
+    """
+
+    make: Callable[[Sizes, int], Prepared]
+    needs_bytes: Callable[[Sizes], int]
+    may_be_zero: tuple[str, ...] = ()
+    optional: tuple[tuple[str, int], ...] = ()
+
+    def __call__(self, sizes: Sizes, seed: int) -> Prepared:
+        """Return the kernel with its data."""
+        return self.make(dict(self.optional) | dict(sizes), seed)
+
+    def memory_bytes(self, sizes: Sizes) -> int:
+        """Return the bytes that it needs at sizes."""
+        return self.needs_bytes(dict(self.optional) | dict(sizes))
+
+
+class Kernel(ABC):
+    """A kernel that computes an output of arrays.
+
+    `data` are the arrays of the next run; an input that has the shape and kind of one of them is there in its stead.
+    Of inputs that have no such shape a number is made, which the first element of the first array grows by.
+    `changed` are the places of arrays that the last `take` has changed.
+    """
+
+    def __init__(self, *data: Array) -> None:
+        self._own = data
+        self._first = data[0].flat[0]
+        self._inputs: tuple[Value, ...] | None = ()
+        self.lift = 0.0
+        self.data = list(data)
+        self.changed: tuple[int, ...] = ()
+        self._truth: Any = None
+
+    def run(self, inputs: tuple[Value, ...]) -> Output:
+        """Compute once, of what the inputs make of the data."""
+        self.take(inputs)
+        return self.compute(*self.data)
+
+    def take(self, inputs: tuple[Value, ...]) -> None:
+        """Have the next runs compute of inputs; the same ones again cost nothing."""
+        if inputs is self._inputs:
+            self.changed = ()
+            return
+        self._inputs, before, lift = inputs, self.data, self.lift
+        self.data = [_first_fitting(inputs, own) for own in self._own]
+        self.lift = 0.0 if not self.is_own or not inputs else fold(inputs) - 1.0
+        self._own[0].flat[0] = self._first + self._own[0].dtype.type(self.lift)
+        self.changed = tuple(
+            place
+            for place, (old, new) in enumerate(zip(before, self.data, strict=True))
+            if old is not new or (place == 0 and lift != self.lift)
+        )
+        self._truth = None
+
+    def truth(self, compute: Callable[[], T]) -> T:
+        """Return what must be true of the output of the data as they are, computed once for each of them."""
+        if self._truth is None:
+            self._truth = compute()
+        found: T = self._truth
+        return found
+
+    @property
+    def is_own(self) -> bool:
+        """Whether all arrays are the kernel's, but for what the first element has grown by."""
+        return all(one is own for one, own in zip(self.data, self._own, strict=True))
+
+    @abstractmethod
+    def compute(self, *data: Array) -> Output:
+        """Return the output: what is timed."""
+
+    @abstractmethod
+    def accuracy(self, output: Output) -> float:
+        """Return the relative error of the last run's output against its true value; inf for what is no number."""
+
+    def close(self) -> None:  # noqa: B027 - most have nothing to remove
+        """Do nothing: there are no files and no servers."""
+
+
+class Mean:
+    """The mean of a kernel's outputs, elementwise, as successors get it; only the sum of them is kept."""
+
+    def __init__(self) -> None:
+        self._total: Any = None
+        self._count = 0
+
+    def add(self, output: Output) -> None:
+        """Take a run's output: a number, an array, or a tensor, which leaves its device."""
+        found = local(output)
+        if self._total is None:
+            self._total = np.array(found, dtype=np.complex128 if np.iscomplexobj(found) else np.float64)
+        else:
+            self._total += found
+        self._count += 1
+
+    @property
+    def value(self) -> Value:
+        """The mean; ProbeKernelError where there was no output."""
+        if self._count == 0:
+            raise ProbeKernelError("there is no mean of no outputs")
+        found = self._total / self._count
+        if found.ndim:
+            return np.asarray(found)
+        return float(abs(found)) if np.iscomplexobj(found) else float(found)
+
+
+def local(output: Output) -> Any:  # noqa: ANN401 - a number or an array
+    """Return an output as numpy has it: a tensor leaves its device."""
+    return output.detach().cpu().numpy() if hasattr(output, "detach") else output
+
+
+def fold(inputs: Sequence[Value]) -> float:
+    """Return a number in [1, 2) that depends on all inputs, and is 1 without any.
+
+    Of a large array so many elements count, evenly spread, that folding takes microseconds.
+    """
+    total = 0.0
+    for value in inputs:
+        flat = np.abs(np.asarray(value)).reshape(-1)
+        total += float(flat[:: max(1, flat.size // _MOST_SAMPLES)].mean(dtype=np.float64)) if flat.size else 0.0
+    return 1.0 + math.fmod(total, 1.0) if math.isfinite(total) else 1.0
+
+
+def numbers(generator: np.random.Generator, shape: tuple[int, ...], dtype: Any = np.float64) -> Array:  # noqa: ANN401 - as numpy's
+    """Return numbers between -1/2 and 1/2; of very many a long pattern of them repeats, as drawing all takes long."""
+    count = math.prod(shape)
+    pattern: Array = generator.random(min(count, _PATTERN), dtype=dtype)
+    pattern -= pattern.dtype.type(0.5)
+    if count <= _PATTERN:
+        return pattern.reshape(shape)
+    found = np.empty(count, dtype=dtype)
+    for start in range(0, count, _PATTERN):
+        found[start : start + _PATTERN] = pattern[: count - start]
+    return found.reshape(shape)
+
+
+def relative_error(found: Number | Array, true: Number | Array, scale: float | None = None) -> float:
+    """Return the largest difference over the largest true value, or over `scale`; inf where one is no number."""
+    wide = np.clongdouble if np.iscomplexobj(found) or np.iscomplexobj(true) else np.longdouble
+    expected, got = np.asarray(true, dtype=wide), np.asarray(found, dtype=wide)
+    if expected.shape != got.shape:
+        return math.inf
+    difference = np.max(np.abs(got - expected), initial=0)
+    size = np.max(np.abs(expected), initial=0) if scale is None else scale
+    error = float(difference / size) if size > 0 else float(difference)
+    return error if math.isfinite(error) else math.inf
+
+
+def _first_fitting(inputs: tuple[Value, ...], own: Array) -> Array:
+    """Return the first input that can stand in an array's stead; real numbers can where complex ones do."""
+    for value in inputs:
+        if (
+            isinstance(value, np.ndarray)
+            and value.shape == own.shape
+            and np.can_cast(value.dtype, own.dtype, "same_kind")
+        ):
+            return np.ascontiguousarray(value, dtype=own.dtype)
+    return own

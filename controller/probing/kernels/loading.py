@@ -1,0 +1,196 @@
+"""Making a kernel ready by its entry point: what does not load, does not fit or fails is one clear line.
+
+What users write may raise anything; here it is caught, and told with the kernel and the step at which it happened.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from controller.probing.errors import ProbeKernelError, ProbeMemoryError
+from controller.probing.kernels.base import Maker, Output, Sizes, Value
+from controller.probing.values import Implementation, Library, Prepared
+from dataplane.cgroups import limits_of
+
+_EXTRAS: Final = {"torch": "torch", "duckdb": None, "scipy": None, "numpy": None}
+"""Libraries, and the extra of this distribution that brings each."""
+_PARTS: Final = ("run", "accuracy")
+
+
+def load(name: str, implementation: Implementation) -> Callable[[Sizes, int], Prepared]:
+    """Return what prepares a kernel; raise ProbeKernelError for an entry point that is none.
+
+    `name` is the kernel's, for errors. The current folder is searched for modules too, as Python does for scripts.
+    """
+    if implementation.library is Library.CONTAINER:
+        from controller.probing.kernels.container import ContainerKernel  # noqa: PLC0415 - few need it
+
+        return partial(ContainerKernel, name, implementation.entry)
+    make: Callable[[Sizes, int], Prepared] = function_of(name, implementation.entry)
+    _check_signature(name, implementation.entry, make)
+    return make
+
+
+def function_of(name: str, entry: str) -> Callable[..., Any]:
+    """Return what an entry point `module:function` names; raise ProbeKernelError for one that names nothing."""
+    module_name, colon, attribute = entry.partition(":")
+    if not (colon and module_name and attribute):
+        raise ProbeKernelError(f"kernel {name}: {entry!r} is no entry point: module:function", at="entry")
+    with _imports_from_here():
+        module = _imported(name, module_name)
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        what = f"has no {attribute}" if found is None else f"has a {attribute} that cannot be called"
+        raise ProbeKernelError(f"kernel {name}: module {module_name} {what}", at="entry")
+    function: Callable[..., Any] = found
+    return function
+
+
+def prepare(
+    name: str, implementation: Implementation, sizes: Sizes, seed: int, *, memory_bytes: int | None = None
+) -> Checked:
+    """Return a kernel with its data; raise ProbeKernelError for one that cannot be made so, before memory is taken.
+
+    `memory_bytes` is what a unit has, None for what this process may take. Kernels that do not say how much they need
+    are prepared as they are.
+    """
+    make = load(name, implementation)
+    _check_memory(name, make, sizes, available_bytes() if memory_bytes is None else memory_bytes)
+    with told(name, "make"):
+        prepared = make(sizes, seed)
+    if lacking := [part for part in _PARTS if not callable(getattr(prepared, part, None))]:
+        kind = type(prepared).__name__
+        raise ProbeKernelError(f"kernel {name}: {implementation.entry} returned {kind}, which has no {lacking[0]}")
+    return Checked(name, prepared)
+
+
+class Checked:
+    """A prepared kernel whose failures are ProbeKernelErrors of one line, whatever it raises or returns."""
+
+    def __init__(self, name: str, prepared: Prepared) -> None:
+        self._name, self._prepared = name, prepared
+
+    def run(self, inputs: tuple[Value, ...]) -> Output:
+        """Do the kernel's work once."""
+        try:
+            return self._prepared.run(inputs)
+        except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
+            raise _failed(self._name, "run", error) from None
+
+    def accuracy(self, output: Output) -> float:
+        """Return the relative error of the last run's output: a number that is not negative, or inf."""
+        with told(self._name, "accuracy"):
+            error = float(self._prepared.accuracy(output))
+        if error < 0:
+            raise ProbeKernelError(f"kernel {self._name}: its accuracy is {error}, and no error is negative")
+        return math.inf if math.isnan(error) else error
+
+    def figures(self) -> dict[str, float]:
+        """Return what else the last run has measured, by name; most kernels measure nothing but their time."""
+        figures = getattr(self._prepared, "figures", None)
+        if figures is None:
+            return {}
+        with told(self._name, "figures"):
+            return {str(name): float(value) for name, value in figures().items()}
+
+    def close(self) -> None:
+        """Remove what the runs have left; a user's kernel may lack it."""
+        close = getattr(self._prepared, "close", None)
+        if close is not None:
+            with told(self._name, "close"):
+                close()
+
+
+@contextmanager
+def told(name: str, step: str) -> Iterator[None]:
+    """Have whatever a kernel raises be a ProbeKernelError that names kernel and step."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - a user's code raises what it likes
+        raise _failed(name, step, error) from None
+
+
+def available_bytes() -> int | None:
+    """Return how much memory this process may still take: the machine's, or what its control groups leave of it."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return None
+    found = next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), None)
+    limit = limits_of().memory_bytes
+    return min((value for value in (found, limit) if value is not None), default=None)
+
+
+def _failed(name: str, step: str, error: Exception) -> ProbeKernelError:
+    if isinstance(error, ProbeKernelError):
+        is_named = name.partition(".")[0] in error.problem
+        return error if is_named else ProbeKernelError(f"kernel {name}: {error.problem}", at=error.at)
+    if isinstance(error, MemoryError):
+        return ProbeMemoryError(f"kernel {name}: {step}: out of memory")
+    said = str(error).strip().splitlines()
+    text = f"{type(error).__name__}: {said[0]}" if said else type(error).__name__
+    return ProbeKernelError(f"kernel {name}: {step}: {text}")
+
+
+def _imported(name: str, module: str) -> Any:  # noqa: ANN401 - any module
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        missing = error.name or module
+        if missing in _EXTRAS:
+            extra = _EXTRAS[missing]
+            hint = f": pip install 'millrace-net[{extra}]'" if extra else ""
+            raise ProbeKernelError(f"kernel {name} needs {missing}, which is not installed{hint}") from None
+        raise ProbeKernelError(f"kernel {name}: there is no module {missing}", at="entry") from None
+    except Exception as error:  # noqa: BLE001 - a user's module raises what it likes
+        raise _failed(name, f"import of {module}", error) from None
+
+
+@contextmanager
+def _imports_from_here() -> Iterator[None]:
+    here = str(Path.cwd())
+    sys.path.append(here)
+    try:
+        yield
+    finally:
+        sys.path.remove(here)
+
+
+def _check_signature(name: str, entry: str, make: Callable[..., object]) -> None:
+    try:
+        signature = inspect.signature(make)
+    except (TypeError, ValueError):
+        return  # Of compiled code nobody knows it; the call will tell.
+    try:
+        signature.bind({}, 0)
+    except TypeError:
+        raise ProbeKernelError(f"kernel {name}: {entry} takes {signature}, not (sizes, seed)", at="entry") from None
+
+
+def _check_memory(name: str, make: object, sizes: Sizes, limit: int | None) -> None:
+    if isinstance(make, Maker):
+        for size in sorted(sizes.keys() - set(make.may_be_zero)):
+            if sizes[size] < 1:
+                raise ProbeKernelError(f"kernel {name}: {size} is {sizes[size]}, the least is 1", at=f"sizes.{size}")
+    needs = getattr(make, "memory_bytes", None)
+    if not callable(needs) or limit is None:
+        return
+    with told(name, "memory_bytes"):
+        needed = int(needs(sizes))
+    if needed > limit:
+        shape = " ".join(f"{key}={value}" for key, value in sorted(sizes.items()))
+        raise ProbeMemoryError(
+            f"kernel {name} at {shape} needs {_in_mib(needed)} of memory, there are {_in_mib(limit)}", at="sizes"
+        )
+
+
+def _in_mib(nbytes: int) -> str:
+    return f"{nbytes / (1 << 20):,.0f} MiB"

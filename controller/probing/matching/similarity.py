@@ -1,0 +1,93 @@
+"""How alike two operators are, 0 to 1: by what they compute, their number formats, and their sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from controller.cluster.operators.values import Operator
+from controller.probing.matching.references import references
+from controller.probing.matching.sizing import as_kind
+from controller.probing.matching.trees import tree_similarity
+from dataplane.topology.values import NumberFormat
+
+_KIND, _FORMAT, _SIZES = 0.6, 0.2, 0.2
+"""What being of one kind contributes alone, and what equal formats and sizes add to it."""
+_HALF_AT_DOUBLINGS: Final = 16.0
+"""Sizes that differ by so many doublings count half: a use runs at the target's sizes, whatever the kernel's are."""
+_OTHER_WIDTH: Final = 0.5
+"""Numbers of the same sort in other widths."""
+
+_RELATIVES: Final[Mapping[frozenset[str], float]] = {
+    frozenset(pair): value
+    for value, pairs in (
+        (0.9, (("axpy", "stream-triad"), ("complex-gemm", "gemm"), ("complex-gemv", "gemv"), ("complex-dot", "dot"))),
+        (0.85, (("solve", "factorise"), ("dot", "reduction"), ("spmm", "spmv"), ("elementwise", "stream-triad"))),
+        (0.8, (("inverse", "factorise"), ("inverse", "solve"), ("copy", "elementwise"), ("elementwise", "axpy"))),
+        (0.75, (("cholesky", "factorise"), ("cholesky", "solve"), ("copy", "stream-triad"), ("table-scan", "filter"))),
+        (0.7, (("solve", "gemm"), ("factorise", "gemm"), ("scan", "reduction"), ("top-n", "filter"))),
+        (0.65, (("cholesky", "gemm"), ("inverse", "gemm"))),
+    )
+    for pair in pairs
+}
+"""Kinds that are limited by the same: most of a factorisation are products of its blocks (Golub and Van Loan, Matrix
+Computations, 3.2), operations on each of many numbers wait for the same memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Similarity:
+    """How alike two operators are, and its parts; each is 1 for the same and 0 for nothing in common.
+
+    `kind` is of what they compute: 1 for one kind, less for relatives, and that of the syntax trees for users' code.
+    """
+
+    value: float
+    kind: float
+    number_format: float
+    sizes: float
+
+
+def similarity(one: Operator, other: Operator) -> Similarity:
+    """Return how alike two operators are: symmetric, 1 for the same, whatever they are called."""
+    kind = _kind_similarity(one, other)
+    number_format = _format_similarity(one.number_format, other.number_format)
+    sizes = max(_size_similarity(one, other), _size_similarity(other, one))
+    return Similarity(kind * (_KIND + _FORMAT * number_format + _SIZES * sizes), kind, number_format, sizes)
+
+
+def _kind_similarity(one: Operator, other: Operator) -> float:
+    if one.code and other.code:
+        return tree_similarity(one.code, other.code)
+    if one.code or other.code:
+        user, known = (one, other) if one.code else (other, one)
+        if user.kind == known.kind:
+            return 1.0
+        return max((tree_similarity(user.code, form) for form in references(known.kind)), default=0.0)
+    return 1.0 if one.kind == other.kind else _RELATIVES.get(frozenset((one.kind, other.kind)), 0.0)
+
+
+def _format_similarity(one: NumberFormat | None, other: NumberFormat | None) -> float:
+    # Rows, bytes and objects of Python have none: that says nothing for or against.
+    if one is other or one is None or other is None:
+        return 1.0
+    return _OTHER_WIDTH if _is_integer(one) == _is_integer(other) else 0.0
+
+
+def _is_integer(number_format: NumberFormat) -> bool:
+    return number_format.value.startswith("int")
+
+
+def _size_similarity(one: Operator, other: Operator) -> float:
+    """Return how near sizes are, those of one in the other's terms."""
+    here, there = dict(as_kind(one, other.kind).shape), dict(other.shape)
+    shared = here.keys() & there.keys()
+    if not shared:
+        return 1.0 if not one.shape and not other.shape else 0.0
+    parts = [1 / (1 + _doublings(here[name], there[name]) / _HALF_AT_DOUBLINGS) for name in sorted(shared)]
+    return sum(parts) / len(parts)
+
+
+def _doublings(one: int, other: int) -> float:
+    return abs(math.log2(max(one, 1)) - math.log2(max(other, 1)))

@@ -1,0 +1,56 @@
+"""What went wrong with a run, and whose fault that is: every failure becomes an outcome and one line."""
+
+from __future__ import annotations
+
+import signal
+
+from controller.probing.errors import ProbeError, ProbeKernelError, ProbeMemoryError
+from controller.probing.running.report import Outcome
+
+
+class FailedError(ProbeError):
+    """A run has come to an end before its time; `outcome` says how."""
+
+    def __init__(self, outcome: Outcome, problem: str) -> None:
+        self.outcome = outcome
+        super().__init__(problem)
+
+    def __reduce__(self) -> tuple[type[FailedError], tuple[Outcome, str]]:
+        """Have it come through a pipe as it was."""
+        return FailedError, (self.outcome, self.problem)
+
+
+def blamed(error: BaseException, *, is_preparing: bool) -> FailedError:
+    """Return how a run ends in which this was raised: what cannot be made ready is refused, what then fails crashes."""
+    text = str(error).strip().splitlines()
+    said = text[0] if text else ""
+    match error:
+        case FailedError():
+            return error
+        case MemoryError():
+            return FailedError(Outcome.OUT_OF_MEMORY, said or "no memory is left")
+        case ProbeMemoryError():
+            return FailedError(Outcome.OUT_OF_MEMORY, said)
+        case ProbeKernelError() if not is_preparing:
+            return FailedError(Outcome.CRASH, said)
+        case ProbeError():
+            return FailedError(Outcome.REFUSED, said)
+    kind = type(error).__name__
+    return FailedError(Outcome.CRASH, f"{kind}: {said}" if said else kind)
+
+
+def of_status(doing: str, status: int) -> FailedError:
+    """Return how a run ends whose process has ended so, by `os.waitpid`'s status, before it was done."""
+    if status >= 0:
+        return FailedError(Outcome.CRASH, f"{doing}: the program ended itself with exit code {status}")
+    if -status == signal.SIGKILL:
+        return FailedError(Outcome.OUT_OF_MEMORY, f"{doing}: killed, as the system does where memory has run out")
+    name = signal.strsignal(-status) or "unknown signal"
+    return FailedError(Outcome.CRASH, f"{doing}: {_name_of(-status)} ({name})")
+
+
+def _name_of(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,201 @@
+"""Keeps watch over the process that runs the kernels: what it tells, how it ends, and when it has had its time.
+
+The kernels run in a forked child, so that one which crashes, hangs or eats all memory is still told of by name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final, NoReturn
+
+from controller.probing.running.failing import FailedError, blamed, of_status
+from controller.probing.running.report import Order, Outcome, Repetition, Report
+from controller.probing.values import ProbeTask
+
+_READ_BYTES: Final = 1 << 16
+_MOST_BYTES: Final = 64 << 20
+"""Of one line that the child tells."""
+_LINE: Final = 1000
+"""Characters of a problem that are kept."""
+_KIB: Final = 1024
+
+
+@dataclass(slots=True)
+class _Told:
+    """What the child has told so far, and when since the program's start."""
+
+    doing: str = "start"
+    use: str | None = None
+    at_s: dict[str, float] = field(default_factory=dict)
+    repetitions: list[Repetition] = field(default_factory=list)
+    steady_s: dict[str, float] = field(default_factory=dict)
+    failed: FailedError | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    figures: dict[str, float] = field(default_factory=dict)
+    saved_s: float = 0.0
+    cpu_s: dict[str, float] = field(default_factory=dict)
+    peak_bytes: int = 0
+    is_done: bool = False
+
+    @property
+    def start_s(self) -> float | None:
+        """Until all is imported, with what a warm process has saved of that."""
+        return self.at_s["imported"] + self.saved_s if "imported" in self.at_s else None
+
+    def between_s(self, first: str, second: str) -> float | None:
+        """Return the seconds between two events, None if one of them has not come."""
+        return self.at_s[second] - self.at_s[first] if {first, second} <= self.at_s.keys() else None
+
+
+def supervise(probe: ProbeTask, order: Order, started_s: float) -> Report:
+    """Run a probe task in a child and report how that went; `started_s` is when the program started (monotonic)."""
+    started_ns = time.time_ns() - round((time.monotonic() - started_s) * 1e9)
+    told = _Told()
+    failed, peak_bytes = _watched(probe, order, started_s, told)
+    return Report(
+        probe.name,
+        order.units,
+        order.cores,
+        Outcome.SUCCEEDED if failed is None else failed.outcome,
+        "" if failed is None else failed.problem[:_LINE],
+        None if failed is None else told.use,
+        told.repetitions,
+        told.steady_s,
+        started_ns,
+        told.start_s,
+        told.between_s("imported", "prepared"),
+        told.between_s("prepared", "warm"),
+        time.monotonic() - started_s,
+        max(peak_bytes, told.peak_bytes),
+        told.versions,
+        told.figures,
+        told.cpu_s,
+    )
+
+
+def _watched(probe: ProbeTask, order: Order, started_s: float, told: _Told) -> tuple[FailedError | None, int]:
+    """Run the kernels in a child; return how it failed, if it did, and the most memory that it had in bytes."""
+    reader, writer = os.pipe()
+    parent, child = os.getpid(), os.fork()
+    if child == 0:
+        os.close(reader)
+        _be_child(probe, order, writer, parent)
+    os.close(writer)
+    signal.signal(signal.SIGTERM, _end)
+    ended = os.pidfd_open(child)
+    in_time = False
+    try:
+        in_time = _listen(reader, ended, told, started_s, order.deadline_s)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        told.failed = FailedError(Outcome.CRASH, f"{told.doing}: its program tells what nobody understands: {error}")
+    finally:
+        os.kill(child, signal.SIGKILL)  # Of one that has ended this reaches nobody: it waits to be asked for below.
+        _, status, usage = os.wait4(child, 0)
+        os.close(ended)
+        os.close(reader)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    peak_bytes = usage.ru_maxrss * _KIB
+    if told.failed is not None:
+        return told.failed, peak_bytes
+    if not in_time:
+        return FailedError(Outcome.HANG, f"{told.doing}: not done after {order.deadline_s:g} s"), peak_bytes
+    if told.is_done:
+        return None, peak_bytes
+    return of_status(told.doing, os.waitstatus_to_exitcode(status)), peak_bytes
+
+
+def _end(number: int, _: object) -> NoReturn:
+    """Have a signal end this program by way of what it still has to do."""
+    sys.exit(128 + number)
+
+
+def _be_child(probe: ProbeTask, order: Order, writer: int, parent: int) -> NoReturn:
+    """Run the kernels, tell of it, and end without returning; what kernels print goes to standard error."""
+    try:
+        os.dup2(2, 1)
+        _run_and_tell(probe, order, writer, parent)
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+    finally:
+        os._exit(0)
+
+
+def _run_and_tell(probe: ProbeTask, order: Order, writer: int, parent: int) -> None:
+    preparing = True
+
+    def tell(event: str, content: Any) -> None:  # noqa: ANN401 - whatever is told
+        nonlocal preparing
+        preparing = preparing and event != "prepared"
+        data = memoryview(json.dumps([event, content]).encode() + b"\n")
+        while data:
+            data = data[os.write(writer, data) :]
+
+    try:
+        from controller.probing.running.parents import end_with_parent  # noqa: PLC0415 - ctypes
+        from controller.probing.running.work import work  # noqa: PLC0415 - numpy
+
+        end_with_parent(parent)
+        work(probe, order, tell)
+    except BaseException as error:  # noqa: BLE001 - whatever a kernel raises is what is told
+        failed = blamed(error, is_preparing=preparing)
+        tell("failed", [failed.outcome.value, failed.problem])
+
+
+def _listen(reader: int, ended: int, told: _Told, started_s: float, deadline_s: float) -> bool:
+    """Take in what the child tells until it ends; return False if it has had its time."""
+    waiting, buffer = select.poll(), b""
+    waiting.register(reader, select.POLLIN)
+    waiting.register(ended, select.POLLIN)
+    while (left_s := started_s + deadline_s - time.monotonic()) > 0:
+        found = {descriptor for descriptor, _ in waiting.poll(math.ceil(left_s * 1000))}
+        if reader in found:
+            if not (read := os.read(reader, _READ_BYTES)):
+                return True
+            *lines, buffer = (buffer + read).split(b"\n")
+            for line in lines:
+                _take_in(told, line, time.monotonic() - started_s)
+            if len(buffer) > _MOST_BYTES:
+                raise ValueError(f"a line of more than {_MOST_BYTES} bytes")
+        elif ended in found:
+            return True
+    return False
+
+
+def _refused(word: str) -> None:
+    raise ValueError(f"{word} is no number")
+
+
+def _take_in(told: _Told, line: bytes, now_s: float) -> None:
+    event, content = json.loads(line, parse_constant=_refused)
+    told.at_s.setdefault(event, now_s)
+    match event:
+        case "preparing":
+            told.use, told.doing = content, f"making ready {content}"
+        case "use":
+            told.use, told.doing = content, f"use {content}"
+        case "imported":
+            told.versions = content
+        case "cpu":
+            told.cpu_s = {name: float(seconds) for name, seconds in content.items()}
+        case "saved":
+            told.saved_s = float(content)
+        case "repetition":
+            told.repetitions.append(Repetition(**content))
+        case "steady":
+            told.steady_s = content
+        case "figures":
+            told.figures = content
+        case "memory":
+            told.peak_bytes = content
+        case "failed":
+            told.failed = FailedError(Outcome(content[0]), content[1])
+        case "done":
+            told.is_done = True

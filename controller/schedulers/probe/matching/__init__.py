@@ -1,9 +1,0 @@
-"""Matching a target's operators with the library's probe kernels, by structure."""
-
-from __future__ import annotations
-
-from controller.schedulers.probe.matching.choosing import THRESHOLD, match, match_operator
-from controller.schedulers.probe.matching.similarity import Similarity, similarity
-from controller.schedulers.probe.matching.trees import tree_similarity
-
-__all__ = ["THRESHOLD", "Similarity", "match", "match_operator", "similarity", "tree_similarity"]

@@ -21,7 +21,7 @@ OWN = {
     "controller/cluster/operators/tracing/running.py": "the kernel's",
     "controller/demo/": "logs of its own",
     "controller/nodes/": "folders of the node's manager",
-    "controller/schedulers/acceleration/running/starting.py": "a log of its own",
+    "controller/acceleration/running/starting.py": "a log of its own",
     "controller/probing/kernels/loading.py": "the kernel's",
     "controller/probing/kernels/transfers/disk.py": "files that it has written",
     "controller/probing/running/command.py": "writes",

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from collectors.settings import FEED_ADDRESS, CollectorSettings
+from controller.acceleration.running.channels import Limits as WorkerLimits
 from controller.apiserver.settings import ApiLimits
 from controller.cluster.alto.settings import ADDRESS as ALTO_ADDRESS
 from controller.cluster.alto.settings import AltoSettings
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.paths.settings import ADDRESS as PATHS_ADDRESS
 from controller.probing.kernels.transfers.pull import Limits as TransferLimits
-from controller.schedulers.acceleration.running.channels import Limits as WorkerLimits
 from controller.schedulers.extender.settings import ADDRESS as EXTENDER_ADDRESS
 from controller.schedulers.extender.settings import ExtenderLimits
 from dataplane.allreduce.jobs.messages import ADDRESS as JOBS_ADDRESS
@@ -38,7 +38,7 @@ LISTENS = re.compile(
 ROWS = {
     "collectors/ingest/report_sources.py": "collector, reports (UDP)",
     "controller/common/http_server.py": "service access point (HTTP)",
-    "controller/schedulers/acceleration/running/channels.py": "worker of `millrace accel`",
+    "controller/acceleration/running/channels.py": "worker of `millrace accel`",
     "controller/probing/kernels/transfers/network.py": "probes: warm server (UNIX), transfers (TCP)",
     "controller/probing/running/warm.py": "probes: warm server (UNIX), transfers (TCP)",
     "controller/up/control.py": "`millrace up`, control (UNIX)",

@@ -7,11 +7,11 @@ from functools import partial
 
 import pytest
 
-from controller.schedulers.acceleration.running.clusters import Cluster
-from controller.schedulers.acceleration.running.operators import plan_of_statement
-from controller.schedulers.acceleration.running.starting import LocalWorkers
+from controller.acceleration.running.clusters import Cluster
+from controller.acceleration.running.operators import plan_of_statement
+from controller.acceleration.running.starting import LocalWorkers
 from dataplane.fabric.kernel import namespaces
-from tests.controller.schedulers.acceleration.running.tables import of_one_duckdb, rows_of, small_tables
+from tests.controller.acceleration.running.tables import of_one_duckdb, rows_of, small_tables
 from tests.integration.allreduce_namespaces import AggregationFabric
 
 SQL = "SELECT place, sum(value) AS s, count(*) AS c FROM data JOIN places USING (place) GROUP BY place"

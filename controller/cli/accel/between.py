@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from controller.acceleration.network.hardware import Hardware
+    from controller.acceleration.values import Machines
     from controller.cluster.cost_map import CostMap
-    from controller.schedulers.acceleration.network.hardware import Hardware
-    from controller.schedulers.acceleration.values import Machines
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,8 @@ class Between:
 
     def machines(self, addresses: Sequence[str], fan_in: int) -> tuple[Machines, tuple[str, ...]]:
         """Return the workers as machines of the model, which reduce in their order, and notes."""
-        from controller.schedulers.acceleration.running.comparing import members  # noqa: PLC0415
-        from controller.schedulers.acceleration.running.hosts import hosts_of, machines_between  # noqa: PLC0415
+        from controller.acceleration.running.comparing import members  # noqa: PLC0415
+        from controller.acceleration.running.hosts import hosts_of, machines_between  # noqa: PLC0415
 
         efficiency = self.hardware.network_efficiency
         if self.costs is None:
@@ -48,8 +48,8 @@ def between_of(
 
     Raise typer.BadParameter for options that do not go together, and what files and servers raise.
     """
-    from controller.schedulers.acceleration.network.hardware import Hardware, load_hardware  # noqa: PLC0415
-    from controller.schedulers.acceleration.network.loading import BASE_ROUTES, costs_of  # noqa: PLC0415
+    from controller.acceleration.network.hardware import Hardware, load_hardware  # noqa: PLC0415
+    from controller.acceleration.network.loading import BASE_ROUTES, costs_of  # noqa: PLC0415
     from dataplane.topology.file import load_topology  # noqa: PLC0415
 
     if rate is not None and topology is not None:

@@ -27,11 +27,11 @@ from controller.cli.output import Format, FormatOption, show
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from controller.schedulers.acceleration.calibration import Calibration
-    from controller.schedulers.acceleration.network.grounds import Ground
-    from controller.schedulers.acceleration.network.switches import Sums
-    from controller.schedulers.acceleration.plans import Explained, Plan
-    from controller.schedulers.acceleration.values import Accelerator
+    from controller.acceleration.calibration import Calibration
+    from controller.acceleration.network.grounds import Ground
+    from controller.acceleration.network.switches import Sums
+    from controller.acceleration.plans import Explained, Plan
+    from controller.acceleration.values import Accelerator
 
 
 def explain(  # noqa: PLR0917 - a command line's options
@@ -77,10 +77,10 @@ def explain(  # noqa: PLR0917 - a command line's options
 
     A query is planned by DuckDB, not run; a program is run once, watched. Seconds are of all machines together.
     """
+    from controller.acceleration.plans import Stated, plan_of  # noqa: PLC0415
+    from controller.acceleration.plans import explain as explained_of  # noqa: PLC0415
+    from controller.acceleration.plans.works import reading_of  # noqa: PLC0415
     from controller.cli.accel.targets import tables_of, target_of  # noqa: PLC0415
-    from controller.schedulers.acceleration.plans import Stated, plan_of  # noqa: PLC0415
-    from controller.schedulers.acceleration.plans import explain as explained_of  # noqa: PLC0415
-    from controller.schedulers.acceleration.plans.works import reading_of  # noqa: PLC0415
 
     reading = reading_of(join, skew, has_tenths=tenths)
     ground = ground_of(topology, hardware, feed=feed, server=server, rate=rate, machines=machines, fan_in=fan_in)
@@ -97,7 +97,7 @@ def explain(  # noqa: PLR0917 - a command line's options
     explained = replace(explained, notes=(*found.notes, *ground.notes, *explained.notes))
     _show(explained, Format.JSON if as_json else form)
     if picture is not None:
-        from controller.schedulers.acceleration.plans.picture import draw  # noqa: PLC0415
+        from controller.acceleration.plans.picture import draw  # noqa: PLC0415
 
         draw(explained, picture)
         typer.echo(f"wrote {picture}", err=True)
@@ -105,7 +105,7 @@ def explain(  # noqa: PLR0917 - a command line's options
 
 def _sums(plan: Plan, aggregates: Mapping[str, tuple[str, ...]]) -> list[Sums | str]:
     """Return what switches could add up for each operator, or why it adds up nothing."""
-    from controller.schedulers.acceleration.network.switches import sums_of  # noqa: PLC0415
+    from controller.acceleration.network.switches import sums_of  # noqa: PLC0415
 
     return [
         sums_of(aggregates[work.name], math.ceil(work.groups or 1))
@@ -116,7 +116,7 @@ def _sums(plan: Plan, aggregates: Mapping[str, tuple[str, ...]]) -> list[Sums | 
 
 
 def _calibration(path: Path | None) -> Calibration:
-    from controller.schedulers.acceleration.calibration import DEFAULT, load  # noqa: PLC0415
+    from controller.acceleration.calibration import DEFAULT, load  # noqa: PLC0415
 
     return DEFAULT if path is None else load(path)
 
@@ -150,7 +150,7 @@ def _stated(text: str) -> tuple[str, float]:
 
 
 def _show(explained: Explained, form: Format) -> None:
-    from controller.schedulers.acceleration.plans.text import (  # noqa: PLC0415
+    from controller.acceleration.plans.text import (  # noqa: PLC0415
         COLUMNS,
         document_of,
         rows_of,

@@ -10,8 +10,8 @@ import typer
 from controller.cli.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
-    from controller.schedulers.acceleration.model.worked import Case
-    from controller.schedulers.acceleration.values import TransferModel
+    from controller.acceleration.model.worked import Case
+    from controller.acceleration.values import TransferModel
 
 _COLUMNS = ("figure", "network", "compressed", "class", "ratio", "operator", "t", "gives", "text", "runs on")
 
@@ -30,8 +30,8 @@ def figures(
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Show the ratio of CPU to GPU time in the eight worked cases, of which six are figures, and draw these."""
-    from controller.schedulers.acceleration.model.worked import CASES  # noqa: PLC0415
-    from controller.schedulers.acceleration.values import TransferModel  # noqa: PLC0415
+    from controller.acceleration.model.worked import CASES  # noqa: PLC0415
+    from controller.acceleration.values import TransferModel  # noqa: PLC0415
 
     if transfer not in set(TransferModel):
         raise typer.BadParameter(f"--transfer {transfer}: it is {' or '.join(TransferModel)}")
@@ -52,7 +52,7 @@ def figures(
 def _draw(picture: Path | None, folder: Path | None, transfer: TransferModel, *, finite: bool) -> None:
     if picture is None and folder is None:
         return
-    from controller.schedulers.acceleration.model.picture import draw_each, draw_figures  # noqa: PLC0415
+    from controller.acceleration.model.picture import draw_each, draw_figures  # noqa: PLC0415
 
     if picture is not None:
         draw_figures(picture, transfer, finite=finite)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 if TYPE_CHECKING:
-    from controller.schedulers.acceleration.network.grounds import Ground
+    from controller.acceleration.network.grounds import Ground
 
 TopologyOption = Annotated[
     str | None, typer.Option("--topology", "-t", metavar="TOPOLOGY", help="The machines: a file, a name or a family.")
@@ -50,8 +50,8 @@ def ground_of(
     fan_in: int | None = None,
 ) -> Ground:
     """Return what the options say; raise typer.BadParameter for options that do not go together."""
-    from controller.schedulers.acceleration.network.hardware import Hardware, load_hardware  # noqa: PLC0415
-    from controller.schedulers.acceleration.network.loading import load_ground  # noqa: PLC0415
+    from controller.acceleration.network.hardware import Hardware, load_hardware  # noqa: PLC0415
+    from controller.acceleration.network.loading import load_ground  # noqa: PLC0415
 
     if feed is not None and rate is not None:
         raise typer.BadParameter("--feed and --rate: paths are measured or all have one rate")

@@ -15,7 +15,7 @@ from controller.cli.output import Cells, Format, FormatOption, show
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from controller.schedulers.acceleration.calibration import Calibration
+    from controller.acceleration.calibration import Calibration
     from dataplane.topology.values import DeviceKind
 
 _COLUMNS: Final = ("what", "on", "by", "sizes", "error %", "grows with")
@@ -55,10 +55,10 @@ def measure(
 
     It wants a machine that does nothing else; it takes about a minute on two cores.
     """
+    from controller.acceleration.calibration import save  # noqa: PLC0415
+    from controller.acceleration.calibration.errors import CalibrationError  # noqa: PLC0415
+    from controller.acceleration.calibration.measuring import measure as measured  # noqa: PLC0415
     from controller.probing.values import Library  # noqa: PLC0415
-    from controller.schedulers.acceleration.calibration import save  # noqa: PLC0415
-    from controller.schedulers.acceleration.calibration.errors import CalibrationError  # noqa: PLC0415
-    from controller.schedulers.acceleration.calibration.measuring import measure as measured  # noqa: PLC0415
     from dataplane.topology.values import DeviceKind  # noqa: PLC0415
 
     if not out.absolute().parent.is_dir():
@@ -131,7 +131,7 @@ def _rates(calibration: Calibration) -> Iterator[Cells]:
 
 
 def _fits(calibration: Calibration) -> Iterator[Cells]:
-    from controller.schedulers.acceleration.calibration.fitting import intervals  # noqa: PLC0415
+    from controller.acceleration.calibration.fitting import intervals  # noqa: PLC0415
 
     for one in calibration.fits:
         parts = [

@@ -23,8 +23,8 @@ from controller.cli.units import milliseconds
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from controller.schedulers.acceleration.network.grounds import Ground
-    from controller.schedulers.acceleration.network.timing import TimedRound
+    from controller.acceleration.network.grounds import Ground
+    from controller.acceleration.network.timing import TimedRound
 
 _COLUMNS = (
     "round",
@@ -100,9 +100,9 @@ def _summary(ground: Ground, output_gb: float) -> Iterator[str]:
     """Yield both models' times for the same output, where sums are added up, and what is assumed."""
     from dataclasses import replace  # noqa: PLC0415
 
-    from controller.schedulers.acceleration.model import Works, times  # noqa: PLC0415
-    from controller.schedulers.acceleration.network.grounds import NO_SWITCH  # noqa: PLC0415
-    from controller.schedulers.acceleration.values import Growth, TransferModel, Work  # noqa: PLC0415
+    from controller.acceleration.model import Works, times  # noqa: PLC0415
+    from controller.acceleration.network.grounds import NO_SWITCH  # noqa: PLC0415
+    from controller.acceleration.values import Growth, TransferModel, Work  # noqa: PLC0415
 
     machines = ground.machines
     works = Works.of([Work("output", Growth.LINEAR, 0.0, 10 * output_gb, output_gb)])

@@ -19,11 +19,11 @@ from controller.cli.output import Cells, Format, FormatOption, show
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from controller.schedulers.acceleration.running.clusters import Cluster
-    from controller.schedulers.acceleration.running.comparing import Comparison, Processing
-    from controller.schedulers.acceleration.running.shares import Shares
-    from controller.schedulers.acceleration.running.values import Plan
-    from controller.schedulers.acceleration.values import Machines, Times
+    from controller.acceleration.running.clusters import Cluster
+    from controller.acceleration.running.comparing import Comparison, Processing
+    from controller.acceleration.running.shares import Shares
+    from controller.acceleration.running.values import Plan
+    from controller.acceleration.values import Machines, Times
 
 _PARTS = ("compute", "aggregation", "transfer", "bus", "compression")
 
@@ -113,7 +113,7 @@ class _Hand:
     deadline_s: float = 60.0
 
     def cluster(self, count: int) -> Cluster:
-        from controller.schedulers.acceleration.running.clusters import Cluster  # noqa: PLC0415
+        from controller.acceleration.running.clusters import Cluster  # noqa: PLC0415
 
         assert self.plan is not None
         return Cluster(self.addresses[:count], self.secret, self.plan, deadline_s=self.deadline_s)
@@ -128,9 +128,9 @@ def _at_hand(
     processes: int | None, workers: str | None, secret_file: Path | None, share: int | None
 ) -> Iterator[_Hand]:
     """Give workers that run elsewhere, or start some here and end them."""
-    from controller.schedulers.acceleration.running import secret_files  # noqa: PLC0415
-    from controller.schedulers.acceleration.running.shares import Shares  # noqa: PLC0415
-    from controller.schedulers.acceleration.running.starting import LocalWorkers  # noqa: PLC0415
+    from controller.acceleration.running import secret_files  # noqa: PLC0415
+    from controller.acceleration.running.shares import Shares  # noqa: PLC0415
+    from controller.acceleration.running.starting import LocalWorkers  # noqa: PLC0415
 
     if (processes is None) == (workers is None):
         raise typer.BadParameter("--processes or --workers: one of them says where it runs")
@@ -163,7 +163,7 @@ def _tables(given: list[str]) -> dict[str, pa.Table]:
     """Return tables of files; RunError names one that cannot be read."""
     import duckdb  # noqa: PLC0415
 
-    from controller.schedulers.acceleration.running.errors import RunError  # noqa: PLC0415
+    from controller.acceleration.running.errors import RunError  # noqa: PLC0415
 
     found = {}
     for one in given:
@@ -182,8 +182,8 @@ def _tables(given: list[str]) -> dict[str, pa.Table]:
 
 def _plan(what: str, engine: str, tables: dict[str, pa.Table], sharded: str | None, words: _Words) -> Plan:
     """Return what is to be run."""
-    from controller.schedulers.acceleration.running.operators import plan_of_operator, plan_of_statement  # noqa: PLC0415
-    from controller.schedulers.acceleration.running.values import Engine, Operator, OperatorKind  # noqa: PLC0415
+    from controller.acceleration.running.operators import plan_of_operator, plan_of_statement  # noqa: PLC0415
+    from controller.acceleration.running.values import Engine, Operator, OperatorKind  # noqa: PLC0415
 
     if engine not in set(Engine):
         raise typer.BadParameter(f"--engine {engine}: it is one of {', '.join(Engine)}")
@@ -212,7 +212,7 @@ def _plan(what: str, engine: str, tables: dict[str, pa.Table], sharded: str | No
 
 def _compare(hand: _Hand, plan: Plan, tables: dict[str, pa.Table], machines: Machines, form: Format) -> None:
     """Print what the model says of one worker with all the data and of all workers, and what they took."""
-    from controller.schedulers.acceleration.running.measuring import compared  # noqa: PLC0415
+    from controller.acceleration.running.measuring import compared  # noqa: PLC0415
 
     hand.hold()
     found = compared(hand.cluster, plan, tables, machines)

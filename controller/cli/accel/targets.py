@@ -35,8 +35,8 @@ def target_of(
     names: Sequence[str], database: Path | None, tables: Mapping[str, SqlTable], deadline_s: float = 120.0
 ) -> Target:
     """Return the graph of a statement, a file, or a program's run; of several, a pipeline of one after the other."""
+    from controller.acceleration.plans import mixed  # noqa: PLC0415
     from controller.cluster.operators.sql import SqlPlanner  # noqa: PLC0415
-    from controller.schedulers.acceleration.plans import mixed  # noqa: PLC0415
 
     with SqlPlanner(database, tables) as planner:
         found = [_one(name, planner, deadline_s) for name in names]

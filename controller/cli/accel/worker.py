@@ -34,10 +34,10 @@ def worker(  # noqa: PLR0917 - a command line's options
     import signal  # noqa: PLC0415
     import threading  # noqa: PLC0415
 
+    from controller.acceleration.running import channels, secret_files  # noqa: PLC0415
+    from controller.acceleration.running.process import name_of  # noqa: PLC0415
+    from controller.acceleration.running.serving import Worker  # noqa: PLC0415
     from controller.cli.common import ready  # noqa: PLC0415
-    from controller.schedulers.acceleration.running import channels, secret_files  # noqa: PLC0415
-    from controller.schedulers.acceleration.running.process import name_of  # noqa: PLC0415
-    from controller.schedulers.acceleration.running.serving import Worker  # noqa: PLC0415
     from dataplane.rpc.own_folder import default_address  # noqa: PLC0415
 
     address = listen or default_address("accel-worker")

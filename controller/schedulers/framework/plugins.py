@@ -70,11 +70,11 @@ LEARNING_OF_TASKS: Final[Mapping[str, str]] = {"learned": "policy.tasks:LearnedT
 _PLACES: Final = (
     (CONTAINERS, "controller.schedulers.containers"),
     (LEARNING, "controller.schedulers.learning"),
-    (ACCELERATION_OF_PODS, "controller.schedulers.acceleration"),
+    (ACCELERATION_OF_PODS, "controller.acceleration"),
 )
 _PLACES_OF_TASKS: Final = (
     (TASKS, "controller.schedulers.dispatch"),
-    (ACCELERATION, "controller.schedulers.acceleration"),
+    (ACCELERATION, "controller.acceleration"),
     (LEARNING_OF_TASKS, "controller.schedulers.learning"),
 )
 

@@ -31,11 +31,11 @@ from rich.console import Console
 from rich.table import Table
 
 from collectors.values import Snapshot
+from controller.acceleration.model import Works, times
+from controller.acceleration.network.timing import timed, tree_over
+from controller.acceleration.network.trees import Aggregators, ReductionTree, Transfer
+from controller.acceleration.values import Growth, Machines, Network, Work
 from controller.cluster.cost_map import CostMap, Load
-from controller.schedulers.acceleration.model import Works, times
-from controller.schedulers.acceleration.network.timing import timed, tree_over
-from controller.schedulers.acceleration.network.trees import Aggregators, ReductionTree, Transfer
-from controller.schedulers.acceleration.values import Growth, Machines, Network, Work
 from dataplane.fabric.kernel import namespaces
 from dataplane.fabric.kernel.manifest import held_namespaces
 from dataplane.topology.file import loads

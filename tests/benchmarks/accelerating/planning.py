@@ -18,10 +18,10 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
+from controller.acceleration.calibration import DEFAULT
+from controller.acceleration.plans import explain, plan_of
+from controller.acceleration.values import Accelerator, Compression, Machines, Network
 from controller.cluster.operators.sql import SqlPlanner
-from controller.schedulers.acceleration.calibration import DEFAULT
-from controller.schedulers.acceleration.plans import explain, plan_of
-from controller.schedulers.acceleration.values import Accelerator, Compression, Machines, Network
 from dataplane.topology.values import DeviceKind
 from tests.benchmarks.accelerating.tpch.data import generated
 from tests.benchmarks.accelerating.tpch.schema import STATEMENTS, tables

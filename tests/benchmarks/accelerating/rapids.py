@@ -29,11 +29,11 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import kendalltau, spearmanr
 
+from controller.acceleration.calibration import DEFAULT, Calibration, Figure, Rates
+from controller.acceleration.model import Works, times
+from controller.acceleration.values import Accelerator, Growth, Machines, Network, Work
 from controller.cluster.estimates import Basis
 from controller.cluster.operators import Operator
-from controller.schedulers.acceleration.calibration import DEFAULT, Calibration, Figure, Rates
-from controller.schedulers.acceleration.model import Works, times
-from controller.schedulers.acceleration.values import Accelerator, Growth, Machines, Network, Work
 from dataplane.topology.values import DeviceKind
 
 DATA: Final = Path(__file__).parents[4] / "shared" / "data"

@@ -29,13 +29,13 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from controller.schedulers.acceleration.running.clusters import Cluster
-from controller.schedulers.acceleration.running.comparing import Comparison, Processing, members, predicted, processed
-from controller.schedulers.acceleration.running.measuring import PARTS, processing
-from controller.schedulers.acceleration.running.operators import plan_of_operator, plan_of_statement, sql_of
-from controller.schedulers.acceleration.running.shares import Shares
-from controller.schedulers.acceleration.running.starting import LocalWorkers
-from controller.schedulers.acceleration.running.values import Engine, Operator, OperatorKind, Plan, Trial
+from controller.acceleration.running.clusters import Cluster
+from controller.acceleration.running.comparing import Comparison, Processing, members, predicted, processed
+from controller.acceleration.running.measuring import PARTS, processing
+from controller.acceleration.running.operators import plan_of_operator, plan_of_statement, sql_of
+from controller.acceleration.running.shares import Shares
+from controller.acceleration.running.starting import LocalWorkers
+from controller.acceleration.running.values import Engine, Operator, OperatorKind, Plan, Trial
 from dataplane.fabric.kernel import namespaces
 from tests.benchmarks.accelerating.links import GOODPUT, Links
 

@@ -25,8 +25,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from controller.acceleration.calibration.history import decide
 from controller.cluster.workloads.files import spotri_graph
-from controller.schedulers.acceleration.calibration.history import decide
 from dataplane.topology.values import DeviceKind
 
 DATA: Final = Path(__file__).parents[4] / "shared" / "data"

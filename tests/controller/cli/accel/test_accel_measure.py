@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from controller.acceleration.calibration import load
 from controller.cli import main
 from controller.cluster.operators import Operator
-from controller.schedulers.acceleration.calibration import load
 from dataplane.errors import ConfigError
 
 

@@ -17,9 +17,9 @@ from controller.cluster.operators import OperatorGraph
 from controller.schedulers.process import serve
 from controller.schedulers.settings import SchedulerSettings
 from dataplane.topology.values import DeviceKind
+from tests.controller.acceleration.policies.test_tasks import GEMM, MEASURED_S
 from tests.controller.nodes.memory_runtime import MemoryRuntime
 from tests.controller.nodes.node_world import World, play
-from tests.controller.schedulers.acceleration.policies.test_tasks import GEMM, MEASURED_S
 
 TOPOLOGY = """\
 millrace: 1

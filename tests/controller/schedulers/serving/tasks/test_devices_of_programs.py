@@ -19,8 +19,8 @@ from controller.schedulers.dispatch.profiles import MEASURED, TaskProfileSetting
 from controller.schedulers.dispatch.settings import TaskSettings
 from controller.schedulers.framework.profiles import PolicySettings
 from dataplane.topology.values import DeviceKind, NumberFormat
+from tests.controller.acceleration.policies.test_tasks import HARDWARE
 from tests.controller.centres.centre_world import CentreWorld, play_centre, script
-from tests.controller.schedulers.acceleration.policies.test_tasks import HARDWARE
 from tests.controller.schedulers.serving.tasks.conftest import Site
 from tests.sandboxes import local_settings
 

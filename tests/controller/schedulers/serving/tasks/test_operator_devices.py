@@ -13,7 +13,7 @@ from controller.schedulers.dispatch.profiles import MEASURED, TaskProfileSetting
 from controller.schedulers.dispatch.settings import TaskSettings
 from controller.schedulers.framework.profiles import PolicySettings
 from dataplane.topology.values import DeviceKind
-from tests.controller.schedulers.acceleration.policies.test_tasks import HARDWARE
+from tests.controller.acceleration.policies.test_tasks import HARDWARE
 from tests.controller.schedulers.serving.tasks.conftest import DGEMMS, Play, Site, units
 
 

@@ -1,0 +1,215 @@
+"""A calibration: what measured runs and rates of a machine say of any operator's time on its devices.
+
+The firmest that there is answers: a fit of runs of the operator's kind; else, for kinds whose work is known, a roofline
+of the device's measured rates; else nothing, with the reason, so that whoever decides takes the CPU.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+
+from controller.acceleration.calibration.errors import CalibrationError
+from controller.acceleration.calibration.features import TOUCHED, features_of
+from controller.acceleration.calibration.fitting import predicted
+from controller.acceleration.calibration.roofline import roofline
+from controller.acceleration.calibration.values import Figure, Fit, Rates
+from controller.acceleration.values import Accelerator, Compression, Growth
+from controller.cluster.estimates import Basis, Estimate
+from controller.cluster.operators import Operator, OperatorError
+from controller.cluster.operators.kinds import work_of
+from dataplane.topology.values import DeviceKind
+
+_GB: Final = 1e9
+_PREFERRED: Final = ("duckdb", "numpy", "torch", "scipy", "")
+"""Whose runs count for an operator that does not say by what library it is done."""
+_FAR: Final = 1.5
+"""Times the largest size measured, or the smallest one's part, from which on a reason says so."""
+
+
+class Side(StrEnum):
+    """Which data of a join t is of: the side that is looked up with, the side of the table of hashes, or both."""
+
+    BOTH = "both"
+    PROBE = "probe"
+    BUILD = "build"
+
+
+_OF_BUILD: Final = frozenset({"right_rows"})
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What is known of one machine: `machine` says which, with so many cores in use, and `source` how it is known.
+
+    `basis` is how firm times are that follow from it: modelled where it was measured, nominal for another machine's.
+    """
+
+    machine: str
+    cores: int
+    rates: tuple[Rates, ...] = ()
+    fits: tuple[Fit, ...] = ()
+    source: str = ""
+    basis: Basis = Basis.MODELLED
+
+    def __post_init__(self) -> None:
+        if self.cores < 1:
+            raise CalibrationError(f"{self.machine}: {self.cores} cores", at="cores")
+        for name, keys in (("devices", [one.device for one in self.rates]), ("fits", [one.key for one in self.fits])):
+            for place, key in enumerate(keys):
+                if key in keys[:place]:
+                    raise CalibrationError(f"{self.machine}: {_text(key)} is there twice", at=f"{name}[{place}]")
+
+    def rates_of(self, device: DeviceKind) -> Rates | None:
+        """Return a device's rates, None where nothing is known of it."""
+        return next((one for one in self.rates if one.device is device), None)
+
+    @cached_property
+    def _fits(self) -> dict[tuple[DeviceKind, str], list[Fit]]:
+        found: dict[tuple[DeviceKind, str], list[Fit]] = {}
+        for one in self.fits:
+            found.setdefault((one.device, one.kind), []).append(one)
+        return found
+
+    def fit_of(self, operator: Operator, device: DeviceKind) -> Fit | None:
+        """Return the fit that speaks for an operator: its kind and format, by its library, else by the usual one."""
+        of_kind = self._fits.get((device, operator.kind), ())
+        found = [one for one in of_kind if one.number_format in {operator.number_format, None}]
+        if len(found) <= 1:
+            return found[0] if found else None
+        order = (operator.library, *_PREFERRED) if operator.library else _PREFERRED
+        return min(found, key=lambda one: order.index(one.library) if one.library in order else len(order))
+
+    def time_of(self, operator: Operator, device: DeviceKind = DeviceKind.CPU, side: Side = Side.BOTH) -> Estimate:
+        """Return the seconds of one execution on one machine, data in the device's memory; unknown with the reason."""
+        found = self.fit_of(operator, device)
+        try:
+            if found is None:
+                estimate = roofline(operator, self.rates_of(device), device)
+                return replace(estimate, basis=self.basis) if estimate.is_known else estimate
+            (low, seconds, high), reasons = self._by_runs(found, operator, side)
+        except OperatorError as error:
+            return Estimate.unknown(str(error))
+        return Estimate(seconds, low, high, self.basis, None, reasons)
+
+    def _by_runs(
+        self, found: Fit, operator: Operator, side: Side
+    ) -> tuple[tuple[float, float, float], tuple[str, ...]]:
+        """Return low, seconds, high of an execution, and the reasons; raise OperatorError for sizes that it lacks."""
+        features = features_of(operator, (*found.features, TOUCHED))
+        sizes = [features[name] for name in found.features]
+        reasons = (self._said_by(found), *_beyond(found, sizes))
+        if side is not Side.BOTH:
+            sizes = [
+                size if (name in _OF_BUILD) is (side is Side.BUILD) else 0.0
+                for name, size in zip(found.features, sizes, strict=True)
+            ]
+        return predicted(found, sizes, features[TOUCHED]), reasons
+
+    def t_of(self, operator: Operator, side: Side = Side.BOTH, growth: Growth = Growth.LINEAR) -> Estimate:
+        """Return t, CPU seconds for 100 MB of what an operator reads, at its own size: growth by t gives its time back.
+
+        That is 10 t d, 100 t^2 d for the square class, for sorts 10 t d times the depth over that of 100 MB.
+        """
+        found = self.fit_of(operator, DeviceKind.CPU)
+        if found is None:
+            # Rates alone do not tell one side from the other.
+            side = Side.BOTH
+            if not (rough := self.time_of(operator)).is_known:
+                return rough
+            times, reasons = rough.times, rough.reasons
+        else:
+            try:
+                times, reasons = self._by_runs(found, operator, side)
+            except OperatorError as error:
+                return Estimate.unknown(str(error))
+        if (nbytes := input_bytes(operator, side)) == 0:
+            return Estimate.unknown(f"{operator.name}: it reads nothing, so there are no seconds for 100 MB of it")
+        low, seconds, high = (_t_of(one, operator, nbytes, growth) for one in times)
+        return Estimate(seconds, low, high, self.basis, None, reasons)
+
+    def accelerator_of(self, device: DeviceKind = DeviceKind.GPU) -> Accelerator | None:
+        """Return a device as the model has it; None where neither its bus nor its parallelism is known.
+
+        Kinds that were measured on the CPU and there have a factor of their own, at the largest size that both had.
+        """
+        rates = self.rates_of(device)
+        if device is DeviceKind.CPU or rates is None or rates.bus_bytes_per_s is None or rates.parallelism is None:
+            return None
+        compression = None
+        if rates.compression is not None:
+            compression = Compression(rates.compression[0], rates.compression[1] / _GB)
+        return Accelerator(
+            device,
+            rates.parallelism.numbers[1],
+            bus_gb_per_s=rates.bus_bytes_per_s.numbers[1] / _GB,
+            compression=compression,
+            speed_up=self.speed_ups(device),
+        )
+
+    def speed_ups(self, device: DeviceKind) -> tuple[tuple[str, float], ...]:
+        """Return for kinds that were measured on both how many times as fast a device is, at the largest size."""
+        found: dict[str, float] = {}
+        for there in (one for one in self.fits if one.device is device):
+            plain = Operator(there.kind, there.kind, (), there.number_format)
+            here = self.fit_of(plain, DeviceKind.CPU)
+            if here is None or here.features != there.features or there.kind in found:
+                continue
+            both = [min(pair) for pair in zip(here.most, there.most, strict=True)]
+            touched = min((one.uncached.most_bytes for one in (here, there) if one.uncached is not None), default=0.0)
+            found[there.kind] = predicted(here, both, touched)[1] / predicted(there, both, touched)[1]
+        return tuple(sorted(found.items()))
+
+    def speed_up_of(self, operator: Operator, device: DeviceKind = DeviceKind.GPU) -> Figure:
+        """Return how many times as fast a device does an operator as the CPU, data in its memory: M / r of its kind."""
+        here, there = self.time_of(operator), self.time_of(operator, device)
+        if not here.is_known or not there.is_known:
+            return Figure.unknown(*(here if not here.is_known else there).reasons)
+        (low, own, high), (fastest, seconds, slowest) = here.times, there.times
+        if fastest == 0:
+            return Figure.unknown(f"{operator.name}: its time on the {device} is not told from none")
+        return Figure(own / seconds, low / slowest, high / fastest, here.basis, (*here.reasons, *there.reasons))
+
+    def _said_by(self, found: Fit) -> str:
+        by = f" by {found.library}" if found.library else ""
+        return f"{found.kind} on {found.device}{by}: fit of {found.runs} sizes on {self.machine} ({self.cores} cores)"
+
+
+def input_bytes(operator: Operator, side: Side = Side.BOTH) -> int:
+    """Return what an execution reads, of a join of one side or both; 0 for what nobody knows."""
+    shape = dict(operator.shape)
+    if side is not Side.BOTH:
+        name = "right" if side is Side.BUILD else "left"
+        return shape.get(f"{name}_rows", 0) * shape.get(f"{name}_row_bytes", 0)
+    work = work_of(operator)
+    return 0 if work is None else work.read_bytes
+
+
+def _t_of(seconds: float, operator: Operator, nbytes: int, growth: Growth) -> float:
+    d = nbytes / _GB
+    if growth is Growth.SQUARE:
+        return math.sqrt(seconds / (100 * d))
+    if growth is Growth.SORT:
+        shape = dict(operator.shape)
+        rows_per_gb = _GB / max(shape.get("row_bytes", 100), 1)
+        seconds *= math.log1p(rows_per_gb / 10) / math.log1p(d * rows_per_gb)
+    return seconds / (10 * d)
+
+
+def _beyond(found: Fit, features: Sequence[float]) -> tuple[str, ...]:
+    """Return what a reader has to know of sizes that no run had."""
+    for name, value, least, most in zip(found.features, features, found.least, found.most, strict=True):
+        if value > _FAR * most > 0:
+            return (f"beyond what was measured: {value / most:.3g} times the largest {name.replace('_', ' ')}",)
+        if value * _FAR < least:
+            return (f"smaller than what was measured: {name.replace('_', ' ')} {value:.3g}, the least was {least:.3g}",)
+    return ()
+
+
+def _text(key: object) -> str:
+    parts = key if isinstance(key, tuple) else (key,)
+    return " ".join(str(part) for part in parts if part)

@@ -1,0 +1,104 @@
+"""Least squares on measured runs, with confidence intervals.
+
+Each size that was measured is one observation; errors are relative, coefficients not negative. Intervals are those of
+the coefficients that are left, as if they alone had been fitted; what a size correction takes counts as two of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from operator import mul
+
+import numpy as np
+
+from controller.acceleration.calibration.errors import CalibrationError
+from controller.acceleration.calibration.features import CONSTANT, names_of
+from controller.acceleration.calibration.least_squares import Array, Solved, solve
+from controller.acceleration.calibration.sizes import columns_of, uncached_of
+from controller.acceleration.calibration.values import CONFIDENCE, Fit, Run, degrees_of
+from dataplane.topology.values import DeviceKind, NumberFormat
+
+
+def fit(
+    kind: str,
+    runs: Sequence[Run],
+    *,
+    device: DeviceKind = DeviceKind.CPU,
+    library: str = "",
+    number_format: NumberFormat | None = None,
+    cached_bytes: float | None = None,
+) -> Fit:
+    """Return a kind's time as a sum of its features; CalibrationError for runs that do not tell the coefficients.
+
+    `cached_bytes` is what the device's caches hold: sizes beyond are corrected where that makes the runs likelier.
+    """
+    owner = f"{kind} on {device} by {library or 'nobody'}"
+    if not runs:
+        raise CalibrationError(f"{owner}: no run was measured")
+    seconds = np.array([run.seconds for run in runs])
+    if not (np.isfinite(seconds).all() and (seconds > 0).all()):
+        raise CalibrationError(f"{owner}: {seconds.min()} s is no time of a run")
+    uncached = None if cached_bytes is None else uncached_of(kind, runs, cached_bytes)
+    solved = solve(columns_of(kind, runs, uncached), seconds)
+    coefficients = tuple((solved.coefficients / solved.scale).tolist())
+    degrees = degrees_of(len(runs), coefficients, is_corrected=uncached is not None)
+    if degrees < 1:
+        told = int(np.count_nonzero(solved.coefficients))
+        raise CalibrationError(f"{owner}: {len(runs)} sizes do not tell {told} coefficients")
+    variance, covariance = _spread(solved, seconds, degrees)
+    columns = columns_of(kind, runs)
+    return Fit(
+        device,
+        library,
+        kind,
+        number_format,
+        names_of(kind),
+        coefficients,
+        tuple(tuple(row) for row in covariance.tolist()),
+        math.sqrt(variance),
+        len(runs),
+        tuple(columns.min(axis=0).tolist()),
+        tuple(columns.max(axis=0).tolist()),
+        uncached,
+    )
+
+
+def _spread(solved: Solved, seconds: Array, degrees: int) -> tuple[float, Array]:
+    """Return the variance of relative errors, and the covariance of the coefficients."""
+    design, support = solved.design, np.flatnonzero(solved.coefficients)
+    variance = float(np.square(seconds / solved.expected - design @ solved.coefficients).sum()) / degrees
+    covariance = np.zeros((design.shape[1], design.shape[1]))
+    covariance[np.ix_(support, support)] = np.linalg.inv(design[:, support].T @ design[:, support]) * variance
+    return variance, covariance / np.outer(solved.scale, solved.scale)
+
+
+def predicted(found: Fit, features: Sequence[float], touched_bytes: float = 0.0) -> tuple[float, float, float]:
+    """Return low, seconds, high of a run with these features: the interval in which a new run lies, 95 % of them.
+
+    `touched_bytes` are what the run reads and writes, for fits that are corrected for sizes beyond caches.
+    """
+    if found.uncached is not None and (factor := found.uncached.factor(touched_bytes)) > 1:
+        features = [x if name == CONSTANT else x * factor for name, x in zip(found.features, features, strict=True)]
+    # A handful of features, for each operator of each plan: arrays would take longer than the sums.
+    seconds = sum(map(mul, features, found.coefficients))
+    spread = sum(x * sum(map(mul, features, row)) for x, row in zip(features, found.covariance, strict=True) if x)
+    spread += (found.residual * seconds) ** 2
+    off = quantile(found.degrees) * math.sqrt(max(spread, 0.0))
+    return max(seconds - off, 0.0), seconds, seconds + off
+
+
+def intervals(found: Fit) -> tuple[tuple[float, float, float], ...]:
+    """Return low, value, high of each coefficient: its confidence interval; below zero it ends at zero."""
+    times = quantile(found.degrees)
+    offs = [times * found.covariance[place][place] ** 0.5 for place in range(len(found.features))]
+    return tuple((max(one - off, 0.0), one, one + off) for one, off in zip(found.coefficients, offs, strict=True))
+
+
+@lru_cache
+def quantile(degrees: int) -> float:
+    """Return the two-sided quantile of Student's t with so many degrees of freedom."""
+    from scipy.special import stdtrit  # noqa: PLC0415 - quicker to import than scipy.stats
+
+    return float(stdtrit(degrees, (1 + CONFIDENCE) / 2))

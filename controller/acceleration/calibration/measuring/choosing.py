@@ -1,0 +1,158 @@
+"""Which operators are measured, at which sizes, and by what code: so many sizes that each coefficient is told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Final
+
+from controller.probing.kernels.built_in import BUILT_IN
+from controller.probing.values import Implementation, Library
+from dataplane.topology.values import DeviceKind, NumberFormat
+
+_HERE: Final = "controller.acceleration.calibration.measuring"
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A kind of operators that is to be measured with some code at some sizes; `tolerance` is what may be wrong."""
+
+    kind: str
+    number_format: NumberFormat | None
+    implementation: Implementation
+    sizes: tuple[Sizes, ...]
+    tolerance: float
+
+    @property
+    def name(self) -> str:
+        """What it is, for people."""
+        words = (
+            self.kind,
+            self.number_format or "",
+            f"on {self.implementation.device} by {self.implementation.library}",
+        )
+        return " ".join(filter(None, words))
+
+
+def _filters(rows: Sequence[int]) -> tuple[Sizes, ...]:
+    return tuple(
+        {"rows": one, "row_bytes": row_bytes, "kept_rows": one // part}
+        for one, row_bytes, part in product(rows, (16, 64), (2, 16))
+    )
+
+
+def _projections(rows: Sequence[int]) -> tuple[Sizes, ...]:
+    return tuple(
+        {"rows": one, "row_bytes": row_bytes, "expressions": many}
+        for one, row_bytes, many in product(rows, (16, 64), (1, 4))
+    )
+
+
+def _joins(rows: Sequence[int]) -> tuple[Sizes, ...]:
+    return tuple(
+        {
+            "left_rows": one,
+            "left_row_bytes": 16,
+            "right_rows": max(one // part, 1),
+            "right_row_bytes": 16,
+            "out_rows": max(one // kept, 1),
+            "out_row_bytes": 24,
+        }
+        for one, part, kept in product(rows, (1, 16), (1, 4))
+    )
+
+
+def _aggregates(rows: Sequence[int]) -> tuple[Sizes, ...]:
+    return tuple(
+        {"rows": one, "row_bytes": row_bytes, "groups": max(one // part, 1), "group_bytes": row_bytes}
+        for one, row_bytes, part in product(rows, (16, 48), (8, 1024))
+    )
+
+
+def _sorts(rows: Sequence[int]) -> tuple[Sizes, ...]:
+    return tuple({"rows": one, "row_bytes": row_bytes} for one, row_bytes in product(rows, (8, 32, 64)))
+
+
+def _firsts(rows: Sequence[int]) -> tuple[Sizes, ...]:
+    return tuple({"rows": one, "row_bytes": 32, "kept_rows": kept} for one, kept in product(rows, (10, 1000)))
+
+
+def _scans(rows: Sequence[int]) -> tuple[Sizes, ...]:
+    return tuple({"rows": one, "row_bytes": row_bytes} for one, row_bytes in product(rows, (16, 64)))
+
+
+_TABLES: Final = {
+    "filter": _filters,
+    "project": _projections,
+    "join": _joins,
+    "aggregate": _aggregates,
+    "sort": _sorts,
+    "top-n": _firsts,
+    "table-scan": _scans,
+}
+_OF_PROBES: Final = {"filter": "filter_scan", "join": "hash_join", "aggregate": "aggregate", "sort": "sort"}
+"""Kinds that probe kernels do by DuckDB; the others are done here."""
+_ROWS: Final = (1 << 12, 1 << 18, 1 << 19, 1 << 20, 1 << 21)
+"""The least is what an operator costs to begin; the others are beyond what a database does on one core."""
+_QUICK_ROWS: Final = (1 << 12, 1 << 14, 1 << 16)
+_OF_NUMBERS: Final = (
+    *("dgemm", "sgemm", "dgemv", "dot", "fft", "spmv", "stencil", "trigonometric", "elementwise", "elementwise-fp32"),
+    *("reduction", "reduction-fp32", "scan", "copy", "stream-triad"),
+)
+"""Probe kernels that stand for the kinds of numbers."""
+_SHRUNK: Final = (1024, 8, 5, 3, 2, 1)
+_QUICK_SHRUNK: Final = (1024, 256, 128, 64)
+_GROWN: Final = {"dot": 16, "gemv": 4, "reduction": 2, "elementwise": 2, "copy": 2}
+"""Kinds whose sizes by default fit into large caches, and by how many times they are grown."""
+_CUBIC: Final = frozenset({"gemm"})
+_SQUARE: Final = frozenset({"gemv", "stencil"})
+_FIXED: Final = frozenset({"operands", "planes", "neighbours", "batch"})
+
+
+def subjects(devices: frozenset[DeviceKind], libraries: frozenset[Library], *, is_quick: bool) -> tuple[Subject, ...]:
+    """Return what is measured on these devices with these libraries."""
+    found = [*_of_tables(devices, libraries, is_quick=is_quick), *_of_numbers(devices, libraries, is_quick=is_quick)]
+    return tuple(found)
+
+
+def _of_tables(devices: frozenset[DeviceKind], libraries: frozenset[Library], *, is_quick: bool) -> list[Subject]:
+    rows = _QUICK_ROWS if is_quick else _ROWS
+    found = []
+    if DeviceKind.CPU in devices and Library.DUCKDB in libraries:
+        for kind, sizes in _TABLES.items():
+            found.append(Subject(kind, None, _by_duckdb(kind), sizes(rows), 1e-12))
+    for device, name in ((DeviceKind.CPU, "cpu"), (DeviceKind.GPU, "cuda")):
+        if device not in devices or Library.TORCH not in libraries:
+            continue
+        for kind in ("filter", "project", "join", "aggregate", "sort"):
+            code = Implementation(device, Library.TORCH, f"{_HERE}.torch_tables:{kind}_{name}", threads=True)
+            found.append(Subject(kind, None, code, _TABLES[kind](rows), 1e-9))
+    return found
+
+
+def _by_duckdb(kind: str) -> Implementation:
+    if kind in _OF_PROBES:
+        entry = f"controller.probing.kernels.duckdb_tables:{_OF_PROBES[kind]}"
+    else:
+        entry = f"{_HERE}.tables:{kind.replace('-', '_')}"
+    return Implementation(DeviceKind.CPU, Library.DUCKDB, entry, threads=True)
+
+
+def _of_numbers(devices: frozenset[DeviceKind], libraries: frozenset[Library], *, is_quick: bool) -> list[Subject]:
+    found = []
+    for kernel in (one for one in BUILT_IN if one.identifier in _OF_NUMBERS):
+        parts = _QUICK_SHRUNK if is_quick else _SHRUNK
+        grown = _GROWN.get(kernel.operator, 1)
+        sizes = tuple(_shrunk(kernel.operator, dict(kernel.sizes), part / grown) for part in parts)
+        for device in sorted(devices):
+            codes = [one for one in kernel.implementations if one.device is device and one.library in libraries]
+            found += [Subject(kernel.operator, kernel.number_format, one, sizes, kernel.tolerance) for one in codes]
+    return found
+
+
+def _shrunk(kind: str, sizes: Sizes, part: float) -> Sizes:
+    """Return sizes whose work is about so many times less."""
+    root = 3 if kind in _CUBIC else 2 if kind in _SQUARE else 1
+    return {name: size if name in _FIXED else max(1, round(size / part ** (1 / root))) for name, size in sizes.items()}

@@ -1,0 +1,91 @@
+"""What devices do at most: bytes of memory by STREAM's triad on all cores, arithmetic by products of matrices, the bus.
+
+The triad is the probe kernels': on a CPU each core runs its own part of it at the same time, as numpy's loops let other
+threads go on. The bus is measured by copies of locked memory to the GPU; without a GPU there is nothing to measure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from statistics import median
+from typing import Any, Final
+
+from controller.acceleration.calibration.measuring.timing import Clock, seconds_of
+from controller.acceleration.calibration.values import Figure, Rates
+from controller.cluster.estimates import Basis
+from controller.probing.kernels.loading import prepare
+from controller.probing.values import Implementation, Library
+from dataplane.topology.values import DeviceKind, NumberFormat
+
+_KERNELS: Final = "controller.probing.kernels"
+_NS_PER_S: Final = 1e9
+_TRIAD_BYTES: Final = 24
+_FORMATS: Final = ((NumberFormat.FP64, "dgemm", 1e-9), (NumberFormat.FP32, "sgemm", 1e-3))
+_COPIES: Final = 7
+
+
+def cpu_rates(model: str, cores: int, clock: Clock, *, is_quick: bool) -> Rates:
+    """Return the rates of this machine's processors, all `cores` together."""
+    n = (1 << 20) if is_quick else (1 << 24)
+    triad = Implementation(DeviceKind.CPU, Library.NUMPY, f"{_KERNELS}.memory:stream_triad")
+    parts = [prepare("stream-triad", triad, {"n": n // cores}, seed=place) for place in range(cores)]
+    rates = _together(parts, clock, _TRIAD_BYTES * (n // cores) * cores)
+    memory = _figure(rates, f"STREAM's triad by numpy over {_TRIAD_BYTES * n >> 20} MiB on {cores} cores")
+    operations = _products(DeviceKind.CPU, "dense:{}", Library.NUMPY, clock, 256 if is_quick else 1024)
+    return Rates(DeviceKind.CPU, model, memory_bytes_per_s=memory, operations_per_s=operations)
+
+
+def gpu_rates(clock: Clock, *, is_quick: bool) -> Rates:
+    """Return the rates of the GPU that torch uses, and of its bus; ProbeKernelError where there is none."""
+    import torch  # noqa: PLC0415 - where there is none nobody needs it
+
+    n = (1 << 20) if is_quick else (1 << 26)
+    triad = Implementation(DeviceKind.GPU, Library.TORCH, f"{_KERNELS}.on_torch:stream_triad_cuda")
+    kernel = prepare("stream-triad", triad, {"n": n}, seed=0)
+    seconds = seconds_of("stream-triad", kernel, clock, budget_s=0.2, tolerance=1e-12)
+    memory = _figure([_TRIAD_BYTES * n / one for one in seconds], "STREAM's triad by torch")
+    operations = _products(DeviceKind.GPU, "on_torch:{}_cuda", Library.TORCH, clock, 512 if is_quick else 4096)
+    bus = _figure(_bus(torch, clock, 1 << (22 if is_quick else 28)), "copies of locked memory to the GPU by torch")
+    return Rates(DeviceKind.GPU, torch.cuda.get_device_name(), memory, bus, operations)
+
+
+def _together(kernels: Sequence[Any], clock: Clock, nbytes: int) -> list[float]:
+    """Return bytes a second of kernels that run at the same time, time after time."""
+    found = []
+    with ThreadPoolExecutor(len(kernels)) as pool:
+        runs: Callable[[], list[Any]] = lambda: list(pool.map(lambda one: one.run(()), kernels))  # noqa: E731
+        runs()
+        for _ in range(_COPIES):
+            start_ns = clock()
+            runs()
+            found.append(nbytes / (max(clock() - start_ns, 1) / _NS_PER_S))
+    return found
+
+
+def _products(device: DeviceKind, entry: str, library: Library, clock: Clock, size: int) -> dict[NumberFormat, Figure]:
+    found = {}
+    for known, name, tolerance in _FORMATS:
+        code = Implementation(device, library, f"{_KERNELS}.{entry.format(name)}", threads=True)
+        kernel = prepare(name, code, dict.fromkeys(("m", "n", "k"), size), seed=0)
+        seconds = seconds_of(name, kernel, clock, budget_s=0.2, tolerance=tolerance)
+        found[known] = _figure([2 * size**3 / one for one in seconds], f"{name} of {size} by {library}")
+    return found
+
+
+def _bus(torch: Any, clock: Clock, nbytes: int) -> list[float]:  # noqa: ANN401 - the module
+    here = torch.empty(nbytes, dtype=torch.uint8, pin_memory=True)
+    there = torch.empty(nbytes, dtype=torch.uint8, device="cuda")
+    found = []
+    for _ in range(_COPIES + 1):
+        torch.cuda.synchronize()
+        start_ns = clock()
+        there.copy_(here, non_blocking=True)
+        torch.cuda.synchronize()
+        found.append(nbytes / (max(clock() - start_ns, 1) / _NS_PER_S))
+    return found[1:]
+
+
+def _figure(rates: Sequence[float], how: str) -> Figure:
+    """Return the greatest, which nothing else on the machine has made less, with the median as its lower bound."""
+    return Figure(max(rates), median(rates), max(rates), Basis.MEASURED, (f"{how}, {len(rates)} times",))

@@ -1,0 +1,41 @@
+"""How long a prepared kernel takes: the shortest of executions, after one that is not timed but checked.
+
+What a machine does beside makes executions longer, never shorter: the shortest is the operator's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from controller.acceleration.calibration.errors import CalibrationError
+from controller.probing.kernels.loading import Checked
+
+Clock = Callable[[], int]
+"""Nanoseconds that only grow."""
+
+_NS_PER_S: Final = 1e9
+_LEAST: Final = 5
+_MOST: Final = 1000
+
+
+def seconds_of(name: str, kernel: Checked, clock: Clock, *, budget_s: float, tolerance: float) -> tuple[float, ...]:
+    """Return the seconds of single executions, in their order: five at least, then until the budget is spent.
+
+    CalibrationError for an output that is wrong: a kernel that computes something else is quick for nothing.
+    """
+    output = kernel.run(())
+    if (error := kernel.accuracy(output)) > tolerance:
+        raise CalibrationError(f"{name}: its output is off by {error:.3g}, {tolerance:.3g} is right")
+    del output
+    found: list[float] = []
+    while len(found) < _LEAST or (sum(found) < budget_s and len(found) < _MOST):
+        start_ns = clock()
+        kernel.run(())
+        found.append(max(clock() - start_ns, 1) / _NS_PER_S)
+    return tuple(found)
+
+
+def undisturbed_s(seconds: tuple[float, ...]) -> float:
+    """Return the shortest."""
+    return min(seconds)

@@ -1,0 +1,124 @@
+"""Operators and their times as columns: one array a figure, one element an operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.acceleration.values import OUTPUT_SHARE, Growth, Times, Work
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+_BYTES_PER_GB: Final = 1e9
+
+
+@dataclass(frozen=True, eq=False)
+class Works:
+    """Operators as columns, in the units of `Work`; make it with `Works.of`."""
+
+    items: tuple[Work, ...]
+    t: Floats
+    d: Floats
+    output: Floats
+    """What is given, or the share of the input, or the groups."""
+    other_t: Floats
+    other_d: Floats
+    merge_t: Floats
+    skew: Floats
+    rows_per_gb: Floats
+    is_square: Flags
+    is_sort: Flags
+    is_grouped: Flags
+    grows: Flags
+
+    @classmethod
+    def of(cls, items: Sequence[Work]) -> Works:
+        """Return operators as columns."""
+        growths = [one.growth for one in items]
+        return cls(
+            tuple(items),
+            _floats([one.cpu_s_per_100mb for one in items]),
+            _floats([one.input_gb for one in items]),
+            _floats([_output_gb(one) for one in items]),
+            _floats([_or(one.other_s_per_100mb, one.cpu_s_per_100mb) for one in items]),
+            _floats([one.other_gb if one.growth is Growth.HASH_JOIN else 0.0 for one in items]),
+            _floats([_or(one.merge_s_per_100mb, one.cpu_s_per_100mb) for one in items]),
+            _floats([one.skew for one in items]),
+            _floats([_BYTES_PER_GB / one.row_bytes for one in items]),
+            np.array([one is Growth.SQUARE for one in growths], np.bool_),
+            np.array([one is Growth.SORT for one in growths], np.bool_),
+            np.array([one is Growth.GROUPED for one in growths], np.bool_),
+            np.array([one.grows for one in items], np.bool_),
+        )
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @cached_property
+    def goes_in(self) -> Floats:
+        """GB that each machine reads, of both sides of a join."""
+        return self.d + self.other_d
+
+    @cached_property
+    def has_sorts(self) -> bool:
+        """Whether one grows by n log n."""
+        return bool(self.is_sort.any())
+
+    @cached_property
+    def has_squares(self) -> bool:
+        """Whether one grows by the square."""
+        return bool(self.is_square.any())
+
+
+@dataclass(frozen=True, eq=False)
+class TimeColumns:
+    """Seconds of operators on one device, in parts: the columns of `Times`."""
+
+    compute_s: Floats
+    aggregation_s: Floats
+    transfer_s: Floats
+    bus_s: Floats
+    compression_s: Floats
+
+    @cached_property
+    def total_s(self) -> Floats:
+        """All parts, one after the other."""
+        return self.compute_s + self.aggregation_s + self.transfer_s + self.bus_s + self.compression_s
+
+    @cached_property
+    def rows(self) -> tuple[Times, ...]:
+        """The parts of each operator."""
+        parts = (self.compute_s, self.aggregation_s, self.transfer_s, self.bus_s, self.compression_s)
+        return tuple(map(Times, *(part.tolist() for part in parts)))
+
+    def __getitem__(self, row: int) -> Times:
+        return self.rows[row]
+
+    def __iter__(self) -> Iterator[Times]:
+        return iter(self.rows)
+
+    def __len__(self) -> int:
+        return len(self.compute_s)
+
+
+def _output_gb(work: Work) -> float:
+    if work.output_gb is not None:
+        return work.output_gb
+    if work.growth is Growth.GROUPED and work.groups is not None:
+        rows = work.input_gb * _BYTES_PER_GB / work.row_bytes
+        return min(work.groups, rows) * work.group_bytes / _BYTES_PER_GB
+    other_gb = work.other_gb if work.growth is Growth.HASH_JOIN else 0.0
+    return OUTPUT_SHARE * (work.input_gb + other_gb)
+
+
+def _or(value: float | None, otherwise: float) -> float:
+    return otherwise if value is None else value
+
+
+def _floats(values: list[float]) -> Floats:
+    return np.array(values, np.float64)

@@ -1,0 +1,103 @@
+"""Which device each operator runs on: by the ratio of the CPU's time to that of each other choice, against a preset."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from controller.acceleration.errors import AccelerationError
+from controller.acceleration.model.columns import TimeColumns, Works
+from controller.acceleration.model.times import times
+from controller.acceleration.values import CPU, Accelerator, Decision, Growth, Machines, Work
+from controller.cluster.estimates import Basis
+
+_STREAMS: Final = frozenset({Growth.LINEAR, Growth.GROUPED})
+"""Classes that take their input piece by piece, so that an accelerator need not hold it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """A place where operators may run beside the CPU: their times there, and why each may not ('': it may)."""
+
+    label: str
+    times: TimeColumns
+    refusals: tuple[str, ...]
+
+
+def decide(
+    works: Works,
+    machines: Machines,
+    accelerators: Sequence[Accelerator],
+    preset: float = 1.0,
+    others: Sequence[Choice] = (),
+) -> tuple[Decision, ...]:
+    """Return for each operator the choice with the greatest ratio if it is above the preset, else the CPU.
+
+    `others` are choices whose times come from elsewhere (the switch). Raise AccelerationError for a preset below 1, and
+    for two choices of one label.
+    """
+    choices = [*(choice_of(works, machines, one) for one in accelerators), *others]
+    return decided(works, times(works, machines), choices, preset)
+
+
+def decided(works: Works, on_cpu: TimeColumns, choices: Sequence[Choice], preset: float) -> tuple[Decision, ...]:
+    """Return what `decide` does, of times on the CPU and choices that are there already; raise as it does."""
+    if not 1 <= preset < math.inf:
+        raise AccelerationError(
+            f"a preset of {preset} is not 1 or more: below it the slower device would win", at="preset"
+        )
+    labels = [one.label for one in choices]
+    if twice := next((one for one in labels if labels.count(one) > 1), None):
+        raise AccelerationError(f"two choices are called {twice}", at="accelerators")
+    return tuple(_decided(work, row, on_cpu, choices, preset) for row, work in enumerate(works.items))
+
+
+def choice_of(works: Works, machines: Machines, accelerator: Accelerator) -> Choice:
+    """Return an accelerator as a choice: what it takes, and what it cannot run."""
+    refusals = tuple(_refusal(work, accelerator) for work in works.items)
+    return Choice(accelerator.label, times(works, machines, accelerator), refusals)
+
+
+def ratio_of(cpu_s: float, other_s: float) -> float | None:
+    """Return how many times as fast the other is, infinite where it takes no time, None where neither does."""
+    if other_s == 0:
+        return math.inf if cpu_s > 0 else None
+    return cpu_s / other_s
+
+
+def _refusal(work: Work, device: Accelerator) -> str:
+    if device.runs is not None and work.kind not in device.runs:
+        return f"it does not run {work.kind or 'operators of no kind'}"
+    other_gb = work.other_gb if work.growth is Growth.HASH_JOIN else 0.0
+    held_gb = (work.input_gb + other_gb) * work.skew
+    if work.growth not in _STREAMS and held_gb > device.memory_gb:
+        return f"{held_gb:.4g} GB do not fit in its {device.memory_gb:.4g} GB of memory"
+    return ""
+
+
+def _decided(work: Work, row: int, on_cpu: TimeColumns, choices: Sequence[Choice], preset: float) -> Decision:
+    if work.basis is Basis.NONE:
+        return Decision(work, CPU, {}, None, (work.unknown, "its time is not known: the CPU is taken"), work.basis)
+    found = {CPU: on_cpu[row]}
+    reasons, best, device = [], None, CPU
+    for choice in choices:
+        if refusal := choice.refusals[row]:
+            reasons.append(f"{choice.label}: {refusal}")
+            continue
+        found[choice.label] = choice.times[row]
+        ratio = ratio_of(found[CPU].total_s, found[choice.label].total_s)
+        reasons.append(_compared(choice.label, ratio, preset))
+        if ratio is not None and (best is None or ratio > best):
+            best, device = ratio, choice.label
+    if best is None or not best > preset:
+        device = CPU
+    return Decision(work, device, found, best, tuple(reasons) or ("there is nothing but the CPU",), work.basis)
+
+
+def _compared(label: str, ratio: float | None, preset: float) -> str:
+    if ratio is None:
+        return f"{label}: there is nothing to compute or to move, so nothing to gain"
+    above = "above" if ratio > preset else "not above"
+    return f"{label}: the CPU takes {ratio:.4g} times as long, {above} the preset of {preset:g}"

@@ -1,0 +1,182 @@
+"""What a distributed job runs on: machines with the network between them, and what may run operators beside their CPUs.
+
+Pure: files, topologies and cost maps come as values.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, repeat
+from typing import Final
+
+from controller.acceleration.errors import AccelerationError
+from controller.acceleration.model import Choice, Works
+from controller.acceleration.network.hardware import OPTIONAL, Hardware
+from controller.acceleration.network.switches import Sums, SwitchTree, switch_choice, switch_tree
+from controller.acceleration.network.timing import TimedTree, timed, tree_over
+from controller.acceleration.values import Accelerator, Machines, Network, Round, TransferModel
+from controller.cluster.cost_map import Basis, CostMap
+from dataplane.topology.values import Device, DeviceKind, Topology
+
+NO_SWITCH: Final = "no hardware file says that switches add up"
+_GB: Final = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """What decisions about operators are made on; `notes` say what of it is assumed, each one line.
+
+    `tree` is None where the network is but a rate. `hosts` are the machines by name, () where they have none.
+    `switch` is where sums are added up in the network, or why they are not.
+    """
+
+    machines: Machines
+    accelerators: tuple[Accelerator, ...]
+    preset: float
+    hosts: tuple[str, ...]
+    tree: TimedTree | None
+    switch: SwitchTree | str
+    notes: tuple[str, ...]
+
+    def others(self, works: Works, sums: Sequence[Sums | str]) -> tuple[Choice, ...]:
+        """Return what may run operators and is no device of a machine alone: the switch, where a hardware file has it.
+
+        Machines compute for it on their CPUs, or on any of their accelerators. `sums` say of each operator what it adds
+        up, or why it is none.
+        """
+        if self.switch == NO_SWITCH:
+            return ()
+        switch = switch_choice(works, self.machines, sums, self.switch)
+        # Where it can add up nothing it says why once, whatever would compute for it.
+        by = () if all(switch.refusals) else self.accelerators
+        return (switch, *(switch_choice(works, self.machines, sums, self.switch, one) for one in by))
+
+
+def ground_by_rate(hardware: Hardware, rate_bps: float, topology: Topology | None = None) -> Ground:
+    """Return machines between which there is one rate, with nothing shared but the aggregators' own links.
+
+    Raise AccelerationError for a rate that is none, hosts that the topology lacks, and a number that nobody said.
+    """
+    hosts: tuple[str, ...] = ()
+    if topology is not None:
+        hosts = machines_of(hardware, topology)
+        count = len(hosts)
+    elif isinstance(hardware.machines, int):
+        count = hardware.machines
+    elif hardware.machines is not None:
+        count = len(hosts := hardware.machines)
+    else:
+        raise AccelerationError("how many machines share the job is not known: give a topology or their number")
+    accelerators, notes = _accelerators(hardware, topology, hosts)
+    network = Network(hardware.rate_gbit_per_s(rate_bps))
+    machines = _machines(hardware, network, count, TransferModel.SUM)
+    switch = NO_SWITCH if hardware.switch is None else "where sums would be added up takes a topology and its paths"
+    return Ground(machines, accelerators, hardware.preset, hosts, None, switch, notes)
+
+
+def ground_over(hardware: Hardware, costs: CostMap) -> Ground:
+    """Return machines that reduce over a fabric's real paths, as a cost map has them.
+
+    Raise AccelerationError or PathError for hosts that the fabric lacks or that nothing leads between.
+    """
+    topology = costs.model.topology
+    hosts = machines_of(hardware, topology)
+    tree = tree_over(costs, hosts, hardware.fan_in, hardware.aggregators)
+    found = timed(costs, tree, efficiency=hardware.network_efficiency, host_bps=hardware.host_rate_bps)
+    accelerators, notes = _accelerators(hardware, topology, hosts)
+    network = Network(found.rate_gbit_per_s, rounds_of(found))
+    machines = _machines(hardware, network, len(hosts), TransferModel.PER_PATH)
+    switch = NO_SWITCH if hardware.switch is None else switch_tree(costs, hosts, hardware.switch)
+    notes += notes_of(found)
+    return Ground(machines, accelerators, hardware.preset, tree.hosts, found, switch, notes)
+
+
+def machines_of(hardware: Hardware, topology: Topology) -> tuple[str, ...]:
+    """Return the hosts that share a job: those that are named, else those of which the topology says what they have.
+
+    Where it says so of none, all but the collector's. Raise AccelerationError for a host that is not there, and for
+    fewer than are wanted.
+    """
+    if isinstance(hardware.machines, tuple):
+        for name in hardware.machines:
+            if name not in topology.host:
+                raise AccelerationError(f"machines: topology {topology.name} has no host {name!r}", at="machines")
+        return hardware.machines
+    others = [host for host in topology.hosts if topology.collector is None or host.name != topology.collector.host]
+    described = [host.name for host in others if host.cores or host.memory or host.devices]
+    found = tuple(described or [host.name for host in others])
+    if isinstance(hardware.machines, int):
+        if len(found) < hardware.machines:
+            problem = f"machines: {hardware.machines} are wanted, topology {topology.name} has {len(found)}"
+            raise AccelerationError(problem, at="machines")
+        return found[: hardware.machines]
+    if not found:
+        raise AccelerationError(f"topology {topology.name} has no host that could share a job")
+    return found
+
+
+def _machines(hardware: Hardware, network: Network, count: int, transfer: TransferModel) -> Machines:
+    return Machines(network, count, hardware.fan_in, hardware.transfer or transfer, hardware.has_finite_sum)
+
+
+def _accelerators(
+    hardware: Hardware, topology: Topology | None, hosts: Sequence[str]
+) -> tuple[tuple[Accelerator, ...], tuple[str, ...]]:
+    """Return what every machine has, with what the topology says of it, and notes on what not every one has."""
+    if topology is None:
+        return hardware.accelerators, ()
+    devices = {name: topology.host[name].devices for name in hosts}
+    notes: list[str] = []
+    found: list[Accelerator] = []
+    is_described = any(device.kind is not DeviceKind.CPU for group in devices.values() for device in group)
+    for accelerator, said in zip(hardware.accelerators, chain(hardware.said, repeat(OPTIONAL)), strict=False):
+        lacking = next((name for name in hosts if not _of_kind(devices[name], accelerator.kind)), None)
+        if is_described and lacking is not None:
+            notes.append(f"{accelerator.label}: no choice, machine {lacking} has none")
+        else:
+            found.append(_completed(accelerator, said, devices) if is_described else accelerator)
+    kinds = {device.kind for group in devices.values() for device in group} - {DeviceKind.CPU}
+    notes += [
+        f"{kind}: the topology has some, but no hardware file says how parallel they are"
+        for kind in sorted(kinds - {one.kind for one in hardware.accelerators})
+    ]
+    return tuple(found), tuple(notes)
+
+
+def _completed(accelerator: Accelerator, said: frozenset[str], devices: Mapping[str, Sequence[Device]]) -> Accelerator:
+    """Return an accelerator with the slowest bus and the least memory of all machines, as the topology has them."""
+    buses, memories = [], []
+    for group in devices.values():
+        mine = _of_kind(group, accelerator.kind)
+        buses.append(max((one.bus.bytes_per_s or 0 if one.bus else 0 for one in mine), default=0))
+        memories.append(max((one.memory_bytes or 0 for one in mine), default=0))
+    if "bus" not in said and min(buses):
+        accelerator = replace(accelerator, bus_gb_per_s=min(buses) / _GB)
+    if "memory" not in said and math.isinf(accelerator.memory_gb) and min(memories):
+        accelerator = replace(accelerator, memory_gb=min(memories) / _GB)
+    return accelerator
+
+
+def _of_kind(devices: Iterable[Device], kind: DeviceKind) -> list[Device]:
+    return [device for device in devices if device.kind is kind]
+
+
+def rounds_of(tree: TimedTree) -> tuple[Round, ...]:
+    """Return a tree's rounds as the model counts them."""
+    return tuple(Round(part.s_per_gb, part.delay_s, part.grown_s_per_gb) for part in tree.rounds)
+
+
+def notes_of(tree: TimedTree) -> tuple[str, ...]:
+    """Return what to know of a tree's rounds: how bandwidth is known, and links that are full."""
+    notes, rounds = [], tree.rounds
+    bases = {part.basis for part in rounds}
+    if bases and bases != {Basis.MEASURED}:
+        weakest = Basis.NOMINAL if bases == {Basis.NOMINAL} else Basis.PARTLY_MEASURED
+        notes.append(f"free bandwidth between machines is {weakest}")
+    full = sorted({str(link) for part in rounds for link in part.full})
+    if full:
+        shown = ", ".join(full[:4]) + (f" and {len(full) - 4} more" if len(full) > 4 else "")
+        notes.append(f"full: {shown}: flows are taken to get a twentieth of their rate there")
+    return tuple(notes)

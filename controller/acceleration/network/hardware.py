@@ -1,0 +1,215 @@
+"""The hardware file: which machines share a job, how they reduce, and what may run operators beside their CPUs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+
+from controller.acceleration.errors import AccelerationError
+from controller.acceleration.network.trees import Aggregators
+from controller.acceleration.values import Accelerator, Compression, TransferModel
+from controller.network.tables.aggregation import CELLS
+from dataplane.config import Document, Strict, load_document
+from dataplane.topology.units import parse_bytes_per_s, parse_rate_bps, parse_size_bytes
+from dataplane.topology.values import DeviceKind
+
+_GB: Final = 1e9
+_GBIT_BITS: Final = 1e9
+PCIE_GB_PER_S: Final = 12.8
+"""What PCIe 3.0 x16 was measured to carry; where neither the hardware file nor the topology says more."""
+
+OPTIONAL: Final = frozenset({"bus", "memory"})
+"""What of an accelerator may be left to the topology."""
+
+
+class CompressionSpec(Strict, frozen=True):
+    """`ratio` is compressed over plain size, `rate` how fast the accelerator compresses, as in '0.1 GB/s'."""
+
+    ratio: float
+    rate: str
+
+
+class AcceleratorSpec(Strict, frozen=True):
+    """An accelerator that every machine has; the fields of `Accelerator`, sizes and rates as text with units.
+
+    `bus` and `memory` that are left out are those that the topology says of the machines' devices of this kind.
+    """
+
+    kind: DeviceKind
+    parallelism: float
+    name: str = ""
+    relative_speed: float = 1.0
+    bus: str | None = None
+    memory: str | None = None
+    compression: CompressionSpec | None = None
+    runs: tuple[str, ...] | None = None
+    on_the_way: bool = False
+    speed_up: dict[str, float] = msgspec.field(default_factory=dict)
+
+
+class SwitchSpec(Strict, frozen=True):
+    """Switches that add up for jobs (fabric_aggregation); `cells` are those that a job may have in each.
+
+    `efficiency` is the share of a free link that hosts' packets really fill: their packet engine may be the slower.
+    """
+
+    cells: Annotated[int, msgspec.Meta(ge=2, le=CELLS)] = CELLS
+    efficiency: float = 1.0
+
+
+class HardwareSpec(Strict, frozen=True):
+    """`machines` are names of the topology's hosts, or how many there are; left out, all that the topology has."""
+
+    millrace: Literal[1]
+    machines: tuple[str, ...] | int | None = None
+    fan_in: int = 10
+    aggregators: Aggregators = Aggregators.APART
+    transfer: TransferModel | None = None
+    finite_sum: bool = False
+    network_efficiency: float = 1.0
+    host_rate: str | None = None
+    preset: float = 1.0
+    accelerators: tuple[AcceleratorSpec, ...] = ()
+    switch: SwitchSpec | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """What a hardware file says. `accelerators` lack what the topology says where `said` does not name it.
+
+    `machines` are names, a number, or None for all there are. `transfer` None is per-path where there are paths, else
+    the sum. `network_efficiency` is the share of a path's free bandwidth that data gets, `host_rate_bps` what a
+    machine's processor can send or receive at most. `said` are the `OPTIONAL` figures that stand in the file, an
+    accelerator a set; all where there is no set.
+    """
+
+    machines: tuple[str, ...] | int | None = None
+    fan_in: int = 10
+    aggregators: Aggregators = Aggregators.APART
+    transfer: TransferModel | None = None
+    has_finite_sum: bool = False
+    network_efficiency: float = 1.0
+    host_rate_bps: float = math.inf
+    preset: float = 1.0
+    accelerators: tuple[Accelerator, ...] = ()
+    said: tuple[frozenset[str], ...] = ()
+    switch: SwitchSpec | None = None
+
+    def rate_gbit_per_s(self, rate_bps: float) -> float:
+        """Return what data gets of a rate between two machines, as their processors can take it."""
+        return min(self.network_efficiency * rate_bps, self.host_rate_bps) / _GBIT_BITS
+
+
+def load_hardware(path: Path) -> Hardware:
+    """Return what a hardware file (YAML, TOML or JSON) says; raise ConfigError with file, line and key."""
+    document = load_document(path, HardwareSpec)
+    spec = document.value
+    _check(document)
+    specs = list(enumerate(spec.accelerators))
+    return Hardware(
+        machines=spec.machines,
+        fan_in=spec.fan_in,
+        aggregators=spec.aggregators,
+        transfer=spec.transfer,
+        has_finite_sum=spec.finite_sum,
+        network_efficiency=spec.network_efficiency,
+        host_rate_bps=_host_rate_bps(document),
+        preset=spec.preset,
+        accelerators=tuple(_accelerator(document, one, f"accelerators[{place}]") for place, one in specs),
+        said=tuple(frozenset(name for name in OPTIONAL if getattr(one, name) is not None) for _, one in specs),
+        switch=spec.switch,
+    )
+
+
+def _check(document: Document[HardwareSpec]) -> None:
+    spec = document.value
+    _check_machines(document, spec.machines)
+    if spec.fan_in < 2:
+        raise document.error(f"a fan-in of {spec.fan_in}: a tree's is 2 or more", "fan_in")
+    if not 1 <= spec.preset < math.inf:
+        raise document.error(f"a preset of {spec.preset} is not 1 or more", "preset")
+    shares = {"network_efficiency": spec.network_efficiency}
+    if spec.switch is not None:
+        shares["switch.efficiency"] = spec.switch.efficiency
+    for key, share in shares.items():
+        if not 0 < share <= 1:
+            raise document.error(f"{share} is not above 0 and at most 1", key)
+    if spec.switch is not None and spec.switch.cells & (spec.switch.cells - 1):
+        raise document.error(f"{spec.switch.cells} cells: a job has a power of two of them", "switch.cells")
+    labels = [one.name or one.kind.value for one in spec.accelerators]
+    if (place := _repeated(labels)) is not None:
+        raise document.error(f"two accelerators are called {labels[place]}: give one a name", f"accelerators[{place}]")
+
+
+def _check_machines(document: Document[HardwareSpec], machines: tuple[str, ...] | int | None) -> None:
+    if isinstance(machines, int):
+        if machines < 1:
+            raise document.error(f"{machines} machines: 1 or more share a job", "machines")
+        return
+    if machines == ():
+        raise document.error("no machines", "machines")
+    if machines and (place := _repeated(machines)) is not None:
+        raise document.error(f"machine {machines[place]} is named twice", f"machines[{place}]")
+
+
+def _host_rate_bps(document: Document[HardwareSpec]) -> float:
+    if document.value.host_rate is None:
+        return math.inf
+    with _placed(document, "host_rate"):
+        return parse_rate_bps(document.value.host_rate)
+
+
+def _repeated(names: Sequence[str]) -> int | None:
+    """Return the place of the first name that stands before it, too."""
+    return next((place for place, name in enumerate(names) if name in names[:place]), None)
+
+
+def _accelerator(document: Document[HardwareSpec], spec: AcceleratorSpec, at: str) -> Accelerator:
+    with _placed(document, f"{at}.bus"):
+        bus_gb_per_s = PCIE_GB_PER_S if spec.bus is None else _gb_per_s(spec.bus)
+    with _placed(document, f"{at}.memory"):
+        memory_gb = math.inf if spec.memory is None else parse_size_bytes(spec.memory) / _GB
+    with _placed(document, at):
+        return Accelerator(
+            kind=spec.kind,
+            parallelism=spec.parallelism,
+            relative_speed=spec.relative_speed,
+            bus_gb_per_s=bus_gb_per_s,
+            compression=_compression(document, spec.compression, f"{at}.compression"),
+            memory_gb=memory_gb,
+            runs=None if spec.runs is None else frozenset(spec.runs),
+            is_on_the_way=spec.on_the_way,
+            speed_up=tuple(sorted(spec.speed_up.items())),
+            name=spec.name,
+        )
+
+
+def _compression(document: Document[HardwareSpec], spec: CompressionSpec | None, at: str) -> Compression | None:
+    if spec is None:
+        return None
+    with _placed(document, f"{at}.rate"):
+        gb_per_s = _gb_per_s(spec.rate)
+    with _placed(document, at):
+        return Compression(spec.ratio, gb_per_s)
+
+
+def _gb_per_s(text: str) -> float:
+    """Return a rate in GB/s; 'inf' is that of what takes no time, as between devices that share their memory."""
+    return math.inf if text == "inf" else parse_bytes_per_s(text) / _GB
+
+
+@contextmanager
+def _placed(document: Document[HardwareSpec], at: str) -> Iterator[None]:
+    """Say where in the file stands what a value refuses."""
+    try:
+        yield
+    except AccelerationError as error:
+        raise document.error(error.problem, f"{at}.{error.at}" if error.at else at) from error
+    except ValueError as error:
+        raise document.error(str(error), at) from error

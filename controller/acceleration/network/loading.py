@@ -1,0 +1,63 @@
+"""What a job runs on, of files and of the network's state now: what `explain` and `run` begin with."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from collectors.values import Snapshot
+from controller.acceleration.errors import AccelerationError
+from controller.acceleration.network.grounds import Ground, ground_by_rate, ground_over
+from controller.acceleration.network.hardware import Hardware, load_hardware
+from controller.cluster.cost_map import CostMap
+from controller.cluster.network_state.follower import ask
+from controller.cluster.network_state.settings import NetworkStateSettings
+from dataplane.topology.file import load_topology
+from dataplane.topology.values import Topology
+
+BASE_ROUTES: Final = "paths are base routes: no path server was asked"
+
+
+def load_ground(
+    topology: str | None,
+    hardware: Path | Hardware | None,
+    *,
+    feed: str | None = None,
+    path_server: str | None = None,
+    rate_bps: float | None = None,
+) -> Ground:
+    """Return what a topology (file, name, family) and a hardware file say, with the network as it is now.
+
+    `feed` is a collector's: paths are then measured, on the path server's routes where one is named, else on base
+    routes. `rate_bps` stands for all paths instead. With neither, paths are idle as the topology has them, and a note
+    says so. Raise ConfigError for files, FeedError and PathError for who does not answer (within 10 s), CostMapError
+    for another network, AccelerationError for what does not fit.
+    """
+    if feed is not None and rate_bps is not None:
+        raise AccelerationError("a collector's feed and a rate: paths are measured or all have one rate, not both")
+    if topology is None and (feed is not None or rate_bps is None):
+        wanted = "a collector's feed says nothing of machines" if feed is not None else "nothing says how fast it is"
+        raise AccelerationError(f"the network between machines: {wanted} without a topology; give one, or a rate")
+    if path_server is not None and feed is None:
+        raise AccelerationError("a path server without a collector's feed: routes say nothing of what is free on them")
+    asked = load_hardware(hardware) if isinstance(hardware, Path) else hardware or Hardware()
+    found = None if topology is None else load_topology(topology)
+    if rate_bps is not None:
+        return ground_by_rate(asked, rate_bps, found)
+    assert found is not None, "without a topology there is a rate"
+    ground = ground_over(asked, costs_of(found, feed, path_server))
+    if feed is not None and path_server is None:
+        return replace(ground, notes=(*ground.notes, BASE_ROUTES))
+    return ground
+
+
+def costs_of(topology: Topology, feed: str | None, path_server: str | None) -> CostMap:
+    """Return a topology's cost map: idle, or as a collector's feed measures it, on base or a path server's routes.
+
+    Raise FeedError and PathError for who does not answer, CostMapError for another network.
+    """
+    if feed is None:
+        return CostMap.of(topology, Snapshot(0, {}, {}, {}))
+    return asyncio.run(ask(topology, NetworkStateSettings(feed=feed, path_server=path_server))).costs

@@ -1,0 +1,173 @@
+"""What each round of a reduction tree takes over the paths of a cost map, whose links its flows share."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from controller.acceleration.errors import AccelerationError
+from controller.acceleration.network.sharing import Crossings, Floats, finishing_s
+from controller.acceleration.network.trees import Aggregators, ReductionTree, Transfer, reduction_tree
+from controller.cluster.cost_map import Basis, CostMap, CostModel
+from controller.cluster.cost_map.columns import AVAILABLE
+from controller.cluster.cost_map.values import PPB
+from dataplane.topology.values import LinkKey
+
+GB_BITS: Final = 8e9
+"""A GB (10^9 bytes) in bits."""
+LEAST_FREE: Final = 0.05
+"""Where less than this share of a link is free, flows get so much of it: those that are there make room for new ones.
+
+Aggregation trees are placed by the same figure.
+"""
+_NS_PER_S: Final = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class TimedRound:
+    """One round: `s_per_gb` for what each machine sends, shared links and all, and the longest delay of its paths.
+
+    `grown_s_per_gb` is for a GB of each machine's own output where they are sent on together, as rows of a filter are.
+    `busiest` is the link that most would have to wait for, over which go `busiest_flows` flows, and of which
+    `busiest_bps` are free; None where nothing crosses the network. `full` are links of which less than `LEAST_FREE`
+    is free.
+    """
+
+    transfers: tuple[Transfer, ...]
+    s_per_gb: float
+    grown_s_per_gb: float
+    delay_s: float
+    basis: Basis
+    busiest: LinkKey | None
+    busiest_flows: float
+    busiest_bps: float
+    full: tuple[LinkKey, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedTree:
+    """A reduction tree and what its rounds take. `rate_gbit_per_s` is one rate for all of its transfers.
+
+    At that rate the sum over all transfers, each with the network to itself, is the same as over the real paths: what
+    the specification calls node-to-node speed. It is infinite for one machine, which sends nothing.
+    """
+
+    tree: ReductionTree
+    rounds: tuple[TimedRound, ...]
+    rate_gbit_per_s: float
+
+    def transfer_s(self, output_gb: float) -> float:
+        """Return how long all rounds send, if each machine sends so much (GB) in each."""
+        return math.fsum(part.s_per_gb * output_gb + part.delay_s for part in self.rounds)
+
+
+def near_order(model: CostModel, machines: Iterable[str]) -> tuple[str, ...]:
+    """Return machines so that those on one switch stand side by side; raise PathError for one that is not there."""
+    return tuple(sorted(machines, key=lambda name: (int(model.host_switch[model.number(name)]), model.number(name))))
+
+
+def tree_over(
+    costs: CostMap, machines: Sequence[str], fan_in: int, aggregators: Aggregators = Aggregators.APART
+) -> ReductionTree:
+    """Return the reduction tree over hosts of a fabric in near order; raise as `reduction_tree` and `near_order`."""
+    return reduction_tree(near_order(costs.model, machines), fan_in, aggregators)
+
+
+def timed(costs: CostMap, tree: ReductionTree, *, efficiency: float = 1.0, host_bps: float = math.inf) -> TimedTree:
+    """Return what the tree's rounds take on a fabric; `efficiency` is the share of free bandwidth that data gets.
+
+    `host_bps` is what a machine's processor sends at most, and what it receives at most.
+
+    Raise PathError for machines that the fabric lacks, AccelerationError for two that nothing leads between, and for
+    an efficiency outside (0, 1].
+    """
+    if not 0 < efficiency <= 1:
+        raise AccelerationError(f"efficiency {efficiency}: it is above 0 and at most 1")
+    if not host_bps > 0:
+        raise AccelerationError(f"{host_bps} bit/s are not what a machine could send or receive")
+    free_bps = efficiency * free_bps_of(costs)
+    own = costs.model.up.start
+    free_bps[own:] = np.minimum(free_bps[own:], host_bps)
+    rounds, alone_s = [], []
+    for transfers, shares in zip(tree.transfers, tree.shares, strict=True):
+        crossings = _crossings(costs, transfers)
+        rounds.append(_round(costs, transfers, crossings, free_bps, shares))
+        alone_s.append(_alone_s(crossings, free_bps))
+    each = np.concatenate(alone_s) if alone_s else np.zeros(0)
+    total_s = float(each.sum())
+    return TimedTree(tree, tuple(rounds), len(each) * GB_BITS / 1e9 / total_s if total_s else math.inf)
+
+
+def free_bps_of(costs: CostMap) -> Floats:
+    """Return what flows get of each link, at least `LEAST_FREE` of its rate."""
+    rates: Floats = costs.links.rate_bps.astype(np.float64)
+    return np.maximum(costs.links.available_bps, LEAST_FREE * rates)
+
+
+def _crossings(costs: CostMap, transfers: Sequence[Transfer]) -> Crossings:
+    model, rows = costs.model, list[tuple[int, int, float]]()
+    for number, transfer in enumerate(transfers):
+        src, dst = model.number(transfer.src), model.number(transfer.dst)
+        shares = costs.routing.shares(src, dst)
+        shares |= {model.up.start + src: 1.0, model.down.start + dst: 1.0}
+        _check(costs, transfer, shares)
+        rows += [(number, row, share) for row, share in shares.items()]
+    flow, link, share = zip(*rows, strict=True) if rows else ((), (), ())
+    return Crossings(len(transfers), np.array(flow, np.intp), np.array(link, np.intp), np.array(share, np.float64))
+
+
+def _check(costs: CostMap, transfer: Transfer, rows: Iterable[int]) -> None:
+    """Raise AccelerationError where nothing arrives."""
+    if not costs.cost(transfer.src, transfer.dst).is_reachable:
+        raise AccelerationError(f"machines {transfer.src} and {transfer.dst}: nothing leads from the one to the other")
+    dead = next((row for row in rows if costs.links.loss_ppb[row] >= PPB), None)
+    if dead is not None:
+        link = list(costs.links.numbers)[dead]
+        raise AccelerationError(f"machines {transfer.src} and {transfer.dst}: link {link} between them is down")
+
+
+def _round(
+    costs: CostMap, transfers: tuple[Transfer, ...], crossings: Crossings, free_bps: Floats, shares: Sequence[int]
+) -> TimedRound:
+    ends_s = finishing_s(crossings, free_bps, GB_BITS)
+    grown_s = finishing_s(crossings, free_bps, GB_BITS * np.array(shares)) if max(shares, default=1) > 1 else ends_s
+    demand = np.bincount(crossings.link, crossings.share, minlength=len(free_bps))
+    waiting = demand / free_bps
+    busiest = int(waiting.argmax())
+    links, rows = list(costs.links.numbers), np.unique(crossings.link)
+    tight = rows[costs.links.available_bps[rows] < LEAST_FREE * costs.links.rate_bps[rows]]
+    delays_ns = [costs.cost(transfer.src, transfer.dst).delay_ns for transfer in transfers]
+    return TimedRound(
+        transfers=transfers,
+        s_per_gb=float(ends_s.max(initial=0.0)),
+        grown_s_per_gb=float(grown_s.max(initial=0.0)),
+        delay_s=max(delays_ns, default=0) / _NS_PER_S,
+        basis=_basis(costs, rows),
+        busiest=links[busiest] if transfers else None,
+        busiest_flows=float(demand[busiest]),
+        busiest_bps=float(free_bps[busiest]),
+        full=tuple(links[row] for row in tight),
+    )
+
+
+def _alone_s(crossings: Crossings, free_bps: Floats) -> Floats:
+    """Return how long each flow of a GB takes with the network to itself."""
+    slowest = np.zeros(crossings.flows)
+    np.maximum.at(slowest, crossings.flow, crossings.share * GB_BITS / free_bps[crossings.link])
+    return slowest
+
+
+def _basis(costs: CostMap, rows: Sequence[int] | np.ndarray) -> Basis:
+    """Return how free bandwidth of links is known; that of hosts' own links only hosts measure."""
+    told = [bool(costs.links.measured[row] & AVAILABLE) for row in rows if not _is_up(costs, int(row))]
+    if told and all(told):
+        return Basis.MEASURED
+    return Basis.PARTLY_MEASURED if any(told) else Basis.NOMINAL
+
+
+def _is_up(costs: CostMap, row: int) -> bool:
+    return row in range(costs.model.up.start, costs.model.down.start)

@@ -1,0 +1,36 @@
+"""Plans: which device each operator of a plan runs on when what moves between them counts, and what would flip it."""
+
+from __future__ import annotations
+
+from controller.acceleration.plans.explaining import explain
+from controller.acceleration.plans.mixing import mixed
+from controller.acceleration.plans.placing import place
+from controller.acceleration.plans.times import Stated
+from controller.acceleration.plans.values import (
+    Explained,
+    ExplainedOperator,
+    Flip,
+    Method,
+    Placement,
+    Plan,
+    Problem,
+    Quantity,
+)
+from controller.acceleration.plans.works import Reading, plan_of
+
+__all__ = [
+    "Explained",
+    "ExplainedOperator",
+    "Flip",
+    "Method",
+    "Placement",
+    "Plan",
+    "Problem",
+    "Quantity",
+    "Reading",
+    "Stated",
+    "explain",
+    "mixed",
+    "place",
+    "plan_of",
+]

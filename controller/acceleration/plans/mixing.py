@@ -1,0 +1,60 @@
+"""Pipelines of several graphs: a query whose rows a training step reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from controller.acceleration.errors import AccelerationError
+from controller.cluster.operators import Flow, Operator, OperatorGraph
+
+
+def mixed(name: str, parts: Sequence[OperatorGraph], flows: Sequence[Flow] = ()) -> OperatorGraph:
+    """Return graphs one after the other as one; operators are named `part/operator` by their graph's name.
+
+    What a graph's ends write (`output_bytes`) is read by the operators of the next one that read from outside, unless
+    `flows`, in the new names, say who reads what. An operator that then reads a flow reads so much less from outside.
+    Raises AccelerationError for two graphs of one name, and where nothing of the next graph reads.
+    """
+    if len({part.name for part in parts}) < len(parts):
+        raise AccelerationError(f"{name}: parts of a pipeline need names of their own", at="parts")
+    operators = [_renamed(part, one) for part in parts for one in part.operators]
+    inside = [
+        Flow(f"{part.name}/{flow.src}", f"{part.name}/{flow.dst}", flow.nbytes) for part in parts for flow in part.flows
+    ]
+    between = list(flows)
+    if not between:
+        for before, after in pairwise(parts):
+            between += _handed_over(name, before, after)
+    read: dict[str, int] = {}
+    for flow in between:
+        read[flow.dst] = read.get(flow.dst, 0) + (flow.nbytes or 0)
+    sources = {flow.src for flow in between}
+    kept = tuple(
+        replace(
+            one,
+            input_bytes=None if one.input_bytes is None else max(one.input_bytes - read.get(one.name, 0), 0),
+            output_bytes=0 if one.name in sources else one.output_bytes,
+        )
+        for one in operators
+    )
+    return OperatorGraph(name, kept, (*inside, *between), "mixed")
+
+
+def _renamed(part: OperatorGraph, operator: Operator) -> Operator:
+    return replace(operator, name=f"{part.name}/{operator.name}")
+
+
+def _handed_over(name: str, before: OperatorGraph, after: OperatorGraph) -> list[Flow]:
+    """Return flows from what a graph ends with to what the next one begins with, each by the share that it reads."""
+    ends = [one for one in before.operators if not before.out_of[one.name]]
+    begins = [one for one in after.operators if one.input_bytes]
+    begins = begins or [one for one in after.operators if not after.into[one.name]]
+    if not ends or not begins:
+        raise AccelerationError(f"{name}: nothing of {after.name} reads what {before.name} writes")
+    return [
+        Flow(f"{before.name}/{src.name}", f"{after.name}/{dst.name}", src.output_bytes)
+        for src in ends
+        for dst in begins
+    ]

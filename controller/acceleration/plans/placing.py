@@ -1,0 +1,167 @@
+"""Devices for all operators of a plan at once, so that what they and the moves between them take is least.
+
+Over a tree (each result is read by one operator at most) dynamic programming from the leaves is exact. Elsewhere the
+devices of results that several operators read are fixed in every way, as long as these are not too many, and the rest
+is a forest; between two devices a minimum cut is exact for any graph, as no move costs less than none.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.acceleration.plans.values import Floats, Method, Placement, Problem
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+MOST_COMBINATIONS: Final = 4096
+"""Of devices of shared results, up to which each is tried."""
+_GAIN: Final = 1e-12
+"""Relative: less is rounding."""
+
+Numbers = npt.NDArray[np.intp]
+
+
+def place(problem: Problem, most: int = MOST_COMBINATIONS) -> Placement:
+    """Return a device for each operator; where two cost the same, the one that comes first, and so the CPU."""
+    readers = Counter(src for src, _ in problem.edges)
+    shared = tuple(sorted(one for one, count in readers.items() if count > 1))
+    choices = problem.seconds.shape[1]
+    if not shared:
+        return _best_of(problem, shared, np.zeros((1, 0), np.intp), Method.TREE)
+    if choices ** len(shared) <= most:
+        return _best_of(problem, shared, _all_of(choices, len(shared)), Method.CONDITIONED)
+    if choices == 2:
+        return _cut(problem)
+    return _searched(problem, shared)
+
+
+def exhaustive(problem: Problem) -> Placement:
+    """Return the least of all combinations, tried one by one: the twin of `place`, for small plans."""
+    operators, choices = problem.seconds.shape
+    found = [tuple(map(int, one)) for one in _all_of(choices, operators)]
+    best = min(found, key=problem.cost_s)
+    return Placement(best, problem.cost_s(best), Method.TREE)
+
+
+@dataclass(frozen=True, eq=False)
+class _Tables:
+    """Least seconds up to each operator [combination, device], and of what device each edge's source then is."""
+
+    costs: Floats
+    best: list[Floats]
+    came: list[Numbers | None]
+
+
+def _best_of(problem: Problem, shared: tuple[int, ...], fixed: Numbers, method: Method) -> Placement:
+    tables = _tables(problem, shared, fixed)
+    row = int(tables.costs.argmin())
+    devices = _devices(problem, shared, fixed[row], tables, row)
+    return Placement(devices, problem.cost_s(devices), method)
+
+
+def _tables(problem: Problem, shared: Sequence[int], fixed: Numbers) -> _Tables:
+    """Fill the tables of dynamic programming for each row of `fixed`, devices of shared operators."""
+    place_of = {one: at for at, one in enumerate(shared)}
+    into = _into(problem)
+    reads = {src for src, _ in problem.edges}
+    rows = np.arange(len(fixed))
+    costs = np.zeros(len(fixed))
+    best: list[Floats] = []
+    came: list[Numbers | None] = [None] * len(problem.edges)
+    for operator, own in enumerate(problem.seconds):
+        total = np.repeat(own[None, :], len(fixed), axis=0)
+        for edge, src in into[operator]:
+            if src in place_of:
+                total += problem.moves[edge][fixed[:, place_of[src]]]
+            else:
+                through = best[src][:, :, None] + problem.moves[edge][None]
+                came[edge] = through.argmin(axis=1)
+                total += through.min(axis=1)
+        best.append(total)
+        if operator in place_of:
+            costs += total[rows, fixed[:, place_of[operator]]]
+        elif operator not in reads:
+            costs += total.min(axis=1)
+    return _Tables(costs, best, came)
+
+
+def _devices(problem: Problem, shared: Sequence[int], fixed: Numbers, tables: _Tables, row: int) -> tuple[int, ...]:
+    """Walk back from the roots to the leaves."""
+    into = _into(problem)
+    found = {one: int(device) for one, device in zip(shared, fixed, strict=True)}
+    for operator in reversed(range(len(problem.seconds))):
+        device = found.setdefault(operator, int(tables.best[operator][row].argmin()))
+        for edge, src in into[operator]:
+            if (came := tables.came[edge]) is not None:
+                found[src] = int(came[row, device])
+    return tuple(found[one] for one in range(len(problem.seconds)))
+
+
+def _into(problem: Problem) -> list[list[tuple[int, int]]]:
+    found: list[list[tuple[int, int]]] = [[] for _ in range(len(problem.seconds))]
+    for at, (src, dst) in enumerate(problem.edges):
+        found[dst].append((at, src))
+    return found
+
+
+def _all_of(choices: int, count: int) -> Numbers:
+    """Return all combinations, [combination, place], the last place changing fastest."""
+    return np.indices((choices,) * count).reshape(count, -1).T.astype(np.intp)
+
+
+def _cut(problem: Problem) -> Placement:
+    """Return the least between two devices: operators on the CPU's side of a minimum cut, and those on the other."""
+    import networkx as nx  # noqa: PLC0415 - plans of queries need none, and it takes a quarter of a second
+
+    graph = nx.DiGraph()
+    graph.add_nodes_from(("cpu", "other"))
+    for operator, (on_cpu, elsewhere) in enumerate(problem.seconds):
+        _arc(graph, "cpu", operator, float(elsewhere))
+        _arc(graph, operator, "other", float(on_cpu))
+    for (src, dst), move in zip(problem.edges, problem.moves, strict=True):
+        # Of the four costs of an edge, what is each operator's own, and what the two pay where they are apart.
+        (neither, comes), (leaves, both) = move.tolist()
+        _own(graph, src, leaves - neither)
+        _own(graph, dst, both - leaves)
+        _arc(graph, src, dst, comes + leaves - neither - both)
+    _, (cpu, _) = nx.minimum_cut(graph, "cpu", "other")
+    devices = tuple(int(operator not in cpu) for operator in range(len(problem.seconds)))
+    return Placement(devices, problem.cost_s(devices), Method.CUT)
+
+
+def _own(graph: nx.DiGraph, operator: int, more: float) -> None:
+    """Let an operator cost more on the other device than on the CPU, or less."""
+    _arc(graph, *(("cpu", operator, more) if more >= 0 else (operator, "other", -more)))
+
+
+def _arc(graph: nx.DiGraph, src: object, dst: object, capacity: float) -> None:
+    before = graph.edges[src, dst]["capacity"] if graph.has_edge(src, dst) else 0.0
+    graph.add_edge(src, dst, capacity=before + capacity)
+
+
+def _searched(problem: Problem, shared: tuple[int, ...]) -> Placement:
+    """Change the device of one shared result at a time while that gains, the rest by dynamic programming."""
+    choices = problem.seconds.shape[1]
+    own = problem.seconds.argmin(axis=1)[list(shared)]
+    allowed = [
+        [device if np.isfinite(problem.seconds[one, device]) else 0 for one in shared] for device in range(choices)
+    ]
+    starts = np.array([*allowed, own], np.intp)
+    costs = _tables(problem, shared, starts).costs
+    current, least = starts[int(costs.argmin())], float(costs.min())
+    while True:
+        beside = np.repeat(current[None, :], len(shared) * choices, axis=0)
+        beside[np.arange(len(beside)), np.repeat(np.arange(len(shared)), choices)] = np.tile(
+            np.arange(choices), len(shared)
+        )
+        costs = _tables(problem, shared, beside).costs
+        if not float(costs.min()) < least * (1 - _GAIN):
+            return _best_of(problem, shared, current[None, :], Method.SEARCH)
+        current, least = beside[int(costs.argmin())], float(costs.min())

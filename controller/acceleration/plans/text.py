@@ -1,0 +1,136 @@
+"""A plan explained, as rows for people and as a document for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from typing import Any, Final
+
+from controller.acceleration.plans.values import Explained, ExplainedOperator, Flip, Quantity
+from controller.acceleration.values import Times
+
+COLUMNS: Final = (
+    *("operator", "class", "runs on", "times of", "compute", "aggregate", "transfer", "bus", "pack", "total s"),
+    *("ratio", "what would flip it"),
+)
+_PLAIN: Final = ("the CPU takes", "nothing to compute", "adds up nothing", "nothing but the CPU")
+"""In reasons that the rows say already."""
+_PARTS: Final = ("compute_s", "aggregation_s", "transfer_s", "bus_s", "compression_s", "total_s")
+_UNITS: Final = {Quantity.RATE: "Gbit/s", Quantity.DATA: "GB", Quantity.CPU_TIME: "s for 100 MB"}
+_NAMES: Final = {Quantity.RATE: "rate", Quantity.DATA: "data", Quantity.CPU_TIME: "t"}
+
+Cell = str | float | None
+
+
+def rows_of(explained: Explained) -> Iterator[tuple[Cell, ...]]:
+    """Yield a row for each choice of each operator, in seconds; what is of the operator stands in its first one."""
+    for one in explained.operators:
+        work = one.decision.work
+        heads: tuple[Cell, ...] = (work.name, str(work.growth), one.device)
+        tails: tuple[Cell, ...] = (_rounded(one.decision.ratio), flips_line(one))
+        if not one.decision.times:
+            yield (*heads, "not known", *([None] * len(_PARTS)), None, work.unknown)
+        for device, times in one.decision.times.items():
+            yield (*heads, device, *(_rounded(getattr(times, part)) for part in _PARTS), *tails)
+            heads, tails = ("", "", ""), (None, "")
+
+
+def flips_line(one: ExplainedOperator) -> str:
+    """Return what would flip an operator's device, in one line."""
+    if not one.flips:
+        return "nothing: there is no choice"
+    found = [_flip_text(flip, flip.value) for flip in one.flips if flip.value is not None]
+    to = one.flips[0].to
+    return f"to {to}: {'; '.join(found)}" if found else f"to {to}: no rate, data size or t"
+
+
+def summary_lines(explained: Explained) -> list[str]:
+    """Return what the rows do not say, one line each."""
+    machines = explained.machines
+    by_itself = f"{explained.one_by_one_s:.4g} s with each operator by itself"
+    network = f"{machines.network.rate_gbit_per_s:.4g} Gbit/s, transfer {machines.transfer}"
+    count = f"{machines.count} machine{'s' if machines.count > 1 else ''}"
+    lines = [
+        f"{explained.name}: {explained.placed_s:.4g} s as placed, {by_itself}, {explained.cpu_s:.4g} s all on the CPU",
+        f"{count}, fan-in {machines.fan_in}, {network}; preset {explained.preset:g}",
+        f"placed by {explained.method}",
+    ]
+    for one in explained.operators:
+        if one.device != one.decision.device:
+            lines.append(f"{one.decision.work.name}: {one.why}")
+        lines += [
+            f"{one.decision.work.name}: {reason}"
+            for reason in one.decision.reasons
+            if one.decision.times and not any(words in reason for words in _PLAIN)
+        ]
+    return [*lines, *explained.notes]
+
+
+def document_of(explained: Explained) -> dict[str, Any]:
+    """Return a plan for programs: JSON values only; figures that are infinite, or not known, are null."""
+    machines = explained.machines
+    return {
+        "name": explained.name,
+        "machines": machines.count,
+        "fan_in": machines.fan_in,
+        "rate_gbit_per_s": _finite(machines.network.rate_gbit_per_s),
+        "transfer": machines.transfer.value,
+        "preset": explained.preset,
+        "choices": list(explained.labels),
+        "method": explained.method.value,
+        "placed_s": explained.placed_s,
+        "one_by_one_s": explained.one_by_one_s,
+        "cpu_s": explained.cpu_s,
+        "operators": [_operator(one) for one in explained.operators],
+        "notes": list(explained.notes),
+    }
+
+
+def _operator(one: ExplainedOperator) -> dict[str, Any]:
+    work = one.decision.work
+    return {
+        "name": work.name,
+        "computes": one.computes,
+        "reads": list(one.reads),
+        "class": work.growth.value,
+        "cpu_s_per_100mb": work.cpu_s_per_100mb if one.decision.times else None,
+        "basis": work.basis.value,
+        "input_gb": work.input_gb + work.other_gb,
+        "output_gb": work.output_gb,
+        "device": one.device,
+        "by_itself": one.decision.device,
+        "ratio": None if one.decision.ratio is None else _finite(one.decision.ratio),
+        "times": {device: _times(times) for device, times in one.decision.times.items()},
+        "moved_s": one.moved_s,
+        "why": one.why,
+        "reasons": list(one.decision.reasons),
+        "flips": [_flip(flip) for flip in one.flips],
+    }
+
+
+def _times(times: Times) -> dict[str, float]:
+    return dataclasses.asdict(times) | {"total_s": times.total_s}
+
+
+def _flip(flip: Flip) -> dict[str, Any]:
+    found = {"quantity": flip.quantity.value, "to": flip.to, "value": flip.value, "unit": _UNITS[flip.quantity]}
+    return found | {"factor": flip.factor}
+
+
+def _flip_text(flip: Flip, value: float) -> str:
+    side = "above" if flip.factor is not None and flip.factor > 1 else "below"
+    return f"{_NAMES[flip.quantity]} {side} {plain(value)} {_UNITS[flip.quantity]}"
+
+
+def plain(value: float) -> str:
+    """Return a figure with three digits, whole from 1000 to a million: people do not read 1.46e+03."""
+    return f"{value:.0f}" if 1000 <= abs(value) < 1e6 else f"{value:.3g}"
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.4g}")
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,128 @@
+"""Plans of operators with the data between them, where they are placed, and what is said of each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.acceleration.values import Decision, Machines, Work
+from controller.cluster.operators import OperatorGraph
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """Data that an operator reads of another one, GB on each machine; both by their place in the plan."""
+
+    src: int
+    dst: int
+    gb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A graph's operators as work on each machine, each after all that it reads of; `ends` leave the plan."""
+
+    graph: OperatorGraph
+    works: tuple[Work, ...]
+    edges: tuple[Edge, ...]
+    ends: frozenset[int]
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """What is minimised: an operator's own seconds, and those of moving data along each edge between two devices.
+
+    `seconds` [operator, device] is infinite where an operator cannot run; `moves` [edge, of src, of dst]. The edges go
+    from lower to higher operators, two operators have at most one. Device 0, the CPU, runs everything.
+    """
+
+    seconds: Floats
+    edges: tuple[tuple[int, int], ...]
+    moves: Floats
+
+    def cost_s(self, devices: tuple[int, ...]) -> float:
+        """Return what a choice of a device for each operator costs."""
+        own = sum(float(self.seconds[at, device]) for at, device in enumerate(devices))
+        return own + sum(float(self.moves[at, devices[src], devices[dst]]) for at, (src, dst) in enumerate(self.edges))
+
+
+class Method(StrEnum):
+    """How devices were chosen for a whole plan; all but `search` find the least there is."""
+
+    TREE = "dynamic programming over the tree of operators, exact"
+    CONDITIONED = "dynamic programming for each choice for results that several operators read, exact"
+    CUT = "minimum cut between two devices, exact"
+    SEARCH = "search from the best single device, changing one result that several operators read at a time; no proof"
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A device for each operator, by number, what that costs, and how it was found."""
+
+    devices: tuple[int, ...]
+    cost_s: float
+    method: Method
+
+
+class Quantity(StrEnum):
+    """What may change so that an operator changes its device."""
+
+    RATE = "rate"
+    DATA = "data"
+    CPU_TIME = "cpu-time"
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A break-even: where `quantity` is `value`, times `factor` of what it is now, and beyond, `to` takes over.
+
+    Gbit/s between machines, GB of input of the whole job, or CPU seconds for 100 MB. Both are None where no value of it
+    changes the device; all else, and the devices of the operators beside it, stay as they are.
+    """
+
+    quantity: Quantity
+    to: str
+    value: float | None = None
+    factor: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainedOperator:
+    """An operator of a plan: by itself (`decision`), in the plan (`device`, with `why`), and what would flip that.
+
+    `moved_s` is the part of its seconds that moving what it reads of others takes, as they are placed.
+    """
+
+    decision: Decision
+    device: str
+    computes: str
+    reads: tuple[str, ...]
+    moved_s: float
+    why: str
+    flips: tuple[Flip, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Explained:
+    """A plan with a device for each operator.
+
+    Seconds are sums over operators: as placed, with each by itself (every intermediate through the machine's memory),
+    and all on the CPU. Operators whose time is not known are in none of them; `notes` say so.
+    """
+
+    name: str
+    machines: Machines
+    preset: float
+    labels: tuple[str, ...]
+    operators: tuple[ExplainedOperator, ...]
+    edges: tuple[Edge, ...]
+    method: Method
+    placed_s: float
+    one_by_one_s: float
+    cpu_s: float
+    notes: tuple[str, ...] = ()

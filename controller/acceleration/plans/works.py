@@ -1,0 +1,182 @@
+"""An operator graph as works of the acceleration model: what each of so many machines does of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from controller.acceleration.calibration import Side
+from controller.acceleration.errors import AccelerationError
+from controller.acceleration.plans.times import CpuTimes, t_of
+from controller.acceleration.plans.values import Edge, Plan
+from controller.acceleration.values import Growth, Work
+from controller.cluster.estimates import Basis, Estimate
+from controller.cluster.operators import KINDS, Flow, Operator, OperatorError, OperatorGraph, work_of
+from controller.cluster.operators.catalogue.tables import TABLES
+
+_GROWTHS: Final[Mapping[str, Growth]] = {
+    "join": Growth.HASH_JOIN,
+    "sort": Growth.SORT,
+    "top-n": Growth.SORT,
+    "aggregate": Growth.GROUPED,
+}
+"""All other kinds are linear in what they read."""
+_ROWS: Final = frozenset({"filter", "project", "table-scan", "join", "sort"})
+"""Kinds whose outputs of all machines are that many more rows when they are put together."""
+_JOINS: Final = (Growth.HASH_JOIN, Growth.SQUARE, Growth.LINEAR)
+_SHARED_SIZES: Final = frozenset({"rows", "kept_rows", "left_rows", "right_rows", "out_rows"})
+_BYTES_PER_GB: Final = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a graph is read. `join` is the class of joins: hash-join, or square as the model's formulas have it.
+
+    `skew` is the fullest machine's data over the mean. `has_tenths`: each output is a tenth of the input, as the model
+    assumes, instead of what the graph says.
+    """
+
+    join: Growth = Growth.HASH_JOIN
+    skew: float = 1.0
+    has_tenths: bool = False
+
+    def __post_init__(self) -> None:
+        if self.join not in _JOINS:
+            raise AccelerationError(f"joins are {', '.join(_JOINS)}, not {self.join}", at="join")
+
+
+def plan_of(graph: OperatorGraph, count: int, known: CpuTimes, reading: Reading | None = None) -> Plan:
+    """Return a graph's operators as works of `count` machines, each of which does an equal part (but for skew).
+
+    CPU times are the calibration's for what one machine does; an operator that it does not know carries the reason.
+    Raises AccelerationError for a graph without operators and for sizes that a kind lacks.
+    """
+    how = reading or Reading()
+    if not graph.operators:
+        raise AccelerationError(f"{graph.name}: there is nothing to place: it has no operators")
+    place = {name: at for at, name in enumerate(graph.order)}
+    works = tuple(_work(graph, graph.operator[name], count, known, how) for name in graph.order)
+    edges = tuple(
+        Edge(place[flow.src], place[flow.dst], _moved_bytes(graph, flow) / _per(count)) for flow in graph.flows
+    )
+    ends = frozenset(place[one.name] for one in graph.operators if one.output_bytes or not graph.out_of[one.name])
+    return Plan(graph, works, edges, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sides:
+    """What goes into an operator on each machine, of a join its two sides, with t of each; None where it is nothing."""
+
+    input_gb: float
+    t: Estimate | None
+    other_gb: float = 0.0
+    other_t: Estimate | None = None
+
+    @property
+    def unknown(self) -> Estimate | None:
+        """The first t that nobody knows."""
+        return next((one for one in (self.t, self.other_t) if one is not None and not one.is_known), None)
+
+    @property
+    def basis(self) -> Basis:
+        """How firm t is."""
+        return next((one.basis for one in (self.t, self.other_t) if one is not None), Basis.MODELLED)
+
+
+def _work(graph: OperatorGraph, operator: Operator, count: int, known: CpuTimes, how: Reading) -> Work:
+    growth = how.join if operator.kind == "join" else _GROWTHS.get(operator.kind, Growth.LINEAR)
+    shape = dict(operator.shape)
+    sides = _sides(graph, operator, count, known, growth)
+    has_groups = growth is Growth.GROUPED and not how.has_tenths
+    unknown = sides.unknown
+    return Work(
+        name=operator.name,
+        growth=growth,
+        cpu_s_per_100mb=0.0 if unknown else _seconds(sides.t),
+        input_gb=sides.input_gb,
+        output_gb=None if has_groups or how.has_tenths else _output_gb(graph, operator, count),
+        other_gb=sides.other_gb,
+        other_s_per_100mb=None if unknown or sides.other_t is None else _seconds(sides.other_t),
+        grows=operator.kind in _ROWS and not how.has_tenths,
+        skew=how.skew,
+        groups=float(shape.get("groups", 0)) if has_groups else None,
+        group_bytes=float(max(shape.get("group_bytes", 1), 1)),
+        row_bytes=float(max(shape.get("row_bytes", 100), 1)),
+        kind=operator.kind,
+        basis=Basis.NONE if unknown else sides.basis,
+        unknown="" if unknown is None else "; ".join(unknown.reasons),
+    )
+
+
+def _sides(graph: OperatorGraph, operator: Operator, count: int, known: CpuTimes, growth: Growth) -> _Sides:
+    if operator.kind not in KINDS:
+        read = (operator.input_bytes or 0) + sum(flow.nbytes or 0 for flow in graph.into[operator.name])
+        return _Sides(read * operator.executions / _per(count), t_of(known, operator, Side.BOTH, growth))
+    if growth is Growth.HASH_JOIN:
+        return _join(operator, count, known)
+    read_gb = _read_gb(operator, count)
+    if read_gb == 0 and operator.kind in TABLES:
+        return _Sides(0.0, None)
+    return _Sides(read_gb, t_of(known, _part(operator, count), Side.BOTH, growth))
+
+
+def _join(operator: Operator, count: int, known: CpuTimes) -> _Sides:
+    """Return a join of hashes: the left side is looked up with, the right one is built."""
+    _read_gb(operator, count)
+    shape, part = dict(operator.shape), _part(operator, count)
+    left_gb, right_gb = (
+        shape[f"{side}_rows"] * shape[f"{side}_row_bytes"] * operator.executions / _per(count)
+        for side in ("left", "right")
+    )
+    if left_gb + right_gb == 0:
+        return _Sides(0.0, None)
+    probe = t_of(known, part, Side.PROBE, Growth.HASH_JOIN) if left_gb else None
+    return _Sides(left_gb, probe, right_gb, t_of(known, part, Side.BUILD, Growth.HASH_JOIN) if right_gb else None)
+
+
+def _seconds(t: Estimate | None) -> float:
+    return 0.0 if t is None or t.seconds is None else t.seconds
+
+
+def _part(operator: Operator, count: int) -> Operator:
+    """Return what one of so many machines does: an equal part of the rows; all groups, but no more than rows."""
+    if count == 1:
+        return operator
+    shape = {name: math.ceil(size / count) if name in _SHARED_SIZES else size for name, size in operator.shape}
+    if "groups" in shape and "rows" in shape:
+        shape["groups"] = min(shape["groups"], shape["rows"])
+    return replace(operator, shape=tuple(shape.items()))
+
+
+def _read_gb(operator: Operator, count: int) -> float:
+    try:
+        work = work_of(operator)
+    except OperatorError as error:
+        raise AccelerationError(str(error), at=error.at) from None
+    return 0.0 if work is None else work.read_bytes * operator.executions / _per(count)
+
+
+def _output_gb(graph: OperatorGraph, operator: Operator, count: int) -> float | None:
+    """Return what others read of an operator, or what leaves the graph: the greater; None where nobody said."""
+    read = [_moved_bytes(graph, flow) for flow in graph.out_of[operator.name] if flow.nbytes is not None]
+    if operator.output_bytes is not None:
+        read.append(operator.output_bytes * operator.executions)
+    return max(read) / _per(count) if read else None
+
+
+def _moved_bytes(graph: OperatorGraph, flow: Flow) -> int:
+    """Return what an edge moves: what is written once and read many times moves once."""
+    return (flow.nbytes or 0) * min(graph.operator[flow.src].executions, graph.operator[flow.dst].executions)
+
+
+def _per(count: int) -> float:
+    return count * _BYTES_PER_GB
+
+
+def reading_of(join: str, skew: float, *, has_tenths: bool) -> Reading:
+    """Return how a command line says that a graph is read; AccelerationError for a class that joins do not have."""
+    if join not in set(Growth):
+        raise AccelerationError(f"joins are {', '.join(_JOINS)}, not {join}", at="join")
+    return Reading(Growth(join), skew, has_tenths)

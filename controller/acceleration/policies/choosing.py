@@ -1,0 +1,126 @@
+"""Which device each operator gets on machines with these accelerators, for policies that ask it over and over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from controller.acceleration.calibration import DEFAULT, load
+from controller.acceleration.errors import AccelerationError
+from controller.acceleration.network.hardware import Hardware, load_hardware
+from controller.acceleration.plans import Explained, explain, plan_of
+from controller.acceleration.policies.times import MeasuredTimes
+from controller.acceleration.values import Accelerator, Machines, Network, TransferModel
+from controller.apiserver.resources.operator_devices import MOST_LETTERS, MOST_OPERATORS, OperatorDevice, text_of
+from controller.apiserver.resources.task import OperatorCount
+from controller.cluster.operators import OperatorError
+from dataplane.topology.values import DeviceKind
+
+_KEPT: Final = 4096
+"""Answers that are kept: of so many kinds of tasks, accelerators and networks."""
+MOST_FLOWS: Final = 512
+"""Between operators, likewise: a graph of so many is placed within a tenth of a second, one of thousands is not."""
+_SHOWN: Final = 8
+"""Operators named in a reason; the others are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """What operators take, each on its device; None, with the problem, where that cannot be said."""
+
+    explained: Explained | None
+    problem: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """What all of them take together, by the model; 0 where it cannot be said."""
+        return 0.0 if self.explained is None else self.explained.placed_s
+
+    @property
+    def labels(self) -> frozenset[str]:
+        """Accelerators, and the CPU, that some operator is on."""
+        return frozenset(one.device for one in self.explained.operators) if self.explained else frozenset()
+
+    @property
+    def reason(self) -> str:
+        """The device of each operator, and what that takes against the CPU alone; in one line."""
+        if self.explained is None:
+            return self.problem
+        explained = self.explained
+        named = [f"{one.decision.work.name} on the {one.device}" for one in explained.operators[:_SHOWN]]
+        more = len(explained.operators) - len(named)
+        unknown = sum(not one.decision.times for one in explained.operators)
+        return (
+            f"{', '.join(named)}{f' and {more} more' if more > 0 else ''}: {explained.placed_s:.4g} s by the model,"
+            f" {explained.cpu_s:.4g} s on CPUs alone"
+            f"{f'; the time of {unknown} is not known, they stay on the cpu' if unknown else ''}"
+        )
+
+    def devices(self, kinds: Mapping[str, DeviceKind]) -> tuple[OperatorDevice, ...]:
+        """Return what a program is told, by accelerators' kinds; nothing where names are too long to be told."""
+        found = tuple(
+            OperatorDevice(operator=one.decision.work.name, device=kinds.get(one.device, DeviceKind.CPU))
+            for one in (self.explained.operators if self.explained else ())
+        )
+        return found if len(text_of(found)) <= MOST_LETTERS else ()
+
+
+class Chooser:
+    """Has operators choose devices; whoever submits them says what he likes, and gets an answer for it.
+
+    `hardware` is a file, '' for the accelerator of the calibration; that is a file, too, '' for none: then operators
+    that nobody has timed are not known, and the accelerator is the built-in calibration's.
+    """
+
+    def __init__(self, hardware: str, calibration: str) -> None:
+        self._calibration = load(Path(calibration)) if calibration else None
+        if hardware:
+            self.hardware = load_hardware(Path(hardware))
+        else:
+            known = self._calibration or DEFAULT
+            found = (known.accelerator_of(kind) for kind in DeviceKind if kind is not DeviceKind.CPU)
+            # Compression is worth its time on slow networks alone; a hardware file may ask for it.
+            there = tuple(replace(one, compression=None) for one in found if one is not None)
+            # Of another machine: what a node says of its own bus and memory is nearer the truth.
+            self.hardware = Hardware(accelerators=there, said=(frozenset(),) * len(there))
+        self.kinds = {one.label: one.kind for one in self.hardware.accelerators}
+        self._placed = lru_cache(_KEPT)(self._place)
+
+    def place(
+        self,
+        operators: tuple[OperatorCount, ...],
+        known: bytes,
+        accelerators: tuple[Accelerator, ...],
+        network: Network,
+        machines: int,
+    ) -> Placed:
+        """Return where operators go that so many machines share; `known` are they as `key_of` has them."""
+        if not operators:
+            return Placed(None, "nothing is known of what it computes")
+        if len(operators) > MOST_OPERATORS:
+            return Placed(None, f"{len(operators)} operators, no more than {MOST_OPERATORS} are placed")
+        if (flows := sum(len(one.feeds) for one in operators)) > MOST_FLOWS:
+            return Placed(None, f"{flows} flows between operators, no more than {MOST_FLOWS} are placed")
+        return self._placed(known, accelerators, network, max(machines, 1))
+
+    def _place(self, operators: bytes, accelerators: tuple[Accelerator, ...], network: Network, count: int) -> Placed:
+        counts = msgspec.json.decode(operators, type=tuple[OperatorCount, ...])
+        hardware = self.hardware
+        transfer = hardware.transfer or TransferModel.PER_PATH
+        try:
+            known = MeasuredTimes(counts, self._calibration)
+            plan = plan_of(known.graph, count, known)
+            machines = Machines(network, count, hardware.fan_in, transfer, hardware.has_finite_sum)
+            return Placed(explain(plan, machines, accelerators, preset=hardware.preset))
+        except (AccelerationError, OperatorError, ArithmeticError, ValueError, LookupError) as error:
+            return Placed(None, f"nothing can be said of its operators: {' '.join(str(error).split())}")
+
+
+def key_of(operators: tuple[OperatorCount, ...]) -> bytes:
+    """Return operators as one value that answers are kept by."""
+    return msgspec.json.encode(operators)

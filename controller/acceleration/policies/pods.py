@@ -1,0 +1,139 @@
+"""The policy of pods by which their operators choose devices: what they take on each node's devices, by the model."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from controller.acceleration.network.hardware import OPTIONAL
+from controller.acceleration.policies.choosing import Chooser, Placed, key_of
+from controller.acceleration.values import Accelerator, Network
+from controller.apiserver.resources.operator_devices import MOST_OPERATORS, OperatorDevice
+from controller.cluster.hardware import WHOLE, DeviceRequest, Node
+from controller.cluster.hardware.values import Device
+from controller.schedulers.framework import PendingPod, Snapshot
+from controller.schedulers.framework.columns import Ids, Longs, NodeColumns
+from controller.schedulers.framework.values import MOST_POINTS
+from dataplane.config import Strict
+
+_GB: Final = 1e9
+_ALONE: Final = Network(math.inf)
+
+Accelerators = tuple[Accelerator, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class _Kinds:
+    """Nodes by what a pod with some request finds there: the number of each one's accelerators among all."""
+
+    of_node: Ids
+    accelerators: tuple[Accelerators, ...]
+
+
+class PodDevices:
+    """Prefers nodes on whose devices the pod's operators take the least time, each where the model chooses.
+
+    The pod counts as one machine, with those of the node's devices that it asks for: the one with the slowest bus and
+    the least memory, and of a part of a device the part. A pod that asks for no device, or says nothing of its
+    operators, is left alone.
+    """
+
+    class Settings(Strict, frozen=True):
+        """The file of the nodes' hardware, and of a calibration; as for tasks.
+
+        An accelerator with a name is that of the model that is called so, one without is that of all others.
+        """
+
+        hardware: str = ""
+        calibration: str = ""
+
+    def __init__(self, settings: Settings) -> None:
+        self._chooser = Chooser(settings.hardware, settings.calibration)
+        hardware = self._chooser.hardware
+        self._said = dict(zip((one.label for one in hardware.accelerators), hardware.said, strict=False))
+        self._columns: NodeColumns | None = None
+        self._kinds: dict[tuple[DeviceRequest, ...], _Kinds] = {}
+
+    def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:  # noqa: ARG002 - a score's signature
+        """Return whether the pod is left alone."""
+        return not pod.operators or not pod.request.devices or len(pod.operators) > MOST_OPERATORS
+
+    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return the most points for the least time, half of them for twice as much."""
+        if self.is_neutral(pod, snapshot):
+            return np.full(len(nodes), MOST_POINTS, np.int64)
+        kinds, known = self._kinds_of(pod, snapshot.columns), key_of(pod.operators)
+        numbers, where = np.unique(kinds.of_node[nodes], return_inverse=True)
+        seconds = np.array([self._place(pod, kinds.accelerators[one], known).seconds for one in numbers.tolist()])
+        least = float(seconds.min(initial=math.inf)) + 1e-9
+        points: Longs = np.rint(MOST_POINTS * least / (seconds + 1e-9)).astype(np.int64)[where]
+        return points
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return each operator's device, and what that takes against the CPU alone."""
+        if not pod.request.devices:
+            return "it counts for pods with devices"
+        return self._of(pod, snapshot, node).reason
+
+    def operator_devices(self, pod: PendingPod, snapshot: Snapshot, node: int) -> tuple[OperatorDevice, ...]:
+        """Return the kind of device of each operator on a node; nothing where nothing can be said."""
+        return self._of(pod, snapshot, node).devices(self._chooser.kinds)
+
+    def _of(self, pod: PendingPod, snapshot: Snapshot, node: int) -> Placed:
+        kinds = self._kinds_of(pod, snapshot.columns)
+        return self._place(pod, kinds.accelerators[int(kinds.of_node[node])], key_of(pod.operators))
+
+    def _place(self, pod: PendingPod, accelerators: Accelerators, known: bytes) -> Placed:
+        return self._chooser.place(pod.operators, known, accelerators, _ALONE, 1)
+
+    def _kinds_of(self, pod: PendingPod, columns: NodeColumns) -> _Kinds:
+        """Return what a request finds on all nodes, worked out once as long as nodes stay what they are."""
+        if columns is not self._columns:
+            self._columns, self._kinds = columns, {}
+        request = pod.request.devices
+        if (found := self._kinds.get(request)) is None:
+            numbers: dict[Accelerators, int] = {}
+            of_node = [numbers.setdefault(self._found(request, node), len(numbers)) for node in columns.nodes]
+            found = self._kinds[request] = _Kinds(np.array(of_node, np.int64), tuple(numbers))
+        return found
+
+    def _found(self, request: tuple[DeviceRequest, ...], node: Node) -> Accelerators:
+        """Return what a pod's operators may run on beside the CPU on a node, once for each accelerator."""
+        found = {one.label: one for wanted in request for one in self._serving(wanted, node)}
+        return tuple(found.values())
+
+    def _serving(self, wanted: DeviceRequest, node: Node) -> Iterator[Accelerator]:
+        devices = [device for device in node.devices if wanted.accepts(device.kind, device.model)]
+        mine = [one for one in self._chooser.hardware.accelerators if one.kind is wanted.kind]
+        models = {device.model for device in devices}
+        named = [one for one in mine if one.name in models]
+        unnamed = [one for one in mine if not one.name]
+        for one in (named or unnamed) if devices else ():
+            of_it = [device for device in devices if device.model == one.name] or devices
+            yield _part(self._completed(one, of_it), wanted)
+
+    def _completed(self, one: Accelerator, devices: list[Device]) -> Accelerator:
+        """Return an accelerator with the slowest bus and the least memory of devices, where its file says nothing."""
+        said = self._said.get(one.label, OPTIONAL)
+        buses = [device.bus.bytes_per_s for device in devices if device.bus is not None and device.bus.bytes_per_s]
+        memories = [device.memory_bytes for device in devices if device.memory_bytes]
+        if "bus" not in said and buses:
+            one = replace(one, bus_gb_per_s=min(buses) / _GB)
+        if "memory" not in said and memories:
+            one = replace(one, memory_gb=min(memories) / _GB)
+        return one
+
+
+def _part(one: Accelerator, wanted: DeviceRequest) -> Accelerator:
+    """Return the part of an accelerator that is asked for: so much of its arithmetic, and of its memory."""
+    if wanted.memory_bytes:
+        one = replace(one, memory_gb=min(one.memory_gb, wanted.memory_bytes / _GB))
+    if wanted.thousandths == WHOLE:
+        return one
+    share = wanted.thousandths / WHOLE
+    factors = tuple((kind, factor * share) for kind, factor in one.speed_up)
+    return replace(one, parallelism=one.parallelism * share, speed_up=factors)

@@ -1,0 +1,92 @@
+"""The policy of tasks by which their operators choose devices: what they take on each centre's units, by the model."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from controller.acceleration.policies.between import UnitNetworks
+from controller.acceleration.policies.choosing import Chooser, Placed, key_of
+from controller.apiserver.resources.operator_devices import OperatorDevice
+from controller.schedulers.dispatch.filters import offer_of
+from controller.schedulers.dispatch.policies import Question
+from controller.schedulers.dispatch.scores import by_least
+from controller.schedulers.dispatch.values import Longs
+from dataplane.config import Strict
+from dataplane.topology.units import parse_rate_bps
+
+
+class OperatorDevices:
+    """Prefers units on which the task's operators take the least time, each on the device that the model chooses.
+
+    A unit counts as one of the machines that share the job. What of a unit's devices no operator would use is better
+    left to others: of units that take as long, those without it come first. Operators whose time nobody knows stay on
+    the CPU and count on no unit; a task that says nothing of its operators is left alone.
+    """
+
+    class Settings(Strict, frozen=True):
+        """The file of the units' hardware, the rate between two units of a centre, and the file of a calibration.
+
+        Without the first, units with a GPU have the calibration's, or the built-in one's. The rate counts where the
+        cost map does not know a centre's hosts, or it is one. Without a calibration, operators that a task's trace has
+        not timed are not known.
+        """
+
+        hardware: str = ""
+        rate: str = "10 Gbit/s"
+        calibration: str = ""
+
+    def __init__(self, settings: Settings) -> None:
+        self._chooser = Chooser(settings.hardware, settings.calibration)
+        self._networks = UnitNetworks(self._chooser.hardware, parse_rate_bps(settings.rate))
+
+    def points(self, asked: Question, rows: Longs) -> Longs:
+        """Return the most points for the least time, half of them for twice as much, one less for an idle device.
+
+        None for units that no network joins.
+        """
+        known = key_of(asked.task.operators)
+        found = [self._of(asked, row, known) for row in rows.tolist()]
+        points = by_least(np.array([math.inf if one is None else one.seconds for one in found], np.float64))
+        idle = [self._has_idle(asked, row, one) for row, one in zip(rows.tolist(), found, strict=True)]
+        spared: Longs = np.maximum(points - np.array(idle, np.int64), 0)
+        return spared
+
+    def reason(self, asked: Question, row: int) -> str:
+        """Return each operator's device, what that takes against the CPU alone, and how fast the network is."""
+        placed = self._of(asked, row, key_of(asked.task.operators))
+        between = self._networks.of(asked.view.costs, self._hosts(asked, row), self._units(asked, row))
+        if placed is None:
+            return between.problem
+        if placed.explained is None or not between.is_from_costs or between.network is None:
+            return placed.reason
+        return f"{placed.reason}; {between.network.rate_gbit_per_s:.2g} Gbit/s between its units by the cost map"
+
+    def operator_devices(self, asked: Question, row: int) -> tuple[OperatorDevice, ...]:
+        """Return the kind of device of each operator on an option's units; nothing where nothing can be said."""
+        placed = self._of(asked, row, key_of(asked.task.operators))
+        return () if placed is None else placed.devices(self._chooser.kinds)
+
+    def _of(self, asked: Question, row: int, known: bytes) -> Placed | None:
+        """Return where operators go on an option's units; None where nothing leads between these."""
+        units = self._units(asked, row)
+        between = self._networks.of(asked.view.costs, self._hosts(asked, row), units)
+        if between.network is None:
+            return None
+        has = offer_of(asked, row).devices
+        accelerators = tuple(one for one in self._chooser.hardware.accelerators if one.kind in has)
+        return self._chooser.place(asked.task.operators, known, accelerators, between.network, units)
+
+    def _hosts(self, asked: Question, row: int) -> tuple[str, ...]:
+        return asked.view.centres[offer_of(asked, row).centre].hosts
+
+    def _units(self, asked: Question, row: int) -> int:
+        return int(asked.options.units[row])
+
+    def _has_idle(self, asked: Question, row: int, placed: Placed | None) -> bool:
+        """Return whether a unit has a device, of those that the hardware file knows, that no operator has taken."""
+        if placed is None or placed.explained is None:
+            return False
+        has = offer_of(asked, row).devices
+        return any(label not in placed.labels for label, kind in self._chooser.kinds.items() if kind in has)

@@ -1,0 +1,185 @@
+"""Workers, seen by whoever runs something on them: they are given shards, run jobs over a tree, and are timed."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
+from contextlib import ExitStack
+from functools import partial
+from itertools import pairwise
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import msgspec
+import pyarrow as pa
+
+from controller.acceleration.network.trees import Aggregators, ReductionTree, reduction_tree
+from controller.acceleration.running.channels import Channel, Limits, Message, connect
+from controller.acceleration.running.errors import LostWorkerError, RunError
+from controller.acceleration.running.jobs import Order, Step
+from controller.acceleration.running.values import Plan, Run, Sample, Trial, WorkerTimes
+
+_GRACE_S: Final = 0.5
+"""After a failure: whoever is gone is told then, and is the reason for what others say."""
+T = TypeVar("T")
+
+
+Connecting = Callable[[Callable[[], Channel]], Channel]
+"""Calls what makes a connection, where it is to be made: in a network namespace, say."""
+
+
+class Cluster:
+    """A session with each of some workers, for one plan, while the `with` block lasts.
+
+    `addresses` are HOST:PORT or unix:PATH, in the tree's order; workers reach each other there too. Raise RunError, or
+    LostWorkerError, naming the worker; after that the cluster is of no more use.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        secret: bytes,
+        plan: Plan,
+        *,
+        limits: Limits | None = None,
+        deadline_s: float = 60.0,
+        connecting: Connecting = lambda make: make(),
+    ) -> None:
+        if len(set(addresses)) < len(addresses) or not addresses:
+            raise RunError("workers: each has an address of its own, and there is one at least")
+        self.addresses, self._secret, self._plan = tuple(addresses), secret, plan
+        self._limits, self._deadline_s, self._connecting = limits or Limits(), deadline_s, connecting
+        self._channels: list[Channel] = []
+        self._is_spent = False
+        self._pool = ThreadPoolExecutor(len(addresses))
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            stack.callback(self._pool.shutdown)
+            for address in self.addresses:
+                make = partial(connect, address, self._secret, self._limits)
+                self._channels.append(stack.enter_context(self._connecting(make)))
+            plan = json.loads(msgspec.json.encode(self._plan))
+            self._each(lambda place: self._asked(place, {"type": "open", "plan": plan}))
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._stack:
+            if error is None and not self._is_spent:
+                self._each(lambda place: self._asked(place, {"type": "close"}))
+
+    def load(self, tables: Mapping[str, pa.Table], count: int | None = None) -> None:
+        """Give the first `count` workers, or all, their rows of the sharded table, and all of the other tables."""
+        shards = shards_of(tables[self._plan.split.sharded], count or len(self.addresses))
+
+        def give(place: int) -> None:
+            for name, table in tables.items():
+                own = shards[place] if name == self._plan.split.sharded else table
+                self._asked(place, {"type": "load", "name": name}, own)
+
+        self._each(give, len(shards))
+
+    def run(self, fan_in: int, count: int | None = None) -> Run:
+        """Run the plan on the first `count` workers, or all, over a tree of this fan-in."""
+        number = count or len(self.addresses)
+        tree = reduction_tree([str(place) for place in range(number)], fan_in, Aggregators.MEMBER)
+        orders = orders_of(tree, self.addresses, secrets.token_hex(8), self._deadline_s)
+        self._each(
+            lambda place: self._asked(
+                place, {"type": "prepare", "order": json.loads(msgspec.json.encode(orders[place]))}
+            ),
+            number,
+        )
+        begun_s = time.perf_counter()
+        ended_s: list[float] = []
+
+        def run(place: int) -> WorkerTimes:
+            answer, _ = self._asked(place, {"type": "go"})
+            if str(place) == tree.root:
+                ended_s.append(time.perf_counter())
+            return msgspec.convert(answer["times"], WorkerTimes)
+
+        workers = self._each(run, number)
+        return Run(ended_s[0] - begun_s, tuple(workers))
+
+    def result(self) -> pa.Table:
+        """Return the result of the last run, which the first worker has, as the tree's root."""
+        _, table = self._asked(0, {"type": "result"})
+        if table is None:
+            raise RunError(f"worker {self.addresses[0]}: a result without a table")
+        return table
+
+    def trial(self, copies: int, at_least_s: float = 0.2) -> Trial:
+        """Time the operator on the first worker's shard, alone, and a merge of so many copies of what it yields."""
+        answer, _ = self._asked(0, {"type": "trial", "copies": copies, "at_least_s": at_least_s})
+        return msgspec.convert(answer["trial"], Trial)
+
+    def sample(self, nbytes: int) -> Sample:
+        """Have the first worker send so many bytes to the second one."""
+        answer, _ = self._asked(0, {"type": "sample", "address": self.addresses[1], "nbytes": nbytes})
+        return msgspec.convert(answer["sample"], Sample)
+
+    def _asked(
+        self, place: int, message: Message, table: pa.Table | None = None
+    ) -> tuple[dict[str, Any], pa.Table | None]:
+        """Return a worker's answer; LostWorkerError where it is gone or silent, RunError where it refuses."""
+        channel, address = self._channels[place], self.addresses[place]
+        try:
+            channel.send(message, table)
+            answer, found = channel.receive(self._deadline_s + self._limits.silence_s)
+        except TimeoutError:
+            raise LostWorkerError(f"worker {address} has said nothing for too long") from None
+        except OSError as error:
+            raise LostWorkerError(f"worker {address} has ended: {error.strerror or error}") from None
+        except RunError as error:
+            raise RunError(f"worker {address}: {error}") from None
+        if answer.get("type") != "done":
+            raise RunError(f"worker {address}: {answer.get('problem', 'an answer that is none')}")
+        return answer, found
+
+    def _each(self, function: Callable[[int], T], count: int | None = None) -> list[T]:
+        """Return what a function returns for each of the first workers, all at a time.
+
+        Of several failures the one of a lost worker is raised, as others follow from it; the rest is ended.
+        """
+        futures = [self._pool.submit(function, place) for place in range(count or len(self.addresses))]
+        done, waiting = wait(futures, return_when=FIRST_EXCEPTION)
+        if waiting:
+            done, waiting = wait(futures, _GRACE_S)
+        if problem := _worst(done):
+            self._is_spent = True
+            for channel in self._channels:
+                channel.close()
+            raise problem
+        return [future.result() for future in futures]
+
+
+def shards_of(table: pa.Table, count: int) -> list[pa.Table]:
+    """Return a table's rows in so many parts of equal size, one row more or less."""
+    bounds = [table.num_rows * place // count for place in range(count + 1)]
+    return [table.slice(begin, end - begin) for begin, end in pairwise(bounds)]
+
+
+def orders_of(tree: ReductionTree, addresses: Sequence[str], job: str, deadline_s: float) -> list[Order]:
+    """Return what each worker has to do in a tree whose hosts are the places of its workers."""
+    steps: dict[str, list[Step]] = {name: [] for name in tree.hosts}
+    for groups in tree.rounds:
+        for group in groups:
+            others = tuple(name for name in group.members if name != group.aggregator)
+            if others:
+                steps[group.aggregator].append(Step(receive=others))
+            for name in others:
+                steps[name].append(Step(send=group.aggregator, address=addresses[int(group.aggregator)]))
+    return [Order(job=job, name=name, steps=tuple(found), deadline_s=deadline_s) for name, found in steps.items()]
+
+
+def _worst(done: set[Future[T]]) -> BaseException | None:
+    problems = [problem for future in done if (problem := future.exception())]
+    return next((one for one in problems if isinstance(one, LostWorkerError)), problems[0] if problems else None)

@@ -1,0 +1,7 @@
+"""What computes a plan: one module an engine, each with the same three steps."""
+
+from __future__ import annotations
+
+from controller.acceleration.running.engines.making import backend_of
+
+__all__ = ["backend_of"]

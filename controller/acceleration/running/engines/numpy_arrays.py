@@ -1,0 +1,146 @@
+"""numpy: operators over columns of numbers, as arrays. Sums of whole numbers are exact, or an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from controller.acceleration.running.errors import RunError
+from controller.acceleration.running.operators import COUNT
+from controller.acceleration.running.values import Operator, OperatorKind
+
+Columns = dict[str, NDArray[Any]]
+_MOST: Final = (1 << 63) - 1
+_DENSE: Final = 4
+"""Times as many keys as rows, within which sums are added up in a table instead of by sorting."""
+_BLOCK: Final = 1 << 18
+"""Rows at a time, so that what is made of them stays in the processor's cache."""
+
+
+class NumpyBackend:
+    """Computes an operator; merges are the operator's own on partial results."""
+
+    def __init__(self, operator: Operator) -> None:
+        self._operator = operator
+        self._tables: dict[str, Columns] = {}
+
+    def load(self, name: str, table: pa.Table) -> None:
+        """Hold a table's columns, each as one array."""
+        self._tables[name] = columns_of(table)
+
+    def partial(self) -> pa.Table:
+        """Return the result on this shard."""
+        data, operator = self._tables[operator_table(self._operator, self._tables)], self._operator
+        match operator.kind:
+            case OperatorKind.FILTER:
+                kept = np.flatnonzero(data[operator.column] < operator.below)
+                return _table({name: values[kept] for name, values in data.items()})
+            case OperatorKind.AGGREGATE:
+                # Sums are of 64 bits whatever their column's width is, as groups are of any.
+                wide = {name: data[name] for name in operator.sums}
+                rows = len(next(iter(data.values()), ()))
+                return _grouped(operator, data, wide | {COUNT: np.ones(rows, np.int64)})
+            case OperatorKind.JOIN:
+                return _joined(operator.column, data, self._tables[operator.other])
+            case OperatorKind.SORT:
+                return _sorted(operator, data)
+
+    def merge(self, parts: Sequence[pa.Table]) -> pa.Table:
+        """Return partial results as one."""
+        if self._operator.kind in {OperatorKind.FILTER, OperatorKind.JOIN}:
+            return pa.concat_tables(parts).combine_chunks()
+        data = columns_of(pa.concat_tables(parts))
+        if self._operator.kind is OperatorKind.SORT:
+            return _sorted(self._operator, data)
+        return _grouped(self._operator, data, {name: data[name] for name in (*self._operator.sums, COUNT)})
+
+    def finish(self, merged: pa.Table) -> pa.Table:
+        """Return the result: merged rows are it."""
+        return merged
+
+    def interrupt(self) -> None:
+        """Do nothing: one call of numpy cannot be ended; whoever waits for it has a deadline."""
+
+
+def operator_table(operator: Operator, tables: Mapping[str, object]) -> str:
+    """Return the name of the table that is in parts; RunError where a worker was not given what it needs."""
+    for name in filter(None, (operator.table, operator.other)):
+        if name not in tables:
+            raise RunError(f"{operator.kind}: table {name} was not given")
+    return operator.table
+
+
+def columns_of(table: pa.Table) -> Columns:
+    """Return columns as arrays; those of one chunk are not copied."""
+    return {name: table.column(name).combine_chunks().to_numpy(zero_copy_only=False) for name in table.column_names}
+
+
+def check_sum(name: str, most: int, rows: int) -> None:
+    """Raise RunError where so many whole numbers, each of at most that size, may add up to more than 64 bits hold."""
+    if most * rows > _MOST:
+        raise RunError(f"column {name}: sums may not fit 64 bits; DuckDB adds up such columns")
+
+
+def _table(columns: Columns) -> pa.Table:
+    return pa.table({name: pa.array(values) for name, values in columns.items()})
+
+
+def _grouped(operator: Operator, data: Columns, values: Columns) -> pa.Table:
+    """Add up by groups, which come in order."""
+    rows = len(next(iter(values.values())))
+    for name, column in values.items():
+        if column.dtype.kind == "i" and rows:
+            check_sum(name, max(abs(int(column.min())), abs(int(column.max()))), rows)
+    if not operator.column:
+        return _table({name: _wide(column).sum(keepdims=True) for name, column in values.items()})
+    keys = data[operator.column]
+    if rows and keys.dtype.kind == "i" and int(keys.max()) - int(keys.min()) <= _DENSE * rows:
+        return _table(_dense(operator.column, keys, values))
+    order = np.argsort(keys, kind="stable")
+    ordered = keys[order]
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))[: len(ordered)])
+    sums = {name: np.add.reduceat(_wide(column)[order], starts) if len(starts) else _wide(column)[:0]
+            for name, column in values.items()}  # fmt: skip
+    return _table({operator.column: ordered[starts]} | sums)
+
+
+def _dense(name: str, keys: NDArray[Any], values: Columns) -> Columns:
+    """Add up by groups whose keys are near one another, in a table with a place for each."""
+    least = keys.min()
+    places = (keys - least).astype(np.intp, copy=False)
+    number = int(places.max()) + 1
+    found = np.flatnonzero(np.bincount(places, minlength=number))
+    sums: Columns = {}
+    for column, added in values.items():
+        total = np.zeros(number, _wide(added[:0]).dtype)
+        for start in range(0, len(places), _BLOCK):
+            np.add.at(total, places[start : start + _BLOCK], _wide(added[start : start + _BLOCK]))
+        sums[column] = total[found]
+    return {name: found.astype(keys.dtype) + least} | sums
+
+
+def _wide(values: NDArray[Any]) -> NDArray[Any]:
+    return values.astype(np.int64, copy=False) if values.dtype.kind == "i" else values
+
+
+def _joined(key: str, data: Columns, other: Columns) -> pa.Table:
+    """Join each row with those of the other side of the same key, by a search in the other side's sorted keys."""
+    order = np.argsort(other[key], kind="stable")
+    keys = other[key][order]
+    first, last = (np.searchsorted(keys, data[key], side=side) for side in ("left", "right"))
+    counts = last - first
+    left = np.repeat(np.arange(len(counts)), counts)
+    # The place inside each row's matches: how far it is from where they begin.
+    inside = np.arange(len(left)) - np.repeat(np.cumsum(counts) - counts, counts)
+    right = order[first[left] + inside]
+    found = {name: values[left] for name, values in data.items()}
+    return _table(found | {name: values[right] for name, values in other.items() if name != key})
+
+
+def _sorted(operator: Operator, data: Columns) -> pa.Table:
+    order = np.argsort(data[operator.column], kind="stable")[: operator.limit or None]
+    return _table({name: values[order] for name, values in data.items()})

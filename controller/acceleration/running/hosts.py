@@ -1,0 +1,69 @@
+"""Which hosts of a topology the workers of a run are, and what their tree's rounds take over the paths between them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from ipaddress import ip_address
+
+from controller.acceleration.network.grounds import machines_of, notes_of, rounds_of
+from controller.acceleration.network.hardware import Hardware
+from controller.acceleration.network.timing import near_order, timed
+from controller.acceleration.network.trees import Aggregators, reduction_tree
+from controller.acceleration.running.channels import host_and_port
+from controller.acceleration.running.errors import RunError
+from controller.acceleration.values import Machines, Network, TransferModel
+from controller.cluster.cost_map import CostMap
+from dataplane.topology.values import Topology
+
+
+def hosts_of(addresses: Sequence[str], hardware: Hardware, costs: CostMap) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the host that each worker is, and notes: by a hardware file's names, in order, else by addresses.
+
+    Workers on sockets of this machine stand for as many hosts, near ones side by side. RunError for workers on hosts
+    that the topology lacks, two on one host, and another number of workers than hosts are named.
+    """
+    count, topology = len(addresses), costs.model.topology
+    if isinstance(hardware.machines, tuple):
+        if len(hardware.machines) != count:
+            raise RunError(f"machines: {len(hardware.machines)} are named, and there are {count} workers")
+        return machines_of(hardware, topology), ()
+    if not all(address.startswith("unix:") for address in addresses):
+        return _by_address(addresses, topology), ()
+    found = near_order(costs.model, machines_of(hardware, topology))
+    if len(found) < count:
+        raise RunError(f"{count} workers: topology {topology.name} has {len(found)} machines")
+    return found[:count], (f"workers here stand for {', '.join(found[:count])}, without the links between those",)
+
+
+def machines_between(
+    costs: CostMap, hosts: Sequence[str], fan_in: int, efficiency: float = 1.0
+) -> tuple[Machines, tuple[str, ...]]:
+    """Return machines that reduce over the paths between these hosts, in this order, as workers do; and notes."""
+    found = timed(costs, reduction_tree(hosts, fan_in, Aggregators.MEMBER), efficiency=efficiency)
+    network = Network(found.rate_gbit_per_s, rounds_of(found))
+    return Machines(network, len(hosts), fan_in, TransferModel.PER_PATH), notes_of(found)
+
+
+def _by_address(addresses: Sequence[str], topology: Topology) -> tuple[str, ...]:
+    found: list[str] = []
+    for address in addresses:
+        name = address if address.startswith("unix:") else host_and_port(address)[0]
+        node = topology.host.get(name) or next(
+            (one for one in topology.hosts if _is_at(name, one.ipv4, one.ipv6)), None
+        )
+        if node is None:
+            raise RunError(
+                f"worker {address}: topology {topology.name} has no host of that name or address;"
+                " name the hosts in the hardware file (machines)"
+            )
+        if node.name in found:
+            raise RunError(f"worker {address}: host {node.name} has another worker; each is a machine of its own")
+        found.append(node.name)
+    return tuple(found)
+
+
+def _is_at(text: str, *addresses: object) -> bool:
+    try:
+        return ip_address(text) in addresses
+    except ValueError:
+        return False

@@ -1,0 +1,53 @@
+"""A worker as a process: `python -m controller.acceleration.running.process ADDRESS THREADS`.
+
+Its secret comes by standard input, in hexadecimal digits; when standard input ends, it ends: no worker outlives whoever
+started it. It says where it listens on standard output.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+
+from controller.acceleration.running.channels import SECRET_BYTES, Limits, listen
+from controller.acceleration.running.errors import RunError
+from controller.acceleration.running.serving import Worker
+from dataplane.errors import MillraceError
+
+FOR_S = 3600.0
+
+
+def main() -> int:
+    """Serve until standard input ends; one line on stderr for what is wrong."""
+    address, threads = sys.argv[1], int(sys.argv[2])
+    try:
+        secret = bytes.fromhex(os.read(0, 2 * SECRET_BYTES).decode("ascii"))
+        if len(secret) != SECRET_BYTES:
+            raise RunError(f"standard input: a secret of {len(secret)} bytes, not {SECRET_BYTES}")
+        limits = Limits()
+        with listen(address, limits.connections) as listening:
+            stop = threading.Event()
+            threading.Thread(target=_watch, args=(stop,), daemon=True).start()
+            sys.stdout.write(f"{name_of(address, listening.getsockname())}\n")
+            sys.stdout.flush()
+            Worker(secret, limits, threads).serve(listening, stop, FOR_S)
+    except (MillraceError, ValueError) as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    return 0
+
+
+def name_of(address: str, bound: object) -> str:
+    """Return where a worker listens: the port in place of 0."""
+    return address if isinstance(bound, str) else f"{address.rpartition(':')[0]}:{bound[1]}"  # type: ignore[index]
+
+
+def _watch(stop: threading.Event) -> None:
+    while os.read(0, 1024):
+        continue
+    stop.set()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,213 @@
+"""What one connection has asked of a worker: a plan, tables, and jobs one after the other."""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Protocol, TypeVar
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from controller.acceleration.running.channels import Channel, Limits, Message
+from controller.acceleration.running.engines import backend_of
+from controller.acceleration.running.errors import RunError
+from controller.acceleration.running.jobs import MOST_SAMPLE_BYTES, Job, Order, send_sample
+from controller.acceleration.running.values import MOST_COPIES, Backend, Plan, Trial
+
+_MOST_TRIAL_S: Final = 60.0
+_FEWEST: Final = 3
+_IDLE_S: Final = 600.0
+"""How long a session may ask nothing."""
+T = TypeVar("T")
+
+
+class Host(Protocol):
+    """The worker, as its session knows it."""
+
+    secret: bytes
+    limits: Limits
+    threads: int
+
+    def add(self, job: Job) -> None:
+        """Take results for a job from now on."""
+
+    def drop(self, job: Job) -> None:
+        """Take no more results for a job."""
+
+
+class Session:
+    """Answers one connection; one has a worker at a time."""
+
+    def __init__(self, host: Host, channel: Channel) -> None:
+        self._host, self._channel = host, channel
+        self._backend: Backend | None = None
+        self._job: Job | None = None
+        self._thread: threading.Thread | None = None
+        self._is_busy = False
+        self._nbytes: dict[str, int] = {}
+        self._sharded = ""
+
+    def converse(self, opening: Message) -> None:
+        """Answer until the session is closed; OSError where the other end is gone or asks nothing for too long."""
+        self.answer(lambda: self.open(opening))
+        while True:
+            message, table = self._channel.receive(_IDLE_S)
+            if message.get("type") == "close":
+                return
+            self.handle(message, table)
+
+    def open(self, message: Message) -> Message:
+        """Take the plan that all of the session is about."""
+        plan = _converted(message.get("plan"), Plan)
+        limits = self._host.limits
+        self._sharded = plan.split.sharded
+        self._backend = backend_of(plan, limits.most_held_bytes, self._host.threads)
+        return {}
+
+    def handle(self, message: Message, table: pa.Table | None) -> None:
+        """Do what a message asks, and answer."""
+        match message.get("type"):
+            case "load":
+                self.answer(lambda: self._load(str(message.get("name")), table))
+            case "prepare":
+                self.answer(lambda: self._prepare(_converted(message.get("order"), Order)))
+            case "go":
+                self._go()
+            case "result":
+                self._send_result()
+            case "trial":
+                self.answer(lambda: self._trial(message))
+            case "sample":
+                self.answer(lambda: self._sample(message))
+            case other:
+                self._refuse(f"{other!r} is nothing that a worker is asked")
+
+    def answer(self, function: Callable[[], Message]) -> None:
+        """Do something and say so, or why it cannot be done."""
+        try:
+            answer = {"type": "done"} | function()
+        except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever a library says of the data
+            answer = {"type": "refused", "problem": _line(error)}
+        self._channel.send(answer)
+
+    def close(self) -> None:
+        """End what runs."""
+        if self._job is not None:
+            self._job.stop("whoever asked for the job is gone")
+            self._host.drop(self._job)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _refuse(self, problem: str) -> None:
+        self._channel.send({"type": "refused", "problem": problem})
+
+    def _ready(self) -> Backend:
+        if self._backend is None or self._is_busy:
+            raise RunError("it computes" if self._backend else "it has no plan")
+        return self._backend
+
+    def _load(self, name: str, table: pa.Table | None) -> Message:
+        backend, limits = self._ready(), self._host.limits
+        if table is None:
+            raise RunError(f"table {name} did not come")
+        self._nbytes[name] = table.nbytes
+        total = sum(self._nbytes.values())
+        if total > limits.most_held_bytes:
+            raise RunError(f"tables of {total} bytes are refused: {limits.most_held_bytes} are held at most")
+        backend.load(name, table)
+        return {}
+
+    def _prepare(self, order: Order) -> Message:
+        backend = self._ready()
+        if self._job is not None:
+            self._host.drop(self._job)
+        self._job = Job(order, backend, self._host.secret, self._host.limits)
+        self._host.add(self._job)
+        return {}
+
+    def _go(self) -> None:
+        """Run the job beside this connection, which is listened to meanwhile: its end ends the job."""
+        try:
+            self._ready()
+            if self._job is None:
+                raise RunError("nothing is prepared")
+        except RunError as error:
+            self._refuse(str(error))
+            return
+        self._is_busy = True
+        self._thread = threading.Thread(target=self._run, args=(self._job,), daemon=True)
+        self._thread.start()
+
+    def _run(self, job: Job) -> None:
+        try:
+            answer = {"type": "done", "times": dataclasses.asdict(job.run())}
+        except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever a library says of the data
+            answer = {"type": "refused", "problem": _line(error)}
+        self._is_busy = False  # before the answer: the next question follows on it
+        with suppress(OSError):  # whoever asked is gone
+            self._channel.send(answer)
+
+    def _send_result(self) -> None:
+        try:
+            self._ready()
+            if self._job is None:
+                raise RunError("it has no job")
+            table = self._job.result()
+        except Exception as error:  # noqa: BLE001 - whoever asked is told, whatever a library says of the data
+            self._refuse(_line(error))
+            return
+        self._channel.send({"type": "done"}, table)
+
+    def _trial(self, message: Message) -> Message:
+        """Time the shard's step, and a merge of copies of its result, alone."""
+        backend = self._ready()
+        copies, at_least_s = int(message.get("copies", 2)), float(message.get("at_least_s", 0.0))
+        if not (1 <= copies <= MOST_COPIES and 0 <= at_least_s <= _MOST_TRIAL_S):
+            raise RunError(
+                f"a trial of {copies} copies and {at_least_s} s: at most {MOST_COPIES} and {_MOST_TRIAL_S} s"
+            )
+        partial, compute_s, cpu_s = _timed(backend.partial, at_least_s)
+        _, merge_s, _ = _timed(lambda: backend.merge([partial] * copies), at_least_s)
+        own = self._nbytes.get(self._sharded, 0)
+        found = Trial(own, sum(self._nbytes.values()) - own, partial.nbytes, copies, compute_s, merge_s, cpu_s)
+        return {"trial": dataclasses.asdict(found)}
+
+    def _sample(self, message: Message) -> Message:
+        """Send a table of zeros to another worker, for the time that it takes both processors."""
+        self._ready()
+        nbytes = int(message.get("nbytes", 0))
+        if not 0 <= nbytes <= MOST_SAMPLE_BYTES // 2:
+            raise RunError(f"a sample of {nbytes} bytes: at most {MOST_SAMPLE_BYTES // 2}")
+        table = pa.table({"zeros": np.zeros(nbytes, np.int8)})
+        found = send_sample(str(message.get("address")), self._host.secret, self._host.limits, table)
+        return {"sample": dataclasses.asdict(found)}
+
+
+def _line(error: Exception) -> str:
+    """Return what an error says, in one line; that of a library with its kind."""
+    text = (str(error).splitlines() or [""])[0]
+    return text if isinstance(error, RunError) else f"{type(error).__name__}: {text}"
+
+
+def _timed(function: Callable[[], pa.Table], at_least_s: float) -> tuple[pa.Table, float, float]:
+    """Return the result and the means of its seconds and of the processor's, after one time that counts for nothing.
+
+    The mean, over as many times as that takes: under a quota of CPU time one in several is that much longer.
+    """
+    table, number = function(), 0
+    begun_s, cpu_s = time.perf_counter(), time.process_time()
+    while number < _FEWEST or time.perf_counter() - begun_s < at_least_s:
+        table, number = function(), number + 1
+    return table, (time.perf_counter() - begun_s) / number, (time.process_time() - cpu_s) / number
+
+
+def _converted(found: object, kind: type[T]) -> T:
+    try:
+        return msgspec.convert(found, kind)
+    except msgspec.ValidationError as error:
+        raise RunError(f"what is asked is none: {error}") from None

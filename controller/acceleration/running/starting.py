@@ -1,0 +1,110 @@
+"""Workers as processes of this machine: in one network namespace each, or on sockets that only this user reaches."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from controller.acceleration.running.channels import SECRET_BYTES
+from controller.acceleration.running.errors import LostWorkerError
+from dataplane.fabric.kernel import namespaces
+from dataplane.local.deadline import LocalDeadline, wait_readable
+
+_START_S: Final = 60.0
+_END_S: Final = 3.0
+_ENVIRONMENT: Final = {
+    # One thread each, as a machine of one core has, whatever libraries think of this one.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    # Memory that was used is kept: pages that are asked for again cost more than many an operator (mallopt(3)).
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 32),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 32),
+    # Each job has a thread of its own, whose own arena would have none of what the last one used.
+    "MALLOC_ARENA_MAX": "1",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
+_ROOT: Final = Path(__file__).parents[3]
+
+
+class LocalWorkers:
+    """So many workers while the `with` block lasts; `addresses` and `secret` are what a cluster of them is made of.
+
+    Each computes with one thread. `places` are a namespace and an address in it for each, where they are to be there.
+    """
+
+    def __init__(self, count: int, places: Sequence[tuple[str, str]] = ()) -> None:
+        self.secret = secrets.token_bytes(SECRET_BYTES)
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.addresses: tuple[str, ...] = ()
+        self._count, self._places = count, places
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="millrace-accel-")))
+            stack.callback(self._end)
+            log = stack.enter_context((folder / "log").open("w+b"))
+            for number in range(self._count):
+                self.processes.append(self._started(number, folder, log.fileno()))
+            deadline = LocalDeadline(_START_S, "the start of the workers")
+            self.addresses = tuple(_address(process, deadline, folder / "log") for process in self.processes)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def _started(self, number: int, folder: Path, log: int) -> subprocess.Popen[bytes]:
+        namespace, address = self._places[number] if self._places else ("", f"unix:{folder}/{number}")
+        argv = [sys.executable, "-m", "controller.acceleration.running.process", address, "1"]
+        paths = os.pathsep.join([str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        environment = dict(os.environ) | _ENVIRONMENT | {"PYTHONPATH": paths}
+        if namespace:
+            process = namespaces.start(
+                namespace, argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment
+            )
+        else:
+            process = subprocess.Popen(  # noqa: S603 - our own
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, env=environment, start_new_session=True
+            )
+        if process.stdin is not None:
+            process.stdin.write(self.secret.hex().encode())
+            process.stdin.flush()
+        return process
+
+    def _end(self) -> None:
+        """End all: they do so by themselves when their standard input ends, and are killed where they do not."""
+        for process in self.processes:
+            if process.stdin is not None:
+                process.stdin.close()
+        ends_s = time.monotonic() + _END_S
+        for process in self.processes:
+            try:
+                process.wait(max(0.0, ends_s - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
+
+
+def _address(process: subprocess.Popen[bytes], deadline: LocalDeadline, log: Path) -> str:
+    """Return where a worker says that it listens; LostWorkerError, with its last words, where it says nothing."""
+    assert process.stdout is not None
+    is_ready = wait_readable(process.stdout, deadline)
+    line = process.stdout.readline().decode("utf-8", "replace").strip() if is_ready else ""
+    if not line:
+        words = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise LostWorkerError(f"a worker has not started: {words[-1] if words else 'it said nothing'}")
+    return line

@@ -1,7 +1,0 @@
-"""Measuring a machine for its calibration: rates, and operators at several sizes."""
-
-from __future__ import annotations
-
-from controller.schedulers.acceleration.calibration.measuring.measure import measure
-
-__all__ = ["measure"]

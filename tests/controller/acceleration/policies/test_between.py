@@ -1,0 +1,118 @@
+"""Between a centre's units lies the network as the cost map has it: a loaded one keeps operators on the CPU."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from collectors.values import LinkCondition, LinkStatus, Snapshot
+from controller.acceleration.network.hardware import Hardware
+from controller.acceleration.network.timing import timed, tree_over
+from controller.acceleration.policies.between import MOST_HOSTS, UnitNetworks
+from controller.acceleration.policies.tasks import OperatorDevices
+from controller.cluster.cost_map import CostMap, Load
+from controller.schedulers.dispatch.policies import Question
+from controller.schedulers.dispatch.profiles import ACCELERATED, TaskProfile
+from controller.schedulers.dispatch.settings import TaskSettings
+from controller.schedulers.dispatch.values import CentreState, PendingTask
+from controller.schedulers.framework.plugins import make_policy
+from dataplane.topology.families import from_text
+from dataplane.topology.file import loads
+from dataplane.topology.values import DeviceKind, LinkKey, Topology
+from tests.controller.acceleration.policies.test_tasks import GEMM, WITH_GPU, asked, counts
+
+HARDWARE = "millrace: 1\npreset: 2\naccelerators: [{kind: gpu, parallelism: 1000}]\n"
+RACKS = loads(
+    """\
+millrace: 1
+name: racks
+defaults: {access: {rate: 100 Mbit/s, delay: 10 us}}
+switches: [{name: s1}, {name: s2}]
+hosts: [{name: h1, switch: s1}, {name: h2, switch: s1}, {name: h3, switch: s2}, {name: h4, switch: s1}]
+links: [{a: s1, b: s2, rate: 100 Mbit/s, delay: 1 ms}]
+"""
+)
+QUIET = CostMap.of(RACKS, Snapshot(0, {}, {}, {}))
+LOADED = QUIET.with_loads([Load("h1", "h3", 95_000_000), Load("h3", "h1", 95_000_000)])
+DOWN = LinkStatus(LinkCondition.DOWN, 0)
+APART = CostMap.of(RACKS, Snapshot(0, {}, {}, {}, statuses={LinkKey("s1", "s2"): DOWN, LinkKey("s2", "s1"): DOWN}))
+
+
+def policy_in(folder: Path, **more: object) -> OperatorDevices:
+    path = folder / "hardware.yaml"
+    path.write_text(HARDWARE)
+    made = make_policy("operator-devices", {"hardware": str(path), **more}, ("points", "reason"), is_of_tasks=True)
+    assert isinstance(made, OperatorDevices)
+    return made
+
+
+def question(costs: CostMap | None, *hosts: str, units: int = 2) -> Question:
+    found = asked(PendingTask("t", "train", operators=counts(GEMM)), WITH_GPU, units=units)
+    centre = CentreState(WITH_GPU.centre, hosts=hosts, is_probed=True)
+    return dataclasses.replace(found, view=dataclasses.replace(found.view, costs=costs, centres={centre.name: centre}))
+
+
+def test_the_same_task_is_told_the_gpu_on_a_quiet_network_and_the_cpu_on_a_loaded_one(tmp_path: Path) -> None:
+    policy = policy_in(tmp_path)
+    for costs, device, rate in ((QUIET, DeviceKind.GPU, "0.1 Gbit/s"), (LOADED, DeviceKind.CPU, "0.005 Gbit/s")):
+        of = question(costs, "h1", "h3")
+        (found,) = policy.operator_devices(of, 0)
+        assert found.device is device
+        assert f"{rate} between its units by the cost map" in policy.reason(of, 0)
+    on_one_rack = policy.reason(question(LOADED, "h2", "h4"), 0)
+    assert "product on the gpu" in on_one_rack
+
+
+@pytest.mark.parametrize(
+    ("costs", "hosts", "units"),
+    [(None, ("h1", "h3"), 2), (LOADED, ("h1",), 2), (LOADED, ("h1", "elsewhere"), 2), (LOADED, ("h1", "h3"), 1)],
+)
+def test_without_a_cost_map_of_its_hosts_the_settings_rate_counts(
+    tmp_path: Path, costs: CostMap | None, hosts: tuple[str, ...], units: int
+) -> None:
+    of = question(costs, *hosts, units=units)
+    assert "product on the gpu" in policy_in(tmp_path).reason(of, 0)
+    slow = policy_in(tmp_path, rate="1 kbit/s")
+    assert ("product on the cpu" in slow.reason(of, 0)) == (units > 1)
+
+
+def test_units_that_nothing_leads_between_get_no_points_and_the_reason_is_said(tmp_path: Path) -> None:
+    policy, of = policy_in(tmp_path), question(APART, "h1", "h3")
+    assert policy.points(of, np.arange(1)).tolist() == [0]
+    assert "nothing leads from the one to the other" in policy.reason(of, 0)
+    assert policy.operator_devices(of, 0) == ()
+
+
+def test_rounds_are_those_of_a_tree_over_near_hosts_up_to_the_steps_that_are_told_apart() -> None:
+    topology: Topology = from_text("fat-tree:k=4")
+    costs = CostMap.of(topology, Snapshot(0, {}, {}, {}))
+    hosts = [host.name for host in topology.hosts]
+    networks = UnitNetworks(Hardware(fan_in=3), 1e9)
+    found = networks.of(costs, tuple(reversed(hosts)), 8).network
+    expected = timed(costs, tree_over(costs, hosts[:8], 3))
+    assert found is not None
+    assert found.rounds is not None
+    assert [one.s_per_gb for one in found.rounds] == pytest.approx([one.s_per_gb for one in expected.rounds], rel=0.024)
+    assert found.rate_gbit_per_s == pytest.approx(expected.rate_gbit_per_s, rel=0.024)
+    assert networks.of(costs, tuple(reversed(hosts)), 8).network is found
+    of_more = networks.of(costs, hosts, 64).network
+    assert of_more is not None
+    assert of_more.rounds is None
+    assert math.isfinite(of_more.rate_gbit_per_s)
+    assert len(hosts) >= MOST_HOSTS
+
+
+def test_a_profile_that_is_there_by_default_has_the_policy() -> None:
+    assert ACCELERATED in TaskSettings().profiles
+    profile = TaskProfile.of(ACCELERATED)
+    (policy,) = (score.policy for score in profile.scores if score.name == "operator-devices")
+    assert isinstance(policy, OperatorDevices)
+    of = question(None)
+    (found,) = policy.operator_devices(of, 0)
+    assert found.device is DeviceKind.GPU
+    plain = dataclasses.replace(of, task=PendingTask("t", "plain"))
+    assert policy.operator_devices(plain, 0) == ()

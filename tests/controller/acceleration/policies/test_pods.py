@@ -1,0 +1,126 @@
+"""Operators of pods choose devices at placement: nodes are ranked by what they take there."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from controller.acceleration.policies.pods import PodDevices
+from controller.apiserver.resources.operator_devices import OperatorDevice
+from controller.cluster.cost_map import CostMap
+from controller.cluster.hardware import Cluster, DeviceRequest, Node, Request
+from controller.common.errors import SchedulerError
+from controller.schedulers.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide
+from controller.schedulers.framework.plugins import make_policy
+from controller.schedulers.framework.profiles import ACCELERATED, PolicySettings, WeightedScore
+from controller.schedulers.framework.values import MOST_POINTS
+from controller.schedulers.settings import SchedulerSettings
+from dataplane.topology.values import Bus, BusKind, DeviceKind
+from tests.controller.acceleration.policies.test_tasks import COPY, GEMM, UNKNOWN, counts
+from tests.controller.schedulers.framework.clusters import GIB, node
+
+HARDWARE = """\
+millrace: 1
+accelerators:
+- {kind: gpu, name: T4, parallelism: 100}
+- {kind: gpu, parallelism: 1000}
+- {kind: npu, parallelism: 10}
+"""
+ONE_GPU = Request(cpu_milli=1000, devices=(DeviceRequest(DeviceKind.GPU),))
+NO_COSTS: CostMap | None = None
+
+
+def on_bus(name: str, model: str, bytes_per_s: int) -> Node:
+    found = node(name, gpus=(model,))
+    (device,) = found.devices
+    return dataclasses.replace(found, devices=(dataclasses.replace(device, bus=Bus(BusKind.PCIE, bytes_per_s)),))
+
+
+STATE = Snapshot.of(
+    Cluster.of(
+        (node("plain"), node("a100", gpus=("A100",)), node("t4", gpus=("T4",)), on_bus("slow-bus", "A100", 100_000_000))
+    ),
+    NO_COSTS,
+)
+NODES = np.arange(4)
+
+
+def pod(*operators: str, request: Request = ONE_GPU) -> PendingPod:
+    known = {"product": GEMM, "sum": COPY, "mystery": UNKNOWN}
+    return PendingPod("p", request, operators=counts(*(known[name] for name in operators)))
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> PodDevices:
+    path = tmp_path / "hardware.yaml"
+    path.write_text(HARDWARE)
+    made = make_policy("operator-devices", {"hardware": str(path)}, ("points", "reason"))
+    assert isinstance(made, PodDevices)
+    return made
+
+
+def told(policy: PodDevices, asked: PendingPod, number: int) -> dict[str, str]:
+    return {one.operator: one.device.value for one in policy.operator_devices(asked, STATE, number)}
+
+
+def test_a_pod_goes_where_its_operators_take_the_least_time_on_the_devices_that_it_gets(policy: PodDevices) -> None:
+    plain, a100, t4, slow_bus = policy.points(pod("product"), STATE, NODES).tolist()
+    assert a100 == MOST_POINTS
+    assert a100 > t4 > plain
+    assert a100 > slow_bus > plain
+    assert policy.points(pod("product"), STATE, NODES[2:]).tolist()[0] == MOST_POINTS
+    assert "product on the gpu: 0.0" in policy.reason(pod("product"), STATE, 1)
+    assert "product on the T4: 0.1" in policy.reason(pod("product"), STATE, 2)
+
+
+def test_its_programs_are_told_kinds_of_devices_whatever_accelerators_are_called(policy: PodDevices) -> None:
+    asked = pod("product", "sum", "mystery")
+    for number in (1, 2):
+        assert told(policy, asked, number) == {"product": "gpu", "sum": "cpu", "mystery": "cpu"}
+    assert told(policy, asked, 0) == dict.fromkeys(("product", "sum", "mystery"), "cpu")
+
+
+def test_of_a_part_of_a_device_a_pod_has_the_part(policy: PodDevices) -> None:
+    part = Request(devices=(DeviceRequest(DeviceKind.GPU, thousandths=10, memory_bytes=GIB),))
+    whole_s, part_s = (
+        float(policy.reason(pod("product", request=one), STATE, 2).split(": ")[1].split()[0]) for one in (ONE_GPU, part)
+    )
+    # A hundredth of a device of parallelism 100 is as fast as a core: it is not above the preset, so the CPU is taken.
+    assert whole_s < 0.2
+    assert part_s == pytest.approx(14.0)
+
+
+@pytest.mark.parametrize("asked", [pod(), pod("product", request=Request(cpu_milli=1000))], ids=["silent", "bare"])
+def test_who_asks_for_no_device_or_says_nothing_is_left_alone(policy: PodDevices, asked: PendingPod) -> None:
+    assert policy.is_neutral(asked, STATE)
+    assert policy.points(asked, STATE, NODES).tolist() == [MOST_POINTS] * 4
+
+
+def test_a_profile_that_is_there_by_default_places_by_it() -> None:
+    assert ACCELERATED in SchedulerSettings().profiles
+    profile = Profile.of(ACCELERATED)
+    choice = decide(profile, pod("product"), STATE)
+    assert STATE.columns.names[choice.node] in ("a100", "t4")
+    (found,) = profile.operator_devices(choice.pod, STATE, choice.node)
+    assert found == OperatorDevice(operator="product", device=DeviceKind.GPU)
+    assert Profile.of(ProfileSettings()).operator_devices(choice.pod, STATE, choice.node) == ()
+
+
+def test_a_policy_that_names_no_device_of_the_pods_is_one_line(policy: PodDevices) -> None:
+    class Wild(PodDevices):
+        def operator_devices(self, pod: PendingPod, snapshot: Snapshot, node: int) -> tuple[OperatorDevice, ...]:
+            return (OperatorDevice(operator="product", device=DeviceKind.TPU),)
+
+    scores = (WeightedScore("wild", 1, Wild(PodDevices.Settings())),)
+    profile = dataclasses.replace(Profile.of(ProfileSettings()), scores=scores)
+    with pytest.raises(SchedulerError, match="policy wild: pod p: operator 'product' is to run on a tpu"):
+        profile.operator_devices(pod("product"), STATE, 1)
+
+
+def test_policies_of_tasks_are_none_of_pods() -> None:
+    settings = ProfileSettings(scores=(PolicySettings(policy="thrift"),))
+    with pytest.raises(SchedulerError, match="policy thrift is of tasks; those of pods are best-fit"):
+        Profile.of(settings)

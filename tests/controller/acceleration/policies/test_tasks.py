@@ -1,0 +1,248 @@
+"""A task's operators choose devices at placement: units are ranked by what its operators take there."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from controller.acceleration.calibration import DEFAULT, Calibration, Figure, Rates, save
+from controller.acceleration.model import Works, times
+from controller.acceleration.plans import plan_of
+from controller.acceleration.policies.tasks import OperatorDevices
+from controller.acceleration.policies.times import MeasuredTimes
+from controller.acceleration.values import Machines, Network
+from controller.apiserver.resources.operator_devices import OperatorDevice
+from controller.apiserver.resources.operator_graphs import operators_of
+from controller.apiserver.resources.task import OperatorCount, UnitChoice
+from controller.cluster.estimates import Basis, Estimate
+from controller.cluster.operators import Flow, Operator, OperatorGraph
+from controller.common.errors import SchedulerError
+from controller.schedulers.dispatch.deciding import Verdict, devices_of, explained
+from controller.schedulers.dispatch.planning import Plan
+from controller.schedulers.dispatch.policies import Question
+from controller.schedulers.dispatch.profiles import (
+    MEASURED,
+    TaskProfile,
+    TaskProfileSettings,
+    WeightedTaskScore,
+)
+from controller.schedulers.dispatch.slots import Slots
+from controller.schedulers.dispatch.values import (
+    MOST_POINTS,
+    CentreState,
+    CentresView,
+    Offer,
+    Option,
+    Options,
+    PendingTask,
+)
+from controller.schedulers.framework.plugins import known_policies, make_policy
+from controller.schedulers.framework.profiles import PolicySettings
+from dataplane.topology.values import DeviceKind, NumberFormat
+
+HARDWARE = "millrace: 1\naccelerators: [{kind: gpu, parallelism: 1000, bus: 1 GB/s}]\n"
+GEMM = Operator.of("product", "gemm", {"m": 4096, "n": 4096, "k": 4096}, NumberFormat.FP32)
+COPY = Operator.of("sum", "axpy", {"n": 1 << 20}, NumberFormat.FP32)
+UNKNOWN = Operator.of("mystery", "never-heard-of", {"n": 10})
+PLAIN, WITH_GPU = Offer("plain", "cpu", 4), Offer("fast", "gpu", 4, devices=frozenset({DeviceKind.GPU}))
+MEASURED_S = {"product": 14.0, "sum": 2e-4}
+NOW_NS = 1_900_000_000_000_000_000
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> PolicySettings:
+    path = tmp_path / "hardware.yaml"
+    path.write_text(HARDWARE)
+    return PolicySettings(policy="operator-devices", settings={"hardware": str(path)})
+
+
+def counts(*operators: Operator, flows: tuple[Flow, ...] = ()) -> tuple[OperatorCount, ...]:
+    return operators_of(OperatorGraph("job", operators, flows), MEASURED_S)
+
+
+def asked(task: PendingTask, *offers: Offer, units: int = 1) -> Question:
+    view = CentresView(
+        NOW_NS,
+        offers,
+        {one.centre: CentreState(one.centre, is_probed=True) for one in offers},
+        tuple(Slots(4, []) for _ in offers),
+    )
+    same = Estimate(10.0, 9.0, 11.0, Basis.MEASURED)
+    options = Options.of(tuple(Option(one.key, units, same) for one in offers), view.place)
+    zero = np.zeros(len(offers), np.float64)
+    return Question(task, view, options, zero, zero, zero.astype(np.bool_), zero.astype(np.bool_))
+
+
+def made(settings: PolicySettings) -> OperatorDevices:
+    policy = make_policy(settings.policy, settings.settings, ("points", "reason"), is_of_tasks=True)
+    assert isinstance(policy, OperatorDevices)
+    return policy
+
+
+def points(policy: OperatorDevices, question: Question) -> list[int]:
+    return [int(one) for one in policy.points(question, np.arange(len(question.options)))]
+
+
+def test_a_task_whose_operators_gain_on_a_device_goes_to_units_that_have_it(policy: PolicySettings) -> None:
+    question = asked(PendingTask("t", "train", operators=counts(GEMM)), PLAIN, WITH_GPU)
+    on_plain, on_gpu = points(made(policy), question)
+    assert on_gpu == MOST_POINTS
+    assert on_plain < MOST_POINTS / 10
+    assert "product on the gpu" in made(policy).reason(question, 1)
+    assert "product on the cpu" in made(policy).reason(question, 0)
+
+
+def test_devices_that_no_operator_would_use_are_left_to_others(policy: PolicySettings) -> None:
+    question = asked(PendingTask("t", "copy", operators=counts(COPY)), WITH_GPU, PLAIN)
+    assert points(made(policy), question) == [MOST_POINTS - 1, MOST_POINTS]
+    assert "sum on the cpu" in made(policy).reason(question, 0)
+
+
+def test_operators_of_one_task_choose_each_their_own_device(policy: PolicySettings) -> None:
+    both = counts(COPY, GEMM)
+    question = asked(PendingTask("t", "mixed", operators=both), WITH_GPU)
+    reason = made(policy).reason(question, 0)
+    assert "sum on the cpu" in reason
+    assert "product on the gpu" in reason
+    assert "s on CPUs alone" in reason
+
+
+def test_an_unknown_operator_stays_on_the_cpu_and_the_reason_is_said(policy: PolicySettings) -> None:
+    question = asked(PendingTask("t", "odd", operators=counts(UNKNOWN)), WITH_GPU, PLAIN)
+    reason = made(policy).reason(question, 0)
+    assert "mystery on the cpu" in reason
+    assert "the time of 1 is not known, they stay on the cpu" in reason
+    assert points(made(policy), question) == [MOST_POINTS - 1, MOST_POINTS]
+
+
+SORT = Operator.of("any", "sort", {"rows": 1_000_000, "row_bytes": 32}, NumberFormat.FP64)
+JOIN_SIZES = {"left_rows": 1000, "left_row_bytes": 16, "right_rows": 500, "right_row_bytes": 24, "out_rows": 9}
+JOIN = Operator.of("any", "join", {**JOIN_SIZES, "out_row_bytes": 40})
+
+
+@pytest.mark.parametrize("operator", [GEMM, SORT, JOIN], ids=lambda operator: operator.kind)
+def test_on_one_machine_an_operator_takes_what_its_trace_has_measured(operator: Operator) -> None:
+    known = MeasuredTimes(operators_of(OperatorGraph("job", (operator,)), {operator.name: 2.5}))
+    works = Works.of(plan_of(known.graph, 1, known).works)
+    assert times(works, Machines(Network(1.0), 1)).total_s[0] == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize("operator", [SORT, JOIN], ids=lambda operator: operator.kind)
+def test_on_one_machine_an_operator_takes_what_a_calibration_says(operator: Operator) -> None:
+    known = MeasuredTimes(operators_of(OperatorGraph("job", (operator,))), DEFAULT)
+    works = Works.of(plan_of(known.graph, 1, known).works)
+    assert times(works, Machines(Network(1.0), 1)).total_s[0] == pytest.approx(DEFAULT.time_of(operator).seconds)
+
+
+def test_a_calibration_says_what_a_trace_does_not(policy: PolicySettings, tmp_path: Path) -> None:
+    rates = {NumberFormat.FP32: Figure.exactly(1e10, Basis.MEASURED)}
+    cpu = Rates(DeviceKind.CPU, memory_bytes_per_s=Figure.exactly(1e10, Basis.MEASURED), operations_per_s=rates)
+    save(Calibration("made up", 1, (cpu,)), tmp_path / "calibration.yaml")
+    untimed = operators_of(OperatorGraph("job", (GEMM,)))
+    question = asked(PendingTask("t", "train", operators=untimed), WITH_GPU)
+    assert "is not known" in made(policy).reason(question, 0)
+    calibrated = PolicySettings(
+        policy=policy.policy, settings={**policy.settings, "calibration": str(tmp_path / "calibration.yaml")}
+    )
+    assert "product on the gpu" in made(calibrated).reason(question, 0)
+
+
+def test_a_task_that_says_nothing_of_its_operators_is_left_alone(policy: PolicySettings) -> None:
+    question = asked(PendingTask("t", "plain"), WITH_GPU, PLAIN)
+    assert made(policy).reason(question, 0) == "nothing is known of what it computes"
+    assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
+
+
+def test_whoever_submits_nonsense_does_not_end_the_scheduler(policy: PolicySettings) -> None:
+    circle = (
+        OperatorCount(name="a", operator="gemm", feeds=("b",)),
+        OperatorCount(name="b", operator="gemm", feeds=("a",)),
+    )
+    for operators in (
+        circle,
+        (OperatorCount(name="a", operator="NO KIND"),),
+        (OperatorCount(name="a", operator="gemm"),),
+    ):
+        question = asked(PendingTask("t", "bad", operators=operators), WITH_GPU, PLAIN)
+        assert len(points(made(policy), question)) == 2
+        assert "\n" not in made(policy).reason(question, 0)
+
+
+def test_a_task_with_more_operators_than_can_be_placed_in_time_is_left_alone(policy: PolicySettings) -> None:
+    many = tuple(OperatorCount(name=f"o{number}", operator="gemm") for number in range(129))
+    question = asked(PendingTask("t", "vast", operators=many), WITH_GPU, PLAIN)
+    assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
+    assert made(policy).reason(question, 0) == "129 operators, no more than 128 are placed"
+    names = [one.name for one in many[:33]]
+    dense = tuple(replace(one, feeds=tuple(names[place + 1 :])) for place, one in enumerate(many[:33]))
+    question = asked(PendingTask("t", "dense", operators=dense), WITH_GPU, PLAIN)
+    assert points(made(policy), question) == [MOST_POINTS, MOST_POINTS]
+    assert made(policy).reason(question, 0) == "528 flows between operators, no more than 512 are placed"
+
+
+def test_a_profile_with_the_policy_dispatches_by_it_and_keeps_the_reason(policy: PolicySettings) -> None:
+    profile = TaskProfile.of(TaskProfileSettings(name="accelerated", scores=(*MEASURED.scores, policy)))
+
+    def decided(*operators: Operator) -> Verdict:
+        question = asked(PendingTask("t", "any", operators=counts(*operators)), PLAIN, WITH_GPU)
+        return Plan(question.view).decide(profile, question.task, question.options)
+
+    trained, copied = decided(GEMM), decided(COPY)
+    assert trained.option is not None
+    assert trained.option.offer == WITH_GPU.key
+    assert copied.option is not None
+    assert copied.option.offer == PLAIN.key
+    scores = explained(profile, trained).candidates[0].scores
+    assert any(one.policy == "operator-devices" and "product on the gpu" in one.reason for one in scores)
+
+
+def test_programs_are_told_of_devices_that_a_unit_has_and_of_nothing_where_nothing_is_known(
+    policy: PolicySettings,
+) -> None:
+    profile = TaskProfile.of(TaskProfileSettings(name="accelerated", scores=(*MEASURED.scores, policy)))
+
+    def told(task: PendingTask, *offers: Offer) -> dict[str, str]:
+        question = asked(task, *offers)
+        found = devices_of(profile, Plan(question.view).decide(profile, question.task, question.options))
+        return {one.operator: one.device.value for one in found}
+
+    mixed = PendingTask("t", "any", operators=counts(COPY, GEMM, UNKNOWN))
+    assert told(mixed, WITH_GPU) == {"sum": "cpu", "product": "gpu", "mystery": "cpu"}
+    assert told(mixed, PLAIN) == {"sum": "cpu", "product": "cpu", "mystery": "cpu"}
+    assert told(dataclasses.replace(mixed, choice=UnitChoice.CENTRE), WITH_GPU) == {}
+    assert told(PendingTask("t", "plain"), WITH_GPU) == {}
+    vast = tuple(replace(one, name=f"{one.name}{'x' * 200}{number}") for number in range(100) for one in counts(GEMM))
+    assert told(PendingTask("t", "vast", operators=vast), WITH_GPU) == {}
+    without = TaskProfile.of(MEASURED)
+    question = asked(mixed, WITH_GPU)
+    assert devices_of(without, Plan(question.view).decide(without, mixed, question.options)) == ()
+
+
+def test_a_policy_that_names_no_device_of_its_units_holds_up_its_own_task_alone(policy: PolicySettings) -> None:
+    class Wild(OperatorDevices):
+        def operator_devices(self, asked: Question, row: int) -> tuple[OperatorDevice, ...]:
+            return (OperatorDevice(operator="product", device=DeviceKind.TPU),)
+
+    scores = (WeightedTaskScore("wild", 1, Wild(OperatorDevices.Settings(**policy.settings))),)
+    profile = dataclasses.replace(TaskProfile.of(MEASURED), scores=scores)
+    question = asked(PendingTask("t", "any", operators=counts(GEMM)), WITH_GPU)
+    verdict = Plan(question.view).decide(profile, question.task, question.options)
+    with pytest.raises(SchedulerError, match="policy wild: task t: operator 'product' is to run on a tpu"):
+        devices_of(profile, verdict)
+
+
+def test_settings_that_cannot_be_are_one_line(policy: PolicySettings, tmp_path: Path) -> None:
+    assert "operator-devices" in known_policies()
+    for key, value, said in (
+        ("hardware", str(tmp_path / "none.yaml"), "none.yaml"),
+        ("rate", "fast", "fast"),
+        ("calibration", str(tmp_path / "no-such.yaml"), "no-such.yaml"),
+        ("rates", "fast", "rates"),
+    ):
+        with pytest.raises(SchedulerError, match=said) as raised:
+            make_policy(policy.policy, {**policy.settings, key: value}, ("points",), is_of_tasks=True)
+        assert "\n" not in str(raised.value)

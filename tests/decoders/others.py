@@ -35,6 +35,11 @@ from controller.cluster.alto.requests import read as read_alto
 from controller.cluster.alto.values import EndpointCostRequest, NetworkFilter, PropertyRequest
 from controller.common.errors import AltoError, InvalidError
 from controller.demo.packet.parts import parts_of
+from controller.learning.agent import records
+from controller.learning.agent.agents import new_checkpoint
+from controller.learning.agent.settings import AgentSettings, NetworkSettings
+from controller.learning.errors import LearningError
+from controller.learning.values import COMMON, Experience, Observation
 from controller.network.intents import FlowSpec, Route, RouteSet, WeightedRoute
 from controller.network.paths.service import paths_pb2
 from controller.network.paths.service.messages import route_set_message, route_set_of
@@ -43,11 +48,6 @@ from controller.probing.errors import ProbeError
 from controller.probing.running import reading, results
 from controller.probing.running.report import Outcome
 from controller.schedulers.extender.messages import MalformedError, read_arguments, read_binding, read_preemption
-from controller.schedulers.learning.agent import records
-from controller.schedulers.learning.agent.agents import new_checkpoint
-from controller.schedulers.learning.agent.settings import AgentSettings, NetworkSettings
-from controller.schedulers.learning.errors import LearningError
-from controller.schedulers.learning.values import COMMON, Experience, Observation
 from controller.up.lines import LineSplitter
 from dataplane.errors import WireError
 from dataplane.nic.flows.reference.flow_key import read_fields
@@ -262,27 +262,27 @@ OTHERS = (
     ),
     _json("controller.probing.running.reading.decode", reading.decode, ProbeError, _PROBE),
     Decoder(
-        "controller.schedulers.learning.agent.records.experience_from_bytes",
+        "controller.learning.agent.records.experience_from_bytes",
         lambda data: records.experience_to_bytes(records.experience_from_bytes(data)),
         (_lived(),),
         refuses=(LearningError,),
         write=lambda data: data,
     ),
     Decoder(
-        "controller.schedulers.learning.agent.records.experiences_from_bytes",
+        "controller.learning.agent.records.experiences_from_bytes",
         _experiences_again,
         (records.experiences_to_bytes([_lived(), _lived()]),),
         refuses=(LearningError,),
         write=lambda data: data,
     ),
     _json(
-        "controller.schedulers.learning.agent.records.generator_from_bytes",
+        "controller.learning.agent.records.generator_from_bytes",
         records.generator_from_bytes,
         LearningError,
         records.generator_to_bytes(np.random.Generator(np.random.PCG64(5))),
     ),
     Decoder(
-        "controller.schedulers.learning.agent.records.checkpoint_from_bytes",
+        "controller.learning.agent.records.checkpoint_from_bytes",
         lambda data: records.checkpoint_from_bytes(data, "x"),
         (records.checkpoint_to_bytes(new_checkpoint(_SMALL, _seen(), "nodes")),),
         refuses=(LearningError,),

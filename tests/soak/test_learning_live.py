@@ -15,13 +15,13 @@ import pytest
 if importlib.util.find_spec("torch") is None:
     pytest.skip("needs PyTorch", allow_module_level=True)
 
+from controller.learning.agent.records import load_checkpoint
+from controller.learning.agent.training.process import ProcessTraining
 from controller.schedulers.dispatch.profiles import MEASURED, TaskProfileSettings
 from controller.schedulers.dispatch.settings import TaskSettings
 from controller.schedulers.framework.lessons import Outcome
 from controller.schedulers.framework.profiles import PolicySettings
-from controller.schedulers.learning.agent.records import load_checkpoint
-from controller.schedulers.learning.agent.training.process import ProcessTraining
-from tests.controller.schedulers.learning.policy.test_live import LEARN, network_of, seen
+from tests.controller.learning.policy.test_live import LEARN, network_of, seen
 from tests.controller.schedulers.serving.tasks.conftest import Play, Site, play
 from tests.controller.schedulers.serving.test_learning import AGENT
 

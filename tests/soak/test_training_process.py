@@ -17,16 +17,16 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Timer
 
-from controller.schedulers.learning.agent.agents import Agent, Where, new_checkpoint
-from controller.schedulers.learning.agent.inference.making import inference_of
-from controller.schedulers.learning.agent.settings import Form
-from controller.schedulers.learning.agent.training.process import ProcessTraining
-from controller.schedulers.learning.errors import LearningError
+from controller.learning.agent.agents import Agent, Where, new_checkpoint
+from controller.learning.agent.inference.making import inference_of
+from controller.learning.agent.settings import Form
+from controller.learning.agent.training.process import ProcessTraining
+from controller.learning.errors import LearningError
 from tests.controller.cli.test_learning_interrupted import interrupted, train
-from tests.controller.schedulers.learning.agent.conftest import Live, Observe, _one_thread, live, observe
-from tests.controller.schedulers.learning.agent.test_known_values import VALUES, chain_values
-from tests.controller.schedulers.learning.agent.test_learner import bandit_errors
-from tests.controller.schedulers.learning.agent.test_training import SETTINGS, WITHIN_S, start, until
+from tests.controller.learning.agent.conftest import Live, Observe, _one_thread, live, observe
+from tests.controller.learning.agent.test_known_values import VALUES, chain_values
+from tests.controller.learning.agent.test_learner import bandit_errors
+from tests.controller.learning.agent.test_training import SETTINGS, WITHIN_S, start, until
 
 __all__ = ["_one_thread", "live", "observe", "start", "train"]
 pytestmark = pytest.mark.slow

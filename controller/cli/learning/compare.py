@@ -22,9 +22,9 @@ from controller.cli.learning.options import (
 from controller.cli.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
-    from controller.schedulers.learning.agent.records import Checkpoint
-    from controller.schedulers.learning.training.figures import Figures
-    from controller.schedulers.learning.training.given import Given
+    from controller.learning.agent.records import Checkpoint
+    from controller.learning.training.figures import Figures
+    from controller.learning.training.given import Given
 
 
 def compare(  # noqa: PLR0917 - a command line's options
@@ -43,7 +43,7 @@ def compare(  # noqa: PLR0917 - a command line's options
 
     Each seed draws a synthetic input and the places of data anew; `least` and `most` are of the seeds' mean responses.
     """
-    from controller.schedulers.learning.training.given import checkpoint_for, read_given  # noqa: PLC0415
+    from controller.learning.training.given import checkpoint_for, read_given  # noqa: PLC0415
 
     check_outputs(picture)
     wanted = settings_of(settings)
@@ -60,7 +60,7 @@ def compare(  # noqa: PLR0917 - a command line's options
     unit, ns = unit_of(given)
     show(("decider", *columns_of(given), f"least response, {unit}", f"most response, {unit}"), rows, form)
     if picture is not None:
-        from controller.schedulers.learning.training.picture import draw_comparison  # noqa: PLC0415
+        from controller.learning.training.picture import draw_comparison  # noqa: PLC0415
 
         draw_comparison(
             f"{workload}, {seeds} seed{'s' * (seeds > 1)} from {seed} on",
@@ -74,7 +74,7 @@ def compare(  # noqa: PLR0917 - a command line's options
 
 
 def _of_seed(given: Given[Any], loaded: dict[str, Checkpoint], seed: int, fallback: str) -> dict[str, Figures]:
-    from controller.schedulers.learning.training.trials import best_rule, evaluate, greedy  # noqa: PLC0415
+    from controller.learning.training.trials import best_rule, evaluate, greedy  # noqa: PLC0415
 
     found = {name: evaluate(given, rule, seed) for name, rule in given.rules(seed).items()}
     rule = best_rule(given, seed, fallback, found) if loaded else ""

@@ -21,7 +21,7 @@ from controller.cli.learning.options import (
 from controller.cli.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
-    from controller.schedulers.learning.training.trials import Timed
+    from controller.learning.training.trials import Timed
 
 
 def evaluate(  # noqa: PLR0917 - a command line's options
@@ -37,9 +37,9 @@ def evaluate(  # noqa: PLR0917 - a command line's options
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Let a checkpoint decide on an input in virtual time, without learning or exploring, and show what comes of it."""
-    from controller.schedulers.learning.training.given import checkpoint_for, read_given  # noqa: PLC0415
-    from controller.schedulers.learning.training.trials import Timed, attention_of, best_rule, check_attention, greedy  # noqa: PLC0415
-    from controller.schedulers.learning.training.trials import evaluate as evaluated  # noqa: PLC0415
+    from controller.learning.training.given import checkpoint_for, read_given  # noqa: PLC0415
+    from controller.learning.training.trials import Timed, attention_of, best_rule, check_attention, greedy  # noqa: PLC0415
+    from controller.learning.training.trials import evaluate as evaluated  # noqa: PLC0415
 
     check_outputs(attention)
     given = read_given(workload, settings_of(settings), seed)
@@ -62,7 +62,7 @@ def evaluate(  # noqa: PLR0917 - a command line's options
     rows += _latencies(timed)
     show(("what", "value"), rows, form)
     if attention is not None:
-        from controller.schedulers.learning.training.picture import draw_attention  # noqa: PLC0415
+        from controller.learning.training.picture import draw_attention  # noqa: PLC0415
 
         draw_attention(
             f"{given.name}, version {loaded.version}", attention_of(given, loaded, agent, seed, 256), attention

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 if TYPE_CHECKING:
-    from controller.schedulers.learning.training.figures import Figures
-    from controller.schedulers.learning.training.given import Given, LearningSettings
+    from controller.learning.training.figures import Figures
+    from controller.learning.training.given import Given, LearningSettings
 
 InputArgument = Annotated[
     str, typer.Argument(metavar="INPUT", help="blocks:FILE, spotri:FILE, swf:FILE, or bursty, drawn by the seed.")
@@ -29,7 +29,7 @@ _MILLISECONDS: Final = "ms", 1e6
 
 def settings_of(path: Path | None) -> LearningSettings:
     """Return the settings of a file, the specification's values without one."""
-    from controller.schedulers.learning.training.given import LearningSettings, load_settings  # noqa: PLC0415
+    from controller.learning.training.given import LearningSettings, load_settings  # noqa: PLC0415
 
     return LearningSettings() if path is None else load_settings(path)
 

@@ -24,11 +24,11 @@ from controller.cli.learning.stopping import Interrupted, Stop, stopping
 from controller.cli.output import Cells, Format, FormatOption, show
 
 if TYPE_CHECKING:
-    from controller.schedulers.learning.agent.agents import Agent
-    from controller.schedulers.learning.agent.records import Checkpoint
-    from controller.schedulers.learning.training.given import Given, LearningSettings
-    from controller.schedulers.learning.training.keeping import Best
-    from controller.schedulers.learning.training.trials import Point, Run
+    from controller.learning.agent.agents import Agent
+    from controller.learning.agent.records import Checkpoint
+    from controller.learning.training.given import Given, LearningSettings
+    from controller.learning.training.keeping import Best
+    from controller.learning.training.trials import Point, Run
 
 _SAVE_EVERY_S: Final = 60.0
 _SAVE_WITHIN_S: Final = 3600.0
@@ -74,11 +74,11 @@ def train(  # noqa: PLR0917 - a command line's options
     It is written at the end of each episode and each minute. Ctrl-C writes it, too, and shows the curve so far; with
     --resume a run goes on from there as if nothing had been.
     """
-    from controller.schedulers.learning.agent.agents import agent_of  # noqa: PLC0415
-    from controller.schedulers.learning.agent.records import load_checkpoint  # noqa: PLC0415
-    from controller.schedulers.learning.training.given import read_given  # noqa: PLC0415
-    from controller.schedulers.learning.training.keeping import Best  # noqa: PLC0415
-    from controller.schedulers.learning.training.trials import Run, best_rule  # noqa: PLC0415
+    from controller.learning.agent.agents import agent_of  # noqa: PLC0415
+    from controller.learning.agent.records import load_checkpoint  # noqa: PLC0415
+    from controller.learning.training.given import read_given  # noqa: PLC0415
+    from controller.learning.training.keeping import Best  # noqa: PLC0415
+    from controller.learning.training.trials import Run, best_rule  # noqa: PLC0415
 
     check_outputs(picture, checkpoint, best)
     found = settings_of(settings)
@@ -111,7 +111,7 @@ def train(  # noqa: PLR0917 - a command line's options
     typer.echo(f"wrote {checkpoint}: version {agent.published.weights.version}", err=True)
     _tell(agent, where)
     if picture is not None:
-        from controller.schedulers.learning.training.picture import draw_curve  # noqa: PLC0415
+        from controller.learning.training.picture import draw_curve  # noqa: PLC0415
 
         unit, ns = unit_of(given)
         draw_curve(f"{given.name}, {start.shape.form}, seed {seed}", points, picture, unit=unit, unit_ns=ns)
@@ -127,8 +127,8 @@ def _start(
     """Return where learning starts; raise LearningError for a checkpoint that does not fit the input."""
     import msgspec  # noqa: PLC0415
 
-    from controller.schedulers.learning.agent.agents import new_checkpoint  # noqa: PLC0415
-    from controller.schedulers.learning.training.given import checkpoint_for  # noqa: PLC0415
+    from controller.learning.agent.agents import new_checkpoint  # noqa: PLC0415
+    from controller.learning.training.given import checkpoint_for  # noqa: PLC0415
 
     if resume is not None:
         return checkpoint_for(given, resume, before)
@@ -138,7 +138,7 @@ def _start(
 
 def _keep(keeping: Best, checkpoint: Path, best: Path) -> None:
     """Try what was written last, and write it once more if it is the best so far."""
-    from controller.schedulers.learning.agent.records import load_checkpoint, save_checkpoint  # noqa: PLC0415
+    from controller.learning.agent.records import load_checkpoint, save_checkpoint  # noqa: PLC0415
 
     tried = load_checkpoint(checkpoint)
     if keeping.look_at(tried):

@@ -69,13 +69,13 @@ LEARNING_OF_TASKS: Final[Mapping[str, str]] = {"learned": "policy.tasks:LearnedT
 """Those of tasks: one of the same name is the same for both, with centres in place of nodes."""
 _PLACES: Final = (
     (CONTAINERS, "controller.schedulers.containers"),
-    (LEARNING, "controller.schedulers.learning"),
+    (LEARNING, "controller.learning"),
     (ACCELERATION_OF_PODS, "controller.acceleration"),
 )
 _PLACES_OF_TASKS: Final = (
     (TASKS, "controller.schedulers.dispatch"),
     (ACCELERATION, "controller.acceleration"),
-    (LEARNING_OF_TASKS, "controller.schedulers.learning"),
+    (LEARNING_OF_TASKS, "controller.learning"),
 )
 
 

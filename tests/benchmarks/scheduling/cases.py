@@ -13,19 +13,19 @@ from typing import Any, Final, Literal
 
 from msgspec.structs import replace
 
-from controller.schedulers.learning.agent.settings import (
+from controller.learning.agent.settings import (
     AgentSettings,
     DecisionSettings,
     NetworkSettings,
     TrainingSettings,
 )
-from controller.schedulers.learning.environment.settings import Gain, PoolSettings
-from controller.schedulers.learning.inputs.blocks import BlockSettings
-from controller.schedulers.learning.inputs.jobs import JobSettings
-from controller.schedulers.learning.inputs.ordering import Gain as JobGain
-from controller.schedulers.learning.inputs.ordering import OrderingSettings
-from controller.schedulers.learning.oracles.improving import Plays
-from controller.schedulers.learning.training.given import Given, LearningSettings, read_given
+from controller.learning.environment.settings import Gain, PoolSettings
+from controller.learning.inputs.blocks import BlockSettings
+from controller.learning.inputs.jobs import JobSettings
+from controller.learning.inputs.ordering import Gain as JobGain
+from controller.learning.inputs.ordering import OrderingSettings
+from controller.learning.oracles.improving import Plays
+from controller.learning.training.given import Given, LearningSettings, read_given
 
 DATA: Final = Path(__file__).parents[4] / "shared" / "data"
 SEEDS: Final = (0, 1, 2)

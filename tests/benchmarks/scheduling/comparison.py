@@ -22,7 +22,7 @@ from typing import Final
 from rich.console import Console
 from rich.table import Table
 
-from controller.schedulers.learning.training.figures import Figures
+from controller.learning.training.figures import Figures
 from tests.benchmarks.scheduling.cases import CASES, FORMS, SEEDS, Case, Windows
 from tests.benchmarks.scheduling.trials import Job, Tried, in_processes, run
 from tests.benchmarks.scheduling.windows import ORACLE

@@ -24,15 +24,15 @@ from rich.table import Table
 
 from collectors.values import Snapshot
 from controller.cluster.cost_map import CostMap
-from controller.schedulers.learning.environment.network import under_demands
-from controller.schedulers.learning.environment.settings import Gain, PoolSettings
-from controller.schedulers.learning.environment.values import Medium, Memory, Network, Node, System
-from controller.schedulers.learning.inputs.bursty import BurstySettings, bursty_input
-from controller.schedulers.learning.inputs.systems import GIB, PoolSystem
-from controller.schedulers.learning.inputs.values import PoolInput
-from controller.schedulers.learning.training.figures import Figures
-from controller.schedulers.learning.training.given import Given, LearningSettings, given_of_pool
-from controller.schedulers.learning.training.trials import evaluate, greedy
+from controller.learning.environment.network import under_demands
+from controller.learning.environment.settings import Gain, PoolSettings
+from controller.learning.environment.values import Medium, Memory, Network, Node, System
+from controller.learning.inputs.bursty import BurstySettings, bursty_input
+from controller.learning.inputs.systems import GIB, PoolSystem
+from controller.learning.inputs.values import PoolInput
+from controller.learning.training.figures import Figures
+from controller.learning.training.given import Given, LearningSettings, given_of_pool
+from controller.learning.training.trials import evaluate, greedy
 from dataplane.topology.demands import DemandMatrix
 from dataplane.topology.families import from_text
 from tests.benchmarks.scheduling import cases

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
-from controller.schedulers.learning.training.trials import evaluate, greedy
+from controller.learning.training.trials import evaluate, greedy
 from tests.benchmarks.scheduling.cases import CASES, SEEDS, Case
 from tests.benchmarks.scheduling.comparison import spread
 from tests.benchmarks.scheduling.trials import in_processes, learned

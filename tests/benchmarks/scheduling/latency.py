@@ -29,12 +29,12 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.table import Table
 
-from controller.schedulers.learning.agent.agents import agent_of, new_checkpoint
-from controller.schedulers.learning.agent.settings import AgentSettings, NetworkSettings, TrainingSettings
-from controller.schedulers.learning.agent.training.process import ProcessTraining
-from controller.schedulers.learning.inputs.bursty import BurstySettings
-from controller.schedulers.learning.training.given import Given, LearningSettings, read_given
-from controller.schedulers.learning.values import Experience, Observation
+from controller.learning.agent.agents import agent_of, new_checkpoint
+from controller.learning.agent.settings import AgentSettings, NetworkSettings, TrainingSettings
+from controller.learning.agent.training.process import ProcessTraining
+from controller.learning.inputs.bursty import BurstySettings
+from controller.learning.training.given import Given, LearningSettings, read_given
+from controller.learning.values import Experience, Observation
 
 PERIOD_NS: Final = 1_000_000
 ROUNDS: Final = 4

@@ -11,9 +11,9 @@ from statistics import median
 
 from rich.console import Console
 
-from controller.schedulers.learning.environment.pool import Pool
-from controller.schedulers.learning.heuristics.pool import Random
-from controller.schedulers.learning.inputs.bursty import BurstySettings, bursty_input
+from controller.learning.environment.pool import Pool
+from controller.learning.heuristics.pool import Random
+from controller.learning.inputs.bursty import BurstySettings, bursty_input
 
 ROUNDS = 5
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from controller.schedulers.learning.training.figures import Figures
+from controller.learning.training.figures import Figures
 from tests.benchmarks.learning import PARTS
 from tests.benchmarks.parts import names_of
 from tests.benchmarks.scheduling.cases import CASES

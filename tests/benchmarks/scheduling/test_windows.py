@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from controller.schedulers.learning.environment.pool import Pool
-from controller.schedulers.learning.inputs.bursty import BurstySettings
-from controller.schedulers.learning.inputs.systems import PoolSystem
-from controller.schedulers.learning.training.given import Given, LearningSettings, read_given
-from controller.schedulers.learning.values import Chooser
+from controller.learning.environment.pool import Pool
+from controller.learning.inputs.bursty import BurstySettings
+from controller.learning.inputs.systems import PoolSystem
+from controller.learning.training.given import Given, LearningSettings, read_given
+from controller.learning.values import Chooser
 from tests.benchmarks.scheduling.cases import Windows
 from tests.benchmarks.scheduling.windows import ORACLE, costs
 

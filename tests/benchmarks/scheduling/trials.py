@@ -13,15 +13,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from controller.schedulers.learning.agent.agents import Agent, agent_of, new_checkpoint
-from controller.schedulers.learning.agent.records import Checkpoint, load_checkpoint
-from controller.schedulers.learning.agent.settings import AgentSettings
-from controller.schedulers.learning.oracles.improving import Plays
-from controller.schedulers.learning.training.figures import Figures
-from controller.schedulers.learning.training.given import Given
-from controller.schedulers.learning.training.keeping import Best
-from controller.schedulers.learning.training.trials import Point, evaluate, greedy, train
-from controller.schedulers.learning.values import Chooser
+from controller.learning.agent.agents import Agent, agent_of, new_checkpoint
+from controller.learning.agent.records import Checkpoint, load_checkpoint
+from controller.learning.agent.settings import AgentSettings
+from controller.learning.oracles.improving import Plays
+from controller.learning.training.figures import Figures
+from controller.learning.training.given import Given
+from controller.learning.training.keeping import Best
+from controller.learning.training.trials import Point, evaluate, greedy, train
+from controller.learning.values import Chooser
 from tests.benchmarks.scheduling import windows
 from tests.benchmarks.scheduling.cases import CASES, Case, Form, Windows
 from tests.benchmarks.scheduling.windows import Cost, Makers

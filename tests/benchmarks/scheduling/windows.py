@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Protocol
 
-from controller.schedulers.learning.environment.pool import Pool
-from controller.schedulers.learning.inputs.ordering import Ordering
-from controller.schedulers.learning.oracles.improving import Plays, improve, nodes_of
-from controller.schedulers.learning.oracles.searching import Rewindable, beam, replay
-from controller.schedulers.learning.training.figures import Figures
-from controller.schedulers.learning.training.given import Given
-from controller.schedulers.learning.values import Chooser, Observation
+from controller.learning.environment.pool import Pool
+from controller.learning.inputs.ordering import Ordering
+from controller.learning.oracles.improving import Plays, improve, nodes_of
+from controller.learning.oracles.searching import Rewindable, beam, replay
+from controller.learning.training.figures import Figures
+from controller.learning.training.given import Given
+from controller.learning.values import Chooser, Observation
 from tests.benchmarks.scheduling.cases import Windows
 
 ORACLE: Final = "oracle"

@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from controller.cli.app import app
-from controller.schedulers.learning.agent.agents import new_checkpoint
-from controller.schedulers.learning.agent.records import save_checkpoint
-from controller.schedulers.learning.agent.settings import AgentSettings, Form, NetworkSettings
-from controller.schedulers.learning.training.given import load_settings, read_given
+from controller.learning.agent.agents import new_checkpoint
+from controller.learning.agent.records import save_checkpoint
+from controller.learning.agent.settings import AgentSettings, Form, NetworkSettings
+from controller.learning.training.given import load_settings, read_given
 from dataplane.errors import MillraceError
 
 SETTINGS = """

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 QUICK = (
     "tests/controller/network/algorithms",
     "tests/controller/schedulers/simulation/test_sharing.py",
-    "tests/controller/schedulers/learning/environment/test_pool.py",
+    "tests/controller/learning/environment/test_pool.py",
 )
 MODULES = (
     *QUICK,
@@ -26,9 +26,9 @@ MODULES = (
     "tests/collectors/native",
     "tests/controller/cluster/cost_map/test_cost_map.py",
     "tests/controller/schedulers/containers/test_packing.py",
-    "tests/controller/schedulers/learning/agent/test_halved.py",
-    "tests/controller/schedulers/learning/agent/test_inference.py",
-    "tests/controller/schedulers/learning/environment/test_twins.py",
+    "tests/controller/learning/agent/test_halved.py",
+    "tests/controller/learning/agent/test_inference.py",
+    "tests/controller/learning/environment/test_twins.py",
     "tests/dataplane/allreduce/test_corruption.py",
     "tests/dataplane/allreduce/test_engine.py",
     "tests/dataplane/allreduce/test_format_kernels.py",

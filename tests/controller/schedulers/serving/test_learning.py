@@ -30,10 +30,10 @@ from controller.apiserver.resources import Decision, Metadata, Pod, PodGroup
 from controller.apiserver.resources.pod import Phase
 from controller.apiserver.resources.pod_group import PodGroupSpec
 from controller.cli.app import app
+from controller.learning.agent.records import load_checkpoint
+from controller.learning.policy.live import LiveNetwork
+from controller.learning.policy.pods import Learned
 from controller.schedulers.framework.profiles import PolicySettings, ProfileSettings
-from controller.schedulers.learning.agent.records import load_checkpoint
-from controller.schedulers.learning.policy.live import LiveNetwork
-from controller.schedulers.learning.policy.pods import Learned
 from controller.schedulers.process import serve
 from controller.schedulers.serving.scheduler import Scheduler
 from controller.schedulers.settings import MetricsSettings, SchedulerSettings

@@ -1,0 +1,201 @@
+"""An agent: a decider over weights that training publishes, made new or from a checkpoint.
+
+Without PyTorch an agent of a checkpoint decides, but does not learn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final, Generic, Literal, TypeVar
+
+import msgspec
+import numpy as np
+
+from controller.learning.agent.deciding import Decider, Decision
+from controller.learning.agent.inference.base import Inference
+from controller.learning.agent.inference.making import inference_of, may_take_torch
+from controller.learning.agent.purpose import Kind, MadeFor
+from controller.learning.agent.records import (
+    Checkpoint,
+    DeciderRecord,
+    LearnerRecord,
+    RunRecord,
+    generator_from_bytes,
+    generator_to_bytes,
+    save_checkpoint,
+)
+from controller.learning.agent.settings import AgentSettings
+from controller.learning.agent.training.base import Published, Status, Training
+from controller.learning.agent.weights import Shape, WeightSet, gaussian_start
+from controller.learning.errors import LearningError
+from controller.learning.values import Chooser, Experience, Observation
+from dataplane.blas_threads import tell_loaded
+
+View = TypeVar("View")
+Where = Literal["none", "inline", "thread", "process"]
+"""Where an agent trains: not at all, while it decides, beside it in a thread, or in a process."""
+
+_SAVE_WITHIN_S: Final = 60.0
+
+
+class Agent(Generic[View]):
+    """Decides, learns of what came of it, and can be saved."""
+
+    def __init__(self, checkpoint: Checkpoint, training: Training, decider: Decider[View]) -> None:
+        self._checkpoint = checkpoint
+        self.training = training
+        self.decider = decider
+
+    @property
+    def settings(self) -> AgentSettings:
+        """What it was made by."""
+        return self._checkpoint.settings
+
+    @property
+    def published(self) -> Published:
+        """The weights that decide now."""
+        return self.training.published
+
+    @property
+    def status(self) -> Status:
+        """How training stands."""
+        return self.training.status
+
+    def decide(self, observation: Observation, view: View) -> Decision:
+        """Return what is chosen and by whom; raise LearningError where nothing is possible."""
+        return self.decider.decide(self.training.published.inference, observation, view)
+
+    def choose(self, observation: Observation, view: View) -> int:
+        """Return one of the observation's candidates."""
+        return self.decide(observation, view).action
+
+    def learn(self, experience: Experience) -> None:
+        """Leave an experience to training."""
+        self.training.give(experience)
+
+    def save(
+        self,
+        path: Path,
+        timeout_s: float = _SAVE_WITHIN_S,
+        *,
+        run: RunRecord | None = None,
+        at_once: bool = False,
+    ) -> None:
+        """Write a checkpoint that goes on exactly; raise LearningError where training tells no state in time.
+
+        With `at_once` experience that waits for a thread or a process that trains is not learned from before.
+        """
+        weights, learner = self.training.record(timeout_s, at_once=at_once)
+        decider = DeciderRecord(generator_to_bytes(self.decider.generator), dict(self.decider.counts))
+        save_checkpoint(
+            path,
+            msgspec.structs.replace(
+                self._checkpoint,
+                version=weights.version,
+                published=weights.to_bytes(),
+                learner=learner,
+                decider=decider,
+                run=run,
+            ),
+        )
+
+    def close(self) -> None:
+        """End training."""
+        self.training.close()
+
+
+class NoTraining:
+    """Weights that stay as they are; experience is not kept."""
+
+    def __init__(self, published: Published) -> None:
+        self.published = published
+        self.status = Status()
+
+    def give(self, experience: Experience) -> None:
+        """Do nothing with an experience."""
+
+    def record(self, timeout_s: float, *, at_once: bool = False) -> tuple[WeightSet, LearnerRecord]:  # noqa: ARG002 - a protocol's
+        """Raise LearningError: nothing is learned."""
+        raise LearningError("an agent that does not train has nothing new to save")
+
+    def close(self) -> None:
+        """Do nothing: nothing runs."""
+
+
+def new_checkpoint(settings: AgentSettings, observation: Observation, kind: Kind) -> Checkpoint:
+    """Return an agent that has learned nothing, for decisions of a kind and observations like this one.
+
+    Raises LearningError for bad settings.
+    """
+    settings.check()
+    shape = Shape.of(settings.network, observation)
+    start = gaussian_start(shape, settings.network.deviation, np.random.default_rng([settings.seed, 0]))
+    return Checkpoint(MadeFor.of(kind, observation), settings, shape, start.version, start.to_bytes())
+
+
+def agent_of(
+    checkpoint: Checkpoint,
+    fallback: Chooser[View],
+    where: Where = "inline",
+    clock_ns: Callable[[], int] | None = None,
+) -> Agent[View]:
+    """Return the agent of a checkpoint, which trains where it is told; LearningError where PyTorch is needed.
+
+    Without a clock, real time counts, but for an agent that trains in line: it is never late, so that the same seed
+    gives the same decisions.
+    """
+    settings = checkpoint.settings
+    if clock_ns is None:
+        clock_ns = _stopped if where == "inline" else time.monotonic_ns
+    generator = np.random.default_rng([settings.seed, 2])
+    if checkpoint.decider is not None:
+        generator = generator_from_bytes(checkpoint.decider.generator)
+    decider = Decider(settings.decisions, fallback, generator, clock_ns)
+    if checkpoint.decider is not None:
+        decider.counts.update(checkpoint.decider.counts)
+    return Agent(checkpoint, training_of(checkpoint, where), decider)
+
+
+def _stopped() -> int:
+    return 0
+
+
+def _use_one_thread(*, with_torch: bool) -> None:
+    """Have numpy and PyTorch compute in the thread that calls them: to hand small products to others takes longer.
+
+    On a machine that is busy, much longer: each product waits until all threads had a processor.
+    """
+    if with_torch:
+        import torch  # noqa: F401, PLC0415 - deciding works without it
+
+    tell_loaded(1)
+
+
+def training_of(checkpoint: Checkpoint, where: Where) -> Training:
+    """Return what trains a checkpoint's network where it is told; LearningError where PyTorch is needed."""
+
+    def prepare(weights: WeightSet) -> Inference:
+        return inference_of(weights, checkpoint.settings.decisions)
+
+    has_torch = find_spec("torch") is not None
+    decides = may_take_torch(checkpoint.shape, checkpoint.settings.decisions)
+    _use_one_thread(with_torch=has_torch and (decides or where in {"inline", "thread"}))
+    if where == "none":
+        weights = checkpoint.weights()
+        return NoTraining(Published(weights, prepare(weights)))
+    if not has_torch:
+        raise LearningError("training needs PyTorch, which is not installed: pip install 'millrace-net[torch]'")
+    if where == "process":
+        from controller.learning.agent.training.process import ProcessTraining  # noqa: PLC0415 - few need it
+
+        return ProcessTraining(checkpoint, prepare)
+    # Seconds to load, and not there on every machine that decides.
+    from controller.learning.agent.resuming import learner_of  # noqa: PLC0415
+    from controller.learning.agent.training.inline import InlineTraining  # noqa: PLC0415
+    from controller.learning.agent.training.thread import ThreadTraining  # noqa: PLC0415
+
+    learner = learner_of(checkpoint)
+    return InlineTraining(learner, prepare) if where == "inline" else ThreadTraining(learner, prepare)

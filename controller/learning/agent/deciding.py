@@ -1,0 +1,138 @@
+"""One decision: the published network's best candidate, sometimes another, or the fallback without an answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+import numpy as np
+
+from controller.learning.agent.inference.base import Inference
+from controller.learning.agent.settings import DecisionSettings
+from controller.learning.errors import LearningError
+from controller.learning.values import Actions, Bools, Chooser, Floats, Observation
+
+View = TypeVar("View")
+Source = Literal["network", "exploration", "fallback"]
+Reason = Literal["", "untrained", "late", "not finite", "does not fit", "close"]
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What was chosen, by whom, why not by the network, by which version, and each action's value where known.
+
+    `asked` says whether the fallback was asked of all candidates, `near` of which few it was: it may remember both.
+    """
+
+    action: int
+    source: Source
+    reason: Reason = ""
+    version: int = 0
+    values: Floats | None = None
+    asked: bool = False
+    near: Bools | None = None
+
+
+def stands(values: Floats, best: int, usual: int, margin: float) -> bool:
+    """Return whether the usual choice is taken: the best value is less than a margin above that choice's own."""
+    return best != usual and bool(values[best] - values[usual] < margin)
+
+
+def alike(values: Floats, candidates: Actions, tolerance: float) -> Actions:
+    """Return those candidates whose values are at most `tolerance` below the best one's."""
+    of_them = values[candidates]
+    near: Actions = candidates[of_them >= of_them.max() - tolerance]
+    return near
+
+
+class Decider(Generic[View]):
+    """Chooses candidates: best predicted value, or by `exploration` another one at random, drawn from `generator`.
+
+    The fallback decides where the network is untrained (version 0), late, gives no finite values or does not fit what
+    is seen; random other candidates are chosen of its answers, too, as something has to be learned. `counts` says how
+    often which. With a `margin` the fallback's choice stands, too, where the best value is not so much above that
+    choice's own. With a `tolerance` it chooses among those that are worth nearly as much as the best one, which is
+    taken where the fallback wants none of them.
+    """
+
+    def __init__(
+        self,
+        settings: DecisionSettings,
+        fallback: Chooser[View],
+        generator: np.random.Generator,
+        clock_ns: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._fallback = fallback
+        self._clock_ns = clock_ns
+        self.generator = generator
+        self.counts: Counter[str] = Counter()
+
+    def fall_back_on(self, fallback: Chooser[View]) -> None:
+        """Have another one decide where the network does not."""
+        self._fallback = fallback
+
+    def decide(self, inference: Inference, observation: Observation, view: View) -> Decision:
+        """Return a candidate; raise LearningError where none is possible, or the fallback chose none."""
+        candidates = np.flatnonzero(observation.candidates)
+        if not len(candidates):
+            raise LearningError(f"none of {observation.actions} actions is possible")
+        values, reason = self._values(inference, observation)
+        usual = None
+        if values is None or self._settings.margin:
+            usual = self.ask_fallback(observation, view)
+        near = None if values is None else self._near(values, candidates, observation.actions)
+        if values is None:
+            assert usual is not None
+            best = usual
+        else:
+            best = int(candidates[np.argmax(values[candidates])])
+            if usual is not None and stands(values, best, usual, self._settings.margin):
+                best, reason, near = usual, "close", None
+            elif near is not None:
+                best = self.ask_among(near, observation, view, best)
+        source: Source = "fallback" if reason else "network"
+        if len(candidates) > 1 and self.generator.random() < self._settings.exploration:
+            others = candidates[candidates != best]
+            best, source = int(others[self.generator.integers(len(others))]), "exploration"
+        self.counts[source] += 1
+        if reason:
+            self.counts[reason] += 1
+        return Decision(best, source, reason, inference.version, values, usual is not None, near)
+
+    def _near(self, values: Floats, candidates: Actions, actions: int) -> Bools | None:
+        """Return which actions are nearly as good as the best one, None where it has no rival."""
+        found = alike(values, candidates, self._settings.tolerance) if self._settings.tolerance else ()
+        if len(found) < 2:
+            return None
+        near = np.zeros(actions, np.bool_)
+        near[found] = True
+        return near
+
+    def ask_among(self, near: Bools, observation: Observation, view: View, best: int) -> int:
+        """Return the fallback's choice of some candidates; the best one where it wants none of them."""
+        action = self._fallback.choose(Observation(observation.row, near), view)
+        return action if 0 <= action < len(near) and near[action] else best
+
+    def ask_fallback(self, observation: Observation, view: View) -> int:
+        """Return the fallback's choice; raise LearningError where that is no candidate."""
+        action = self._fallback.choose(observation, view)
+        if not (0 <= action < observation.actions and observation.candidates[action]):
+            raise LearningError(f"the fallback chose action {action}, which is no candidate")
+        return action
+
+    def _values(self, inference: Inference, observation: Observation) -> tuple[Floats | None, Reason]:
+        if inference.version == 0:
+            return None, "untrained"
+        if not np.isfinite(observation.row).all():
+            return None, "not finite"
+        until_ns = self._clock_ns() + self._settings.deadline_ns
+        try:
+            values = inference.values(observation, lambda: self._clock_ns() >= until_ns)
+        except LearningError:
+            return None, "does not fit"
+        if values is None or self._clock_ns() >= until_ns:
+            return None, "late"
+        return (values, "") if np.isfinite(values).all() else (None, "not finite")

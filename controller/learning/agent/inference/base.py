@@ -1,0 +1,58 @@
+"""What every inference offers, and the steps that they share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import numpy as np
+
+from controller.learning.values import Floats, Observation
+
+Late = Callable[[], bool]
+"""Whether the time for an answer is over; asked between parts of a network."""
+
+EPSILON: Final = np.float32(1e-5)
+"""Added to a variance that is divided by, as PyTorch has it."""
+
+
+def never() -> bool:
+    """Return that an answer is never late."""
+    return False
+
+
+class Inference(Protocol):
+    """A published network, ready to decide."""
+
+    @property
+    def version(self) -> int:
+        """Which weights these are; 0 has learned nothing."""
+        ...
+
+    def values(self, observation: Observation, late: Late = never) -> Floats | None:
+        """Return the value of every action, the mean of its quantiles; None where it became too late before the end.
+
+        Raises LearningError for an observation that does not fit.
+        """
+        ...
+
+
+def normalised(rows: Floats, gain: Floats, bias: Floats) -> Floats:
+    """Return each row with mean 0 and variance 1, then scaled and moved."""
+    # The functions themselves: for small networks the methods' checks take as long as they do.
+    count = np.float32(rows.shape[-1])
+    means: Floats = np.add.reduce(rows, axis=-1, keepdims=True)
+    means /= count
+    centred: Floats = rows - means
+    variance = np.einsum("...i,...i->...", centred, centred)[..., None] / count
+    centred /= np.sqrt(variance + EPSILON)
+    centred *= gain
+    centred += bias
+    return centred
+
+
+def softmax(scores: Floats) -> Floats:
+    """Return weights that are positive and sum to 1 along the last axis."""
+    found: Floats = np.exp(scores - np.maximum.reduce(scores, axis=-1, keepdims=True))
+    found /= np.add.reduce(found, axis=-1, keepdims=True)
+    return found

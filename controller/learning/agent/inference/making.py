@@ -1,0 +1,47 @@
+"""Which inference serves a weight set on this machine."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Final
+
+from controller.learning.agent.inference.base import Inference
+from controller.learning.agent.inference.kernels.processor import HAS_WIDE_REGISTERS, MULTIPLIES_PAIRS
+from controller.learning.agent.inference.on_kernels import FlatOnKernels, TokensOnKernels
+from controller.learning.agent.inference.on_numpy import DenseInference, FlatInference, TokensInference
+from controller.learning.agent.settings import DecisionSettings
+from controller.learning.agent.weights import Shape, WeightSet
+
+_SMALL: Final = 128
+"""Hidden figures up to which weights stay in the core's own cache, and are float32."""
+
+
+def inference_of(weights: WeightSet, settings: DecisionSettings) -> Inference:
+    """Return the fastest inference of a weight set that this machine has."""
+    halved = _is_halved(weights.shape, settings)
+    if weights.shape.form == "dense":
+        return DenseInference(weights, halved=halved)
+    if weights.shape.form == "flat":
+        return FlatOnKernels(weights, halved=halved) if halved or HAS_WIDE_REGISTERS else FlatInference(weights)
+    if halved and MULTIPLIES_PAIRS:
+        return TokensOnKernels(weights, halved=True)
+    found = _on_torch(weights) if halved and find_spec("torch") is not None else None
+    return found or (TokensOnKernels(weights, halved=False) if HAS_WIDE_REGISTERS else TokensInference(weights))
+
+
+def may_take_torch(shape: Shape, settings: DecisionSettings) -> bool:
+    """Whether decisions may be taken by PyTorch, where that is installed."""
+    return shape.form == "tokens" and _is_halved(shape, settings) and not MULTIPLIES_PAIRS
+
+
+def _is_halved(shape: Shape, settings: DecisionSettings) -> bool:
+    return shape.hidden > _SMALL and settings.precision == "bfloat16"
+
+
+def _on_torch(weights: WeightSet) -> Inference | None:
+    """Return inference by PyTorch in bfloat16, which knows more instructions for it; None where it knows none."""
+    import torch  # noqa: PLC0415 - deciding works without it
+
+    from controller.learning.agent.inference import on_torch  # noqa: PLC0415 - as above
+
+    return on_torch.TorchTokensInference(weights, torch.bfloat16) if on_torch.has_fast_bfloat16() else None

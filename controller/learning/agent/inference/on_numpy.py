@@ -1,0 +1,163 @@
+"""Inference by numpy, in float32: of `dense`, whose products may be halved, and the plain twin of `on_kernels`.
+
+It serves processors with narrower registers, which numpy's own libraries know better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from controller.learning.agent.inference import folding
+from controller.learning.agent.inference.base import Late, never, normalised, softmax
+from controller.learning.agent.inference.halved import HalvedAffine
+from controller.learning.agent.weights import WeightSet
+from controller.learning.values import Floats, Observation
+
+_Product = Callable[[Floats], Floats]
+
+
+def _product(layer: folding.Affine, rows: Floats) -> Floats:
+    found: Floats = layer.weight @ rows if rows.ndim == 1 else rows @ layer.weight.T
+    found += layer.bias
+    return found
+
+
+class _FeedForward:
+    """What a layer makes of what its attention added up."""
+
+    def __init__(self, part: folding.FeedForward) -> None:
+        self._before, self._after = part.before, part.after
+        self._wide, self._narrow = (partial(_product, layer) for layer in (part.wide, part.narrow))
+
+    def __call__(self, rows: Floats) -> Floats:
+        seen = normalised(rows, self._before.gain, self._before.bias)
+        wide = self._wide(seen)
+        np.maximum(wide, 0, out=wide)
+        seen += self._narrow(wide)
+        return normalised(seen, self._after.gain, self._after.bias)
+
+
+def with_one(rows: Floats) -> Floats:
+    """Return rows with a 1 behind their last figure."""
+    found = np.ones((*rows.shape[:-1], rows.shape[-1] + 1), np.float32)
+    found[..., :-1] = rows
+    return found
+
+
+class FlatInference:
+    """The form `flat`: products of a matrix and a vector, as there is one token."""
+
+    def __init__(self, weights: WeightSet) -> None:
+        layers = range(weights.shape.layers)
+        self.version = weights.version
+        self._shape = weights.shape
+        self._start = partial(_product, folding.first_of_one(weights))
+        self._attention = [
+            partial(_product, folding.single_token_attention(weights, layer)) for layer in layers if layer
+        ]
+        self._parts = [_FeedForward(folding.feed_forward(weights, layer)) for layer in layers]
+        self._head = folding.head(weights)
+
+    def values(self, observation: Observation, late: Late = never) -> Floats | None:
+        """Return the value of every action; None where it became too late before the end."""
+        self._shape.check(observation)
+        seen = self._parts[0](self._start(observation.flat()))
+        for attention, part in zip(self._attention, self._parts[1:], strict=True):
+            if late():
+                return None
+            seen = part(seen + attention(seen))
+        return _product(self._head, seen)
+
+
+class DenseInference:
+    """The form `dense`; `halved` has weights in bfloat16."""
+
+    def __init__(self, weights: WeightSet, *, halved: bool = False) -> None:
+        self.version = weights.version
+        self._shape = weights.shape
+        self._hidden: list[_Product] = [
+            HalvedAffine(layer) if halved else partial(_product, layer)
+            for layer in (folding.affine(weights, f"hidden.{number}") for number in range(weights.shape.layers))
+        ]
+        self._head = folding.dense_head(weights)
+
+    def values(self, observation: Observation, late: Late = never) -> Floats | None:
+        """Return the value of every action; None where it became too late before the end."""
+        self._shape.check(observation)
+        seen = observation.flat()
+        for layer in self._hidden:
+            if late():
+                return None
+            seen = layer(seen)
+            np.maximum(seen, 0, out=seen)
+        return _product(self._head, seen)
+
+
+class TokensInference:
+    """The form `tokens`, for any number of them."""
+
+    def __init__(self, weights: WeightSet) -> None:
+        layers = range(weights.shape.layers)
+        self.version = weights.version
+        self._shape = weights.shape
+        self._first = folding.first(weights)
+        self._attention = [
+            (
+                folding.Affine(
+                    weights.arrays[f"encoder.layers.{layer}.self_attn.in_proj_weight"],
+                    weights.arrays[f"encoder.layers.{layer}.self_attn.in_proj_bias"],
+                ),
+                folding.affine(weights, f"encoder.layers.{layer}.self_attn.out_proj"),
+            )
+            for layer in layers
+            if layer
+        ]
+        self._parts = [_FeedForward(folding.feed_forward(weights, layer)) for layer in layers]
+        self._head = folding.head(weights)
+
+    def values(self, observation: Observation, late: Late = never) -> Floats | None:
+        """Return the value of every action; None where it became too late before the end."""
+        return self._run(observation, late, [])
+
+    def attention(self, observation: Observation) -> Floats:
+        """Return what each token looks at, [layers, heads, tokens, tokens]; each row sums to 1."""
+        found: list[Floats] = []
+        self._run(observation, never, found)
+        return np.stack(found)
+
+    def _run(self, observation: Observation, late: Late, looked: list[Floats]) -> Floats | None:
+        self._shape.check(observation)
+        features = with_one(observation.tokens())
+        looked.append(first_attention(self._first, features))
+        seen = self._parts[0](mixed(features, looked[-1]) @ self._first.mixing)
+        for (projection, out), part in zip(self._attention, self._parts[1:], strict=True):
+            if late():
+                return None
+            added = _product(out, self._attended(_product(projection, seen), looked))
+            if late():
+                return None
+            seen = part(seen + added)
+        return _product(self._head, seen)[:, 0]
+
+    def _attended(self, projected: Floats, looked: list[Floats]) -> Floats:
+        """Return the means of values under the attention, heads side by side."""
+        count, heads = len(projected), self._shape.heads
+        queries, keys, values = projected.reshape(count, 3, heads, -1).transpose(1, 2, 0, 3)
+        scores: Floats = queries @ keys.transpose(0, 2, 1)
+        looked.append(softmax(scores / np.float32(queries.shape[-1] ** 0.5)))
+        return (looked[-1] @ values).transpose(1, 0, 2).reshape(count, -1)
+
+
+def first_attention(first: folding.First, features: Floats) -> Floats:
+    """Return what each token looks at in the first layer, [heads, tokens, tokens]."""
+    scores: Floats = np.matmul(features @ first.scores, features.T)
+    return softmax(scores)
+
+
+def mixed(features: Floats, looked: Floats) -> Floats:
+    """Return a token's features and their means under each head's attention, side by side: [tokens, k + heads * k]."""
+    means = (looked @ features).transpose(1, 0, 2).reshape(len(features), -1)
+    return np.concatenate([features, means], axis=1)

@@ -1,0 +1,232 @@
+"""What learns: the training network, its optimiser and the buffer, one experience after another.
+
+A learner is deterministic under its seed, on one processor with one number of threads: the same experiences in the same
+order give the same weights. Random numbers of PyTorch (dropout) are the learner's own and leave the process's alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from controller.learning.agent.batches import Batch, Seen, batch_of
+from controller.learning.agent.buffer import Buffer
+from controller.learning.agent.inference.on_torch import has_fast_bfloat16
+from controller.learning.agent.losses import cost, quantile_cost
+from controller.learning.agent.network import load, network, weights_of
+from controller.learning.agent.optimisers import Optimiser
+from controller.learning.agent.settings import AgentSettings
+from controller.learning.agent.weights import WeightSet
+from controller.learning.errors import LearningError
+from controller.learning.values import Experience
+
+Tensor = Any
+"""A tensor: torch's own types are not followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one training step did: after how many decisions, on how many experiences, at which mean loss and error."""
+
+    decisions: int
+    steps: int
+    experiences: int
+    loss: float
+    error: float
+
+
+class Learner:
+    """Trains on experience; what is published is a copy of the weights, every so many decisions."""
+
+    def __init__(self, settings: AgentSettings, start: WeightSet, device: str = "cpu") -> None:
+        settings.check()
+        self.settings = settings
+        self.shape = start.shape
+        self.buffer = Buffer(settings.training.buffer)
+        self.published = start
+        self.decisions = self.steps = self.refused = 0
+        self.generator = np.random.default_rng([settings.seed, 1])
+        self.progress: Progress | None = None
+        self.is_ending = False
+        """Set by another thread to have a step end after the batch that it is at."""
+        self._device = device
+        try:
+            self._is_half = settings.training.precision == "bfloat16" and (
+                torch.device(device).type != "cpu" or has_fast_bfloat16()
+            )
+            self._trained = network(start, settings.network.dropout, device).train()
+            self._fixed = network(start, settings.network.dropout, device).eval().requires_grad_(False)
+        except (RuntimeError, AssertionError) as error:
+            because = str(error).splitlines()[0]
+            raise LearningError(f"training.device: {device!r}: {because}", at="training.device") from error
+        self.optimiser = self._new_optimiser()
+        self.torch_state = torch.Generator().manual_seed(settings.seed).get_state()
+
+    def take(self, experience: Experience) -> WeightSet | None:
+        """Take an experience, train if it is time, and return what is to be published after this decision, if anything.
+
+        An experience with figures that are not finite, or of observations that do not fit the network, is counted in
+        `refused` and not learned from; it is a decision still.
+        """
+        self.decisions += 1
+        if self._fits(experience):
+            self.buffer.add(experience)
+        else:
+            self.refused += 1
+        if self._is_due():
+            self.progress = self.train()
+        training = self.settings.training
+        is_time = self.decisions % training.publish_every == 0 and self.decisions >= training.first_publish
+        return self.publish() if is_time else None
+
+    def train(self) -> Progress:
+        """Do one training step: up to `batches` batches of what is in the buffer."""
+        settings = self.settings.training
+        if settings.drop_duplicates:
+            self.buffer.drop_duplicates()
+        if settings.half_steps:
+            self.optimiser.learning_rate = settings.learning_rate * 0.5 ** (self.steps / settings.half_steps)
+        drawn = self.buffer.draw(
+            self.generator,
+            settings.batch,
+            settings.batches,
+            power=settings.prioritised,
+            importance=settings.importance,
+        )
+        losses: list[float] = []
+        errors: dict[int, float] = {}
+        with self._own_random_numbers():
+            for one in drawn:
+                if self.is_ending:
+                    break
+                batch = batch_of(
+                    one.experiences, self.shape, settings.discount, settings.discount_time_ns, self._device
+                )
+                loss, found = self._fit(batch, one.importance)
+                losses.append(loss)
+                errors |= dict(zip(one.numbers, found, strict=True))
+        if settings.remove_sampled:
+            self.buffer.remove(set(errors))
+        elif settings.prioritised:
+            self.buffer.remember_errors(errors)
+        self.steps += 1
+        return Progress(
+            self.decisions, self.steps, len(errors), _mean(losses), _mean([abs(one) for one in errors.values()])
+        )
+
+    def publish(self) -> WeightSet | None:
+        """Return a copy of the weights with the next version; None where nothing was learned since the last, or NaN.
+
+        Weights that are not finite are never published: training goes on from the last that were.
+        """
+        if self.steps == 0:
+            return None
+        found = self.weights(self.published.version + 1)
+        if not found.is_finite:
+            self.refused += 1
+            load(self._trained, self.published)
+            self.optimiser = self._new_optimiser()
+            return None
+        self.published = found
+        load(self._fixed, found)
+        return found
+
+    def weights(self, version: int) -> WeightSet:
+        """Return a copy of the weights of the network that trains."""
+        return weights_of(self._trained, self.shape, version)
+
+    def restore_networks(self, trained: WeightSet, published: WeightSet, optimiser: tuple[bytes, ...]) -> None:
+        """Go on with what a checkpoint had."""
+        load(self._trained, trained)
+        load(self._fixed, published)
+        self.published = published
+        self.optimiser.restore(optimiser)
+
+    def measured(self, batch: Batch) -> Tensor:
+        """Return h for each experience of a batch, [batch, quantiles]: reward and what may follow by published weights.
+
+        The reward is the mean over experiences that were the same; what follows is the best candidate's value.
+        """
+        if batch.following is None:
+            return batch.rewards[:, None].expand(-1, self.shape.quantiles)
+        with torch.no_grad(), self._precision():
+            values = self._fixed(batch.following.tokens, batch.following.absent)
+            judge = values
+            if self.settings.training.double:
+                judge = self._evaluated(batch.following)
+            best = judge.mean(dim=2).masked_fill(~batch.following.candidates, -torch.inf).argmax(dim=1)
+            follows = _chosen(values, best).float()
+            return batch.rewards[:, None] + batch.keep[:, None] * follows
+
+    def _fit(self, batch: Batch, importance: tuple[float, ...]) -> tuple[float, list[float]]:
+        """Take one step of the optimiser on a batch; return its loss and each experience's error."""
+        measured = self.measured(batch)
+        with self._precision():
+            predicted = self._trained.forward_chosen(batch.seen.tokens, batch.seen.absent, batch.actions)
+        predicted = predicted.float()
+        kind = self.settings.training.loss
+        if predicted.shape[1] == 1:
+            each = cost(kind, predicted - measured)[:, 0]
+        else:
+            each = quantile_cost(kind, predicted, measured)
+        weights = torch.tensor(importance, dtype=each.dtype, device=each.device)
+        loss = (each * weights).mean()
+        loss.backward()
+        self.optimiser.step()
+        error = (predicted.detach() - measured).mean(dim=1).abs()
+        return float(loss.detach()), [float(one) for one in error.tolist()]
+
+    def _new_optimiser(self) -> Optimiser:
+        return Optimiser(self.settings.training, list(self._trained.parameters()))
+
+    def _evaluated(self, seen: Seen) -> Tensor:
+        """Return the training network's values without dropout."""
+        self._trained.eval()
+        try:
+            return self._trained(seen.tokens, seen.absent)
+        finally:
+            self._trained.train()
+
+    def _is_due(self) -> bool:
+        settings = self.settings.training
+        if len(self.buffer) < (settings.start or self.buffer.capacity):
+            return False
+        return settings.remove_sampled or self.decisions % settings.train_every == 0
+
+    def _fits(self, experience: Experience) -> bool:
+        seen = [one for one in (experience.observation, experience.following) if one is not None]
+        return (
+            math.isfinite(experience.reward)
+            and 0 <= experience.action < experience.observation.actions
+            and all(self.shape.fits(one) and np.isfinite(one.row).all() for one in seen)
+        )
+
+    def _precision(self) -> Tensor:
+        """Return a context in which products of matrices have the precision that is asked for, where it is fast."""
+        return torch.autocast(torch.device(self._device).type, torch.bfloat16, enabled=self._is_half)
+
+    @contextmanager
+    def _own_random_numbers(self) -> Iterator[None]:
+        """Have PyTorch draw from the learner's state, and the process's be as it was."""
+        before = torch.get_rng_state()
+        torch.set_rng_state(self.torch_state)
+        try:
+            yield
+        finally:
+            self.torch_state = torch.get_rng_state()
+            torch.set_rng_state(before)
+
+
+def _chosen(values: Tensor, actions: Tensor) -> Tensor:
+    """Return the quantiles [batch, quantiles] of one action each, of [batch, actions, quantiles]."""
+    return values.gather(1, actions[:, None, None].expand(-1, 1, values.shape[2]))[:, 0]
+
+
+def _mean(figures: list[float]) -> float:
+    return float(np.mean(figures)) if figures else 0.0

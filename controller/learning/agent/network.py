@@ -1,0 +1,130 @@
+"""The networks as modules of PyTorch: what trains, and the readable reference of `agent.inference`.
+
+Two standard encoder layers, then a linear layer, then an output layer, as the specification has them: nothing is named
+between the last two. Whoever decides only does not need this module, nor PyTorch.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from controller.learning.agent.weights import Shape, WeightSet
+
+Tensor = Any
+"""A tensor: torch's own types are not followed."""
+
+
+class TransformerNetwork(nn.Module):  # type: ignore[misc]
+    """Forms `flat` and `tokens`: observations as [batch, tokens, inputs] to values as [batch, actions, quantiles].
+
+    `absent` [batch, tokens] is true where a shorter observation of the batch has no token.
+    """
+
+    def __init__(self, shape: Shape, dropout: float) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(shape.hidden, shape.heads, shape.feed_forward, dropout, batch_first=True)
+        self.embed = nn.Linear(shape.inputs, shape.hidden)
+        self.encoder = nn.TransformerEncoder(layer, shape.layers, enable_nested_tensor=False)
+        self.linear = nn.Linear(shape.hidden, shape.hidden)
+        self.output = nn.Linear(shape.hidden, shape.outputs)
+        self.quantiles = shape.quantiles
+        self.is_one_an_action = shape.form == "tokens"
+
+    def forward(self, tokens: Tensor, absent: Tensor | None = None) -> Tensor:
+        """Return the value of every action, of each quantile."""
+        seen = self.encoder(self.embed(tokens), src_key_padding_mask=absent)
+        found = self.output(self.linear(seen))
+        return found.reshape(found.shape[0], -1, self.quantiles)
+
+    def forward_chosen(self, tokens: Tensor, absent: Tensor | None, actions: Tensor) -> Tensor:
+        """Return the quantiles [batch, quantiles] of the values of one action each: what `forward` has for it.
+
+        What no other part needs is not computed: of `flat`, who looks at what where there is one token; of `tokens`,
+        what the last layer makes of the others.
+        """
+        seen = self.embed(tokens)
+        for layer in self.encoder.layers[:-1]:
+            seen = _alone(layer, seen) if seen.shape[1] == 1 else layer(seen, src_key_padding_mask=absent)
+        last = self.encoder.layers[-1]
+        if seen.shape[1] == 1:
+            seen = _alone(last, seen)
+        else:
+            own = seen.gather(1, actions[:, None, None].expand(-1, 1, seen.shape[2]))
+            attended = last.self_attn(own, seen, seen, key_padding_mask=absent, need_weights=False)[0]
+            seen = _fed_forward(last, own, attended)
+        if self.is_one_an_action:
+            return self.output(self.linear(seen[:, 0]))
+        return _chosen(self.output(self.linear(seen[:, 0])), actions, self.quantiles)
+
+
+def _alone(layer: Tensor, seen: Tensor) -> Tensor:
+    """Return what an encoder layer makes of a single token: its attention is 1, or dropped, a head at a time."""
+    attention, hidden = layer.self_attn, seen.shape[2]
+    values = functional.linear(seen, attention.in_proj_weight[2 * hidden :], attention.in_proj_bias[2 * hidden :])
+    if layer.training and attention.dropout:
+        ones = values.new_ones(seen.shape[0], 1, attention.num_heads, 1)
+        heads = values.reshape(seen.shape[0], 1, attention.num_heads, -1)
+        values = (heads * functional.dropout(ones, attention.dropout)).reshape(values.shape)
+    return _fed_forward(layer, seen, attention.out_proj(values))
+
+
+def _fed_forward(layer: Tensor, own: Tensor, attended: Tensor) -> Tensor:
+    """Return what follows an encoder layer's attention."""
+    seen = layer.norm1(own + layer.dropout1(attended))
+    inside = layer.linear2(layer.dropout(torch.relu(layer.linear1(seen))))
+    return layer.norm2(seen + layer.dropout2(inside))
+
+
+def _chosen(found: Tensor, actions: Tensor, quantiles: int) -> Tensor:
+    """Return one action's quantiles of outputs [batch, actions * quantiles]."""
+    values = found.reshape(found.shape[0], -1, quantiles)
+    return values.gather(1, actions[:, None, None].expand(-1, 1, quantiles))[:, 0]
+
+
+class DenseNetwork(nn.Module):  # type: ignore[misc]
+    """The form `dense`: hidden layers with rectifiers between, for [batch, 1, inputs], to compare."""
+
+    def __init__(self, shape: Shape, dropout: float) -> None:
+        super().__init__()
+        widths = [shape.inputs, *[shape.hidden] * shape.layers]
+        self.hidden = nn.ModuleList(nn.Linear(one, other) for one, other in pairwise(widths))
+        self.dropout = nn.Dropout(dropout)
+        self.output = nn.Linear(shape.hidden, shape.outputs)
+        self.quantiles = shape.quantiles
+
+    def forward(self, tokens: Tensor, absent: Tensor | None = None) -> Tensor:  # noqa: ARG002 - one token, always there
+        """Return the value of every action, of each quantile."""
+        seen = tokens[:, 0]
+        for layer in self.hidden:
+            seen = self.dropout(torch.relu(layer(seen)))
+        found = self.output(seen)
+        return found.reshape(found.shape[0], -1, self.quantiles)
+
+    def forward_chosen(self, tokens: Tensor, absent: Tensor | None, actions: Tensor) -> Tensor:
+        """Return the quantiles [batch, quantiles] of the values of one action each."""
+        return _chosen(self.forward(tokens, absent).flatten(1), actions, self.quantiles)
+
+
+def network(weights: WeightSet, dropout: float, device: str = "cpu") -> Tensor:
+    """Return the module of a weight set, with a copy of its weights."""
+    kind = DenseNetwork if weights.shape.form == "dense" else TransformerNetwork
+    module = kind(weights.shape, dropout)
+    load(module, weights)
+    return module.to(device)
+
+
+def load(module: Tensor, weights: WeightSet) -> None:
+    """Copy a weight set into a module of its shape."""
+    module.load_state_dict({name: torch.from_numpy(np.array(array)) for name, array in weights.arrays.items()})
+
+
+def weights_of(module: Tensor, shape: Shape, version: int) -> WeightSet:
+    """Return a copy of a module's weights."""
+    state = module.state_dict()
+    return WeightSet(shape, {name: state[name].cpu().numpy().copy() for name in shape.parameters()}, version)

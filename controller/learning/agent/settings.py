@@ -1,0 +1,162 @@
+"""Settings of an agent; the defaults are the specification's values, and what departs from it has to be asked for."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args, get_type_hints
+
+from controller.learning.errors import LearningError
+from dataplane.config import Strict
+
+Form = Literal["flat", "tokens", "dense"]
+Loss = Literal["criticality", "criticality-through", "huber", "squared"]
+
+
+class NetworkSettings(Strict, frozen=True):
+    """What a network is made of."""
+
+    form: Form = "flat"
+    """`flat`: the whole observation one token; `tokens`: a token an action; `dense`: fully connected, to compare."""
+    hidden: int = 512
+    heads: int = 4
+    layers: int = 2
+    feed_forward: int = 512
+    """Width inside an encoder layer; the specification gives none."""
+    dropout: float = 0.25
+    deviation: float = 0.02
+    """Standard deviation of the Gaussian that weights start from; biases start at 0, gains of normalisation at 1."""
+    quantiles: int = 1
+    """How many quantiles of the value are learned for an action; more than 1 departs: distributional learning."""
+    dense_layers: int = 3
+    """Hidden layers of `dense`; their width gives it as many weights as `flat` has with these settings."""
+
+
+class TrainingSettings(Strict, frozen=True):
+    """How a network learns."""
+
+    discount: float = 0.9
+    discount_time_ns: int = 0
+    """0: a decision is worth `discount` of the one before it; else one that is so much later is: a departure."""
+    buffer: int = 1024
+    start: int = 0
+    """Experiences that training starts with; 0: a full buffer."""
+    batch: int = 128
+    batches: int = 8
+    """Batches of one training step."""
+    publish_every: int = 1024
+    """Decisions between two copies of the weights to the network that decides."""
+    first_publish: int = 0
+    """Decisions before the first copy: until then the fallback decides, and training learns of what it does."""
+    drop_duplicates: bool = True
+    remove_sampled: bool = True
+    """False departs: experiences are sampled again until newer ones take their place."""
+    train_every: int = 128
+    """Decisions between two steps, where sampled experiences stay; else the buffer has to be full again."""
+    loss: Loss = "criticality"
+    optimiser: Literal["sgd", "adam"] = "sgd"
+    learning_rate: float = 0.01
+    half_steps: int = 0
+    """Training steps after which the learning rate is half of what it was; 0: it stays."""
+    momentum: float = 0.0
+    """Of SGD."""
+    clip: float = 0.0
+    """Greatest norm of a gradient; 0: none."""
+    double: bool = False
+    """Whether the training network chooses the action whose value the published one tells: double DQN."""
+    prioritised: float = 0.0
+    """Power of the last error that an experience is sampled by; 0: all alike."""
+    importance: float = 0.4
+    """Power of the weights that make up for sampling by error."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of products of matrices in training; bfloat16 departs: where a processor multiplies it; others have float32."""
+    device: str = "cpu"
+    """Where the training network is, in PyTorch's words; decisions are always taken on a processor."""
+    threads: int = 1
+    """Of PyTorch in a process that trains."""
+    nice: int = 10
+    """How far a process that trains steps back behind others."""
+    backlog: int = 8192
+    """How many experiences may wait for training; the newest are dropped then, and counted."""
+
+
+class DecisionSettings(Strict, frozen=True):
+    """How decisions are taken."""
+
+    exploration: float = 0.05
+    """Probability of a random other candidate than the best one."""
+    deadline_ns: int = 3_000_000
+    """When a network's answer is too late and the fallback decides."""
+    margin: float = 0.0
+    """Where the best value is less above that of the fallback's choice, that choice stands: a departure; 0: never."""
+    tolerance: float = 0.0
+    """Among candidates whose values are at most so much below the best one's the fallback chooses: a departure; 0: the
+    best one is taken."""
+    precision: Literal["bfloat16", "float32"] = "bfloat16"
+    """Of weights in products of more than 128 hidden; of `tokens` where the processor multiplies bfloat16."""
+
+
+class AgentSettings(Strict, frozen=True):
+    """An agent."""
+
+    network: NetworkSettings = NetworkSettings()
+    training: TrainingSettings = TrainingSettings()
+    decisions: DecisionSettings = DecisionSettings()
+    seed: int = 0
+
+    def check(self) -> None:
+        """Raise LearningError for a figure that none can be, with its key."""
+        for section in (self.network, self.training, self.decisions):
+            _check_choices(section)
+        _check_network(self.network)
+        _check_training(self.training)
+        decisions = self.decisions
+        _within("decisions.exploration", decisions.exploration, 0, 1)
+        _at_least("decisions.margin", decisions.margin, 0)
+        _at_least("decisions.tolerance", decisions.tolerance, 0)
+        _at_least("decisions.deadline_ns", decisions.deadline_ns, 1)
+        _at_least("seed", self.seed, 0)
+
+
+def _check_choices(section: Strict) -> None:
+    """Raise LearningError for a plain string that is none of those that a setting can be."""
+    for key, kind in get_type_hints(type(section)).items():
+        choices: tuple[Any, ...] = get_args(kind)
+        if choices and getattr(section, key) not in choices:
+            raise LearningError(f"{key} is {getattr(section, key)!r}, not one of {', '.join(choices)}", at=key)
+
+
+def _check_network(network: NetworkSettings) -> None:
+    for key in ("hidden", "heads", "layers", "feed_forward", "quantiles", "dense_layers"):
+        _within(f"network.{key}", getattr(network, key), 1, 65536)
+    if network.hidden % network.heads:
+        raise LearningError(
+            f"network.hidden: {network.hidden} is no multiple of {network.heads} heads", at="network.hidden"
+        )
+    _within("network.dropout", network.dropout, 0, 0.99)
+    _within("network.deviation", network.deviation, 1e-6, 10)
+
+
+def _check_training(training: TrainingSettings) -> None:
+    for key in ("buffer", "batch", "batches", "publish_every", "train_every", "backlog"):
+        _within(f"training.{key}", getattr(training, key), 1, 1 << 24)
+    _within("training.discount", training.discount, 0, 1)
+    _within("training.learning_rate", training.learning_rate, 1e-9, 10)
+    _within("training.momentum", training.momentum, 0, 0.9999)
+    for key in ("prioritised", "importance"):
+        _within(f"training.{key}", getattr(training, key), 0, 1)
+    _within("training.first_publish", training.first_publish, 0, 1 << 24)
+    _within("training.start", training.start, 0, training.buffer)
+    _within("training.half_steps", training.half_steps, 0, 1 << 24)
+    _within("training.threads", training.threads, 1, 1024)
+    _within("training.nice", training.nice, 0, 19)
+    _at_least("training.clip", training.clip, 0)
+    _at_least("training.discount_time_ns", training.discount_time_ns, 0)
+
+
+def _within(key: str, figure: float, low: float, high: float) -> None:
+    if not low <= figure <= high:
+        raise LearningError(f"{key}: {figure} is not between {low} and {high}", at=key)
+
+
+def _at_least(key: str, figure: float, low: float) -> None:
+    if not figure >= low:
+        raise LearningError(f"{key}: {figure} is less than {low}", at=key)

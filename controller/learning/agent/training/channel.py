@@ -1,0 +1,95 @@
+"""What passes between a process that decides and one that trains: messages on a socket, large ones in sealed memory.
+
+A message is at most as long as a socket takes at once. What is longer stands in memory that has a name for the kernel
+only; it is sealed before it is handed over, so that nobody can change what the other reads.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import mmap
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final, Literal
+
+import msgspec
+
+from controller.learning.agent.training.base import Status
+
+MOST_BYTES: Final = 1 << 17
+"""The longest message."""
+_SEALS: Final = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL
+
+EXPERIENCE: Final = b"e"
+ASK: Final = b"a"
+ASK_AT_ONCE: Final = b"o"
+"""First bytes of what goes to the process that trains."""
+
+
+class Told(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the process that trains says; `weights` and `state` come with memory, `failed` is its last word.
+
+    A state answers the question with this number.
+    """
+
+    kind: Literal["ready", "weights", "state", "progress", "failed"]
+    version: int = 0
+    question: int = 0
+    status: Status = Status()
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Return both ends: whole messages, in order."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+
+
+def sealed(data: bytes) -> int:
+    """Return a file descriptor of memory with these bytes, which nobody can change."""
+    found = os.memfd_create("millrace-learning", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(found, rest) :]
+        fcntl.fcntl(found, fcntl.F_ADD_SEALS, _SEALS)
+    except BaseException:
+        os.close(found)
+        raise
+    return found
+
+
+@contextmanager
+def mapped(descriptor: int) -> Iterator[mmap.mmap]:
+    """Yield what is in memory that was handed over."""
+    with mmap.mmap(descriptor, 0, prot=mmap.PROT_READ) as found:
+        yield found
+
+
+def tell(end: socket.socket, told: Told, data: bytes | None = None) -> None:
+    """Send a message, with memory where there are bytes; waits until the other side takes it."""
+    message = msgspec.msgpack.encode(told)
+    if data is None:
+        end.send(message)
+        return
+    descriptor = sealed(data)
+    try:
+        socket.send_fds(end, [message], [descriptor])
+    finally:
+        os.close(descriptor)
+
+
+def hear(end: socket.socket) -> tuple[Told, bytes] | None:
+    """Return the next message and what came with it, None at the end; waits for it."""
+    message, descriptors, _, _ = socket.recv_fds(end, MOST_BYTES, 1)
+    try:
+        if not message:
+            return None
+        data = b""
+        for descriptor in descriptors:
+            with mapped(descriptor) as memory:
+                data = memory[:]
+        return msgspec.msgpack.decode(message, type=Told), data
+    finally:
+        for descriptor in descriptors:
+            os.close(descriptor)

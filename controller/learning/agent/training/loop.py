@@ -1,0 +1,61 @@
+"""The loop of whoever trains beside decisions: experience from a bounded queue, weights and records handed out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from queue import SimpleQueue
+
+from controller.learning.agent.learner import Learner
+from controller.learning.agent.weights import WeightSet
+from controller.learning.values import Experience
+
+Ask = Callable[[Learner], None]
+"""Something to be done with the learner between two experiences."""
+
+
+class Backlog:
+    """What waits for training; whoever adds never waits."""
+
+    def __init__(self, most: int) -> None:
+        self.dropped = 0
+        self._most = most
+        self._waiting: SimpleQueue[Experience | Ask | None] = SimpleQueue()
+        self._first: SimpleQueue[Ask] = SimpleQueue()
+
+    def add(self, experience: Experience) -> None:
+        """Leave an experience, or count it as dropped where too many wait."""
+        if self._waiting.qsize() >= self._most:
+            self.dropped += 1
+        else:
+            self._waiting.put(experience)
+
+    def ask(self, question: Ask, *, at_once: bool = False) -> None:
+        """Have something done after all that waits, or before it."""
+        if at_once:
+            self._first.put(question)
+            self._waiting.put(_wake_up)
+        else:
+            self._waiting.put(question)
+
+    def end(self) -> None:
+        """Have the loop wake up and end."""
+        self._waiting.put(None)
+
+    def next(self) -> Experience | Ask | None:
+        """Return what is next, None at the end; waits for it."""
+        return self._waiting.get() if self._first.empty() else self._first.get()
+
+
+def train(learner: Learner, backlog: Backlog, publish: Callable[[WeightSet], None]) -> None:
+    """Learn until the backlog ends, or the learner is to."""
+    while (found := backlog.next()) is not None and not learner.is_ending:
+        if isinstance(found, Experience):
+            weights = learner.take(found)
+            if weights is not None:
+                publish(weights)
+        else:
+            found(learner)
+
+
+def _wake_up(learner: Learner) -> None:
+    """Do nothing: what is to be done first was done before."""

@@ -1,0 +1,1 @@
+"""Kernels of the pool; the plain twin is `controller.learning.environment.plain`."""

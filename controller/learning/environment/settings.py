@@ -1,0 +1,80 @@
+"""Settings of the environment: where data is at first, what is seen, and what is rewarded."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from controller.learning.errors import LearningError
+from controller.learning.values import one_of
+from dataplane.config import Strict
+
+
+class Placing(StrEnum):
+    """Which of the pool's memories is home of which object."""
+
+    STRIPED = "striped"
+    """One memory after another in turn, the objects in their order."""
+    SCATTERED = "scattered"
+    """The same, the objects in an order that the seed draws."""
+    PACKED = "packed"
+    """The first memory until it is full, then the next."""
+
+
+class Gain(StrEnum):
+    """What is rewarded."""
+
+    SPECIFICATION = "specification"
+    """lambda U + 1 / L, with what is evicted taken off: the specification's."""
+    RESPONSE = "response"
+    """A departure: minus the response time, which adds up to what mean response is judged by."""
+    LOG_RESPONSE = "log-response"
+    """A departure: minus log2(1 + response time), which tells short ones apart beside long ones."""
+
+
+class PoolSettings(Strict, frozen=True):
+    """How the pool is used, seen and rewarded; the reward is `rewarding.reward`.
+
+    `utilisation_weight` is the specification's lambda, `eviction_bound` its beta, from -1 to 0. Latencies of the reward
+    and responses of `gain` count in `latency_unit_ns`. `network_features` switches the network's delay and bandwidth in
+    what is seen on or off. `load_features` switches seven more figures for every action on, a departure: tasks `queued`
+    over slots; how long the task would `wait` for a slot and `compute`, on the engine on which it would end first;
+    until when the node's ports are taken for what is `arriving` and `leaving`; when what the task misses would be
+    there, `fetching`; and how much must make room for it, `evicting`. With `port_hz` above 0, responses of `gain` have
+    with them what a decision's transfers leave others to wait for, were so many a second to come to each port; with
+    `slot_hz` above 0 what its hold on a slot does, were so many to come to each slot. `foretold` shows, behind the
+    load's figures and with them and the network's alone, what the task would cost by these prices, before evictions.
+    `page_bytes` is the unit of a request's size. With `await_arrival` who needs data that is on its way waits for it,
+    or takes it from where it comes from; without, data is at its new place from the decision that moves it.
+    """
+
+    placing: Placing = Placing.SCATTERED
+    network_features: bool = True
+    load_features: bool = False
+    page_bytes: int = 4096
+    utilisation_weight: float = 1.0
+    eviction_bound: float = -0.5
+    latency_unit_ns: int = 100_000
+    gain: Gain = Gain.SPECIFICATION
+    port_hz: float = 0.0
+    slot_hz: float = 0.0
+    foretold: bool = False
+    await_arrival: bool = False
+
+    def __post_init__(self) -> None:
+        # A plain string in Python's hands is the choice that it names, as in a file.
+        msgspec.structs.force_setattr(self, "placing", one_of(Placing, self.placing, "placing"))
+        msgspec.structs.force_setattr(self, "gain", one_of(Gain, self.gain, "gain"))
+        if not -1 <= self.eviction_bound <= 0:
+            raise LearningError(f"eviction_bound is {self.eviction_bound}, not from -1 to 0", at="eviction_bound")
+        if not 0 <= self.utilisation_weight < float("inf"):
+            raise LearningError(f"utilisation_weight cannot be {self.utilisation_weight}", at="utilisation_weight")
+        for name in ("port_hz", "slot_hz"):
+            if not 0 <= getattr(self, name) < float("inf"):
+                raise LearningError(f"{name} cannot be {getattr(self, name)}", at=name)
+        if self.foretold and not (self.load_features and self.network_features):
+            raise LearningError("foretold is shown with load_features and network_features alone", at="foretold")
+        for name in ("latency_unit_ns", "page_bytes"):
+            if getattr(self, name) < 1:
+                raise LearningError(f"{name} is {getattr(self, name)}, less than 1", at=name)

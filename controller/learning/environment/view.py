@@ -1,0 +1,89 @@
+"""What the environment lets be read of its state, and how it refuses."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Protocol
+
+from controller.learning.environment.model import LAST_NS, Model
+from controller.learning.errors import LearningError
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """When a task would start, have its data and end."""
+
+    start_ns: int
+    served_ns: int
+    end_ns: int
+
+
+class Refusal(IntEnum):
+    """Why a task is never decided on: of all nodes the reason of the one that comes nearest to running it."""
+
+    NO_ENGINE = 1
+    """No node that is there has an engine that can run it."""
+    NO_DATA = 2
+    """Nobody has what it reads, or nothing leads there."""
+    NO_ROOM = 3
+    """What it uses does not fit into fast memory."""
+    AFTER_REFUSED = 4
+    """A task that it comes after is refused."""
+
+
+class PoolView(Protocol):
+    """What heuristics and oracles may read; all of it is of now, and foretelling changes nothing."""
+
+    @property
+    def model(self) -> Model:
+        """System, workload and settings."""
+        ...
+
+    @property
+    def task(self) -> int:
+        """The task that is decided on, -1 at the end."""
+        ...
+
+    @property
+    def now_ns(self) -> int:
+        """When: the task is ready now."""
+        ...
+
+    @property
+    def candidates(self) -> tuple[bool, ...]:
+        """Which nodes can run the task."""
+        ...
+
+    def foretell(self, action: int) -> Forecast:
+        """Return how the task would run on a candidate; what happens is exactly that."""
+        ...
+
+    def local_bytes(self, action: int) -> int:
+        """Return how much of the task's data is local to a node."""
+        ...
+
+    def queued(self, action: int) -> int:
+        """Return how many tasks are assigned to a node and have not ended."""
+        ...
+
+
+def wrong_action(action: int, task: int) -> LearningError:
+    """Return the error of an action that cannot be taken."""
+    if task < 0:
+        return LearningError("all tasks are decided on: start anew")
+    return LearningError(f"node {action} is no candidate for task {task}")
+
+
+def no_time(task: int) -> LearningError:
+    """Return the error of a task that would end later than there is time for."""
+    return LearningError(f"task {task} would end later than there is time for, after {LAST_NS} ns")
+
+
+def nothing_runs(refusals: Mapping[int, Refusal]) -> LearningError:
+    """Return the error of a workload of which nothing can run."""
+    counts = Counter(why.name.lower().replace("_", " ") for why in refusals.values())
+    reasons = ", ".join(f"{reason} for {count}" for reason, count in counts.most_common())
+    return LearningError(f"no task can run on any node: {reasons}")

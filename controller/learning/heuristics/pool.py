@@ -1,0 +1,145 @@
+"""Rules that choose a node."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.learning.environment.model import LOAD_BITS, LOAD_UNIT_NS
+from controller.learning.environment.view import PoolView
+from controller.learning.values import Observation
+
+_LEAVING, _EVICTING, _COST = 4, 6, 7
+"""Rows of `Observation.load`."""
+
+
+class Turns:
+    """Takes the least of the possible actions by a key, of equals the next in turn."""
+
+    def __init__(self) -> None:
+        self._last = -1
+
+    def least(self, observation: Observation, key: Callable[[int], float]) -> int:
+        """Return the possible action with the least key; each key is asked for once."""
+        count, last = observation.actions, self._last
+        possible: list[int] = np.flatnonzero(observation.candidates).tolist()
+        self._last = min(possible, key=lambda action: (key(action), (action - last - 1) % count))
+        return self._last
+
+
+class Random:
+    """Any node that can run the task, by the seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._rng = random.Random(f"random/{seed}")
+
+    def choose(self, observation: Observation, view: object) -> int:  # noqa: ARG002 - nothing else is looked at
+        """Return any candidate."""
+        return int(self._rng.choice(np.flatnonzero(observation.candidates)))
+
+
+class RoundRobin:
+    """One node after another, those left out that cannot run the task."""
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+
+    def choose(self, observation: Observation, view: object) -> int:  # noqa: ARG002 - nothing else is looked at
+        """Return the next candidate."""
+        return self._turns.least(observation, lambda _: 0)
+
+
+class LeastLoaded:
+    """The node with the fewest tasks that have not ended for each that it can run at once."""
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+
+    def choose(self, observation: Observation, view: PoolView) -> int:
+        """Return the least loaded candidate."""
+        return self._turns.least(observation, lambda action: load(view, action))
+
+
+class DataLocal:
+    """The node that has most of the task's data, on whatever medium; of equals the least loaded."""
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+
+    def choose(self, observation: Observation, view: PoolView) -> int:
+        """Return the candidate with most of the data."""
+        nearest = observation.similarity
+        best = nearest[observation.candidates].max()
+        return self._turns.least(
+            observation, lambda action: load(view, action) if nearest[action] == best else float("inf")
+        )
+
+
+class FastOnly:
+    """A node into whose free fast memory all of the task's data fits, so that nothing is evicted; the least loaded.
+
+    Where there is none: the one with the largest free part.
+    """
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+
+    def choose(self, observation: Observation, view: PoolView) -> int:
+        """Return a candidate with room."""
+        needed, free = int(view.model.data_bytes[view.task]), observation.free
+        nodes = view.model.system.nodes
+
+        def key(action: int) -> float:
+            has_room = free[action] * nodes[action].memories[0].capacity_bytes >= needed
+            return load(view, action) if has_room else 1e9 - float(free[action])
+
+        return self._turns.least(observation, key)
+
+
+class EarliestFinish:
+    """The node on which the task ends first, as the model foretells: what no scheduler of a real system knows."""
+
+    def __init__(self) -> None:
+        self._turns = Turns()
+
+    def choose(self, observation: Observation, view: PoolView) -> int:
+        """Return the candidate on which the task ends first."""
+        return self._turns.least(observation, lambda action: view.foretell(action).end_ns)
+
+
+class ForetoldLocal:
+    """Of the nodes on which a task is foretold to cost little more than the least, the one with most of its data.
+
+    What it costs is the last figure of `load_features` with `foretold`, and `eviction_ns` for each byte that has to
+    make room; up to `near` times the least is little more. Of nodes with as much of the data it takes the one that has
+    given out first what others wait for, of equals the next in turn. All of that is in what is seen.
+    """
+
+    def __init__(self, near: float = 3.0, eviction_ns: float = 1.0) -> None:
+        self._near, self._eviction_ns = near, eviction_ns
+        self._turns = Turns()
+
+    def choose(self, observation: Observation, view: object) -> int:  # noqa: ARG002 - it looks at what is seen alone
+        """Return a candidate that costs little more than the least."""
+        leaving, evicting, cost = observation.load[[_LEAVING, _EVICTING, _COST]].astype(np.float64)
+        costs = _figures(cost) + self._eviction_ns * _figures(evicting)
+        least = costs[observation.candidates].min()
+        found = np.flatnonzero(observation.candidates & (costs <= self._near * least))
+        for figures in (-observation.similarity, leaving):
+            found = found[figures[found] == figures[found].min()]
+        wanted = set(found.tolist())
+        return self._turns.least(observation, lambda action: float(action not in wanted))
+
+
+def _figures(seen: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the times in ns, or bytes, that features of the load show: log2(1 + n / unit), straight between powers."""
+    whole = np.floor(seen * LOAD_BITS)
+    return (np.exp2(whole) * (1.0 + seen * LOAD_BITS - whole) - 1.0) * LOAD_UNIT_NS
+
+
+def load(view: PoolView, action: int) -> float:
+    """Return how many tasks a node has that have not ended, for each that it can run at once."""
+    return view.queued(action) / sum(engine.slots for engine in view.model.system.nodes[action].engines)

@@ -1,0 +1,71 @@
+"""Batch logs in the Standard Workload Format, as jobs that wait for processors."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from controller.cluster.workloads.files import swf_jobs
+from controller.learning.environment.values import MOST_TIME_NS
+from controller.learning.errors import LearningError
+from controller.learning.inputs.values import Jobs
+from dataplane.config import Strict
+from dataplane.topology.values import DeviceKind
+
+_NS_PER_S: Final = 1_000_000_000
+
+
+class JobSettings(Strict, frozen=True):
+    """How a log becomes jobs on `processors`.
+
+    What a job's user asked for, where the log says it, is its estimate, or its run time if that is longer. Where the
+    log does not say it, the estimate is the run time times a factor drawn evenly from 1 to `estimate_factor`: the
+    f-model, at 1 exact. A run time of 0 counts as 1 s. `jobs` are taken from number `first` on, all that follow where
+    it is 0.
+    """
+
+    processors: int = 256
+    estimate_factor: float = 1.0
+    first: int = 0
+    jobs: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.processors < 1 or min(self.first, self.jobs) < 0:
+            raise LearningError(f"jobs {self.first} and {self.jobs} more on {self.processors} processors cannot be")
+        if not 1 <= self.estimate_factor <= 1000:
+            raise LearningError(f"estimate_factor is {self.estimate_factor}, not 1 to 1000", at="estimate_factor")
+
+
+def read_jobs(path: Path, settings: JobSettings | None = None) -> Jobs:
+    """Return a log's jobs; raise WorkloadError with file and line, LearningError for a job too big or out of order."""
+    settings = settings or JobSettings()
+    rng = random.Random(f"jobs/{settings.seed}")
+    end = settings.first + settings.jobs if settings.jobs else None
+    tasks = list(islice(swf_jobs(path), settings.first, end))
+    if not tasks:
+        raise LearningError(f"{path}: no job from number {settings.first} on")
+    runs_ns = [max((task.duration_ns or {})[DeviceKind.CPU], _NS_PER_S) for task in tasks]
+    estimates_ns = [
+        max(
+            run_ns, round(run_ns * rng.uniform(1, settings.estimate_factor)) if task.limit_ns is None else task.limit_ns
+        )
+        for task, run_ns in zip(tasks, runs_ns, strict=True)
+    ]
+    if tasks[-1].arrival_ns + sum(estimates_ns) > MOST_TIME_NS or max(task.arrival_ns for task in tasks) > MOST_TIME_NS:
+        raise LearningError(f"{path}: jobs are submitted or run later than {MOST_TIME_NS} ns, one after another")
+    if (most := max(task.instances for task in tasks)) > settings.processors:
+        raise LearningError(f"{path}: a job needs {most} processors, of {settings.processors}")
+    submitted_ns = np.array([task.arrival_ns for task in tasks], np.int64)
+    return Jobs(
+        path.name,
+        settings.processors,
+        submitted_ns - submitted_ns[0],
+        np.array(runs_ns, np.int64),
+        np.array(estimates_ns, np.int64),
+        np.array([task.instances for task in tasks], np.int64),
+    )

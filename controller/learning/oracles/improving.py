@@ -1,0 +1,162 @@
+"""The best run of a whole input that a search finds, knowing all of it: what others are measured against.
+
+It proves nothing: there may be better runs. Its first part looks for prices of engines and ports at which taking the
+node of the least cost, foretold by the environment, makes short runs. Its second part changes where single tasks go,
+by simulated annealing: first with prices deciding on the rest, then with the rest as it is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.learning.environment.kernels.playing import PRICE_ONE, Play
+from controller.learning.environment.kernels.structures import NONE
+from controller.learning.environment.pool import Pool
+from controller.learning.environment.values import EngineKind
+from controller.learning.errors import LearningError
+from controller.learning.inputs.values import Graphs, Longs
+from dataplane.native import pointer_to
+
+Figures = npt.NDArray[np.float64]
+
+_PRICES: Final = len(EngineKind) + 2
+"""Of the time for which each kind of engine is held, and ports take in and give out."""
+_MOST_PRICE: Final = 256.0
+_WARM, _COLD = 0.01, 0.0003
+"""How much longer a run may be, as a part of the best one, to be gone on from: at first and at last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The best run found: the node of each task, by its number, and the mean response of what was submitted, in ns."""
+
+    nodes: tuple[int, ...]
+    mean_response_ns: float
+    plays: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plays:
+    """How many runs each part of a search plays."""
+
+    prices: int = 2000
+    priced: int = 2000
+    fixed: int = 20_000
+
+    def __post_init__(self) -> None:
+        if min(self.prices, self.priced, self.fixed) < 0:
+            raise LearningError(f"a search of {self} runs")
+
+
+def improve(pool: Pool, starts: Sequence[Sequence[int]], plays: Plays, seed: int, homes: int = 0) -> Found:
+    """Return the best run found from several to start with, each the node of every task; homes are those of a seed.
+
+    Prices need no start. Raise LearningError where no run is possible in which every task is decided on.
+    """
+    generator = np.random.default_rng(seed)
+    runs = _Runs.of(pool, homes)
+    none = np.full(len(pool.model.workload), NONE, np.int64)
+    best = _Run(math.inf, none, np.zeros(_PRICES), none)
+    for nodes in starts:
+        best = min(best, runs.fixed(best, np.array(nodes, np.int64)), key=_cost)
+    priced = _priced(runs, plays.prices, generator)
+    priced = _annealed(runs, priced, plays.priced, generator, is_fixed=False)
+    best = min(best, priced, key=_cost)
+    best = _annealed(runs, runs.fixed(best, best.taken), plays.fixed, generator, is_fixed=True)
+    if not math.isfinite(best.cost_ns):
+        raise LearningError("no run was found in which every task is decided on")
+    return Found(tuple(best.taken.tolist()), best.cost_ns, runs.count)
+
+
+def nodes_of(pool: Pool, actions: dict[int, int]) -> tuple[int, ...]:
+    """Return the node of each task of a run, NONE for those that were not decided on."""
+    return tuple(actions.get(task, NONE) for task in range(len(pool.model.workload)))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Run:
+    """A run that was played: by prices where `given` is NONE; `taken` is where every task went."""
+
+    cost_ns: float
+    given: Longs
+    prices: Figures
+    taken: Longs
+
+
+def _cost(run: _Run) -> float:
+    return run.cost_ns
+
+
+@dataclass(slots=True, eq=False)
+class _Runs:
+    """Plays runs, and counts them."""
+
+    pool: Pool
+    homes: int
+    graphs: Graphs
+    kinds: npt.NDArray[np.int64]
+    count: int = 0
+
+    @classmethod
+    def of(cls, pool: Pool, homes: int) -> Self:
+        kinds = [tuple(EngineKind).index(engine.kind) for node in pool.model.system.nodes for engine in node.engines]
+        return cls(pool, homes, Graphs.of(pool.model.workload), np.array(kinds, np.int64))
+
+    def play(self, given: Longs, prices: Figures) -> _Run:
+        """Return what comes of tasks that are given nodes, and of prices for the rest."""
+        whole = np.minimum(prices * PRICE_ONE, _MOST_PRICE * PRICE_ONE).astype(np.int64)
+        engine_prices, taken, ends = whole[self.kinds], np.full(len(given), NONE, np.int64), np.zeros_like(given)
+        told = Play(
+            given=pointer_to(given),
+            taken=pointer_to(taken),
+            end_ns=pointer_to(ends),
+            engine_prices=pointer_to(engine_prices),
+            arriving_price=int(whole[-2]),
+            leaving_price=int(whole[-1]),
+        )
+        self.count += 1
+        if not self.pool.play(told, self.homes) or (taken == NONE).any():
+            return _Run(math.inf, given, prices, taken)
+        last = np.zeros_like(self.graphs.submitted_ns)
+        np.maximum.at(last, self.graphs.of_task, ends)
+        return _Run(float((last - self.graphs.submitted_ns).mean()), given, prices, taken)
+
+    def fixed(self, run: _Run, nodes: Longs) -> _Run:
+        """Return what comes of a node for every task."""
+        return self.play(nodes.copy(), run.prices)
+
+
+def _priced(runs: _Runs, plays: int, generator: np.random.Generator) -> _Run:
+    """Return the best run by prices: drawn anew, or near the best ones so far."""
+    free = np.full(len(runs.pool.model.workload), NONE, np.int64)
+    best = runs.play(free, np.zeros(_PRICES))
+    for _ in range(plays):
+        if generator.random() < 0.3:
+            prices = np.exp(generator.normal(-1, 2, len(best.prices))) * (generator.random(len(best.prices)) < 0.7)
+        else:
+            prices = best.prices * np.exp(generator.normal(0, 0.3, len(best.prices)))
+        best = min(best, runs.play(free, prices), key=_cost)
+    return best
+
+
+def _annealed(runs: _Runs, start: _Run, plays: int, generator: np.random.Generator, *, is_fixed: bool) -> _Run:
+    """Return the best run found by giving single tasks other nodes, one to four of them at a time."""
+    best = now = start
+    for number in range(plays):
+        given = now.given.copy()
+        changed = generator.integers(len(given), size=int(generator.choice([1, 1, 2, 4])))
+        given[changed] = generator.integers(runs.pool.actions, size=len(changed))
+        if not is_fixed and generator.random() < 0.3:
+            given[changed] = NONE
+        tried = runs.play(given, now.prices)
+        heat = best.cost_ns * _WARM * (_COLD / _WARM) ** (number / plays) if math.isfinite(best.cost_ns) else 1.0
+        if tried.cost_ns <= now.cost_ns or generator.random() < math.exp((now.cost_ns - tried.cost_ns) / heat):
+            now = tried
+        best = min(best, now, key=_cost)
+    return best

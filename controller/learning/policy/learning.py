@@ -1,0 +1,76 @@
+"""What the policies `learned` of pods and of tasks have in common: a network, and how it learns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from controller.learning.agent.purpose import Kind, MadeFor
+from controller.learning.environment.settings import Gain
+from controller.learning.policy.live import LearnSettings, LiveNetwork, LiveSettings
+from controller.learning.values import Observation
+from controller.schedulers.framework.lessons import Outcome, Standing
+
+
+class LearningPolicy:
+    """A policy with a network. Decisions are shown to it once they stand, and what came of them.
+
+    Before it is opened it learns nothing, and decides by its checkpoint.
+    """
+
+    Settings = LiveSettings
+
+    def __init__(
+        self,
+        settings: LiveSettings,
+        kind: Kind,
+        example: Callable[[MadeFor], Observation],
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self.settings = settings
+        self.network = LiveNetwork(settings, kind, example, clock_ns)
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether it wants to be told what comes of decisions."""
+        return self.settings.learn is not None
+
+    @property
+    def save_every_s(self) -> float:
+        """How often it is to be saved."""
+        return self._learn.save_every_s
+
+    @property
+    def longest_start_s(self) -> float:
+        """What has not started after so long counts as never started."""
+        return self._learn.longest_start_s
+
+    @property
+    def awaits_end(self) -> bool:
+        """Whether what is to be learned is known at the end only."""
+        return self._learn.gain is not Gain.SPECIFICATION
+
+    @property
+    def standing(self) -> Standing:
+        """How it stands."""
+        return self.network.standing
+
+    def open(self) -> None:
+        """Begin to learn; raise LearningError where that cannot be."""
+        self.network.open()
+
+    def came(self, key: str, outcome: Outcome | None) -> None:
+        """Take what came of a decision."""
+        self.network.came(key, outcome)
+
+    def save(self) -> None:
+        """Write the checkpoint; raise LearningError where that cannot be."""
+        self.network.save()
+
+    def close(self) -> None:
+        """Save, and end learning."""
+        self.network.close()
+
+    @property
+    def _learn(self) -> LearnSettings:
+        return self.settings.learn or LearnSettings()

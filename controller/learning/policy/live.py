@@ -1,0 +1,429 @@
+"""A network in the live scheduler: what it says of an observation, and what it learns of what came of decisions.
+
+Until it is opened it decides by its checkpoint as it is. Opened, it trains in a process of its own, from whoever's
+decisions: in shadow those of the other scores.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Literal
+from zlib import crc32
+
+import msgspec
+import numpy as np
+
+from controller.learning.agent.agents import new_checkpoint, training_of
+from controller.learning.agent.deciding import alike, stands
+from controller.learning.agent.inference.base import Inference
+from controller.learning.agent.inference.making import inference_of
+from controller.learning.agent.purpose import Kind, MadeFor
+from controller.learning.agent.records import Checkpoint, save_checkpoint
+from controller.learning.agent.settings import AgentSettings, NetworkSettings
+from controller.learning.agent.training.base import Status, Training
+from controller.learning.environment.rewarding import reward
+from controller.learning.environment.settings import Gain, PoolSettings
+from controller.learning.errors import LearningError
+from controller.learning.policy.files import Claim, check_place, load_own
+from controller.learning.values import Bools, Experience, Floats, Observation
+from controller.schedulers.framework.lessons import Outcome, Standing
+from dataplane.config import Strict
+
+LOGGER: Final = logging.getLogger("millrace.scheduler")
+_NS_PER_S: Final = 1_000_000_000
+_SAVE_WITHIN_S: Final = 30.0
+_CLOSE_WITHIN_S: Final = 3.0
+"""Who stops a daemon does not wait for long: what is not told by then stays as it was saved last."""
+_KEPT: Final = 64
+"""Answers: tasks that wait alike are asked about over and over."""
+_MOST_LEFT_OUT: Final = 1024
+"""Of a network that was late once more, twice as many answers are left out as before, up to so many."""
+Problem = Literal["", "untrained", "late", "not finite", "does not fit"]
+Usual = Callable[[Floats, Bools], int]
+"""What a fallback would choose of some candidates, of equals that of the highest value."""
+
+
+class LearnSettings(Strict, frozen=True):
+    """How a live scheduler learns: what a new agent is, how often it is saved, and what a decision is worth.
+
+    The reward is `utilisation_weight` times the utilisation plus `latency_unit_ns` over the time from the request to
+    the start; another `gain` is a departure, by the time to the end. What has not started after `longest_start_s`
+    counts as never started. `network_features` and `load_features` say what else a new agent is shown.
+    """
+
+    agent: AgentSettings = AgentSettings(network=NetworkSettings(form="tokens"))
+    save_every_s: float = 60.0
+    longest_start_s: float = 600.0
+    utilisation_weight: float = 1.0
+    latency_unit_ns: int = 1_000_000_000
+    gain: Gain = Gain.SPECIFICATION
+    network_features: bool = True
+    load_features: bool = False
+
+    def check(self) -> None:
+        """Raise LearningError for a figure that cannot be."""
+        self.agent.check()
+        for key in ("save_every_s", "longest_start_s"):
+            if not getattr(self, key) > 0:
+                raise LearningError(f"learn.{key}: {getattr(self, key)} is not above 0")
+        self.worth()
+
+    def worth(self) -> PoolSettings:
+        """Return what the reward goes by; LearningError for figures that cannot be."""
+        return PoolSettings(
+            utilisation_weight=self.utilisation_weight, latency_unit_ns=self.latency_unit_ns, gain=self.gain
+        )
+
+    def reward(self, outcome: Outcome) -> float:
+        """Return what a decision is worth by what came of it."""
+        worth, longest_ns = self.worth(), round(self.longest_start_s * _NS_PER_S)
+        if outcome.latency_ns is None and worth.gain is Gain.SPECIFICATION:
+            return worth.utilisation_weight * outcome.utilisation
+        return reward(worth, outcome.utilisation, outcome.latency_ns or longest_ns, outcome.response_ns or longest_ns)
+
+
+class LiveSettings(Strict, frozen=True):
+    """A checkpoint's file, and whether it only watches; how long an answer may take; who decides without one.
+
+    `fallback` names a score that decides where the network cannot, empty: the profile's other scores do. Its choice
+    stands, too, where the network's best is within the agent's `decisions.margin` above it, and it chooses among
+    candidates within `decisions.tolerance` below the best. With `learn` the network learns of what comes of decisions,
+    and begins anew where there is no checkpoint.
+    """
+
+    checkpoint: str
+    shadow: bool = True
+    deadline_ns: int = 3_000_000
+    fallback: str = ""
+    learn: LearnSettings | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answer:
+    """What a network says: the value of every action, None where it says nothing, for the problem."""
+
+    observation: Observation
+    version: int
+    values: Floats | None
+    problem: Problem = ""
+    explored: int | None = None
+    """The candidate that is tried instead of the first choice."""
+    usual: int | None = None
+    """The fallback's choice, where it stands instead of the best one, which is little better."""
+    near: int | None = None
+    """The fallback's choice of those that are nearly as good as the best one."""
+
+    @property
+    def first(self) -> int:
+        """The first choice: what stands, else the best candidate; there have to be values and a candidate."""
+        return self.best if self.wanted is None else self.wanted
+
+    @property
+    def wanted(self) -> int | None:
+        """What the fallback chose, of all or of those that are nearly as good as the best one; None: neither counts."""
+        return self.near if self.usual is None else self.usual
+
+    @property
+    def best(self) -> int:
+        """The candidate of the highest value."""
+        assert self.values is not None
+        candidates = np.flatnonzero(self.observation.candidates)
+        return int(candidates[np.argmax(self.values[candidates])])
+
+    def is_first(self, action: int) -> bool:
+        """Return whether an action is the first choice, or worth as much where nothing stands instead."""
+        return self.lost(action) <= 0 if self.wanted is None else action == self.wanted
+
+    def lost(self, action: int) -> float:
+        """Return what an action is worth less than the best candidate; there have to be values."""
+        assert self.values is not None
+        return float(self.values[self.observation.candidates].max() - self.values[action])
+
+
+@dataclass(slots=True)
+class _Lived:
+    """A decision of which not all is known yet."""
+
+    observation: Observation
+    action: int
+    at_ns: int
+    reward: float | None = None
+    following: Observation | None = None
+    elapsed_ns: int = 0
+
+
+class LiveNetwork:
+    """See the module. `example` makes an observation as those that something is made for."""
+
+    def __init__(
+        self,
+        settings: LiveSettings,
+        kind: Kind,
+        example: Callable[[MadeFor], Observation],
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """Raise LearningError for a checkpoint, or settings, that cannot be."""
+        self.settings = settings
+        self._clock_ns, self._kind, self._example = clock_ns, kind, example
+        self._path = Path(settings.checkpoint)
+        if settings.learn is not None:
+            settings.learn.check()
+        self._checkpoint = self._loaded()
+        self._inference: Inference = inference_of(self._checkpoint.weights(), self._checkpoint.settings.decisions)
+        self._training: Training | None = None
+        self._claim: Claim | None = None
+        self._status = Status()
+        self._known: dict[tuple[int, bytes, bytes], Answer] = {}
+        self._late = self._left_out = 0
+        self._lived: dict[str, _Lived] = {}
+        self._last: _Lived | None = None
+        self._decisions, self._unanswered, self._experiences = Counter[str](), Counter[str](), Counter[str]()
+        self._compared = self._agreed = self._saved = 0
+        self._regret, self._problem = 0.0, ""
+
+    @property
+    def training(self) -> Training | None:
+        """What trains it, None before it is opened and after it is closed."""
+        return self._training
+
+    @property
+    def asks_fallback(self) -> bool:
+        """Whether it has to know what the fallback would choose."""
+        decisions = self._checkpoint.settings.decisions
+        return max(decisions.margin, decisions.tolerance) > 0
+
+    def answer(self, observation: Observation, subject: str, usual: Usual | None = None) -> Answer:
+        """Return what the network says of an observation, within the deadline; the same is not worked out again.
+
+        `subject` is what it is about, by which another candidate is tried now and then: again, if it is asked again.
+        `usual` says what the fallback would choose, where there is one.
+        """
+        found = self._answer(observation)
+        if usual is not None and found.values is not None and observation.candidates.any():
+            found = self._beside(found, found.values, usual)
+        explored = self._explored(found, subject)
+        return found if explored is None else replace(found, explored=explored)
+
+    def _beside(self, found: Answer, values: Floats, usual: Usual) -> Answer:
+        """Return an answer with the fallback's choice, where it stands or is of those that are nearly as good."""
+        candidates, decisions = found.observation.candidates, self._checkpoint.settings.decisions
+        if decisions.margin:
+            choice = usual(values, candidates)
+            if stands(values, found.best, choice, decisions.margin):
+                return replace(found, usual=choice)
+        if not decisions.tolerance:
+            return found
+        near = np.zeros(len(candidates), np.bool_)
+        near[alike(values, np.flatnonzero(candidates), decisions.tolerance)] = True
+        return replace(found, near=usual(values, near)) if np.count_nonzero(near) > 1 else found
+
+    def _answer(self, observation: Observation) -> Answer:
+        training = self._training
+        inference = self._inference if training is None else training.published.inference
+        version = inference.version
+        if version == 0:
+            return Answer(observation, version, None, "untrained")
+        if not np.isfinite(observation.row).all():
+            return Answer(observation, version, None, "not finite")
+        key = (version, observation.row.tobytes(), observation.candidates.tobytes())
+        if (known := self._known.get(key)) is not None:
+            return known
+        if self._left_out > 0:
+            self._left_out -= 1
+            return Answer(observation, version, None, "late")
+        until_ns = self._clock_ns() + self.settings.deadline_ns
+        try:
+            values = inference.values(observation, lambda: self._clock_ns() >= until_ns)
+        except LearningError:
+            return Answer(observation, version, None, "does not fit")
+        if values is None or self._clock_ns() >= until_ns:
+            self._late += 1
+            self._left_out = min(2 ** (self._late - 1), _MOST_LEFT_OUT) - 1
+            return Answer(observation, version, None, "late")
+        self._late = 0
+        if not np.isfinite(values[observation.candidates]).all():
+            return Answer(observation, version, None, "not finite")
+        found = Answer(observation, version, values)
+        if len(self._known) >= _KEPT:
+            self._known.clear()
+        self._known[key] = found
+        return found
+
+    def why_not(self, answer: Answer) -> str:
+        """Return why there are no values."""
+        actions, shape = answer.observation.actions, self._checkpoint.shape
+        return {
+            "untrained": "it is untrained",
+            "late": f"it takes more than {self.settings.deadline_ns} ns",
+            "not finite": "figures are not finite",
+            "does not fit": f"it is {shape.form}, of {shape.actions} actions, and there are {actions} actions",
+        }.get(answer.problem, "")
+
+    def decided(self, key: str, answer: Answer, action: int) -> None:
+        """Take note that an action was chosen, by whoever it was: it is compared, and what comes of it is awaited."""
+        self._decisions[self._who(answer, action)] += 1
+        if answer.problem:
+            self._unanswered[answer.problem] += 1
+        if answer.usual is not None:
+            self._unanswered["close"] += 1
+        if answer.values is not None and np.count_nonzero(answer.observation.candidates) > 1:
+            lost = answer.lost(action)
+            self._compared, self._agreed = self._compared + 1, self._agreed + answer.is_first(action)
+            self._regret += lost
+        if self._training is None:
+            return
+        now_ns = self._clock_ns()
+        if self._last is not None:
+            self._last.following = answer.observation
+            self._last.elapsed_ns = now_ns - self._last.at_ns
+            self._give(self._last)
+        self._last = self._lived[key] = _Lived(answer.observation, action, now_ns)
+
+    def came(self, key: str, outcome: Outcome | None) -> None:
+        """Take what came of a decision; an experience is whole once the next decision is known, too."""
+        lived = self._lived.pop(key, None)
+        learn = self.settings.learn
+        if lived is None or learn is None:
+            return
+        if outcome is None:
+            self._experiences["abandoned"] += 1
+            return
+        started = outcome.latency_ns is not None
+        self._experiences["started" if started else "never started"] += 1
+        lived.reward = learn.reward(outcome)
+        self._give(lived)
+
+    @property
+    def standing(self) -> Standing:
+        """How it stands; figures of training are those that it told last."""
+        training = self._training
+        status = self._status if training is None else training.status
+        version = self._inference.version if training is None else training.published.weights.version
+        figures = ("decisions", "steps", "loss", "error", "dropped", "refused", "duplicates", "restarts")
+        return Standing(
+            version=version,
+            is_shadow=self.settings.shadow,
+            decisions=dict(self._decisions),
+            unanswered=dict(self._unanswered),
+            compared=self._compared,
+            agreed=self._agreed,
+            regret=self._regret,
+            experiences=dict(self._experiences),
+            waiting=len(self._lived),
+            training={
+                **{name: getattr(status, name) for name in figures},
+                "saved": self._saved,
+                "unsaved": bool(self._problem),
+            },
+            problem=self._problem or status.problem,
+        )
+
+    def open(self) -> None:
+        """Begin to learn from where the checkpoint was; raise LearningError where that cannot be."""
+        claim = Claim(self._path)
+        try:
+            # Another scheduler may have learned on since it was read.
+            self._checkpoint = self._loaded()
+            training = training_of(self._checkpoint, "process")
+        except BaseException:
+            claim.release()
+            raise
+        self._claim, self._training = claim, training
+
+    def save(self, within_s: float = _SAVE_WITHIN_S) -> None:
+        """Write the checkpoint; raise LearningError where training tells no state in time, or it cannot be written."""
+        if self._training is None:
+            return
+        try:
+            weights, learner = self._training.record(within_s)
+            found = msgspec.structs.replace(
+                self._checkpoint, version=weights.version, published=weights.to_bytes(), learner=learner
+            )
+            save_checkpoint(self._path, found)
+        except LearningError as error:
+            self._problem = str(error)
+            raise
+        self._saved, self._problem = self._saved + 1, ""
+
+    def close(self) -> None:
+        """Save and end training; what cannot be saved is said, and stays as it was saved last."""
+        if self._training is None:
+            return
+        try:
+            self.save(_CLOSE_WITHIN_S)
+        except LearningError as error:
+            LOGGER.warning("not saved at the end: %s", error)
+        training, self._training = self._training, None
+        self._inference, self._status = training.published.inference, training.status
+        training.close()
+        self._lived.clear()
+        self._last = None
+        if self._claim is not None:
+            self._claim.release()
+            self._claim = None
+
+    @property
+    def made_for(self) -> MadeFor:
+        """What it decides, and what it is shown beside the six features."""
+        return self._checkpoint.made_for
+
+    def _loaded(self) -> Checkpoint:
+        found = self._found()
+        for key in ("margin", "tolerance"):
+            figure = getattr(found.settings.decisions, key)
+            if figure and not self.settings.fallback:
+                because = "and fallback names no score to ask"
+                raise LearningError(f"{self._path}: its agent's decisions.{key} is {figure:g}, {because}")
+        return found
+
+    def _found(self) -> Checkpoint:
+        learn = self.settings.learn
+        check_place(self._path)
+        if learn is not None and not self._path.exists():
+            if learn.agent.network.form != "tokens":
+                raise LearningError(
+                    f"{self._path}: is not there, and a network {learn.agent.network.form} serves one number of actions"
+                    " only: learn.agent.network.form of a new one is tokens"
+                )
+            made_for = MadeFor(self._kind, network=learn.network_features, load=learn.load_features)
+            return new_checkpoint(learn.agent, self._example(made_for), self._kind)
+        found = load_own(self._path)
+        try:
+            found.made_for.check(MadeFor(self._kind, network=found.made_for.network, load=found.made_for.load))
+        except LearningError as error:
+            raise LearningError(f"{self._path}: {error}") from error
+        return found
+
+    def _give(self, lived: _Lived) -> None:
+        training = self._training
+        if lived.reward is not None and lived.following is not None and training is not None:
+            training.give(Experience(lived.observation, lived.action, lived.reward, lived.following, lived.elapsed_ns))
+
+    def _explored(self, answer: Answer, subject: str) -> int | None:
+        """Return a candidate to try, now and then, where something is learned of it."""
+        candidates = np.flatnonzero(answer.observation.candidates)
+        if self._training is None or self.settings.shadow or len(candidates) < 2:
+            return None
+        settings = self._checkpoint.settings
+        generator = np.random.default_rng([settings.seed, 3, crc32(subject.encode())])
+        if generator.random() >= settings.decisions.exploration:
+            return None
+        if answer.values is not None:
+            candidates = candidates[candidates != answer.first]
+        return int(candidates[generator.integers(len(candidates))])
+
+    def _who(self, answer: Answer, action: int) -> str:
+        if self.settings.shadow:
+            return "others"
+        if answer.explored == action:
+            return "exploration"
+        if answer.values is None:
+            return "fallback"
+        if not answer.is_first(action):
+            return "others"
+        return "network" if answer.usual is None else "fallback"

@@ -1,0 +1,86 @@
+"""The policy `learned` of pods: a network ranks nodes, or only says how it would, and learns of what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from controller.cluster.hardware import Cluster, Node
+from controller.learning.agent.purpose import MadeFor
+from controller.learning.policy.learning import LearningPolicy
+from controller.learning.policy.live import Answer, LiveSettings
+from controller.learning.policy.observing import observe
+from controller.learning.policy.ranking import points_of, reasons_of, usual_of
+from controller.learning.values import Observation
+from controller.schedulers.framework.columns import Ids, Longs
+from controller.schedulers.framework.plugins import make_policy
+from controller.schedulers.framework.policies import Score
+from controller.schedulers.framework.snapshot import Snapshot
+from controller.schedulers.framework.values import MOST_POINTS, PendingPod
+
+
+class Learned(LearningPolicy):
+    """Prefers nodes by the values that a network gives them; the other scores, or the fallback, where it cannot say.
+
+    In shadow, all nodes get the same points, and reasons tell what the network would have preferred. Decisions are
+    shown to it once they stand, and what came of them; before it is opened it learns nothing.
+    """
+
+    def __init__(self, settings: LiveSettings, clock_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        super().__init__(settings, "pods", _example, clock_ns)
+        self._fallback: Score | None = None
+        if settings.fallback:
+            self._fallback = make_policy(settings.fallback, {}, ("points", "reason"))
+        self._asked: tuple[PendingPod, Snapshot, Ids, Answer] | None = None
+
+    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return `MOST_POINTS` for the node of the highest value, 0 for the lowest; all the same in shadow."""
+        answer = self._answer(pod, snapshot, nodes)
+        if self.settings.shadow:
+            return np.full(len(nodes), MOST_POINTS, np.int64)
+        if answer.values is None and answer.explored is None and self._fallback is not None:
+            return self._fallback.points(pod, snapshot, nodes)
+        return points_of(answer, nodes)
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return the node's value and its place among all nodes."""
+        nodes = np.arange(len(snapshot.columns.nodes))
+        return self.reasons(pod, snapshot, nodes, nodes)[node]
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
+        """Return the nodes' values and their places among one another, or why there are none."""
+        asked = self._asked
+        if asked is None or asked[0] is not pod or asked[1] is not snapshot or not np.isin(nodes, asked[2]).all():
+            self._answer(pod, snapshot, nodes)
+            asked = self._asked
+        assert asked is not None
+        answer = asked[3]
+        if answer.values is None and self._fallback is not None and not self.settings.shadow:
+            said = f"the network is not asked: {self.network.why_not(answer)}; {self.settings.fallback}: "
+            return [said + self._fallback.reason(pod, snapshot, node) for node in nodes.tolist()]
+        return reasons_of(self.network, answer, nodes)
+
+    def decided(self, key: str, pod: PendingPod, snapshot: Snapshot, nodes: Ids, node: int) -> None:
+        """Take note of which of some nodes a pod got."""
+        self.network.decided(key, self._answer(pod, snapshot, nodes), node)
+
+    def _answer(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Answer:
+        """Return what the network says, asked once for the same pod, snapshot and nodes."""
+        asked = self._asked
+        if asked is not None and asked[0] is pod and asked[1] is snapshot and np.array_equal(asked[2], nodes):
+            return asked[3]
+        shown = self.network.made_for
+        seen = observe(pod, snapshot, nodes, has_network=shown.network, has_load=shown.load)
+        usual = None
+        if self.network.asks_fallback and self._fallback is not None and len(nodes):
+            usual = usual_of(self._fallback.points(pod, snapshot, nodes), nodes)
+        answer = self.network.answer(seen, pod.name, usual)
+        self._asked = (pod, snapshot, nodes, answer)
+        return answer
+
+
+def _example(made_for: MadeFor) -> Observation:
+    snapshot = Snapshot.of(Cluster.of([Node("any", 1)]))
+    return observe(PendingPod("any"), snapshot, np.arange(1), has_network=made_for.network, has_load=made_for.load)

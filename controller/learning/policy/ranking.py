@@ -1,0 +1,66 @@
+"""A network's answer as points and as words."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from controller.learning.policy.live import Answer, LiveNetwork, Usual
+from controller.learning.values import Bools, Floats
+from controller.schedulers.framework.columns import Ids, Longs
+from controller.schedulers.framework.values import MOST_POINTS
+
+
+def points_of(answer: Answer, actions: Ids) -> Longs:
+    """Return `MOST_POINTS` for the action of the highest value, 0 for the lowest; all the same without values.
+
+    An action that is tried for once, or that stands as the fallback's choice, gets all of them, the others none.
+    """
+    found = np.full(len(actions), MOST_POINTS, np.int64)
+    only = answer.wanted if answer.explored is None else answer.explored
+    if only is not None:
+        found[actions != only] = 0
+    elif answer.values is not None and len(actions):
+        values = answer.values[actions]
+        if values.max() > values.min():
+            found[:] = np.rint(MOST_POINTS * (values - values.min()) / (values.max() - values.min()))
+    return found
+
+
+def usual_of(points: Longs, actions: Ids) -> Usual:
+    """Return what says which of some actions has the most points, of equals that of the highest value."""
+    return partial(_usual, points, actions)
+
+
+def _usual(points: Longs, actions: Ids, values: Floats, among: Bools) -> int:
+    possible = among[actions]
+    points, actions = points[possible], actions[possible]
+    actions = actions[points == points.max()]
+    return int(actions[np.argmax(values[actions])])
+
+
+def reasons_of(network: LiveNetwork, answer: Answer, actions: Ids) -> list[str]:
+    """Return values and places among all candidates; that of the first one says how often the first was chosen."""
+    if answer.values is None:
+        tried = " (this one is tried)" if answer.explored is not None else ""
+        said = f"the network is not asked: {network.why_not(answer)}"
+        return [said + tried * (action == answer.explored) for action in actions.tolist()]
+    possible = answer.values[answer.observation.candidates]
+    mode = "in shadow, " if network.settings.shadow else ""
+    standing = network.standing
+    found = []
+    for action in actions.tolist():
+        place = 1 + int(np.count_nonzero(possible > answer.values[action]))
+        value = f"gives it {answer.values[action]:.4g}, place {place} of {len(possible)}"
+        text = f"{mode}version {answer.version} {value}"
+        if action == answer.explored:
+            text += ", tried for once"
+        if action == answer.usual:
+            text += f", and stands as the choice of {network.settings.fallback}"
+        elif action == answer.wanted:
+            text += f", and is the choice of {network.settings.fallback} of those that are nearly as good"
+        if place == 1 and standing.compared:
+            text += f"; of {standing.compared} first choices before it {standing.agreed} were taken"
+        found.append(text)
+    return found

@@ -1,0 +1,137 @@
+"""An input by what a user writes, `KIND:FILE`, made ready to be played: an environment, its rules, its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Generic, TypeVar
+
+from controller.learning.agent.purpose import Kind
+from controller.learning.agent.records import Checkpoint, check_for, load_checkpoint
+from controller.learning.agent.settings import AgentSettings
+from controller.learning.environment.pool import Pool
+from controller.learning.environment.settings import PoolSettings
+from controller.learning.environment.view import PoolView
+from controller.learning.errors import LearningError
+from controller.learning.heuristics.named import job_rules, pool_rules
+from controller.learning.inputs.blocks import BlockSettings, block_input
+from controller.learning.inputs.bursty import BurstySettings, bursty_input
+from controller.learning.inputs.graphs import GraphSettings, graph_input
+from controller.learning.inputs.jobs import JobSettings, read_jobs
+from controller.learning.inputs.ordering import Ordering, OrderingSettings
+from controller.learning.inputs.values import Graphs, PoolInput
+from controller.learning.training.figures import Figures, Tally
+from controller.learning.values import Chooser, Environment
+from dataplane.config import Strict, load, load_document
+
+View = TypeVar("View")
+KINDS: Final = ("blocks:FILE", "spotri:FILE", "swf:FILE", "bursty")
+
+
+class LearningSettings(Strict, frozen=True):
+    """Settings of training, trying and comparing: the agent's, and those of each kind of input.
+
+    `pool` is of the environment in which an action is a node, `ordering` of that in which it is a waiting job.
+    """
+
+    agent: AgentSettings = AgentSettings()
+    pool: PoolSettings = PoolSettings()
+    ordering: OrderingSettings = OrderingSettings()
+    blocks: BlockSettings = BlockSettings()
+    spotri: GraphSettings = GraphSettings()
+    swf: JobSettings = JobSettings()
+    bursty: BurstySettings = BurstySettings()
+
+
+@dataclass(frozen=True, slots=True)
+class Given(Generic[View]):
+    """An input that can be played: `rules` makes its heuristics by a seed, `settle` what came of all decisions.
+
+    With `has_graph` what is submitted is graphs of tasks, and figures of both differ.
+    """
+
+    name: str
+    kind: Kind
+    environment: Environment[View]
+    rules: Callable[[int], dict[str, Chooser[View]]]
+    settle: Callable[[Tally], Figures]
+    has_graph: bool = False
+
+
+def load_settings(path: Path) -> LearningSettings:
+    """Return the settings of a file; raise ConfigError or LearningError with the file and the key."""
+    try:
+        found = load(path, LearningSettings)
+        found.agent.check()
+    except LearningError as error:
+        raise _located(path, error) from error
+    return found
+
+
+def _located(path: Path, error: LearningError) -> LearningError:
+    """Return an error of a settings file's figure with the file, the line and the whole key."""
+    document = load_document(path, dict[str, Any])
+    key = next((key for key in _keys(document.value) if error.at and f".{key}".endswith(f".{error.at}")), "")
+    if not key:
+        return LearningError(f"{path}: {error}", at=error.at)
+    return LearningError(str(document.error(str(error).removeprefix(f"{error.at}: "), key)), at=key)
+
+
+def _keys(section: dict[str, Any], before: str = "") -> Iterator[str]:
+    """Yield the whole key of every figure."""
+    for name, value in section.items():
+        if isinstance(value, dict):
+            yield from _keys(value, f"{before}{name}.")
+        else:
+            yield f"{before}{name}"
+
+
+def checkpoint_for(given: Given[Any], path: Path, loaded: Checkpoint | None = None) -> Checkpoint:
+    """Return a file's checkpoint, where it is `loaded` that; LearningError, with the file, for another input's."""
+    loaded = load_checkpoint(path) if loaded is None else loaded
+    return check_for(loaded, path, given.kind, given.environment.start(0))
+
+
+def read_given(text: str, settings: LearningSettings, seed: int) -> Given[Any]:
+    """Return the input that `text` names, drawn by the seed where it is synthetic.
+
+    Raises LearningError for a kind that there is not, WorkloadError with file and line for a file that is malformed.
+    """
+    kind, _, file = text.partition(":")
+    if kind == "bursty" and not file:
+        return given_of_pool(bursty_input(seed, settings.bursty), settings)
+    if not file or kind not in {"blocks", "spotri", "swf"}:
+        raise LearningError(f"input {text!r}: it is one of {', '.join(KINDS)}")
+    match kind:
+        case "blocks":
+            return given_of_pool(block_input(Path(file), settings.blocks), settings)
+        case "spotri":
+            return given_of_pool(graph_input(Path(file), settings.spotri), settings)
+        case _:
+            return _of_jobs(Ordering(read_jobs(Path(file), settings.swf), settings.ordering))
+
+
+def given_of_pool(made: PoolInput, settings: LearningSettings) -> Given[PoolView]:
+    """Return an input whose actions are nodes, with the pool of the settings."""
+    made = replace(made, settings=settings.pool)
+    slots = sum(engine.slots for node in made.system.nodes for engine in node.engines)
+    graphs = Graphs.of(made.workload)
+    return Given(
+        made.name,
+        "nodes",
+        Pool(made.system, made.workload, made.settings),
+        lambda seed: pool_rules(made, seed),
+        lambda tally: tally.of_pool(slots, graphs),
+        made.has_graph,
+    )
+
+
+def _of_jobs(ordering: Ordering) -> Given[Ordering]:
+    return Given(
+        ordering.jobs.name,
+        "jobs",
+        ordering,
+        lambda seed: job_rules(ordering.settings, seed),
+        lambda tally: tally.of_jobs(ordering),
+    )

@@ -1,1 +1,0 @@
-"""Kernels of the pool; the plain twin is `controller.schedulers.learning.environment.plain`."""

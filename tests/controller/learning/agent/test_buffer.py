@@ -1,0 +1,104 @@
+"""The experience buffer holds the specification's sentences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from controller.learning.agent.buffer import Buffer
+from controller.learning.values import Experience
+
+Live = Callable[..., Experience]
+
+
+def _filled(live: Live, count: int) -> Buffer:
+    generator, buffer = np.random.default_rng(1), Buffer(count)
+    for _ in range(count):
+        buffer.add(live(generator))
+    return buffer
+
+
+def test_training_starts_when_the_buffer_is_full(live: Live) -> None:
+    generator, buffer = np.random.default_rng(1), Buffer(8)
+    seen = []
+    for _ in range(9):
+        seen.append(buffer.is_full)
+        buffer.add(live(generator))
+    assert seen == [False] * 8 + [True]
+    assert len(buffer) == 8
+
+
+def test_duplicates_are_dropped_before_sampling_and_leave_their_mean_reward(live: Live) -> None:
+    buffer, one = Buffer(8), live(np.random.default_rng(2))
+    for reward in (1.0, 2.0, 6.0):
+        buffer.add(replace(one, reward=reward))
+    buffer.add(replace(one, action=(one.action + 1) % 4, reward=9.0))
+    buffer.drop_duplicates()
+    assert [found.reward for _, found, _ in buffer] == [3.0, 9.0]
+    assert buffer.duplicates == 2
+
+
+def test_a_full_buffer_of_duplicates_gives_one_batch_of_one(live: Live) -> None:
+    buffer, one = Buffer(1024), live(np.random.default_rng(3))
+    for _ in range(1024):
+        buffer.add(one)
+    buffer.drop_duplicates()
+    drawn = buffer.draw(np.random.default_rng(1), 128, 8)
+    assert [len(batch.experiences) for batch in drawn] == [1]
+
+
+def test_eight_batches_of_128_are_all_different_and_sampled_entries_are_removed(live: Live) -> None:
+    buffer = _filled(live, 1100)
+    drawn = buffer.draw(np.random.default_rng(1), 128, 8)
+    numbers = [number for batch in drawn for number in batch.numbers]
+    assert [len(batch.numbers) for batch in drawn] == [128] * 8
+    assert len(set(numbers)) == 1024
+    buffer.remove(set(numbers))
+    assert len(buffer) == 1100 - 1024
+    assert not {number for number, _, _ in buffer} & set(numbers)
+
+
+def test_prioritised_draws_great_errors_more_often_and_weights_them_less(live: Live) -> None:
+    buffer = _filled(live, 100)
+    buffer.remember_errors({number: 10.0 if number == 7 else 0.1 for number in range(100)})
+    generator = np.random.default_rng(1)
+    drawn = [buffer.draw(generator, 10, 1, power=1.0, importance=0.5)[0] for _ in range(100)]
+    found = [batch for batch in drawn if 7 in batch.numbers]
+    assert len(found) > 90
+    assert all(batch.importance[batch.numbers.index(7)] == min(batch.importance) for batch in found)
+    assert max(drawn[0].importance) == pytest.approx(1)
+
+
+def test_comparing_only_what_is_new_leaves_what_comparing_all_does(live: Live) -> None:
+    """While experiences come, are drawn and removed, and the oldest go, with few that differ."""
+    generator = np.random.default_rng(9)
+    few = [live(generator) for _ in range(6)]
+    buffer, all_of_them = Buffer(16), list[tuple[int, Experience]]()
+    duplicates = number = 0
+    for _ in range(60):
+        for _ in range(int(generator.integers(1, 9))):
+            one = replace(few[generator.integers(6)], reward=float(generator.integers(9)))
+            buffer.add(one)
+            all_of_them = [*all_of_them, (number, one)][-16:]
+            number += 1
+        same: dict[int, list[tuple[int, Experience]]] = {}
+        for at, one in all_of_them:
+            same.setdefault(id(one.observation), []).append((at, one))
+        duplicates += len(all_of_them) - len(same)
+        all_of_them = sorted(
+            (
+                (group[-1][0], replace(group[-1][1], reward=math.fsum(one.reward for _, one in group) / len(group)))
+                for group in same.values()
+            ),
+            key=lambda entry: entry[0],
+        )
+        buffer.drop_duplicates()
+        assert [(at, one.reward) for at, one, _ in buffer] == [(at, one.reward) for at, one in all_of_them]
+        assert buffer.duplicates == duplicates
+        gone = {at for at, _ in all_of_them if generator.random() < 0.3}
+        buffer.remove(gone)
+        all_of_them = [(at, one) for at, one in all_of_them if at not in gone]

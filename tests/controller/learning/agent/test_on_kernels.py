@@ -1,0 +1,199 @@
+"""Networks in machine code, held against their plain twins in numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from controller.learning.agent.inference import folding
+from controller.learning.agent.inference.base import Inference
+from controller.learning.agent.inference.kernels import stages
+from controller.learning.agent.inference.kernels.compiled import compiled
+from controller.learning.agent.inference.kernels.processor import HAS_WIDE_REGISTERS, MULTIPLIES_PAIRS
+from controller.learning.agent.inference.making import inference_of, may_take_torch
+from controller.learning.agent.inference.on_kernels import FlatOnKernels, TokensOnKernels
+from controller.learning.agent.inference.on_numpy import (
+    FlatInference,
+    TokensInference,
+    first_attention,
+    mixed,
+    with_one,
+)
+from controller.learning.agent.inference.packed import Packed, Room
+from controller.learning.agent.settings import DecisionSettings, Form, NetworkSettings
+from controller.learning.agent.weights import Shape, WeightSet, gaussian_start
+from controller.learning.values import Floats, Observation
+
+Observe = Callable[..., Observation]
+Make = Callable[[WeightSet], Inference]
+WIDE = pytest.mark.skipif(not HAS_WIDE_REGISTERS, reason="needs a processor with AVX-512")
+PAIRS = pytest.mark.skipif(not MULTIPLIES_PAIRS, reason="needs a processor that multiplies bfloat16 by AVX-512")
+TWINS = [
+    pytest.param("flat", FlatInference, partial(FlatOnKernels, halved=False), 1e-5, id="flat"),
+    pytest.param("flat", FlatInference, partial(FlatOnKernels, halved=True), 3e-2, id="flat, halved"),
+    pytest.param("tokens", TokensInference, partial(TokensOnKernels, halved=False), 1e-5, id="tokens", marks=WIDE),
+    pytest.param(
+        "tokens", TokensInference, partial(TokensOnKernels, halved=True), 3e-2, id="tokens, halved", marks=PAIRS
+    ),
+]
+"""Form, plain twin, fast one, and how far its values may be off, of values of about 1."""
+
+
+def _weights(form: Form, observation: Observation, *, spread: float = 1.0, **fields: int) -> WeightSet:
+    """Return weights whose products are about as large as what goes in, times a spread."""
+    shape = Shape.of(NetworkSettings(form=form, **fields), observation)
+    chance = np.random.default_rng(7)
+    arrays = {
+        name: array * np.float32(spread / array.shape[-1] ** 0.5)
+        if array.ndim == 2
+        else array + np.float32(0.1) * chance.standard_normal(array.shape).astype(np.float32)
+        for name, array in gaussian_start(shape, 1.0, chance).arrays.items()
+    }
+    return WeightSet(shape, arrays, 1)
+
+
+def _values(inference: Inference, observation: Observation) -> Floats:
+    found = inference.values(observation)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("form", "plain", "fast", "tolerance"), TWINS)
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    actions=st.sampled_from([1, 2, 4, 5, 12, 13, 16, 17, 31, 70, 300]),
+    heads=st.integers(1, 5),
+    size=st.integers(1, 40),
+    feed_forward=st.integers(1, 150),
+    layers=st.integers(1, 3),
+    quantiles=st.integers(1, 3),
+    load=st.booleans(),
+    seed=st.integers(0, 9),
+)
+def test_networks_of_any_size_give_the_values_of_the_plain_twin(
+    observe: Observe,
+    form: Form,
+    plain: Make,
+    fast: Make,
+    tolerance: float,
+    actions: int,
+    heads: int,
+    size: int,
+    feed_forward: int,
+    layers: int,
+    quantiles: int,
+    load: bool,
+    seed: int,
+) -> None:
+    observation = observe(np.random.default_rng(seed), actions, load=load)
+    weights = _weights(
+        form,
+        observation,
+        hidden=heads * size,
+        heads=heads,
+        feed_forward=feed_forward,
+        layers=layers,
+        quantiles=quantiles,
+    )
+    expected = _values(plain(weights), observation)
+    # A norm over a few hidden figures makes more of what rounding left.
+    assert _values(fast(weights), observation) == pytest.approx(expected, abs=4 * tolerance, rel=tolerance)
+
+
+@pytest.mark.parametrize(("form", "plain", "fast", "tolerance"), TWINS)
+def test_of_the_default_size_they_choose_as_the_plain_twin_but_for_near_ties(
+    observe: Observe, form: Form, plain: Make, fast: Make, tolerance: float
+) -> None:
+    chance = np.random.default_rng(11)
+    weights = _weights(form, observe(chance, 16))
+    exact, near = plain(weights), fast(weights)
+    errors, same, ties = [], 0, 0
+    for _ in range(20):
+        observation = observe(chance, 16)
+        expected, found = _values(exact, observation), _values(near, observation)
+        errors.append(np.abs(found - expected).max())
+        best, chosen = int(expected.argmax()), int(found.argmax())
+        same += chosen == best
+        ties += chosen != best and expected[best] - expected[chosen] < tolerance
+    assert max(errors) < tolerance
+    assert same + ties == 20
+    assert same >= 17
+
+
+@WIDE
+@pytest.mark.parametrize("actions", [1, 3, 16, 50])
+@pytest.mark.parametrize("spread", [1.0, 30.0])
+def test_the_first_layers_attention_is_that_of_float32_also_where_one_token_has_it_all(
+    observe: Observe, actions: int, spread: float
+) -> None:
+    observation = observe(np.random.default_rng(3), actions, load=True)
+    weights = _weights("tokens", observation, spread=spread, hidden=48, heads=3, feed_forward=8)
+    first, features = folding.first(weights), with_one(observation.tokens())
+    expected = mixed(features, first_attention(first, features)) @ first.mixing
+    packed = Packed(weights, halved=False)
+    room = Room(packed.sizes, outputs=1, tokens=actions)
+    room.work.tokens = actions
+    room.mixed[:actions, : features.shape[1]] = features
+    compiled(stages.first_of_tokens)(packed.told.address, packed.first.address, room.address)
+    found = room.array("added")[:actions, :48]
+    assert found == pytest.approx(expected, rel=2e-5, abs=2e-5 * float(np.abs(expected).max()))
+
+
+@pytest.mark.parametrize(("form", "plain", "fast", "tolerance"), TWINS)
+def test_what_is_no_number_is_told_and_does_not_stay(
+    observe: Observe, form: Form, plain: Make, fast: Make, tolerance: float
+) -> None:
+    chance = np.random.default_rng(4)
+    observation = observe(chance, 20)
+    inference = fast(_weights(form, observation, hidden=32, feed_forward=32))
+    before = _values(inference, observation)
+    broken = Observation(np.full_like(observation.row, np.nan), observation.candidates)
+    assert np.isnan(_values(inference, broken)).all()
+    assert (_values(inference, observation) == before).all()
+
+
+@WIDE
+def test_few_tokens_after_many_are_as_few_alone(observe: Observe) -> None:
+    chance = np.random.default_rng(5)
+    many, few = observe(chance, 90), observe(chance, 3)
+    weights = _weights("tokens", few, hidden=32, feed_forward=32)
+    inference = TokensOnKernels(weights, halved=MULTIPLIES_PAIRS)
+    alone = _values(inference, few)
+    broken = Observation(np.full_like(many.row, np.nan), many.candidates)
+    assert np.isnan(_values(inference, broken)).all()
+    assert (_values(inference, few) == alone).all()
+
+
+@pytest.mark.parametrize(("form", "plain", "fast", "tolerance"), TWINS)
+def test_threads_that_decide_at_once_do_not_disturb_one_another(
+    observe: Observe, form: Form, plain: Make, fast: Make, tolerance: float
+) -> None:
+    chance = np.random.default_rng(6)
+    seen = [observe(chance, 12) for _ in range(8)]
+    inference = fast(_weights(form, seen[0], hidden=64, feed_forward=64))
+    alone = [_values(inference, one) for one in seen]
+    with ThreadPoolExecutor(4) as threads:
+        together = list(threads.map(lambda one: _values(inference, one), seen * 25))
+    assert all((found == alone[number % 8]).all() for number, found in enumerate(together))
+
+
+@pytest.mark.parametrize("form", ["flat", "tokens"])
+def test_large_networks_are_halved_where_precision_allows_it_and_small_ones_never(observe: Observe, form: Form) -> None:
+    observation = observe(np.random.default_rng(8))
+    halved, exact = DecisionSettings(), DecisionSettings(precision="float32")
+    plain: Make = FlatInference if form == "flat" else TokensInference
+    for hidden, chosen, tolerance in ((128, halved, 1e-5), (132, exact, 1e-5), (132, halved, 3e-2)):
+        weights = _weights(form, observation, hidden=hidden, feed_forward=16)
+        values, expected = _values(inference_of(weights, chosen), observation), _values(plain(weights), observation)
+        assert values == pytest.approx(expected, abs=tolerance, rel=tolerance)
+        is_exact = bool(np.abs(values - expected).max() < 1e-5)
+        can_halve = form == "flat" or MULTIPLIES_PAIRS
+        if hidden == 128 or chosen is exact or can_halve:
+            assert is_exact == (tolerance < 1e-3)
+        assert may_take_torch(weights.shape, chosen) == (tolerance > 1e-3 and not can_halve)

@@ -1,0 +1,141 @@
+"""Decisions and training never wait for one another: training that is killed, slow or gone holds up no decision."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable, Iterator
+
+import msgspec
+import numpy as np
+import pytest
+
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("needs PyTorch", allow_module_level=True)
+
+from controller.learning.agent import agents
+from controller.learning.agent.agents import Agent, Where, agent_of, new_checkpoint
+from controller.learning.agent.settings import AgentSettings, NetworkSettings, TrainingSettings
+from controller.learning.agent.training.channel import Told, hear, pair, tell
+from controller.learning.agent.training.thread import ThreadTraining
+from controller.learning.errors import LearningError
+from controller.learning.values import Experience, Observation
+
+Observe = Callable[..., Observation]
+Live = Callable[..., Experience]
+SETTINGS = AgentSettings(
+    network=NetworkSettings(hidden=16, feed_forward=16, deviation=0.1),
+    training=TrainingSettings(buffer=32, batch=8, batches=4, publish_every=32, backlog=64),
+)
+WITHIN_S = 120.0
+
+
+class First:
+    """A fallback that takes the first action."""
+
+    def choose(self, observation: Observation, view: None) -> int:
+        return 0
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait for another process or thread, not for ever."""
+    end_s = time.monotonic() + WITHIN_S
+    while not is_so():
+        assert time.monotonic() < end_s
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def start(observe: Observe) -> Iterator[Callable[[Where], Agent[None]]]:
+    agents: list[Agent[None]] = []
+
+    def found(where: Where) -> Agent[None]:
+        agents.append(agent_of(new_checkpoint(SETTINGS, observe(np.random.default_rng(1)), "nodes"), First(), where))
+        return agents[-1]
+
+    yield found
+    for agent in agents:
+        agent.close()
+
+
+@pytest.mark.parametrize("where", ["thread", "process"])
+def test_training_beside_decisions_gives_the_weights_of_training_in_line(
+    start: Callable[[Where], Agent[None]], live: Live, where: Where
+) -> None:
+    agents = [start("inline"), start(where)]
+    generator = np.random.default_rng(2)
+    lived = [live(generator) for _ in range(40)]
+    records = []
+    for agent in agents:
+        for one in lived:
+            agent.learn(one)
+        records.append(agent.training.record(WITHIN_S))
+    assert records[0][0].version == records[1][0].version == 1
+    assert records[0][0].to_bytes() == records[1][0].to_bytes()
+    assert records[0][1] == records[1][1]
+    until(lambda: agents[1].published.weights.version == 1)
+    assert agents[1].published.weights.to_bytes() == agents[0].published.weights.to_bytes()
+
+
+def test_a_thread_that_is_behind_drops_what_is_newest_and_counts_it(
+    start: Callable[[Where], Agent[None]], live: Live
+) -> None:
+    agent = start("thread")
+    assert isinstance(agent.training, ThreadTraining)
+    go_on: list[bool] = []
+    agent.training._backlog.ask(lambda _: until(lambda: bool(go_on)))
+    lived = live(np.random.default_rng(5))
+    for _ in range(100):
+        agent.learn(lived)
+    assert agent.status.dropped >= 100 - SETTINGS.training.backlog
+    go_on.append(True)
+    agent.training.record(WITHIN_S)
+    assert agent.status.decisions + agent.status.dropped == 100
+
+
+def test_a_question_at_once_is_answered_before_what_waits(start: Callable[[Where], Agent[None]], live: Live) -> None:
+    agent = start("thread")
+    assert isinstance(agent.training, ThreadTraining)
+    seen: list[int] = []
+    go_on: list[bool] = []
+    agent.training._backlog.ask(lambda _: until(lambda: bool(go_on)))
+    lived = live(np.random.default_rng(5))
+    for _ in range(10):
+        agent.learn(lived)
+    agent.training._backlog.ask(lambda learner: seen.append(learner.decisions), at_once=True)
+    go_on.append(True)
+    agent.training.record(WITHIN_S)
+    assert seen == [0]
+    assert agent.status.decisions == 10
+
+
+def test_published_weights_are_replaced_as_a_whole(start: Callable[[Where], Agent[None]], live: Live) -> None:
+    agent, generator = start("inline"), np.random.default_rng(6)
+    seen = agent.published
+    before = seen.weights.to_bytes()
+    for _ in range(32):
+        agent.learn(live(generator))
+    assert agent.published is not seen
+    assert seen.weights.to_bytes() == before
+    assert agent.published.inference.version == agent.published.weights.version == 1
+
+
+def test_memory_that_is_handed_over_cannot_be_changed() -> None:
+    ours, theirs = pair()
+    with ours, theirs:
+        tell(ours, Told("weights", 3), b"weights")
+        assert hear(theirs) == (Told("weights", 3), b"weights")
+        ours.close()
+        assert hear(theirs) is None
+
+
+def test_an_agent_without_pytorch_decides_but_says_what_training_needs(
+    observe: Observe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agents, "find_spec", lambda name: None)
+    checkpoint = msgspec.structs.replace(
+        new_checkpoint(SETTINGS, observe(np.random.default_rng(7)), "nodes"), version=1
+    )
+    assert agent_of(checkpoint, First(), "none").decide(observe(np.random.default_rng(8)), None).version == 1
+    with pytest.raises(LearningError, match=r"pip install 'millrace-net\[torch\]'"):
+        agent_of(checkpoint, First(), "process")

@@ -1,0 +1,85 @@
+"""Belady's rule judges eviction only."""
+
+from __future__ import annotations
+
+import random
+from functools import cache
+
+import pytest
+
+from controller.learning.environment.plain import PlainPool
+from controller.learning.environment.values import System, Task, Workload
+from controller.learning.errors import LearningError
+from controller.learning.oracles.belady import judge
+from tests.controller.learning.environment.pools import around_data
+
+
+def system(fast_bytes: int, nodes: int = 1) -> System:
+    return around_data(nodes, fast_bytes, delay_ns=1, rate_bps=10**9)
+
+
+def workload(*uses: tuple[int, ...], sizes: tuple[int, ...]) -> Workload:
+    return Workload.of([Task(number * 10**9, reads=used) for number, used in enumerate(uses)], sizes)
+
+
+def test_a_loop_that_is_longer_than_memory_is_the_worst_of_lru_and_not_of_belady() -> None:
+    uses = [(number % 3,) for number in range(9)]
+    found = judge(system(2), workload(*uses, sizes=(1, 1, 1)), [(number, 0) for number in range(9)])
+    assert found.accesses == found.lru.misses == 9
+    assert found.lru.evicted_bytes == 7
+    assert found.best.misses == 6
+    assert found.is_least
+
+
+def least_misses(uses: list[int], capacity: int) -> int:
+    """Return the least misses there can be, by trying every eviction."""
+
+    @cache
+    def best(place: int, kept: frozenset[int]) -> int:
+        if place == len(uses):
+            return 0
+        if uses[place] in kept:
+            return best(place + 1, kept)
+        if len(kept) < capacity:
+            return 1 + best(place + 1, kept | {uses[place]})
+        return 1 + min(best(place + 1, kept - {victim} | {uses[place]}) for victim in kept)
+
+    return best(0, frozenset())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_with_objects_of_one_size_nothing_has_fewer_misses(seed: int) -> None:
+    rng = random.Random(seed)
+    uses = [rng.randrange(6) for _ in range(40)]
+    found = judge(system(3), workload(*[(one,) for one in uses], sizes=(1,) * 6), [(n, 0) for n in range(40)])
+    assert found.best.misses == least_misses(uses, 3) <= found.lru.misses
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_its_lru_evicts_what_the_environment_evicts(seed: int) -> None:
+    rng = random.Random(seed)
+    uses = [tuple(rng.sample(range(8), 2)) for _ in range(60)]
+    made, made_for = workload(*uses, sizes=tuple(rng.randrange(1, 5) for _ in range(8))), system(9, nodes=3)
+    pool, decisions, evicted_bytes = PlainPool(made_for, made), [], 0
+    pool.start(0)
+    for _ in uses:
+        decisions.append((pool.task, rng.randrange(3)))
+        evicted_bytes += pool.step(decisions[-1][1]).evicted_bytes
+    found = judge(made_for, made, decisions)
+    assert found.lru.evicted_bytes == evicted_bytes > 0
+    assert not found.is_least
+
+
+def test_what_another_node_takes_need_not_be_kept() -> None:
+    # Node 0 has room for two; of 0 and 1 it uses only 1 again, as node 1 takes 0 first.
+    uses, nodes = [(0,), (1,), (2,), (0,), (1,), (0,)], [0, 0, 0, 1, 0, 0]
+    found = judge(system(2, nodes=2), workload(*uses, sizes=(1, 1, 1)), list(enumerate(nodes)))
+    assert (found.lru.misses, found.best.misses) == (5, 5)
+    uses, nodes = [(0,), (1,), (0,), (2,), (0,), (1,)], [0, 0, 0, 0, 1, 0]
+    found = judge(system(2, nodes=2), workload(*uses, sizes=(1, 1, 1)), list(enumerate(nodes)))
+    assert (found.lru.misses, found.best.misses) == (5, 4)
+
+
+def test_data_that_never_fits_is_refused() -> None:
+    with pytest.raises(LearningError, match="does not fit into the fast memory of node 0"):
+        judge(system(2), workload((0, 1), sizes=(2, 1)), [(0, 0)])

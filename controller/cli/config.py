@@ -27,12 +27,12 @@ SETTINGS: Final = {
     "collector": ("collectors.process", "CollectorProcessSettings"),
     "controller": ("controller.network.daemon_settings", "DaemonSettings"),
     "demo": ("controller.demo.settings", "DemoSettings"),
-    "extender": ("controller.schedulers.extender.process", "ExtenderSettings"),
+    "extender": ("controller.scheduling.extender.process", "ExtenderSettings"),
     "fabric": ("dataplane.fabric.live.settings", "FabricSettings"),
     "node": ("controller.nodes.process", "NodeSettings"),
     "paths": ("controller.network.paths.settings", "PathServerSettings"),
     "placement": ("controller.placement.settings", "PlacementSettings"),
-    "scheduler": ("controller.schedulers.settings", "SchedulerSettings"),
+    "scheduler": ("controller.scheduling.settings", "SchedulerSettings"),
     "up": ("controller.up.settings", "UpSettings"),
 }
 """What has a settings file, and where its schema is."""

@@ -17,7 +17,7 @@ from controller.cli.output import Format, FormatOption, show
 
 if TYPE_CHECKING:
     from controller.apiserver.resources import Decision
-    from controller.schedulers.simulation.summary import Summary, Times
+    from controller.scheduling.simulation.summary import Summary, Times
 
 scheduler = typer.Typer(
     name="scheduler", help="Place pods on nodes; explain and simulate placements.", no_args_is_help=True
@@ -34,7 +34,7 @@ _NODE_COLUMNS = ("node", "points", "policy", "reason")
 @scheduler.command()
 def serve(settings: SettingsFile) -> None:
     """Run the scheduler: place the pods that wait at the service access point."""
-    from controller.schedulers import process  # noqa: PLC0415
+    from controller.scheduling import process  # noqa: PLC0415
 
     log_to_stderr("scheduler")
     process.run(process.load_settings(settings), ready("scheduler"), reload=lambda: process.load_settings(settings))
@@ -43,7 +43,7 @@ def serve(settings: SettingsFile) -> None:
 @scheduler.command()
 def extend(settings: SettingsFile) -> None:
     """Answer a Kubernetes scheduler's extender calls: filter, prioritize, preempt, bind, by the same policies."""
-    from controller.schedulers.extender import process  # noqa: PLC0415
+    from controller.scheduling.extender import process  # noqa: PLC0415
 
     log_to_stderr("extender")
     process.run(process.load_settings(settings), ready("extender"))
@@ -104,11 +104,11 @@ def simulate(  # noqa: PLR0917 - a command line's options
     form: FormatOption = Format.TABLE,
 ) -> None:
     """Replay work on a cluster in virtual time, by the daemon's policies, and show what it comes to."""
-    from controller.schedulers.framework.profiles import ProfileSettings  # noqa: PLC0415
-    from controller.schedulers.simulation import command  # noqa: PLC0415
+    from controller.scheduling.framework.profiles import ProfileSettings  # noqa: PLC0415
+    from controller.scheduling.simulation import command  # noqa: PLC0415
 
     if settings is not None:
-        from controller.schedulers.process import load_settings  # noqa: PLC0415
+        from controller.scheduling.process import load_settings  # noqa: PLC0415
     profiles = (ProfileSettings(),) if settings is None else load_settings(settings).profiles
     wanted = command.Wanted(
         tuple(workload), topology, nodes, profiles, profile, order, spreading, edge_bytes, seed, trace

@@ -33,8 +33,8 @@ from controller.network.tables.sources import check_networks
 from controller.network.tables.telemetry.int_watch import Watch
 from controller.nodes.settings import NodeSettings, OnStop
 from controller.placement.settings import PlacementSettings
-from controller.schedulers.dispatch.settings import TaskSettings
-from controller.schedulers.settings import SchedulerSettings
+from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.settings import SchedulerSettings
 from controller.up.errors import UpError
 from controller.up.settings import BalanceSection, UpSettings
 from controller.up.state import StateFolder, write_private

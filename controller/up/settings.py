@@ -34,10 +34,10 @@ from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.settings import IdleSection, ImagesSection, LimitsSection, RestartSection
 from controller.placement.settings import FlappingSettings, RetrySettings, SilenceSettings
 from controller.placement.settings import MetricsSettings as PlacementMetrics
-from controller.schedulers.dispatch.settings import TaskSettings
-from controller.schedulers.framework.profiles import ProfileSettings
-from controller.schedulers.settings import MetricsSettings as SchedulerMetrics
-from controller.schedulers.settings import QueueSettings
+from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.framework.profiles import ProfileSettings
+from controller.scheduling.settings import MetricsSettings as SchedulerMetrics
+from controller.scheduling.settings import QueueSettings
 from controller.up.state import StateFolder, default_run
 from dataplane.config import Strict
 from dataplane.fabric.live.settings import Time

@@ -18,11 +18,11 @@ from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import WHOLE, Cluster, Device, Node
 from controller.cluster.workloads.families import Layers, layered_graph
 from controller.cluster.workloads.files import openb_nodes, openb_pods, swf_jobs
-from controller.schedulers.framework import Profile, ProfileSettings
-from controller.schedulers.simulation.simulator import simulate
-from controller.schedulers.simulation.summary import summary_of
-from controller.schedulers.simulation.trace import Trace
-from controller.schedulers.simulation.workload import GraphArrival, Workload
+from controller.scheduling.framework import Profile, ProfileSettings
+from controller.scheduling.simulation.simulator import simulate
+from controller.scheduling.simulation.summary import summary_of
+from controller.scheduling.simulation.trace import Trace
+from controller.scheduling.simulation.workload import GraphArrival, Workload
 from dataplane.topology.families import from_text
 from dataplane.topology.values import DeviceKind, MediumKind, MemoryMedium
 from tests.benchmarks.simulating.errors import largest_error

@@ -26,8 +26,8 @@ from controller.apiserver.resources.node import Share
 from controller.apiserver.resources.pod_group import GroupPhase, PodGroupStatus
 from controller.placement.settings import PlacementSettings, SilenceSettings
 from controller.placement.view import View
-from controller.schedulers.process import serve as serve_scheduler
-from controller.schedulers.settings import QueueSettings, SchedulerSettings
+from controller.scheduling.process import serve as serve_scheduler
+from controller.scheduling.settings import QueueSettings, SchedulerSettings
 from tests.controller.placement.knowing import S, decide, member, node, pod, share_of, view_of
 from tests.controller.placement.serving_placement import TEMPLATE, Cluster, group_of, play
 

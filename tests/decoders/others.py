@@ -47,7 +47,7 @@ from controller.nodes.guard import lease_file
 from controller.probing.errors import ProbeError
 from controller.probing.running import reading, results
 from controller.probing.running.report import Outcome
-from controller.schedulers.extender.messages import MalformedError, read_arguments, read_binding, read_preemption
+from controller.scheduling.extender.messages import MalformedError, read_arguments, read_binding, read_preemption
 from controller.up.lines import LineSplitter
 from dataplane.errors import WireError
 from dataplane.nic.flows.reference.flow_key import read_fields
@@ -58,7 +58,7 @@ from tests.decoders.decoding import DEEP, DEEP_KEY, Decoder
 
 T = TypeVar("T")
 
-_BODIES = Path(__file__).parents[1] / "controller" / "schedulers" / "extender" / "bodies"
+_BODIES = Path(__file__).parents[1] / "controller" / "scheduling" / "extender" / "bodies"
 _FRAME = bytes.fromhex(
     "020000000002 020000000001 8100 b00a 0800 45000021000100004011 66c9 0a0000010a000002 13881771000d0000"
 )

@@ -23,7 +23,7 @@ from controller.network.aggregation.service import metrics as jobs
 from controller.network.paths.service import metrics as paths
 from controller.network.status import metrics as status
 from controller.placement.metrics import Metrics as PlacementMetrics
-from controller.schedulers.serving.metrics import Metrics as SchedulerMetrics
+from controller.scheduling.serving.metrics import Metrics as SchedulerMetrics
 from controller.up.plan import make_plan
 from controller.up.settings import UpSettings
 from controller.up.state import StateFolder

@@ -15,8 +15,8 @@ from controller.cluster.alto.settings import AltoSettings
 from controller.network.aggregation.service.settings import JobSettings
 from controller.network.paths.settings import ADDRESS as PATHS_ADDRESS
 from controller.probing.kernels.transfers.pull import Limits as TransferLimits
-from controller.schedulers.extender.settings import ADDRESS as EXTENDER_ADDRESS
-from controller.schedulers.extender.settings import ExtenderLimits
+from controller.scheduling.extender.settings import ADDRESS as EXTENDER_ADDRESS
+from controller.scheduling.extender.settings import ExtenderLimits
 from dataplane.allreduce.jobs.messages import ADDRESS as JOBS_ADDRESS
 from dataplane.metrics_server import MetricsLimits
 from dataplane.rpc.limits import Limits

@@ -33,8 +33,8 @@ from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.settings import NodeSettings, OnStop, RestartSection
 from controller.placement.process import serve as serve_placement
 from controller.placement.settings import PlacementSettings
-from controller.schedulers.process import serve as serve_scheduler
-from controller.schedulers.settings import SchedulerSettings
+from controller.scheduling.process import serve as serve_scheduler
+from controller.scheduling.settings import SchedulerSettings
 from dataplane.errors import MillraceError
 from dataplane.fabric.kernel import KernelFabric
 from dataplane.rpc.access import Role

@@ -36,12 +36,12 @@ from controller.probing.evaluation.trust import Evidence, TrustSettings
 from controller.probing.prediction import predicted
 from controller.probing.values import Implementation, KernelUse, Library
 from controller.probing.values import ProbeTask as Probe
-from controller.schedulers.dispatch.settings import TaskSettings
+from controller.scheduling.dispatch.settings import TaskSettings
 from dataplane.local.deadline import local_timeout
 from dataplane.rpc.access import Role
 from dataplane.topology.values import DeviceKind
 from tests.controller.apiserver.api_server import serving, settings_in
-from tests.controller.schedulers.serving.tasks.conftest import DGEMMS, Site
+from tests.controller.scheduling.serving.tasks.conftest import DGEMMS, Site
 from tests.sandboxes import local_settings
 
 ROOT = Path(__file__).parents[2]

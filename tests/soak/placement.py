@@ -36,7 +36,7 @@ from controller.common.errors import ApiError, NotFoundError, StaleError
 from controller.nodes.runtimes.settings import RuntimeSettings
 from controller.nodes.settings import NodeSettings, RestartSection
 from controller.placement.settings import PlacementSettings
-from controller.schedulers.settings import SchedulerSettings
+from controller.scheduling.settings import SchedulerSettings
 from tests.controller.nodes.busybox_image import podman_environment, remove_podman_storage, write_layout
 
 NODES = ("h1", "h2", "h3")

@@ -17,13 +17,13 @@ if importlib.util.find_spec("torch") is None:
 
 from controller.learning.agent.records import load_checkpoint
 from controller.learning.agent.training.process import ProcessTraining
-from controller.schedulers.dispatch.profiles import MEASURED, TaskProfileSettings
-from controller.schedulers.dispatch.settings import TaskSettings
-from controller.schedulers.framework.lessons import Outcome
-from controller.schedulers.framework.profiles import PolicySettings
+from controller.scheduling.dispatch.profiles import MEASURED, TaskProfileSettings
+from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.framework.lessons import Outcome
+from controller.scheduling.framework.profiles import PolicySettings
 from tests.controller.learning.policy.test_live import LEARN, network_of, seen
-from tests.controller.schedulers.serving.tasks.conftest import Play, Site, play
-from tests.controller.schedulers.serving.test_learning import AGENT
+from tests.controller.scheduling.serving.tasks.conftest import Play, Site, play
+from tests.controller.scheduling.serving.test_learning import AGENT
 
 __all__ = ["play"]
 pytestmark = pytest.mark.slow

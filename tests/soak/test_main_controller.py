@@ -23,8 +23,8 @@ from controller.apiserver.resources import Metadata, Node, Pod, PodGroup
 from controller.apiserver.resources.node import NodeSpec, NodeStatus
 from controller.apiserver.resources.pod import Phase
 from controller.common.errors import ApiError
-from controller.schedulers.process import serve as serve_scheduler
-from controller.schedulers.settings import QueueSettings, SchedulerSettings
+from controller.scheduling.process import serve as serve_scheduler
+from controller.scheduling.settings import QueueSettings, SchedulerSettings
 from tests.controller.placement.serving_placement import HARDWARE, Cluster, group_of, play
 
 pytestmark = pytest.mark.slow

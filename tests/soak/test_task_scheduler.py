@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.controller.schedulers.serving.started import start
-from tests.controller.schedulers.serving.tasks.conftest import Play, Site, play
+from tests.controller.scheduling.serving.started import start
+from tests.controller.scheduling.serving.tasks.conftest import Play, Site, play
 
 __all__ = ["play"]
 

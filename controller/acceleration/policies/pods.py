@@ -15,9 +15,9 @@ from controller.acceleration.values import Accelerator, Network
 from controller.apiserver.resources.operator_devices import MOST_OPERATORS, OperatorDevice
 from controller.cluster.hardware import WHOLE, DeviceRequest, Node
 from controller.cluster.hardware.values import Device
-from controller.schedulers.framework import PendingPod, Snapshot
-from controller.schedulers.framework.columns import Ids, Longs, NodeColumns
-from controller.schedulers.framework.values import MOST_POINTS
+from controller.scheduling.framework import PendingPod, Snapshot
+from controller.scheduling.framework.columns import Ids, Longs, NodeColumns
+from controller.scheduling.framework.values import MOST_POINTS
 from dataplane.config import Strict
 
 _GB: Final = 1e9

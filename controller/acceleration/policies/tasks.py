@@ -9,10 +9,10 @@ import numpy as np
 from controller.acceleration.policies.between import UnitNetworks
 from controller.acceleration.policies.choosing import Chooser, Placed, key_of
 from controller.apiserver.resources.operator_devices import OperatorDevice
-from controller.schedulers.dispatch.filters import offer_of
-from controller.schedulers.dispatch.policies import Question
-from controller.schedulers.dispatch.scores import by_least
-from controller.schedulers.dispatch.values import Longs
+from controller.scheduling.dispatch.filters import offer_of
+from controller.scheduling.dispatch.policies import Question
+from controller.scheduling.dispatch.scores import by_least
+from controller.scheduling.dispatch.values import Longs
 from dataplane.config import Strict
 from dataplane.topology.units import parse_rate_bps
 

@@ -11,8 +11,8 @@ from controller.cluster.cost_map import CostMap, Load
 from controller.common.errors import PathError
 from controller.learning.environment.values import UNREACHABLE_NS, Longs, Network
 from controller.learning.errors import LearningError
-from controller.schedulers.simulation.sharing import Hop, Sharing
-from controller.schedulers.simulation.units import MOST_BITS, MOST_BPS, ONE
+from controller.scheduling.simulation.sharing import Hop, Sharing
+from controller.scheduling.simulation.units import MOST_BITS, MOST_BPS, ONE
 from dataplane.topology.demands import DemandMatrix
 
 LEAST_BPS: Final = 1_000_000

@@ -12,8 +12,8 @@ from controller.cluster.cost_map import UNREACHABLE_NS
 from controller.learning.policy.observing import operations_of
 from controller.learning.policy.scales import PAGE_BYTES, logarithmic, shared, timed
 from controller.learning.values import Bools, Floats, Observation
-from controller.schedulers.dispatch.policies import Question
-from controller.schedulers.dispatch.values import CentresView, Longs
+from controller.scheduling.dispatch.policies import Question
+from controller.scheduling.dispatch.values import CentresView, Longs
 
 Figures = npt.NDArray[np.float64]
 

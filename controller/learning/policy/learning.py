@@ -9,7 +9,7 @@ from controller.learning.agent.purpose import Kind, MadeFor
 from controller.learning.environment.settings import Gain
 from controller.learning.policy.live import LearnSettings, LiveNetwork, LiveSettings
 from controller.learning.values import Observation
-from controller.schedulers.framework.lessons import Outcome, Standing
+from controller.scheduling.framework.lessons import Outcome, Standing
 
 
 class LearningPolicy:

@@ -31,7 +31,7 @@ from controller.learning.environment.settings import Gain, PoolSettings
 from controller.learning.errors import LearningError
 from controller.learning.policy.files import Claim, check_place, load_own
 from controller.learning.values import Bools, Experience, Floats, Observation
-from controller.schedulers.framework.lessons import Outcome, Standing
+from controller.scheduling.framework.lessons import Outcome, Standing
 from dataplane.config import Strict
 
 LOGGER: Final = logging.getLogger("millrace.scheduler")

@@ -14,11 +14,11 @@ from controller.learning.policy.live import Answer, LiveSettings
 from controller.learning.policy.observing import observe
 from controller.learning.policy.ranking import points_of, reasons_of, usual_of
 from controller.learning.values import Observation
-from controller.schedulers.framework.columns import Ids, Longs
-from controller.schedulers.framework.plugins import make_policy
-from controller.schedulers.framework.policies import Score
-from controller.schedulers.framework.snapshot import Snapshot
-from controller.schedulers.framework.values import MOST_POINTS, PendingPod
+from controller.scheduling.framework.columns import Ids, Longs
+from controller.scheduling.framework.plugins import make_policy
+from controller.scheduling.framework.policies import Score
+from controller.scheduling.framework.snapshot import Snapshot
+from controller.scheduling.framework.values import MOST_POINTS, PendingPod
 
 
 class Learned(LearningPolicy):

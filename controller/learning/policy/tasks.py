@@ -14,9 +14,9 @@ from controller.learning.policy.learning import LearningPolicy
 from controller.learning.policy.live import Answer, LiveSettings
 from controller.learning.policy.ranking import points_of, reasons_of, usual_of
 from controller.learning.values import Observation
-from controller.schedulers.dispatch.policies import Question, TaskScore
-from controller.schedulers.dispatch.slots import Slots
-from controller.schedulers.dispatch.values import (
+from controller.scheduling.dispatch.policies import Question, TaskScore
+from controller.scheduling.dispatch.slots import Slots
+from controller.scheduling.dispatch.values import (
     MOST_POINTS,
     CentreState,
     CentresView,
@@ -25,7 +25,7 @@ from controller.schedulers.dispatch.values import (
     Options,
     PendingTask,
 )
-from controller.schedulers.framework.plugins import make_policy
+from controller.scheduling.framework.plugins import make_policy
 
 
 class LearnedTasks(LearningPolicy):

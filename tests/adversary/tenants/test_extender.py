@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 
 from controller.apiserver.settings import TlsSettings
-from controller.schedulers.extender.settings import ExtenderSettings
+from controller.scheduling.extender.settings import ExtenderSettings
 from dataplane.config import loads
 from dataplane.errors import ConfigError
 from tests.certificates import DAY, Authority
-from tests.controller.schedulers.extender.kube_objects import recorded
-from tests.controller.schedulers.extender.test_process import ANYWHERE, JSON, playing
+from tests.controller.scheduling.extender.kube_objects import recorded
+from tests.controller.scheduling.extender.test_process import ANYWHERE, JSON, playing
 
 VERBS = ("filter", "prioritize", "preempt", "bind")
 BIND = b'{"PodName": "p", "PodNamespace": "default", "PodUID": "u", "Node": "n"}'

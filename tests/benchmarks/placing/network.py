@@ -29,9 +29,9 @@ from collectors.values import Snapshot as NetworkSnapshot
 from controller.cluster.cost_map import CostMap, Load
 from controller.cluster.cost_map.model import CostModel
 from controller.cluster.hardware import WHOLE, Cluster, Node, Request
-from controller.schedulers.framework import Peer, PendingPod, Profile, ProfileSettings, Snapshot, decide, place_group
-from controller.schedulers.framework.profiles import PolicySettings
-from controller.schedulers.framework.values import Mate
+from controller.scheduling.framework import Peer, PendingPod, Profile, ProfileSettings, Snapshot, decide, place_group
+from controller.scheduling.framework.profiles import PolicySettings
+from controller.scheduling.framework.values import Mate
 from dataplane.topology.families import from_text
 from dataplane.topology.values import MediumKind, MemoryMedium
 

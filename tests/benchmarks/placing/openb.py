@@ -13,9 +13,9 @@ from typing import Final
 
 from controller.cluster.hardware import WHOLE, Cluster, Node, Request
 from controller.cluster.workloads.files import openb_nodes, openb_pods
-from controller.schedulers.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide
-from controller.schedulers.framework.profiles import PolicySettings, Ties
-from controller.schedulers.framework.workload import Workload
+from controller.scheduling.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide
+from controller.scheduling.framework.profiles import PolicySettings, Ties
+from controller.scheduling.framework.workload import Workload
 
 NODES: Final = "openb_node_list_all_node.csv"
 PODS: Final = "openb_pod_list_default.csv"

@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from controller.schedulers.framework import PendingPod, Profile, ProfileSettings
+from controller.scheduling.framework import PendingPod, Profile, ProfileSettings
 from tests.benchmarks.placing.openb import Trace, profile_of, unallocated
 
 POLICIES: Final = {

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from controller.schedulers.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide
-from controller.schedulers.framework.deciding import examine
-from controller.schedulers.framework.explaining import explained
-from controller.schedulers.serving.decisions import decision_of
+from controller.scheduling.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide
+from controller.scheduling.framework.deciding import examine
+from controller.scheduling.framework.explaining import explained
+from controller.scheduling.serving.decisions import decision_of
 from tests.benchmarks.placing.openb import Trace, profile_of
 
 NAMES: Final = ("placements_per_s", "placements_per_s_no_reasons", "placements_per_s_packing_only")

@@ -33,7 +33,7 @@ from controller.nodes.runtimes.base import ContainerOrder, Runtime
 from controller.nodes.runtimes.settings import RuntimeSettings, make_runtime
 from controller.nodes.settings import NodeSettings, OnStop
 from controller.placement.settings import PlacementSettings
-from controller.schedulers.settings import SchedulerSettings
+from controller.scheduling.settings import SchedulerSettings
 from tests.controller.nodes.busybox_image import BUSYBOX, podman_environment, remove_podman_storage, write_layout
 
 NAMES: Final = ("start_overhead_ms", "start_runtime_ms", "start_scheduled_ms")

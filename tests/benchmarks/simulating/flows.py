@@ -7,7 +7,7 @@ from functools import partial
 
 from collectors.values import Snapshot
 from controller.cluster.cost_map import CostMap
-from controller.schedulers.simulation.network import Framing, Network
+from controller.scheduling.simulation.network import Framing, Network
 from dataplane.clock import VirtualClock
 from dataplane.events import EventQueue
 from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES

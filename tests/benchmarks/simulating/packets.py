@@ -15,8 +15,8 @@ from itertools import pairwise
 import networkx as nx
 
 from controller.network.virtual import VirtualController
-from controller.schedulers.simulation.plain_sharing import max_min_rates
-from controller.schedulers.simulation.units import ONE
+from controller.scheduling.simulation.plain_sharing import max_min_rates
+from controller.scheduling.simulation.units import ONE
 from dataplane.fabric.virtual import VirtualFabric
 from dataplane.switch.compiled.pipeline import compiled_pipeline
 from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES

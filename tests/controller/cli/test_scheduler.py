@@ -13,7 +13,7 @@ from controller.apiserver.resources.decision import Outcome
 from controller.cli.app import app
 from controller.common.errors import SchedulerError
 from dataplane.errors import MillraceError
-from tests.controller.schedulers.serving.conftest import Cluster, Play, placed_name, play
+from tests.controller.scheduling.serving.conftest import Cluster, Play, placed_name, play
 
 __all__ = ["play"]
 

@@ -20,8 +20,8 @@ from controller.network.daemon_settings import DaemonSettings
 from controller.network.paths.settings import PathServerSettings
 from controller.nodes.settings import NodeSettings
 from controller.placement.settings import PlacementSettings
-from controller.schedulers.dispatch.settings import TaskSettings
-from controller.schedulers.settings import SchedulerSettings
+from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.settings import SchedulerSettings
 from controller.up.command import UpOptions, run, status
 from controller.up.errors import UpError
 from controller.up.plan import UpPlan, make_plan, settings_file, write_generated

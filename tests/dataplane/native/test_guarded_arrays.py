@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).parents[3]
 QUICK = (
     "tests/controller/network/algorithms",
-    "tests/controller/schedulers/simulation/test_sharing.py",
+    "tests/controller/scheduling/simulation/test_sharing.py",
     "tests/controller/learning/environment/test_pool.py",
 )
 MODULES = (
@@ -25,7 +25,7 @@ MODULES = (
     "tests/collectors/ingest",
     "tests/collectors/native",
     "tests/controller/cluster/cost_map/test_cost_map.py",
-    "tests/controller/schedulers/containers/test_packing.py",
+    "tests/controller/scheduling/containers/test_packing.py",
     "tests/controller/learning/agent/test_halved.py",
     "tests/controller/learning/agent/test_inference.py",
     "tests/controller/learning/environment/test_twins.py",

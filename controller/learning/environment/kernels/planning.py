@@ -15,7 +15,7 @@ from controller.learning.environment.kernels.structures import (
     PoolState,
 )
 from controller.learning.environment.model import BACKLOG_UNIT_NS, MOST_BACKLOG_NS, MOST_LEFT, PRICE_BITS
-from controller.schedulers.simulation.kernels.sharing import sending_ns
+from controller.scheduling.simulation.kernels.sharing import sending_ns
 from dataplane.native import i64, kernel
 
 

@@ -34,7 +34,7 @@ from controller.learning.environment.kernels.structures import (
     PoolState,
 )
 from controller.learning.environment.model import LAST_NS
-from controller.schedulers.simulation.kernels.sharing import sending_ns
+from controller.scheduling.simulation.kernels.sharing import sending_ns
 from dataplane.native import i64, kernel, u32
 
 NEXT: Final = 0

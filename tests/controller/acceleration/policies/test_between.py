@@ -15,11 +15,11 @@ from controller.acceleration.network.timing import timed, tree_over
 from controller.acceleration.policies.between import MOST_HOSTS, UnitNetworks
 from controller.acceleration.policies.tasks import OperatorDevices
 from controller.cluster.cost_map import CostMap, Load
-from controller.schedulers.dispatch.policies import Question
-from controller.schedulers.dispatch.profiles import ACCELERATED, TaskProfile
-from controller.schedulers.dispatch.settings import TaskSettings
-from controller.schedulers.dispatch.values import CentreState, PendingTask
-from controller.schedulers.framework.plugins import make_policy
+from controller.scheduling.dispatch.policies import Question
+from controller.scheduling.dispatch.profiles import ACCELERATED, TaskProfile
+from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.dispatch.values import CentreState, PendingTask
+from controller.scheduling.framework.plugins import make_policy
 from dataplane.topology.families import from_text
 from dataplane.topology.file import loads
 from dataplane.topology.values import DeviceKind, LinkKey, Topology

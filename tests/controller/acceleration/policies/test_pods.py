@@ -13,14 +13,14 @@ from controller.apiserver.resources.operator_devices import OperatorDevice
 from controller.cluster.cost_map import CostMap
 from controller.cluster.hardware import Cluster, DeviceRequest, Node, Request
 from controller.common.errors import SchedulerError
-from controller.schedulers.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide
-from controller.schedulers.framework.plugins import make_policy
-from controller.schedulers.framework.profiles import ACCELERATED, PolicySettings, WeightedScore
-from controller.schedulers.framework.values import MOST_POINTS
-from controller.schedulers.settings import SchedulerSettings
+from controller.scheduling.framework import PendingPod, Profile, ProfileSettings, Snapshot, decide
+from controller.scheduling.framework.plugins import make_policy
+from controller.scheduling.framework.profiles import ACCELERATED, PolicySettings, WeightedScore
+from controller.scheduling.framework.values import MOST_POINTS
+from controller.scheduling.settings import SchedulerSettings
 from dataplane.topology.values import Bus, BusKind, DeviceKind
 from tests.controller.acceleration.policies.test_tasks import COPY, GEMM, UNKNOWN, counts
-from tests.controller.schedulers.framework.clusters import GIB, node
+from tests.controller.scheduling.framework.clusters import GIB, node
 
 HARDWARE = """\
 millrace: 1

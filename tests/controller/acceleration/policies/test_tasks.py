@@ -21,17 +21,17 @@ from controller.apiserver.resources.task import OperatorCount, UnitChoice
 from controller.cluster.estimates import Basis, Estimate
 from controller.cluster.operators import Flow, Operator, OperatorGraph
 from controller.common.errors import SchedulerError
-from controller.schedulers.dispatch.deciding import Verdict, devices_of, explained
-from controller.schedulers.dispatch.planning import Plan
-from controller.schedulers.dispatch.policies import Question
-from controller.schedulers.dispatch.profiles import (
+from controller.scheduling.dispatch.deciding import Verdict, devices_of, explained
+from controller.scheduling.dispatch.planning import Plan
+from controller.scheduling.dispatch.policies import Question
+from controller.scheduling.dispatch.profiles import (
     MEASURED,
     TaskProfile,
     TaskProfileSettings,
     WeightedTaskScore,
 )
-from controller.schedulers.dispatch.slots import Slots
-from controller.schedulers.dispatch.values import (
+from controller.scheduling.dispatch.slots import Slots
+from controller.scheduling.dispatch.values import (
     MOST_POINTS,
     CentreState,
     CentresView,
@@ -40,8 +40,8 @@ from controller.schedulers.dispatch.values import (
     Options,
     PendingTask,
 )
-from controller.schedulers.framework.plugins import known_policies, make_policy
-from controller.schedulers.framework.profiles import PolicySettings
+from controller.scheduling.framework.plugins import known_policies, make_policy
+from controller.scheduling.framework.profiles import PolicySettings
 from dataplane.topology.values import DeviceKind, NumberFormat
 
 HARDWARE = "millrace: 1\naccelerators: [{kind: gpu, parallelism: 1000, bus: 1 GB/s}]\n"

@@ -18,12 +18,12 @@ from controller.balance import process as balance
 from controller.balance.settings import BalanceSettings
 from controller.placement import process as placement
 from controller.placement.settings import PlacementSettings
-from controller.schedulers import process as scheduler
-from controller.schedulers.settings import QueueSettings, SchedulerSettings
+from controller.scheduling import process as scheduler
+from controller.scheduling.settings import QueueSettings, SchedulerSettings
 from dataplane.local.deadline import local_timeout
 from dataplane.topology.values import DeviceKind
 from tests.controller.apiserver.api_server import serving, settings_in
-from tests.controller.schedulers.framework.clusters import node
+from tests.controller.scheduling.framework.clusters import node
 
 WAIT_S = 60.0
 QUICK = QueueSettings(first_wait_ns=1_000_000, longest_wait_ns=60_000_000_000)

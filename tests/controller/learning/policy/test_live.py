@@ -22,8 +22,8 @@ from controller.learning.errors import LearningError
 from controller.learning.policy.files import Claim
 from controller.learning.policy.live import LearnSettings, LiveNetwork, LiveSettings
 from controller.learning.values import Bools, Floats, Observation
-from controller.schedulers.framework.lessons import Outcome
-from controller.schedulers.framework.plugins import make_policy
+from controller.scheduling.framework.lessons import Outcome
+from controller.scheduling.framework.plugins import make_policy
 
 AGENT = AgentSettings(
     network=NetworkSettings(form="tokens", hidden=8, heads=2, layers=1, feed_forward=8, deviation=0.5),

@@ -24,12 +24,12 @@ from controller.learning.policy.observing import observe
 from controller.learning.policy.pods import Learned
 from controller.learning.policy.ranking import usual_of
 from controller.learning.values import Observation
-from controller.schedulers.framework.plugins import make_policy
-from controller.schedulers.framework.snapshot import Snapshot
-from controller.schedulers.framework.values import MOST_POINTS, Peer, PendingPod
+from controller.scheduling.framework.plugins import make_policy
+from controller.scheduling.framework.snapshot import Snapshot
+from controller.scheduling.framework.values import MOST_POINTS, Peer, PendingPod
 from dataplane.topology.families import from_text
 from dataplane.topology.values import NumberFormat
-from tests.controller.schedulers.framework.clusters import GIB, node
+from tests.controller.scheduling.framework.clusters import GIB, node
 
 POD = PendingPod("p", Request(1000, GIB), peers=(Peer("n1", 3 << 20), Peer("n2", 1 << 20)))
 ALL = np.arange(3)

@@ -1,0 +1,218 @@
+"""Fragmentation gradient descent: a pod goes where the expected fragments of devices grow least, or fall most.
+
+Source: Weng et al., "Beware of Fragmentation: Scheduling GPU-Sharing Workloads with Fragmentation Gradient Descent",
+USENIX ATC 2023. Fragments are what of a node's free devices a pod of the workload cannot use; the expectation is over
+the workload's most frequent requests. As in the simulator that its authors published, requests count without their
+memory, and differences are rounded: 1/(1 + e^-d) in `steps` steps, d in devices.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import numpy as np
+from msgspec import Meta
+
+from controller.cluster.hardware import WHOLE, DeviceShare, Request, Shares, fragments
+from controller.cluster.hardware.errors import HardwareError
+from controller.scheduling.containers.kernels.compiled import compiled
+from controller.scheduling.containers.kernels.fragments import NEVER, fragment_changes
+from controller.scheduling.containers.kernels.structures import Typical
+from controller.scheduling.containers.rooms import asked_of, can_be_asked, room_of
+from controller.scheduling.containers.typical import TypicalPod, reckoned, workload_of
+from controller.scheduling.framework import PendingPod, Snapshot
+from controller.scheduling.framework.columns import Flags, Floats, Ids, Longs, NodeColumns
+from controller.scheduling.framework.values import MOST_POINTS
+from controller.scheduling.framework.workload import Workload
+from dataplane.config import Strict
+from dataplane.native import pointer_to
+
+_MOST_KNOWN: Final = 256
+_MOST_DEVICES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Reckoning:
+    """A workload's typical requests over some nodes, as the kernel sees them, and what was last found by request."""
+
+    workload: Workload
+    columns: NodeColumns
+    requests: tuple[tuple[Request, int], ...]
+    native: Typical
+    pods: int
+    known: dict[Request, _Known]
+
+
+@dataclass(slots=True, eq=False)
+class _Known:
+    """By how much fragments fall at each node, and what was free when that was found."""
+
+    cpu_milli: Longs
+    memory_bytes: Longs
+    device_milli: Longs
+    device_memory_bytes: Longs
+    fallen: Longs
+
+
+class Fragmentation:
+    """Prefers nodes, and devices, at which the expected fragments of devices fall most."""
+
+    class Settings(Strict, frozen=True):
+        """The workload (none: what the cluster is asked for), the share of it that counts as typical, and the steps."""
+
+        typical: tuple[TypicalPod, ...] = ()
+        coverage: Annotated[float, Meta(gt=0, le=1)] = 0.95
+        with_memory: bool = False
+        steps: Annotated[int, Meta(ge=2, le=MOST_POINTS)] = 100
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._stated = workload_of(settings.typical)
+        self._reckoning: _Reckoning | None = None
+
+    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return 1/(1 + e^-d), d being by how many devices fragments fall, in steps of `MOST_POINTS`."""
+        reckoning = self._reckoned(snapshot)
+        return self._points(self._fallen(reckoning, pod.request, snapshot)[nodes] / max(reckoning.pods, 1))
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return by how much expected fragments change."""
+        return self.reasons(pod, snapshot, np.array([node]), self.points(pod, snapshot, np.array([node])))[0]
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
+        """Return the reasons for several nodes."""
+        reckoning = self._reckoned(snapshot)
+        if not reckoning.pods:
+            return ["nothing is known of the workload"] * len(nodes)
+        fallen = self._fallen(reckoning, pod.request, snapshot)[nodes] / (reckoning.pods * WHOLE)
+        return [f"expected fragments of devices change by {-one:+.3f}" for one in fallen.tolist()]
+
+    def shares(self, pod: PendingPod, snapshot: Snapshot, node: int) -> Shares:
+        """Return the share of the device at which fragments fall most, the first of equals; whole devices in order."""
+        request, free, columns = pod.request, snapshot.free, snapshot.columns
+        if len(request.devices) != 1:
+            return snapshot.shares(node, request)
+        wanted, first = request.devices[0], int(columns.device_start[node])
+        good = [
+            device.number
+            for device in columns.nodes[node].devices
+            if wanted.accepts(device.kind, device.model)
+            and free.device_milli[first + device.number] >= wanted.thousandths
+            and free.device_memory_bytes[first + device.number] >= wanted.memory_bytes
+        ]
+        if len(good) < wanted.count:
+            return snapshot.shares(node, request)  # which says what is missing
+        if wanted.count == 1 and wanted.thousandths < WHOLE and len(good) > 1:
+            reckoning, held = self._reckoned(snapshot), free.held_of(columns, node)
+            points = [self._change(reckoning, snapshot, node, held, _with_device(request, number)) for number in good]
+            good = [good[points.index(max(points))]]
+        devices = (DeviceShare(number, wanted.thousandths, wanted.memory_bytes) for number in good[: wanted.count])
+        return Shares(request.cpu_milli, request.memory_bytes, tuple(devices))
+
+    def _change(self, reckoning: _Reckoning, snapshot: Snapshot, node: int, held: Shares, more: Shares) -> int:
+        fallen = _expected(reckoning, snapshot, node, held) - _expected(reckoning, snapshot, node, held + more)
+        return int(self._points(np.array([fallen / max(reckoning.pods, 1)]))[0])
+
+    def _points(self, fallen_milli: Floats) -> Longs:
+        steps = self.settings.steps
+        with np.errstate(over="ignore"):
+            risen = np.floor(steps / (1 + np.exp(-fallen_milli / WHOLE)))
+        return risen.astype(np.int64) * MOST_POINTS // steps
+
+    def _reckoned(self, snapshot: Snapshot) -> _Reckoning:
+        workload, known = reckoned(self._stated, snapshot), self._reckoning
+        if known is None or known.workload is not workload or known.columns is not snapshot.columns:
+            requests = tuple(
+                (request, count)
+                for request, count in workload.typical(self.settings.coverage, with_memory=self.settings.with_memory)
+                if can_be_asked(request)
+            )
+            native = _native(requests, snapshot.columns)
+            pods = sum(count for _, count in requests)
+            known = self._reckoning = _Reckoning(workload, snapshot.columns, requests, native, pods, {})
+        return known
+
+    def _fallen(self, reckoning: _Reckoning, request: Request, snapshot: Snapshot) -> Longs:
+        """Return by how much fragments fall at each node, thousandths times pods; only what is new is worked out."""
+        free = snapshot.free
+        known = reckoning.known.get(request)
+        if known is None:
+            rows = np.arange(len(snapshot.columns.nodes))
+            fallen = np.full(len(rows), NEVER, np.int64)
+        else:
+            fallen = known.fallen
+            rows = np.flatnonzero(_has_changed(known, snapshot))
+        if len(rows):
+            fallen = fallen.copy()
+            _work_out(reckoning, request, snapshot, rows, fallen)
+        reckoning.known.pop(request, None)
+        reckoning.known[request] = _Known(
+            free.cpu_milli.copy(),
+            free.memory_bytes.copy(),
+            free.device_milli.copy(),
+            free.device_memory_bytes.copy(),
+            fallen,
+        )
+        if len(reckoning.known) > _MOST_KNOWN:
+            del reckoning.known[next(iter(reckoning.known))]
+        return fallen
+
+
+def _has_changed(known: _Known, snapshot: Snapshot) -> Flags:
+    free, columns = snapshot.free, snapshot.columns
+    found: Flags = (known.cpu_milli != free.cpu_milli) | (known.memory_bytes != free.memory_bytes)
+    devices = (known.device_milli != free.device_milli) | (known.device_memory_bytes != free.device_memory_bytes)
+    found[columns.device_node[devices]] = True
+    return found
+
+
+def _work_out(reckoning: _Reckoning, request: Request, snapshot: Snapshot, rows: Ids, fallen: Longs) -> None:
+    if can_be_asked(request):
+        scratch = np.empty(_MOST_DEVICES, np.int64)
+        asked = asked_of(request, snapshot.columns)
+        pointers = (pointer_to(np.ascontiguousarray(rows)), len(rows), pointer_to(scratch), pointer_to(fallen))
+        compiled(fragment_changes)(room_of(snapshot), reckoning.native, asked, *pointers)
+        return
+    for row in rows.tolist():
+        held = snapshot.free.held_of(snapshot.columns, row)
+        try:
+            more = snapshot.shares(row, request)
+        except HardwareError:
+            fallen[row] = NEVER
+            continue
+        before, after = (_expected(reckoning, snapshot, row, one) for one in (held, held + more))
+        fallen[row] = before - after
+
+
+def _expected(reckoning: _Reckoning, snapshot: Snapshot, node: int, held: Shares) -> int:
+    """Return a node's fragments, each typical request as often as it comes: the paper's sum, one by one."""
+    one = snapshot.columns.nodes[node]
+    return sum(count * fragments(one, held, request) for request, count in reckoning.requests)
+
+
+def _with_device(request: Request, number: int) -> Shares:
+    wanted = request.devices[0]
+    share = DeviceShare(number, wanted.thousandths, wanted.memory_bytes)
+    return Shares(request.cpu_milli, request.memory_bytes, (share,))
+
+
+def _native(requests: tuple[tuple[Request, int], ...], columns: NodeColumns) -> Typical:
+    wanted = [request.devices[0] if request.devices else None for request, _ in requests]
+    accepts = np.zeros((max(len(requests), 1), max(len(columns.device_node), 1)), np.uint8)
+    for row, one in enumerate(wanted):
+        if one is not None:
+            accepts[row, : len(columns.device_node)] = columns.accepted(one)
+    return Typical(
+        requests=len(requests),
+        weight=pointer_to(_longs([count for _, count in requests])),
+        cpu_milli=pointer_to(_longs([request.cpu_milli for request, _ in requests])),
+        memory_bytes=pointer_to(_longs([request.memory_bytes for request, _ in requests])),
+        count=pointer_to(_longs([0 if one is None else one.count for one in wanted])),
+        milli=pointer_to(_longs([0 if one is None else one.thousandths for one in wanted])),
+        accepts=pointer_to(accepts),
+    )
+
+
+def _longs(values: list[int]) -> Longs:
+    return np.array(values or [0], np.int64)

@@ -1,0 +1,58 @@
+"""Images that are there already need not be fetched."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.scheduling.framework import PendingPod, Snapshot
+from controller.scheduling.framework.columns import Ids, Longs
+from controller.scheduling.framework.filters import NoSettings
+from controller.scheduling.framework.values import MOST_POINTS
+
+
+class ImageLocality:
+    """Prefers nodes that have more of the bytes of the pod's images; an image that no node has counts for nothing."""
+
+    Settings = NoSettings
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:
+        """Return whether no node is known to have any of the images."""
+        return not any(snapshot.images.get(image) for image in pod.images)
+
+    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return the thousandths of the bytes that are there."""
+        there, everything = _bytes(pod, snapshot)
+        if not everything:
+            return np.full(len(nodes), MOST_POINTS, np.int64)
+        points: Longs = there[nodes] * MOST_POINTS // everything
+        return points
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return how much of the images is there."""
+        return self.reasons(pod, snapshot, np.array([node]), np.zeros(1, np.int64))[0]
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
+        """Return the reasons for several nodes."""
+        if self.is_neutral(pod, snapshot):
+            return ["no node is known to have its images"] * len(nodes)
+        there, everything = _bytes(pod, snapshot)
+        return [
+            f"{one / 1e6:.1f} of {everything / 1e6:.1f} MB of its images are there" for one in there[nodes].tolist()
+        ]
+
+
+def _bytes(pod: PendingPod, snapshot: Snapshot) -> tuple[Longs, int]:
+    """Return the bytes of the pod's images that each node has, and of all of them."""
+    there, everything = np.zeros(len(snapshot.columns.nodes), np.int64), 0
+    for image in dict.fromkeys(pod.images):
+        sizes = snapshot.images.get(image)
+        if not sizes:
+            continue
+        # Two nodes may say different sizes of one image: of its layers each counts what it keeps.
+        everything += max(*sizes.values(), 1)
+        for node, nbytes in sizes.items():
+            there[node] += max(nbytes, 1)
+    return np.minimum(there, everything), everything

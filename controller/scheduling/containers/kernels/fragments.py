@@ -1,0 +1,103 @@
+"""How much the expected fragments of nodes change when a request is placed there; its twin is `hardware.fragments`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller.scheduling.containers.kernels.structures import Asked, Room, Typical
+from dataplane.native import Array, as_i64, as_u64, i64, kernel, u32, u64
+
+NEVER: Final = -(1 << 62)
+"""What stands for a node on which a request does not fit."""
+
+
+@kernel
+def fragment_changes(  # noqa: PLR0917 - kernels have no keywords
+    room: Room, typical: Typical, asked: Asked, rows: Array[i64], count: u32, scratch: Array[i64], out: Array[i64]
+) -> None:
+    """Write for each node of `rows` by how much the fragments fall, thousandths times pods, by the best devices.
+
+    `scratch` has room for the devices of a node.
+    """
+    for place in range(count):
+        row: i64 = rows[place]
+        out[row] = NEVER
+        if room.cpu_milli[row] >= asked.cpu_milli and room.memory_bytes[row] >= asked.memory_bytes:
+            out[row] = best_change(room, typical, asked, row, scratch)
+
+
+@kernel(inline=True)
+def best_change(room: Room, typical: Typical, asked: Asked, row: i64, scratch: Array[i64]) -> i64:
+    """Return by how much a node's fragments fall, `NEVER` where no devices will do."""
+    first: i64 = room.start[row]
+    devices: i64 = room.start[row + 1] - first
+    for device in range(devices):
+        scratch[device] = room.milli[first + device]
+    before: i64 = expected(room, typical, first, devices, room.cpu_milli[row], room.memory_bytes[row], scratch)
+    cpu: i64 = room.cpu_milli[row] - asked.cpu_milli
+    memory: i64 = room.memory_bytes[row] - asked.memory_bytes
+    if asked.count == 1 and asked.milli < 1000:
+        best: i64 = NEVER
+        for device in range(devices):
+            if serves(room, asked, first + device) and is_first(room, asked, scratch, first, device):
+                scratch[device] -= asked.milli
+                fallen: i64 = before - expected(room, typical, first, devices, cpu, memory, scratch)
+                scratch[device] += asked.milli
+                best = max(best, fallen)
+        return best
+    left: i64 = asked.count
+    never: i64 = NEVER
+    for device in range(devices):
+        if left > 0 and serves(room, asked, first + device):
+            scratch[device] -= asked.milli
+            left -= 1
+    if left > 0:
+        return never
+    return before - expected(room, typical, first, devices, cpu, memory, scratch)
+
+
+@kernel(inline=True)
+def serves(room: Room, asked: Asked, device: i64) -> bool:
+    """Return whether a device has what is asked of one."""
+    return (
+        asked.accepts[device] != 0
+        and room.milli[device] >= asked.milli
+        and room.device_memory_bytes[device] >= asked.device_memory_bytes
+    )
+
+
+@kernel(inline=True)
+def is_first(room: Room, asked: Asked, scratch: Array[i64], first: i64, device: i64) -> bool:
+    """Return whether no device before this one is of its model with as much left: such a one gives the same."""
+    for other in range(device):
+        same: bool = scratch[other] == scratch[device] and room.alike[first + other] == room.alike[first + device]
+        if same and serves(room, asked, first + other):
+            return False
+    return True
+
+
+@kernel(inline=True)
+def expected(  # noqa: PLR0917 - kernels have no keywords
+    room: Room, typical: Typical, first: i64, devices: i64, cpu: i64, memory: i64, milli: Array[i64]
+) -> i64:
+    """Return the free thousandths that a workload's pods cannot use, each as often as it comes."""
+    total: i64 = 0
+    for device in range(devices):
+        total += milli[device]
+    if total == 0:
+        return as_i64(0)
+    found: i64 = 0
+    for request in range(typical.requests):
+        unused: i64 = total
+        if typical.count[request] > 0 and typical.cpu_milli[request] <= cpu and typical.memory_bytes[request] <= memory:
+            base: u64 = as_u64(request) * as_u64(room.devices) + as_u64(first)
+            able: i64 = 0
+            used: i64 = 0
+            for device in range(devices):
+                if typical.accepts[base + as_u64(device)] != 0 and milli[device] >= typical.milli[request]:
+                    able += 1
+                    used += milli[device]
+            if able >= typical.count[request]:
+                unused = total - used
+        found += typical.weight[request] * unused
+    return found

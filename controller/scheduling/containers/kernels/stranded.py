@@ -1,0 +1,101 @@
+"""How much more of devices is expected to stay idle when a request is placed on a node; its twin is in `stranding`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from controller.scheduling.containers.kernels.fragments import serves
+from controller.scheduling.containers.kernels.structures import Asked, Demand, Room
+from dataplane.native import Array, as_i64, i64, kernel, u32
+
+IMPOSSIBLE: Final = 1 << 62
+"""What stands for a node on which a request does not fit."""
+_MILLION: Final = 1_000_000
+
+
+@kernel
+def stranded_changes(  # noqa: PLR0917 - kernels have no keywords
+    room: Room, demand: Demand, asked: Asked, first: u32, last: u32, out: Array[i64], device: Array[i64]
+) -> None:
+    """Write by how much the idle rests of the nodes from `first` up to `last` grow, and the devices of their shares.
+
+    In millionths of a device.
+    """
+    for row in range(first, last):
+        out[row] = IMPOSSIBLE
+        device[row] = -1
+        if room.cpu_milli[row] >= asked.cpu_milli and room.memory_bytes[row] >= asked.memory_bytes:
+            change(room, demand, asked, as_i64(row), out, device)
+
+
+@kernel(inline=True)
+def change(  # noqa: PLR0917 - kernels have no keywords
+    room: Room, demand: Demand, asked: Asked, row: i64, out: Array[i64], device: Array[i64]
+) -> None:
+    """Write one node's change. All devices that a request gets are of one kind."""
+    chosen: i64 = -1
+    taken: i64 = asked.count * asked.milli
+    rest: i64 = 0
+    if asked.count > 0:
+        chosen = pick(room, demand, asked, row)
+        if chosen < 0:
+            return
+        rest = asked.count * grown(room, demand, asked, chosen)
+    cpu: i64 = beside(room, demand, demand.cpu_milli, row)
+    memory: i64 = beside(room, demand, demand.memory_kib, row)
+    before: i64 = shortage(demand, cpu, memory, room.cpu_milli[row], room.memory_bytes[row])
+    if chosen >= 0 and demand.kind[chosen] >= 0:
+        cpu -= taken * demand.cpu_milli[demand.kind[chosen]]
+        memory -= taken * demand.memory_kib[demand.kind[chosen]]
+    cpu_left: i64 = room.cpu_milli[row] - asked.cpu_milli
+    memory_left: i64 = room.memory_bytes[row] - asked.memory_bytes
+    out[row] = rest + shortage(demand, cpu, memory, cpu_left, memory_left) - before
+    device[row] = chosen
+
+
+@kernel(inline=True)
+def pick(room: Room, demand: Demand, asked: Asked, row: i64) -> i64:
+    """Return the device whose idle rest grows least, the first of equals; -1 where there are not as many as asked."""
+    able: i64 = 0
+    best: i64 = IMPOSSIBLE
+    chosen: i64 = -1
+    for place in range(room.start[row], room.start[row + 1]):
+        if serves(room, asked, place):
+            able += 1
+            more: i64 = grown(room, demand, asked, place)
+            if more < best:
+                best = more
+                chosen = place
+    none: i64 = -1
+    return chosen if able >= asked.count else none
+
+
+@kernel(inline=True)
+def grown(room: Room, demand: Demand, asked: Asked, device: i64) -> i64:
+    """Return how much more of a device is expected to stay idle once it has given what is asked of one."""
+    kind: i64 = demand.kind[device]
+    if kind < 0:
+        return as_i64(0)
+    free: i64 = kind * 1001 + room.milli[device]
+    return demand.value[free - asked.milli] - demand.value[free]
+
+
+@kernel(inline=True)
+def beside(room: Room, demand: Demand, need: Array[i64], row: i64) -> i64:
+    """Return what a workload needs beside the free devices of a node, a thousand times."""
+    found: i64 = 0
+    for place in range(room.start[row], room.start[row + 1]):
+        if demand.kind[place] >= 0:
+            found += room.milli[place] * need[demand.kind[place]]
+    return found
+
+
+@kernel(inline=True)
+def shortage(demand: Demand, cpu: i64, memory: i64, cpu_milli: i64, memory_bytes: i64) -> i64:
+    """Return how many millionths of a device lack the cores, or the memory, that the workload asks for beside them."""
+    found: i64 = 0
+    if demand.most_cpu_milli > 0:
+        found = max(found, (cpu // 1000 - cpu_milli) * _MILLION // demand.most_cpu_milli)
+    if demand.most_memory_kib > 0:
+        found = max(found, (memory // 1000 - memory_bytes // 1024) * _MILLION // demand.most_memory_kib)
+    return found * demand.shortage_milli // 1000

@@ -1,0 +1,211 @@
+"""Which pods would have to go so that others of a higher priority find a place: the lowest, and as few as possible.
+
+Pure. A group goes whole or not at all, wherever its pods are. Bandwidth that goes with a pod is free again, too: a pod
+on another node may have to go for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Final
+
+from controller.cluster.cost_map import CostMap
+from controller.cluster.hardware import Shares
+from controller.scheduling.containers.reservations import Reservation, with_reservations
+from controller.scheduling.framework import PendingPod, Profile, Snapshot, place_group
+from controller.scheduling.framework.deciding import decide, filtered
+
+MOST_NODES: Final = 64
+"""So many nodes are looked at: those on which least would have to go, if all did."""
+
+
+_Fits = Callable[[Sequence["_Unit"]], bool]
+"""Whether a pod or a group finds its place without some."""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A pod that holds shares of a node, by its number; `priority` is its group's, if it has one.
+
+    One that `is_leaving` gives them back soon, whatever is decided.
+    """
+
+    pod: str
+    node: int
+    shares: Shares
+    priority: int = 0
+    group: str = ""
+    is_leaving: bool = False
+    reservations: tuple[Reservation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What makes room: who has to go, and the node that each pod would get; nobody has to where all leave already."""
+
+    victims: tuple[str, ...]
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Pods that go together."""
+
+    holders: tuple[Holder, ...]
+
+    @property
+    def priority(self) -> int:
+        return max(holder.priority for holder in self.holders)
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset(holder.pod for holder in self.holders)
+
+
+@dataclass(frozen=True, eq=False)
+class Cluster:
+    """A snapshot and who holds what of it; `unreserved` is what lies between nodes without anybody's reservations."""
+
+    snapshot: Snapshot
+    holders: tuple[Holder, ...]
+    unreserved: CostMap | None = None
+
+    def without(self, gone: frozenset[str]) -> Snapshot:
+        """Return the snapshot in which these pods hold nothing."""
+        free, groups, costs = self.snapshot.free.copy(), dict(self.snapshot.groups), self.snapshot.costs
+        going = [holder for name in gone for holder in self._by_pod.get(name, ())]
+        for holder in going:
+            free.add(self.snapshot.columns, holder.node, holder.shares, 1)
+            if (counts := groups.get(holder.group)) is not None:
+                groups[holder.group] = {**counts, holder.node: counts.get(holder.node, 0) - 1}
+        if self.unreserved is not None and any(holder.reservations for holder in going):
+            kept = (one for holder in self.holders if holder.pod not in gone for one in holder.reservations)
+            costs = with_reservations(self.unreserved, kept)
+        return replace(self.snapshot, free=free, groups=groups, costs=costs)
+
+    @cached_property
+    def _by_pod(self) -> dict[str, list[Holder]]:
+        found: defaultdict[str, list[Holder]] = defaultdict(list)
+        for holder in self.holders:
+            found[holder.pod].append(holder)
+        return dict(found)
+
+    @cached_property
+    def leaving(self) -> frozenset[str]:
+        """Those that leave already."""
+        return frozenset(holder.pod for holder in self.holders if holder.is_leaving)
+
+
+def make_room(profile: Profile, pods: Sequence[PendingPod], cluster: Cluster, priority: int) -> Room | None:
+    """Return who has to go for a pod, or for all pods of a group; None where nobody of a lower priority would help.
+
+    Of several ways the one is taken whose victims' highest priority is lowest, then that with the fewest pods, then
+    that with the lowest sum of priorities. All that one is about is asked of the same filters as any decision.
+    """
+    leaving = cluster.leaving
+    if (nodes := _places(profile, pods, cluster.without(leaving))) is not None:
+        return Room((), nodes)
+    units = [unit for unit in _units(cluster.holders, leaving) if unit.priority < priority]
+    everybody = leaving.union(*(unit.names for unit in units))
+    nodes = _places(profile, pods, cluster.without(everybody))
+    if not units or nodes is None:
+        return None
+    if len(pods) > 1:
+        chosen = _fewest_for_group(profile, pods, cluster, units, nodes)
+    else:
+        chosen = _fewest_for_pod(profile, pods[0], cluster, units, everybody)
+    if chosen is None:
+        return None
+    nodes = _places(profile, pods, cluster.without(leaving.union(*(unit.names for unit in chosen))))
+    victims = sorted(name for unit in chosen for name in unit.names)
+    return None if nodes is None else Room(tuple(victims), nodes)
+
+
+def _units(holders: Iterable[Holder], leaving: frozenset[str]) -> list[_Unit]:
+    """Return those that can go, groups whole: a group of which one leaves goes with the rest."""
+    together: defaultdict[str, list[Holder]] = defaultdict(list)
+    for holder in holders:
+        if holder.pod not in leaving:
+            together[f"group/{holder.group}" if holder.group else f"pod/{holder.pod}"].append(holder)
+    return [_Unit(tuple(some)) for some in together.values()]
+
+
+def _places(profile: Profile, pods: Sequence[PendingPod], snapshot: Snapshot) -> tuple[int, ...] | None:
+    """Return the nodes that all pods get, None if not all find one."""
+    if len(pods) == 1:
+        choice = decide(profile, pods[0], snapshot)
+        return (choice.node,) if choice.is_placed else None
+    found = place_group(profile, pods, snapshot)
+    return tuple(choice.node for choice in found.choices) if found.is_placed else None
+
+
+def _fewest_for_pod(
+    profile: Profile, pod: PendingPod, cluster: Cluster, units: Sequence[_Unit], everybody: frozenset[str]
+) -> list[_Unit] | None:
+    """Return the best set of units over the nodes that could run a pod if all of them went."""
+    empty = profile.seen(pod, cluster.without(everybody))
+    passing, _ = filtered(profile, pod, empty)
+    ways, on = [], _by_node(units)
+    for node in passing.nonzero()[0].tolist():
+        here = on.get(node, [])
+        ways.append((_cost(here), node, here))
+    best: list[_Unit] | None = None
+    for _, node, here in sorted(ways, key=lambda way: way[:2])[:MOST_NODES]:
+
+        def fits(gone: Sequence[_Unit], node: int = node) -> bool:
+            names = cluster.leaving.union(*(unit.names for unit in gone))
+            return bool(filtered(profile, pod, profile.seen(pod, cluster.without(names)))[0][node])
+
+        start = here
+        if not fits(start):  # what is missing is elsewhere: bandwidth on the way
+            start = here + [unit for unit in units if unit not in here and _has_reservations(unit)]
+            if not fits(start):
+                continue
+        found = _spared(start, fits)
+        if best is None or _cost(found) < _cost(best):
+            best = found
+    return best
+
+
+def _by_node(units: Sequence[_Unit]) -> dict[int, list[_Unit]]:
+    found: defaultdict[int, list[_Unit]] = defaultdict(list)
+    for unit in units:
+        for node in sorted({holder.node for holder in unit.holders}):
+            found[node].append(unit)
+    return dict(found)
+
+
+def _fewest_for_group(
+    profile: Profile, pods: Sequence[PendingPod], cluster: Cluster, units: Sequence[_Unit], nodes: tuple[int, ...]
+) -> list[_Unit] | None:
+    """Return a set of units without which a group is placed, none of which can be spared."""
+
+    def fits(gone: Sequence[_Unit]) -> bool:
+        names = cluster.leaving.union(*(unit.names for unit in gone))
+        return _places(profile, pods, cluster.without(names)) is not None
+
+    near = [unit for unit in units if any(holder.node in nodes for holder in unit.holders)]
+    start = near if fits(near) else list(units)
+    return _spared(start, fits) if fits(start) else None
+
+
+def _spared(units: Sequence[_Unit], fits: _Fits) -> list[_Unit]:
+    """Return units of which none can stay: one after the other does, the highest and largest first, where it fits."""
+    kept = sorted(units, key=lambda unit: (-unit.priority, -len(unit.holders), min(unit.names)))
+    for unit in list(kept):
+        others = [other for other in kept if other is not unit]
+        if fits(others):
+            kept = others
+    return kept
+
+
+def _cost(units: Sequence[_Unit]) -> tuple[int, int, int]:
+    priorities = [holder.priority for unit in units for holder in unit.holders]
+    return max(priorities, default=-(1 << 62)), len(priorities), sum(priorities)
+
+
+def _has_reservations(unit: _Unit) -> bool:
+    return any(holder.reservations for holder in unit.holders)

@@ -1,0 +1,125 @@
+"""Groups whose pods add up their gradients in the network: one a host, near to one another by the tree they need."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+
+from controller.cluster.cost_map import UNREACHABLE_NS
+from controller.scheduling.framework import PendingPod, Snapshot
+from controller.scheduling.framework.columns import Flags, Floats, Ids, Longs
+from controller.scheduling.framework.filters import NoSettings
+from controller.scheduling.framework.values import MOST_POINTS
+from dataplane.config import Strict
+
+_NS_PER_BYTE_AT_1_BPS = 8e9
+
+
+class OneANode:
+    """Refuses nodes that have a pod of the group already, where its pods add up in the network: one worker a host."""
+
+    Settings = NoSettings
+    # Groups that add up do not come in simulations; all others pass everywhere.
+    is_local = True
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
+        """Return which nodes have none, nor another node of the same host."""
+        there = _members(pod, snapshot) if pod.is_reduced else []
+        if not there:
+            return None
+        hosts = {snapshot.host_name(node) for node in there}
+        return np.array([snapshot.host_name(node) not in hosts for node in range(len(snapshot.columns.nodes))])
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:  # noqa: ARG002 - a filter's signature
+        """Return that one is there."""
+        return f"its host has a worker of group {pod.group} already: one a host adds up in the network"
+
+
+class TreeCost:
+    """Prefers nodes that join the group's reduction tree at least cost: the way to the nearest host that is in it.
+
+    Joining at the nearest one each time is Prim's rule, whose tree costs at most twice the best one's. The first pod
+    has nothing to join: it prefers nodes with as many others near as the group still needs.
+    """
+
+    class Settings(Strict, frozen=True):
+        """How many bytes go up and down the tree in one piece."""
+
+        nbytes: Annotated[int, Meta(ge=1)] = 1 << 20
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:
+        """Return whether the pod joins no tree, or nothing is known of the network."""
+        return not pod.is_reduced or snapshot.costs is None
+
+    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return `MOST_POINTS` for the cheapest node, half of it for one that costs twice as much."""
+        if not pod.is_reduced or snapshot.costs is None:
+            return np.full(len(nodes), MOST_POINTS, np.int64)
+        cost_ns = self._cost_ns(pod, snapshot, nodes)
+        points = np.zeros(len(nodes), np.int64)
+        reached = np.isfinite(cost_ns)
+        if reached.any():
+            points[reached] = np.rint(MOST_POINTS * (cost_ns[reached].min() + 1) / (cost_ns[reached] + 1))
+        return points
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return what the node would join at, and whether the way was measured."""
+        if not pod.is_reduced:
+            return "the pod is of no group that adds up in the network"
+        if snapshot.costs is None:
+            return "nothing is known of the network"
+        there = [one for one in _members(pod, snapshot) if snapshot.host[one] >= 0]
+        if snapshot.host[node] < 0 or not there:
+            return "the first of its group" if not there else "not in the topology"
+        name = snapshot.host_name(node)
+        near = min(there, key=lambda one: self._between(snapshot, np.array([one]), node).item())
+        cost = snapshot.costs.cost(name, snapshot.host_name(near))
+        if not cost.is_reachable:
+            return f"{snapshot.host_name(near)}: unreachable"
+        return (
+            f"joins at {cost.dst}: {cost.delay_ns / 1e6:.3f} ms ({cost.delay_basis}) "
+            f"and {cost.available_bps / 1e6:.1f} Mbit/s free ({cost.available_basis})"
+        )
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
+        """Return the reasons for several nodes: where no tree is joined, one is that of all."""
+        if self.is_neutral(pod, snapshot):
+            return [self.reason(pod, snapshot, 0)] * len(nodes)
+        return [self.reason(pod, snapshot, node) for node in nodes.tolist()]
+
+    def _cost_ns(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Floats:
+        there = np.array(_members(pod, snapshot), np.int64)
+        if len(there):
+            joined: Floats = np.min([self._between(snapshot, nodes, one) for one in there.tolist()], axis=0)
+            return joined
+        wanted = min(max(pod.companions, 0), len(nodes) - 1)
+        if not wanted:
+            return np.zeros(len(nodes))
+        between = np.array([self._between(snapshot, nodes, one) for one in nodes.tolist()])
+        np.fill_diagonal(between, np.inf)
+        nearest: Floats = np.partition(between, wanted - 1, axis=1)[:, :wanted].sum(axis=1)
+        return nearest
+
+    def _between(self, snapshot: Snapshot, nodes: Ids, other: int) -> Floats:
+        """Return how long a piece takes between nodes and another one, in the slower direction; inf: for ever."""
+        assert snapshot.costs is not None
+        pairs, hosts, end = snapshot.costs.pairs, snapshot.host[nodes], snapshot.host[other]
+        found = np.zeros(len(nodes), np.float64)
+        for src, dst in ((hosts, end), (end, hosts)):
+            delay_ns, free_bps = pairs.delay_ns[src, dst], pairs.available_bps[src, dst]
+            reached = (delay_ns != UNREACHABLE_NS) & (free_bps > 0) & (hosts >= 0) & (end >= 0)
+            cost_ns = delay_ns + self.settings.nbytes * _NS_PER_BYTE_AT_1_BPS / np.maximum(free_bps, 1)
+            found = np.maximum(found, np.where(reached, cost_ns, np.inf))
+        return np.where(hosts == end, np.where(hosts >= 0, 0.0, np.inf), found)
+
+
+def _members(pod: PendingPod, snapshot: Snapshot) -> list[int]:
+    return sorted(node for node, count in snapshot.groups.get(pod.group, {}).items() if count)

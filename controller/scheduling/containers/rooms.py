@@ -1,0 +1,67 @@
+"""Snapshots and requests as the kernels of the policies see them."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+
+import numpy as np
+
+from controller.cluster.hardware import WHOLE, DeviceRequest, Request
+from controller.scheduling.containers.kernels.structures import Asked, Room
+from controller.scheduling.framework import Snapshot
+from controller.scheduling.framework.columns import Longs, NodeColumns
+from dataplane.native import Array, pointer_to
+
+_NO_DEVICES = np.zeros(1, np.uint8)
+
+
+def room_of(snapshot: Snapshot) -> Room:
+    """Return what is free as kernels see it; valid as long as the snapshot is."""
+    columns, free = snapshot.columns, snapshot.free
+    return Room(
+        nodes=len(columns.nodes),
+        devices=len(columns.device_node),
+        start=view_of(columns.device_start),
+        alike=view_of(alike(columns)),
+        cpu_milli=view_of(free.cpu_milli),
+        memory_bytes=view_of(free.memory_bytes),
+        milli=view_of(free.device_milli),
+        device_memory_bytes=view_of(free.device_memory_bytes),
+    )
+
+
+def view_of(column: Longs) -> Array[int]:
+    """Return a column that kernels only read: it need not be writable, as `pointer_to` wants it."""
+    return Array(ctypes.c_uint8, column.ctypes.data, column)
+
+
+@lru_cache(maxsize=8)
+def alike(columns: NodeColumns) -> Longs:
+    """Return a number for each device that those of its kind and model share."""
+    numbers: dict[object, int] = {}
+    found = [
+        numbers.setdefault((device.kind, device.model), len(numbers))
+        for node in columns.nodes
+        for device in node.devices
+    ]
+    return np.array(found or [0], np.int64)
+
+
+def can_be_asked(request: Request) -> bool:
+    """Return whether kernels take a request: it asks for devices of one sort at most."""
+    return len(request.devices) <= 1
+
+
+def asked_of(request: Request, columns: NodeColumns) -> Asked:
+    """Return a request for devices of one sort at most as kernels see it."""
+    wanted: DeviceRequest | None = request.devices[0] if request.devices else None
+    accepts = _NO_DEVICES if wanted is None else columns.accepted(wanted).view(np.uint8)
+    return Asked(
+        cpu_milli=request.cpu_milli,
+        memory_bytes=request.memory_bytes,
+        count=0 if wanted is None else wanted.count,
+        milli=WHOLE if wanted is None else wanted.thousandths,
+        device_memory_bytes=0 if wanted is None else wanted.memory_bytes,
+        accepts=pointer_to(accepts),
+    )

@@ -1,0 +1,87 @@
+"""Devices that are idle enough: those whose used share is below a threshold."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+
+from controller.cluster.hardware import WHOLE
+from controller.scheduling.framework import PendingPod, Snapshot
+from controller.scheduling.framework.columns import Flags, Floats
+from dataplane.config import Strict
+
+
+class DeviceThreshold:
+    """Keeps pods from devices whose used share is not below a threshold: measured where reported, else what is held.
+
+    A pod whose user stated the device gets that one however busy it is.
+    """
+
+    class Settings(Strict, frozen=True):
+        """The share, 0 to 1, from which on a device is not idle enough."""
+
+        below: Annotated[float, Meta(gt=0, le=1)] = 0.95
+
+    # Measured loads do not come in simulations; what is held is the node's own matter.
+    is_local = True
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def devices(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
+        """Return which devices are idle enough."""
+        if pod.device is not None or not pod.request.devices:
+            return None
+        free = snapshot.unnarrowed or snapshot.free
+        found: Flags = free.device_milli > WHOLE - WHOLE * self.settings.below
+        if snapshot.device_busy is not None:
+            is_said = ~np.isnan(snapshot.device_busy)
+            found[is_said] = snapshot.device_busy[is_said] < self.settings.below
+        return found
+
+    def lets_in(self, before: float, now: float) -> bool:
+        """Return whether a device has become idle enough by its measured load."""
+        return now < self.settings.below <= before
+
+    def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
+        """Return which nodes have as many idle devices of each sort as the pod asks for, or too few busy ones as well.
+
+        Where it would not fit even on busy devices, other filters say what is missing.
+        """
+        idle = self.devices(pod, snapshot)
+        if idle is None or bool(np.all(idle)):
+            return None
+        columns, free = snapshot.columns, snapshot.unnarrowed or snapshot.free
+        found: Flags | None = None
+        for wanted in pod.request.devices:
+            able = columns.accepted(wanted) & (free.device_milli >= wanted.thousandths)
+            if not (able & ~idle).any():
+                continue  # no device is kept from the pod that would have served it
+            found = np.ones(len(columns.nodes), np.bool_) if found is None else found
+            found &= (columns.counted(able & idle) >= wanted.count) | (columns.counted(able) < wanted.count)
+        return found
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return how busy the devices are that would do, and by what that is known."""
+        columns, used = snapshot.columns, _used(snapshot)
+        first = int(columns.device_start[node])
+        said = []
+        for device in columns.nodes[node].devices:
+            row = first + device.number
+            if used[row] >= self.settings.below and any(
+                wanted.accepts(device.kind, device.model) for wanted in pod.request.devices
+            ):
+                how = "held" if snapshot.device_busy is None or np.isnan(snapshot.device_busy[row]) else "measured"
+                said.append(f"device {device.number} {used[row]:.0%} ({how})")
+        return f"too few devices are used below {self.settings.below:.0%}: {', '.join(said)}"
+
+
+def _used(snapshot: Snapshot) -> Floats:
+    """Return each device's used share."""
+    free = snapshot.unnarrowed or snapshot.free
+    held: Floats = (WHOLE - free.device_milli) / WHOLE
+    if snapshot.device_busy is None:
+        return held
+    return np.where(np.isnan(snapshot.device_busy), held, snapshot.device_busy)

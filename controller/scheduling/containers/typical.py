@@ -1,0 +1,51 @@
+"""The workload that a policy reckons with: that of its settings, else what the cluster is asked for."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from controller.cluster.hardware import WHOLE, DeviceRequest, Request
+from controller.scheduling.framework import Snapshot
+from controller.scheduling.framework.workload import Workload
+from dataplane.config import Strict
+from dataplane.topology.values import DeviceKind
+
+
+class TypicalPod(Strict, frozen=True):
+    """A request, and how many pods of so many make it; without a kind it asks for no device."""
+
+    pods: Annotated[int, Meta(ge=1, le=1 << 32)] = 1
+    cpu_milli: Annotated[int, Meta(ge=0)] = 0
+    memory_bytes: Annotated[int, Meta(ge=0)] = 0
+    kind: DeviceKind | None = None
+    count: Annotated[int, Meta(ge=1)] = 1
+    thousandths: Annotated[int, Meta(ge=1, le=WHOLE)] = WHOLE
+    models: tuple[str, ...] = ()
+
+    @property
+    def request(self) -> Request:
+        """It as schedulers see it."""
+        devices: tuple[DeviceRequest, ...] = ()
+        if self.kind is not None:
+            devices = (DeviceRequest(self.kind, self.count, self.thousandths, frozenset(self.models)),)
+        return Request(self.cpu_milli, self.memory_bytes, devices)
+
+
+NOTHING_KNOWN = Workload(())
+
+
+def workload_of(typical: tuple[TypicalPod, ...]) -> Workload | None:
+    """Return the workload that settings state, None where they state none."""
+    if not typical:
+        return None
+    counts: dict[Request, int] = {}
+    for pod in typical:
+        counts[pod.request] = counts.get(pod.request, 0) + pod.pods
+    return Workload.of(counts)
+
+
+def reckoned(stated: Workload | None, snapshot: Snapshot) -> Workload:
+    """Return what is reckoned with."""
+    return stated or snapshot.workload or NOTHING_KNOWN

@@ -1,0 +1,124 @@
+"""What is known of tasks of a type at each offer, from results of the type's probes and from tasks that have run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from controller.apiserver.resources import ProbeResult
+from controller.apiserver.resources.probe_result import ProbeRun
+from controller.cluster.estimates import Basis, Estimate, successive
+from controller.probing.evaluation import TRUSTED, Threshold, Trust, lowered, threshold_of
+from controller.probing.evaluation.efficiency import LEAST_COUNTS
+from controller.probing.prediction import predicted
+from controller.probing.values import ProbeTask
+from controller.scheduling.dispatch.values import Offer, Option
+
+_NS: Final = 1_000_000_000
+MOST_SAMPLES: Final = 10
+"""Of tasks that have run in a place the newest so many count."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownType:
+    """A type of tasks: its probes, one after the other, or the `problem` why there are none.
+
+    `counts` are the numbers of units that probes measure, as far as there are so many, `stated` those that users state.
+    """
+
+    name: str
+    probes: tuple[ProbeTask, ...] = ()
+    counts: tuple[int, ...] = (1,)
+    stated: tuple[int, ...] = ()
+    problem: str = ""
+
+    @property
+    def kernels(self) -> frozenset[str]:
+        """Identifiers of all its probes' kernels."""
+        return frozenset(kernel for probe in self.probes for kernel in probe.kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What was measured at one offer: results by probe, and run times of tasks of the type by number of units."""
+
+    results: Mapping[str, Sequence[ProbeResult]] = field(default_factory=dict)
+    runs_s: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    trust: Trust = TRUSTED
+
+
+def options_of(known: KnownType, offer: Offer, evidence: Evidence, now_ns: int, fresh_s: float) -> tuple[Option, ...]:
+    """Return what tasks of a type may take of an offer: each number of units that is measured, or of interest.
+
+    Numbers above the threshold of the probes' efficiency say so; where nothing was measured the estimate is unknown.
+    """
+    measured = {run.units for run in _runs(known, evidence) if run.units}
+    counts = sorted(
+        measured | set(evidence.runs_s) | set(known.stated) | {units for units in known.counts if units <= offer.count}
+    )
+    threshold = threshold_in(known, evidence)
+    return tuple(
+        Option(offer.key, units, estimate_in(known, evidence, units, now_ns, fresh_s), _above(threshold, units))
+        for units in counts or [1]
+    )
+
+
+def estimate_in(known: KnownType, evidence: Evidence, units: int, now_ns: int, fresh_s: float) -> Estimate:
+    """Return how long a task of a type takes on so many units of an offer.
+
+    By tasks of the type that ran there on as many, if any did; else by the type's probes. What is old is history.
+    """
+    if ran := evidence.runs_s.get(units):
+        samples = tuple(ran)[-MOST_SAMPLES:]
+        return lowered(Estimate.measured(samples, f"tasks of type {known.name} on {units} units"), evidence.trust)
+    if not known.probes:
+        return Estimate.unknown(known.problem or f"type {known.name} has no probe")
+    parts = [_of_probe(probe, evidence, units, now_ns, fresh_s) for probe in known.probes]
+    return lowered(parts[0] if len(parts) == 1 else successive(parts), evidence.trust)
+
+
+def threshold_in(known: KnownType, evidence: Evidence) -> Threshold | None:
+    """Return up to how many units help tasks of a type at an offer: by its probe that takes longest."""
+    found: dict[str, dict[int, list[float]]] = {}
+    for probe in known.probes:
+        for run in _runs(KnownType(known.name, (probe,)), evidence):
+            found.setdefault(probe.name, {}).setdefault(run.units, []).extend(run.run_times_s)
+    if max((len(times) for times in found.values()), default=0) < LEAST_COUNTS:
+        return None
+    longest = max(found, key=lambda name: (math.fsum(found[name][min(found[name])]), name))
+    return threshold_of(found[longest])
+
+
+def _of_probe(probe: ProbeTask, evidence: Evidence, units: int, now_ns: int, fresh_s: float) -> Estimate:
+    results = evidence.results.get(probe.name, ())
+    newest = max((one for one in results if _has(one, units)), key=lambda one: one.metadata.created_ns, default=None)
+    if newest is None:
+        return Estimate.unknown(f"{probe.name} has not run there on {units} units")
+    estimate = predicted(probe, [run for run in newest.status.runs if run.units == units])
+    age_s = (now_ns - newest.metadata.created_ns) / _NS
+    if age_s <= fresh_s:
+        return estimate
+    return lowered(estimate, Trust(Basis.HISTORY, (f"{newest.metadata.name} is {age_s:.0f} s old",)))
+
+
+def _has(result: ProbeResult, units: int) -> bool:
+    return any(run.units == units for run in result.status.runs)
+
+
+def _runs(known: KnownType, evidence: Evidence) -> Iterable[ProbeRun]:
+    """Return the good runs of a type's probes, of each probe's newest result for each number of units."""
+    for probe in known.probes:
+        seen: set[int] = set()
+        ordered = sorted(evidence.results.get(probe.name, ()), key=lambda one: -one.metadata.created_ns)
+        for result in ordered:
+            runs = [run for run in result.status.runs if run.units not in seen]
+            yield from (run for run in runs if run.outcome == "succeeded" and run.run_times_s)
+            seen.update(run.units for run in runs)
+
+
+def _above(threshold: Threshold | None, units: int) -> str:
+    if threshold is None or threshold.units is None or units <= threshold.units:
+        return ""
+    return f"{units} units are more than the {threshold.units} up to which more help: {threshold.reason}"

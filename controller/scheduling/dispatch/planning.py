@@ -1,0 +1,154 @@
+"""The plan of all tasks that wait: who begins where and when, one task after the other, the highest priority first.
+
+A task that would end sooner where it has to wait for units than where units are free now waits for them: they are kept
+for it in the plan's books. What is dispatched are the tasks that begin now; all others are planned anew next time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from controller.scheduling.dispatch.deciding import Verdict, decide
+from controller.scheduling.dispatch.policies import Question
+from controller.scheduling.dispatch.profiles import TaskProfile
+from controller.scheduling.dispatch.values import (
+    CentresView,
+    Flags,
+    Floats,
+    Options,
+    PendingTask,
+    Window,
+)
+
+_NS: Final = 1e9
+
+
+def order_of(tasks: Iterable[PendingTask]) -> list[PendingTask]:
+    """Return tasks in the order they are decided in: the highest priority first, then who came first."""
+    return sorted(tasks, key=lambda one: (-one.priority, one.since_ns, one.name))
+
+
+class Plan:
+    """A plan over a view, whose slots are its books. `decide` plans one task more."""
+
+    def __init__(self, view: CentresView) -> None:
+        self.view = view
+        self._starts: dict[int, _Starts] = {}
+        self._taken: list[int] = []
+        self._open = {place for place, slots in enumerate(view.slots) if slots.free}
+        self._ways: dict[tuple[object, int], tuple[Floats, Flags]] = {}
+
+    def decide(self, profile: TaskProfile, task: PendingTask, options: Options) -> Verdict:
+        """Return where a task goes, and keep its units in the books."""
+        verdict = decide(profile, self.question(task, options))
+        if (option := verdict.option) is not None and verdict.row is not None:
+            held_s = float(verdict.asked.transfer_s[verdict.row] + options.high[verdict.row])
+            held_s = held_s if math.isfinite(held_s) else math.inf
+            place = self.view.place[option.offer]
+            self.view.slots[place].take(option.units, held_s, verdict.start_s)
+            self._taken.append(place)
+            if not self.view.slots[place].free:
+                self._open.discard(place)
+        return verdict
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no unit is free now: nothing more can begin."""
+        return not self._open
+
+    def question(self, task: PendingTask, options: Options) -> Question:
+        """Return what policies are asked about a task."""
+        transfer_s, is_measured = self._way(task, options)
+        start_s = self._start_s(options)
+        is_good = np.ones(len(options), np.bool_)
+        if task.reads:
+            start_s, is_good = self._in_good_hours(task, options, start_s, transfer_s)
+        if task.not_before_ns is not None and task.not_before_ns > self.view.now_ns:
+            start_s = np.maximum(start_s, (task.not_before_ns - self.view.now_ns) / _NS)
+        return Question(task, self.view, options, start_s, transfer_s, is_measured, is_good)
+
+    def _start_s(self, options: Options) -> Floats:
+        starts = self._starts.get(id(options))
+        if starts is None or starts.options is not options:
+            starts = self._starts[id(options)] = _Starts(self.view, options)
+        return starts.now(self._taken)
+
+    def _way(self, task: PendingTask, options: Options) -> tuple[Floats, Flags]:
+        """Return how long the task's data takes to each option's centre, and whether that is measured."""
+        key = (task.reads, id(options))
+        if (found := self._ways.get(key)) is None:
+            found = self._ways[key] = _way(task, options, self.view)
+        return found
+
+    def _in_good_hours(
+        self, task: PendingTask, options: Options, start_s: Floats, transfer_s: Floats
+    ) -> tuple[Floats, Flags]:
+        """Return when options begin if the task waits for good hours as far as its deadline lets it, and in which."""
+        start_s, is_good = start_s.copy(), np.ones(len(options), np.bool_)
+        needed_s = transfer_s + options.high
+        for place, rows in options.rows_of.items():
+            windows = self.view.good.get((task.main_host, self.view.offers[place].centre))
+            if windows is None:
+                continue
+            for row in rows.tolist():
+                if not math.isfinite(start_s[row]):
+                    continue
+                at_s = _good_start_s(windows, self.view.now_ns, float(start_s[row]))
+                is_good[row] = at_s is not None and (
+                    at_s <= start_s[row] or _fits(task, self.view.now_ns, at_s, float(needed_s[row]))
+                )
+                if is_good[row] and at_s is not None:
+                    start_s[row] = at_s
+        return start_s, is_good
+
+
+class _Starts:
+    """When options begin, as columns that follow the books: of what was not taken from nothing is asked again."""
+
+    def __init__(self, view: CentresView, options: Options) -> None:
+        self.options, self._view, self._seen = options, view, 0
+        self._start_s = np.full(len(options), math.inf)
+        for place in options.rows_of:
+            self._read(place)
+
+    def now(self, taken: Sequence[int]) -> Floats:
+        """Return the column; `taken` are all places that units were taken of in this plan, in order."""
+        for place in set(taken[self._seen :]):
+            self._read(place)
+        self._seen = len(taken)
+        return self._start_s.copy()
+
+    def _read(self, place: int) -> None:
+        slots = self._view.slots[place]
+        for row in self.options.rows_of.get(place, ()):
+            high = float(self.options.high[row])
+            units = int(self.options.units[row])
+            self._start_s[row] = slots.start_s(units, high if math.isfinite(high) else math.inf)
+
+
+def _way(task: PendingTask, options: Options, view: CentresView) -> tuple[Floats, Flags]:
+    seconds, is_measured = np.zeros(len(view.offers)), np.ones(len(view.offers), np.bool_)
+    for place, offer in enumerate(view.offers):
+        ways = [view.transfer_s.get((one.host, offer.centre)) for one in task.reads]
+        for read, way in zip(task.reads, ways, strict=True):
+            if way is not None:
+                seconds[place] += read.nbytes * way[0] if read.nbytes else 0.0
+        is_measured[place] = all(way is not None and way[1] for way in ways)
+    return seconds[options.offer], is_measured[options.offer]
+
+
+def _good_start_s(windows: Sequence[Window], now_ns: int, start_s: float) -> float | None:
+    """Return when, not before a time, the network is forecast good; None where no such time is forecast."""
+    at_ns = now_ns + round(start_s * _NS)
+    found = (max(one.begin_ns, at_ns) for one in windows if one.end_ns > at_ns)
+    begin_ns = min(found, default=None)
+    return None if begin_ns is None else (begin_ns - now_ns) / _NS
+
+
+def _fits(task: PendingTask, now_ns: int, start_s: float, needed_s: float) -> bool:
+    """Return whether a task that waits so long still keeps its deadline; one without a deadline does not wait."""
+    return task.deadline_ns is not None and now_ns + (start_s + needed_s) * _NS <= task.deadline_ns

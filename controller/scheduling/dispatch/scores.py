@@ -1,0 +1,94 @@
+"""Scores of options for tasks."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from controller.scheduling.dispatch.filters import NoSettings, offer_of
+from controller.scheduling.dispatch.policies import Question
+from controller.scheduling.dispatch.values import MOST_POINTS, Floats, Longs
+
+
+def by_least(figures: Floats) -> Longs:
+    """Return `MOST_POINTS` for the least figure, half of it for twice as much."""
+    points = np.zeros(len(figures), np.int64)
+    known = np.isfinite(figures)
+    if known.any():
+        least = float(figures[known].min()) + 1e-9
+        points[known] = np.rint(MOST_POINTS * least / (figures[known] + 1e-9))
+    return points
+
+
+class FinishTime:
+    """Prefers what ends first, at most: the wait for units, the way of the data, the upper bound of the run time.
+
+    By upper bounds, a figure with wide ones does not win by a lucky mean.
+    """
+
+    Settings = NoSettings
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def points(self, asked: Question, rows: Longs) -> Longs:
+        """Return the most points for the first end, half for twice as long."""
+        return by_least(asked.finish_s[rows])
+
+    def reason(self, asked: Question, row: int) -> str:
+        """Return what the end is made of."""
+        option = asked.options.items[row]
+        parts = [f"{option.units} of {offer_of(asked, row).unit or 'the units it chooses'}: {option.estimate}"]
+        if asked.start_s[row] > 0:
+            parts.append(f"begins in {asked.start_s[row]:.4g} s")
+        if asked.task.reads:
+            parts.append(_way(asked, row))
+        if (deadline_ns := asked.task.deadline_ns) is not None:
+            late_s = asked.finish_s[row] - (deadline_ns - asked.view.now_ns) / 1e9
+            if late_s > 0:
+                parts.append(f"up to {late_s:.4g} s after its deadline")
+        return ", ".join(parts)
+
+
+class Thrift:
+    """Prefers what takes the fewest unit-seconds, at most."""
+
+    Settings = NoSettings
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def points(self, asked: Question, rows: Longs) -> Longs:
+        """Return the most points for the fewest unit-seconds."""
+        return by_least((asked.options.high * asked.options.units)[rows])
+
+    def reason(self, asked: Question, row: int) -> str:
+        """Return the unit-seconds."""
+        return f"{asked.options.high[row] * asked.options.units[row]:.4g} unit-seconds at most"
+
+
+class GoodHours:
+    """Prefers what begins while the centre's network is forecast good, for tasks that read over it."""
+
+    Settings = NoSettings
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def points(self, asked: Question, rows: Longs) -> Longs:
+        """Return the most points for good hours, none for others; all of them where nothing is forecast."""
+        points: Longs = np.where(asked.is_good[rows], MOST_POINTS, 0).astype(np.int64)
+        return points
+
+    def reason(self, asked: Question, row: int) -> str:
+        """Return whether it begins in good hours."""
+        if not asked.task.reads:
+            return "it reads nothing over the network"
+        if (asked.task.main_host, offer_of(asked, row).centre) not in asked.view.good:
+            return "no hours are forecast"
+        return "begins in good hours" if asked.is_good[row] else "begins while the network is forecast worse"
+
+
+def _way(asked: Question, row: int) -> str:
+    nbytes = sum(one.nbytes for one in asked.task.reads)
+    basis = "measured" if asked.is_measured_way[row] else "nominal"
+    return f"its {nbytes} bytes are there in {asked.transfer_s[row]:.4g} s ({basis})"

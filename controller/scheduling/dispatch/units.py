@@ -1,0 +1,112 @@
+"""The unit type that a probe runs on: chosen from the configuration, by asking, by the user, or by the centre; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from controller.apiserver.resources.task import UnitChoice
+from controller.scheduling.dispatch.probing import Place
+from controller.scheduling.dispatch.values import Offer
+
+
+class Step(StrEnum):
+    """What is to be done about a probe that waits."""
+
+    DISPATCH = "dispatch"
+    ASK = "ask"
+    """Its centre, first, which of its units could run it."""
+    WAIT = "wait"
+    FAIL = "fail"
+    """It can never be as it was asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What is to be done, where, and why; `unit` is None where the centre is to pick one."""
+
+    step: Step
+    reason: str
+    unit: str | None = None
+    units: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A probe at a centre: its kernels, the unit type that its user states, and the most units that it runs on.
+
+    `answered` are the unit types that the centre has said could run it, None before it has.
+    """
+
+    centre: str
+    kernels: frozenset[str]
+    choice: UnitChoice
+    unit: str | None
+    units: int
+    answered: tuple[str, ...] | None = None
+
+
+def choose_unit(wanted: Wanted, places: Sequence[Place]) -> Chosen:
+    """Return which unit type of its centre a probe gets; `places` are those of that centre."""
+    if not places:
+        return Chosen(Step.WAIT, f"centre {wanted.centre} has said of no units")
+    if wanted.unit is not None or wanted.choice is UnitChoice.USER:
+        return _stated(wanted, places)
+    if wanted.choice is UnitChoice.CENTRE:
+        return _left_to_centre(wanted, places)
+    if wanted.choice is UnitChoice.ASKED and wanted.answered is None:
+        return Chosen(Step.ASK, f"centre {wanted.centre} is asked which of its units could run it")
+    return _of_fitting(wanted, places)
+
+
+def lacking(offer: Offer, kernels: frozenset[str]) -> tuple[str, ...]:
+    """Return the kernels that an offer does not support; it qualifies if there are none."""
+    return tuple(sorted(kernels - offer.operators))
+
+
+def _stated(wanted: Wanted, places: Sequence[Place]) -> Chosen:
+    known = ", ".join(place.offer.unit for place in places)
+    if wanted.unit is None:
+        return Chosen(Step.FAIL, f"its user is to choose a unit of centre {wanted.centre}, and states none: {known}")
+    place = next((one for one in places if one.offer.unit == wanted.unit), None)
+    if place is None:
+        return Chosen(Step.FAIL, f"centre {wanted.centre} has no unit {wanted.unit}: {known}")
+    return _on(wanted, place, "as its user states")
+
+
+def _of_fitting(wanted: Wanted, places: Sequence[Place]) -> Chosen:
+    """Choose among the types that support every kernel, or that the centre has answered: the one with most free."""
+    if wanted.answered is None:
+        fitting = [place for place in places if not lacking(place.offer, wanted.kernels)]
+        how = "by its configuration"
+    else:
+        fitting = [place for place in places if place.offer.unit in wanted.answered]
+        how = "as the centre has answered"
+    if not fitting:
+        return Chosen(Step.FAIL, _nobody(wanted, places))
+    return _on(wanted, max(fitting, key=lambda one: (one.free, one.offer.count, one.offer.unit)), how)
+
+
+def _left_to_centre(wanted: Wanted, places: Sequence[Place]) -> Chosen:
+    most = max(places, key=lambda one: (one.free, one.offer.count))
+    chosen = _on(wanted, most, "the centre picks")
+    return Chosen(chosen.step, chosen.reason, None, chosen.units)
+
+
+def _on(wanted: Wanted, place: Place, how: str) -> Chosen:
+    offer = place.offer
+    if wanted.units > offer.count:
+        return Chosen(
+            Step.FAIL, f"{wanted.units} units wanted, centre {wanted.centre} has {offer.count} of unit {offer.unit}"
+        )
+    if wanted.units > place.free:
+        return Chosen(Step.WAIT, f"{wanted.units} units of {offer.unit} wanted, {place.free} are free")
+    return Chosen(Step.DISPATCH, f"{wanted.units} of {offer.unit}: {how}", offer.unit, wanted.units)
+
+
+def _nobody(wanted: Wanted, places: Sequence[Place]) -> str:
+    if wanted.answered is not None:
+        return f"centre {wanted.centre} answers that none of its units could run it"
+    lacks = "; ".join(f"{one.offer.unit} lacks {', '.join(lacking(one.offer, wanted.kernels))}" for one in places)
+    return f"no unit of centre {wanted.centre} supports every kernel: {lacks}"

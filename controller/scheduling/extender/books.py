@@ -1,0 +1,317 @@
+"""What is known of a cluster's nodes and pods, ready to be decided by.
+
+Two modes. A watch of the API server tells all nodes and all pods that are on one: then free is what pods leave. Without
+it there are the nodes of one request and no pods: then free is what a node has, as kube-scheduler has already looked
+whether the pod fits beside the others.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import numpy as np
+
+from controller.cluster.cost_map import CostMap
+from controller.cluster.hardware import Cluster, Node, Request, Shares, choose
+from controller.cluster.hardware.errors import HardwareError
+from controller.common.errors import SchedulerError
+from controller.scheduling.containers.reservations import Reservation, with_reservations
+from controller.scheduling.extender import objects
+from controller.scheduling.extender.annotations import NOTHING, PeerNeed, Wishes, is_meant, wishes_of
+from controller.scheduling.extender.hardware import KindOf, node_of, request_of
+from controller.scheduling.framework import Peer, PendingPod, Snapshot
+from controller.scheduling.framework.columns import FreeColumns, NodeColumns
+
+_KEEPS_OFF = ("NoSchedule", "NoExecute")
+_UNSCHEDULABLE = objects.Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+
+
+@dataclass(frozen=True, slots=True)
+class KnownNode:
+    """A node: what it has, the host of the topology that it is, and what keeps pods off it."""
+
+    value: Node
+    host: str
+    taints: tuple[objects.Taint, ...]
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPod:
+    """A pod on a node, by its uid: what it holds there, and what it says of its peers."""
+
+    uid: str
+    name: str
+    namespace: str
+    node: str
+    request: Request
+    labels: Mapping[str, str]
+    wishes: Wishes
+    problem: str = ""
+    """Why it counts without what it asks for, or says; empty where it does not."""
+
+
+@dataclass(slots=True)
+class Books:
+    """Nodes and pods by name and uid. `problems` are those that are left out, or counted without, and why.
+
+    `host_label` is the label that names a node's host. It is no thread's but one's; snapshots are anybody's.
+    """
+
+    kind_of: KindOf
+    host_label: str | None = None
+    nodes: dict[str, KnownNode] = field(default_factory=dict)
+    pods: dict[str, KnownPod] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    _by_name: dict[str, str] = field(default_factory=dict)
+    _on: defaultdict[str, dict[str, None]] = field(default_factory=lambda: defaultdict(dict))
+    _shares: dict[str, Shares] = field(default_factory=dict)
+    _said: set[str] = field(default_factory=set)
+    _assumed: dict[str, int] = field(default_factory=dict)
+    _needy: dict[str, KnownPod] = field(default_factory=dict)
+    _reserved: tuple[CostMap, tuple[Reservation, ...], CostMap] | None = None
+    _columns: NodeColumns | None = None
+    _free: FreeColumns | None = None
+    _hosts: tuple[str, ...] = ()
+
+    def take_node(self, node: objects.Node) -> None:
+        """Know a node as it is now; one that cannot be is left out."""
+        name, version = node.metadata.name, node.metadata.resource_version
+        before = self.nodes.get(name)
+        if before is not None and version and before.version == version:
+            return
+        try:
+            value = node_of(node, self.kind_of)
+        except SchedulerError as error:
+            self.problems[name] = str(error)
+            if before is not None:
+                self._forget_columns()
+                del self.nodes[name]
+            return
+        self.problems.pop(name, None)
+        taints = tuple(one for one in node.spec.taints or () if one.effect in _KEEPS_OFF)
+        if node.spec.unschedulable and all(one.key != _UNSCHEDULABLE.key for one in taints):
+            taints = (*taints, _UNSCHEDULABLE)
+        host = name if self.host_label is None else (node.metadata.labels or {}).get(self.host_label, "")
+        if before is None or before.value != value or before.host != host:
+            self._forget_columns()
+        else:
+            value = before.value
+        self.nodes[name] = KnownNode(value, host, taints, version)
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node."""
+        self.problems.pop(name, None)
+        if self.nodes.pop(name, None) is not None:
+            self._forget_columns()
+
+    def take_pod(self, pod: objects.Pod) -> None:
+        """Know a pod as it is now; one that is on no node, or has ended, holds nothing."""
+        if not pod.holds:
+            self.remove_pod(pod.metadata.uid)
+            return
+        known = self._known(pod)
+        self._assumed.pop(known.uid, None)
+        if known == self.pods.get(known.uid):
+            return
+        self.remove_pod(known.uid)
+        self.pods[known.uid] = known
+        if known.problem:
+            self.problems[f"{known.namespace}/{known.name}"] = known.problem
+        if known.wishes.peers:
+            self._needy[known.uid] = known
+        self._by_name[f"{known.namespace}/{known.name}"] = known.uid
+        self._on[known.node][known.uid] = None
+        self._hold(known)
+
+    def assume(self, pod: objects.Pod, node: str, until_ns: int) -> None:
+        """Know of a pod that it was bound to a node before the watch says so; it must have said so by a time."""
+        self.take_pod(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node)))
+        self._assumed[pod.metadata.uid] = until_ns
+
+    def expire(self, now_ns: int) -> None:
+        """Forget pods that were assumed to be on a node and of which no watch has told in time."""
+        for uid in [uid for uid, until_ns in self._assumed.items() if until_ns <= now_ns]:
+            self.remove_pod(uid)
+
+    def remove_pod(self, uid: str) -> None:
+        """Forget a pod."""
+        self._assumed.pop(uid, None)
+        known = self.pods.pop(uid, None)
+        self._needy.pop(uid, None)
+        if known is None:
+            return
+        self.problems.pop(f"{known.namespace}/{known.name}", None)
+        full_name = f"{known.namespace}/{known.name}"
+        if self._by_name.get(full_name) == uid:
+            del self._by_name[full_name]
+        self._on[known.node].pop(uid, None)
+        if not self._on[known.node]:
+            del self._on[known.node]
+        shares = self._shares.pop(uid, None)
+        if shares is not None and self._free is not None and self._columns is not None:
+            self._free.add(self._columns, self._columns.number[known.node], shares, 1)
+
+    def keep_nodes(self, names: Iterable[str]) -> None:
+        """Forget all nodes but these: what a list says is all that there is."""
+        kept = set(names)
+        for name in [name for name in self.nodes if name not in kept]:
+            self.remove_node(name)
+
+    def keep_pods(self, uids: Iterable[str]) -> None:
+        """Forget all pods but these."""
+        kept = set(uids)
+        for uid in [uid for uid in self.pods if uid not in kept]:
+            self.remove_pod(uid)
+
+    def new_problems(self) -> list[str]:
+        """Return problems that were not returned before."""
+        found = [problem for problem in self.problems.values() if problem not in self._said]
+        self._said = set(self.problems.values())
+        return found
+
+    def host_of(self, node: str) -> str:
+        """Return the host that a node is, empty where nobody knows."""
+        known = self.nodes.get(node)
+        return "" if known is None else known.host
+
+    def pending(self, pod: objects.Pod, wishes: Wishes, *, gone: frozenset[str] = frozenset()) -> PendingPod:
+        """Return a pod as policies see it; pods that have `gone`, by uid, are no peers.
+
+        Peers that are pods count where they are, and not while they are nowhere; who is on a node and names the pod
+        needs the way, too. Nobody is his own peer.
+        """
+        without = gone | {pod.metadata.uid}
+        own = [
+            Peer(host, need.nbytes, need.min_bps, need.max_delay_ns) for need, host, _ in self._ways(wishes, without)
+        ]
+        theirs = [
+            Peer(host, need.nbytes, need.min_bps, need.max_delay_ns)
+            for other in self._needy.values()
+            if other.uid not in without and (host := self.host_of(other.node))
+            for need in other.wishes.peers
+            if is_meant(need, pod)
+        ]
+        return PendingPod(
+            pod.full_name,
+            request_of(pod, self.kind_of),
+            priority=pod.spec.priority or 0,
+            locations=wishes.nodes,
+            device_kind=wishes.device_kind,
+            peers=(*own, *theirs),
+            group=wishes.group,
+        )
+
+    def reservations(self, gone: frozenset[str] = frozenset()) -> tuple[Reservation, ...]:
+        """Return what pods on nodes need of the network, but for those that have `gone`."""
+        return tuple(
+            Reservation(self.host_of(pod.node), Peer(host, 0, need.min_bps), frozenset((pod.uid, other)))
+            for pod in self._needy.values()
+            if pod.uid not in gone and self.host_of(pod.node)
+            for need, host, other in self._ways(pod.wishes, gone | {pod.uid})
+            if need.min_bps
+        )
+
+    def snapshot(self, costs: CostMap | None, *, gone: frozenset[str] = frozenset()) -> Snapshot:
+        """Return the present state as policies see it; pods that have `gone`, by uid, hold nothing."""
+        columns, free = self._made()
+        free = free.copy()
+        for uid in gone:
+            if (shares := self._shares.get(uid)) is not None:
+                free.add(columns, columns.number[self.pods[uid].node], shares, 1)
+        ready = np.ones(len(columns.nodes), np.bool_)
+        left = self._beside(costs, self.reservations(gone))
+        return Snapshot(columns, free, ready, left, self._groups(columns, gone), host_names=self._hosts)
+
+    def emptied(self, snapshot: Snapshot, costs: CostMap | None) -> Snapshot:
+        """Return a snapshot in which no pod holds anything, nor has reserved of what lies between nodes."""
+        return replace(snapshot, free=FreeColumns.of(snapshot.columns, Cluster({})), costs=costs)
+
+    def _beside(self, costs: CostMap | None, held: tuple[Reservation, ...]) -> CostMap | None:
+        """Return what lies between nodes beside what is reserved; it is not worked out again for the same."""
+        if costs is None or not held:
+            return costs
+        if self._reserved is None or self._reserved[0] is not costs or self._reserved[1] != held:
+            self._reserved = costs, held, with_reservations(costs, held)
+        return self._reserved[2]
+
+    def _ways(self, wishes: Wishes, without: frozenset[str]) -> Iterator[tuple[PeerNeed, str, str]]:
+        """Yield each need with its peer's host, and who that is: a pod's uid, or the host; some pods do not count."""
+        for need in wishes.peers:
+            if need.host:
+                yield need, need.host, f"host/{need.host}"
+                continue
+            if need.pod:
+                uid = self._by_name.get(need.pod)
+                found = [] if uid is None else [self.pods[uid]]
+            else:
+                found = [pod for pod in self.pods.values() if _has_labels(pod, need)]
+            for pod in found:
+                if pod.uid not in without and (host := self.host_of(pod.node)):
+                    yield need, host, pod.uid
+
+    def _known(self, pod: objects.Pod) -> KnownPod:
+        full_name = pod.full_name
+        wishes, request, problem = NOTHING, Request(), ""
+        try:
+            request = request_of(pod, self.kind_of)
+            wishes = wishes_of(pod)
+        except SchedulerError as error:
+            problem = str(error)
+        namespace, _, name = full_name.partition("/")
+        return KnownPod(
+            pod.metadata.uid or full_name,
+            name,
+            namespace,
+            pod.spec.node_name,
+            request,
+            pod.metadata.labels or {},
+            wishes,
+            problem,
+        )
+
+    def _made(self) -> tuple[NodeColumns, FreeColumns]:
+        """Return nodes as columns and what is free of them, made anew once nodes have changed."""
+        if self._columns is None or self._free is None:
+            known = tuple(self.nodes.values())
+            self._columns = NodeColumns.of(tuple(one.value for one in known))
+            self._hosts = tuple(one.host for one in known)
+            self._free = FreeColumns.of(self._columns, Cluster({}))
+            self._shares.clear()
+            for pod in self.pods.values():
+                self._hold(pod)
+        return self._columns, self._free
+
+    def _hold(self, pod: KnownPod) -> None:
+        """Count what a pod holds, if its node is known; of devices that are over-committed only those that are left."""
+        if self._columns is None or self._free is None or (row := self._columns.number.get(pod.node)) is None:
+            return
+        shares = Shares(pod.request.cpu_milli, pod.request.memory_bytes)
+        for wanted in pod.request.devices:
+            held = self._free.held_of(self._columns, row) + Shares(devices=shares.devices)
+            try:
+                more = choose(self._columns.nodes[row], Shares(devices=held.devices), Request(devices=(wanted,)))
+            except HardwareError:
+                name = f"{pod.namespace}/{pod.name}"
+                self.problems[name] = f"pod {name}: node {pod.node} has too few {wanted} left for it"
+                continue
+            shares += more
+        self._shares[pod.uid] = shares
+        self._free.add(self._columns, row, shares, -1)
+
+    def _groups(self, columns: NodeColumns, gone: frozenset[str]) -> dict[str, dict[int, int]]:
+        counts: defaultdict[str, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
+        for pod in self.pods.values():
+            if pod.wishes.group and pod.uid not in gone and pod.node in columns.number:
+                counts[pod.wishes.group][columns.number[pod.node]] += 1
+        return {group: dict(nodes) for group, nodes in counts.items()}
+
+    def _forget_columns(self) -> None:
+        self._columns = self._free = None
+
+
+def _has_labels(pod: KnownPod, need: PeerNeed) -> bool:
+    return pod.namespace == need.namespace and all(pod.labels.get(name) == value for name, value in need.labels)

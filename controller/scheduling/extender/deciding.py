@@ -1,0 +1,164 @@
+"""The extender's decisions: which nodes may run a pod, how good each is, on which preemption would help. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from controller.scheduling.extender.messages import LEAST_PRIORITY, MOST_PRIORITY
+from controller.scheduling.extender.objects import Taint, Toleration
+from controller.scheduling.framework import PendingPod, Profile, Snapshot
+from controller.scheduling.framework.columns import Ids
+from controller.scheduling.framework.deciding import PASSES, checked_points, filtered
+from controller.scheduling.framework.values import MOST_POINTS
+
+_UNKNOWN: Final = "nothing is known of it yet"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a node may not run a pod; `is_final` where it could not either if all other pods were gone."""
+
+    policy: str
+    reason: str
+    is_final: bool
+
+    def __str__(self) -> str:
+        return f"{self.policy}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """Nodes that may run a pod, in the order in which they were asked for, and why the others may not."""
+
+    passed: tuple[str, ...]
+    refused: Mapping[str, Refusal]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeScore:
+    """A node's score from 0 to 10, the points that it is made of, and of each policy: weight, points and reason."""
+
+    node: str
+    score: int
+    points: int
+    reasons: tuple[str, ...] = ()
+
+
+def filter_nodes(
+    profile: Profile,
+    pod: PendingPod,
+    names: Sequence[str],
+    snapshot: Snapshot,
+    *,
+    emptied: Snapshot,
+    untolerated: Mapping[str, Taint],
+    explained: int,
+) -> Filtered:
+    """Return which of the nodes named may run a pod.
+
+    `emptied` is the snapshot without all other pods, `untolerated` are taints of nodes that the pod does not tolerate.
+    The first `explained` refused nodes have their own reason, the others that the policy refused them.
+    """
+    snapshot, refuser = _refusers(profile, pod, snapshot)
+    never = _refusers(profile, pod, emptied)[1] != PASSES
+    number, refused, passed = snapshot.columns.number, dict[str, Refusal](), list[str]()
+    for name in names:
+        if (row := number.get(name)) is None:
+            refused[name] = Refusal("known", _UNKNOWN, is_final=True)
+        elif (taint := untolerated.get(name)) is not None:
+            refused[name] = Refusal("taints", f"the pod does not tolerate {taint}", is_final=True)
+        elif refuser[row] == PASSES:
+            passed.append(name)
+        else:
+            policy = profile.filters[int(refuser[row])]
+            reason = policy.policy.reason(pod, snapshot, row) if len(refused) < explained else "it is refused"
+            refused[name] = Refusal(policy.name, reason, is_final=bool(never[row]))
+    return Filtered(tuple(passed), refused)
+
+
+def score_nodes(
+    profile: Profile, pod: PendingPod, names: Sequence[str], snapshot: Snapshot, *, stretch: bool, explained: int
+) -> tuple[NodeScore, ...]:
+    """Return the scores of the nodes named, in their order; one that nobody knows has none, 0.
+
+    A score is the share that a node has of the most points there are, in tenths, by the policies that do not give all
+    of these nodes the same; with `stretch` from the worst of them to the best. The best `explained` have their reasons.
+    """
+    snapshot = profile.seen(pod, snapshot)
+    rows = _rows(names, snapshot)
+    given = [checked_points(score, pod, snapshot, rows) if len(rows) else rows for score in profile.scores]
+    total, most = np.zeros(len(rows), np.int64), 0
+    for score, points in zip(profile.scores, given, strict=True):
+        if len(points) and points.min() < points.max():
+            total += score.weight * points
+            most += score.weight * MOST_POINTS
+    least = 0
+    if stretch and len(rows):
+        least, most = int(total.min()), int(total.max())
+    reasons = {
+        int(rows[place]): _reasons(profile, pod, snapshot, int(rows[place]), [int(points[place]) for points in given])
+        for place in np.argsort(-total, kind="stable")[:explained].tolist()
+    }
+    of = dict(zip(rows.tolist(), total.tolist(), strict=True))
+    found = []
+    for name in names:
+        if (row := snapshot.columns.number.get(name)) is None:
+            found.append(NodeScore(name, LEAST_PRIORITY, 0, (_UNKNOWN,)))
+        else:
+            found.append(NodeScore(name, _tenths(of[row], least, most), of[row], reasons.get(row, ())))
+    return tuple(found)
+
+
+def may_run(profile: Profile, pod: PendingPod, node: str, snapshot: Snapshot) -> Refusal | None:
+    """Return why a node may not run a pod, None if it may: asked of what would be if some pods were gone."""
+    row = snapshot.columns.number.get(node)
+    if row is None:
+        return Refusal("known", _UNKNOWN, is_final=True)
+    snapshot, refuser = _refusers(profile, pod, snapshot)
+    if refuser[row] == PASSES:
+        return None
+    policy = profile.filters[int(refuser[row])]
+    return Refusal(policy.name, policy.policy.reason(pod, snapshot, row), is_final=True)
+
+
+def untolerated(taints: Mapping[str, Sequence[Taint]], tolerations: Sequence[Toleration]) -> dict[str, Taint]:
+    """Return the first taint of each node that a pod does not tolerate."""
+    found = {}
+    for name, some in taints.items():
+        for taint in some:
+            if not any(one.tolerates(taint) for one in tolerations):
+                found[name] = taint
+                break
+    return found
+
+
+def _refusers(profile: Profile, pod: PendingPod, snapshot: Snapshot) -> tuple[Snapshot, Ids]:
+    """Return what policies are shown, and the number of the filter that refuses each node, or `PASSES`."""
+    seen = profile.seen(pod, snapshot)
+    refuser = np.full(len(seen.columns.nodes), PASSES, np.int16)
+    filtered(profile, pod, seen, refuser)
+    return seen, refuser.astype(np.int64)
+
+
+def _rows(names: Sequence[str], snapshot: Snapshot) -> Ids:
+    number = snapshot.columns.number
+    return np.array([number[name] for name in names if name in number], np.int64)
+
+
+def _reasons(profile: Profile, pod: PendingPod, snapshot: Snapshot, row: int, points: Sequence[int]) -> tuple[str, ...]:
+    return tuple(
+        f"{score.weight} * {given} by {score.name}: {score.policy.reason(pod, snapshot, row)}"
+        for score, given in zip(profile.scores, points, strict=True)
+    )
+
+
+def _tenths(points: int, least: int, most: int) -> int:
+    """Return where between the least and the most points are, rounded to tenths."""
+    if most <= least:
+        return MOST_PRIORITY
+    rounded = (2 * MOST_PRIORITY * (points - least) + most - least) // (2 * (most - least))
+    return max(LEAST_PRIORITY, min(MOST_PRIORITY, rounded))

@@ -1,0 +1,114 @@
+"""Kubernetes' nodes and pods as hardware: what a node has, what a pod asks for.
+
+What a device plugin counts are devices; each one's model is the resource's name, so that a request for nvidia.com/gpu
+never gets a slice of nvidia.com/mig-1g.5gb. Which device of a node a pod gets is the kubelet's to say.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from controller.cluster.hardware import Device, DeviceRequest, Node, Request
+from controller.common.errors import SchedulerError
+from controller.scheduling.extender import objects
+from controller.scheduling.extender.objects import Quantities
+from controller.scheduling.extender.quantities import milli, whole
+from controller.scheduling.extender.settings import DEVICES, DeviceResource
+from dataplane.topology.values import DeviceKind, MediumKind, MemoryMedium
+
+_MOST_DEVICES: Final = 4096
+_MOST: Final = 1 << 50
+"""What one pod can ask for of anything, in thousandths or bytes: sums over all pods of a node still fit."""
+
+KindOf = Callable[[str], DeviceKind | None]
+"""What kind of device a resource is, None for one that is none."""
+
+
+def kinds_of(own: Sequence[DeviceResource]) -> KindOf:
+    """Return what says of a resource's name what kind of device it is: by settings first, then by what is known."""
+    table, known = (*own, *DEVICES), dict[str, DeviceKind | None]()
+
+    def kind_of(name: str) -> DeviceKind | None:
+        if name not in known:
+            if len(known) >= _MOST_DEVICES:
+                known.clear()
+            known[name] = next((one.kind for one in table if one.is_of(name)), None)
+        return known[name]
+
+    return kind_of
+
+
+def node_of(node: objects.Node, kind_of: KindOf) -> Node:
+    """Return what a node has for pods; raise SchedulerError, naming the node, for what cannot be."""
+    name, has = node.metadata.name, node.status.allocatable or {}
+    try:
+        counts = {resource: whole(has[resource]) for resource in sorted(has) if kind_of(resource) is not None}
+        cpu_milli, memory_bytes = milli(has.get("cpu", 0)), whole(has.get("memory", 0))
+    except SchedulerError as error:
+        raise SchedulerError(f"node {name}: allocatable: {error}") from None
+    if sum(counts.values()) > _MOST_DEVICES:
+        raise SchedulerError(f"node {name}: {sum(counts.values())} devices; at most {_MOST_DEVICES} are counted")
+    models = [resource for resource, count in counts.items() for _ in range(count)]
+    devices = tuple(Device(number, _kind(kind_of, model), model) for number, model in enumerate(models))
+    memory = (MemoryMedium(MediumKind.DRAM, memory_bytes),)
+    return Node(name, cpu_milli, memory, devices, labels=node.metadata.labels or {})
+
+
+def request_of(pod: objects.Pod, kind_of: KindOf) -> Request:
+    """Return what a pod holds while it runs; raise SchedulerError, naming the pod, for what cannot be.
+
+    As Kubernetes counts it: its containers and sidecars together, or more where an init container needs more, and the
+    overhead of its runtime class; cores and memory that are stated for the whole pod take the place of its containers'.
+    """
+    try:
+        wanted = _wanted(pod.spec, kind_of)
+    except SchedulerError as error:
+        raise SchedulerError(f"pod {pod.full_name}: {error}") from None
+    devices = tuple(
+        DeviceRequest(_kind(kind_of, resource), min(count, _MOST), models=frozenset({resource}))
+        for resource, count in sorted(wanted.items())
+        if count and kind_of(resource) is not None
+    )
+    return Request(min(wanted["cpu"], _MOST), min(wanted["memory"], _MOST), devices)
+
+
+def _wanted(spec: objects.PodSpec, kind_of: KindOf) -> Counter[str]:
+    total = _summed((one.resources.wanted for one in spec.containers or ()), kind_of)
+    sidecars, most = Counter[str](), Counter[str]()
+    for container in spec.init_containers or ():
+        own = _counted(container.resources.wanted, kind_of)
+        if container.restart_policy == "Always":
+            sidecars += own
+            own = Counter()
+        most |= own + sidecars
+    total = (total + sidecars) | most
+    if spec.resources is not None:
+        stated = _counted(spec.resources.wanted, kind_of)
+        total.update({name: stated[name] - total[name] for name in ("cpu", "memory") if name in stated})
+    return total + _counted(spec.overhead or {}, kind_of)
+
+
+def _summed(all_wanted: Iterable[Quantities], kind_of: KindOf) -> Counter[str]:
+    total = Counter[str]()
+    for wanted in all_wanted:
+        total += _counted(wanted, kind_of)
+    return total
+
+
+def _counted(wanted: Mapping[str, str | int | float], kind_of: KindOf) -> Counter[str]:
+    found = Counter[str]()
+    for name, quantity in wanted.items():
+        if name in {"cpu", "memory"} or kind_of(name) is not None:
+            try:
+                found[name] = milli(quantity) if name == "cpu" else whole(quantity)
+            except SchedulerError as error:
+                raise SchedulerError(f"{name}: {error}") from None
+    return found
+
+
+def _kind(kind_of: KindOf, resource: str) -> DeviceKind:
+    kind = kind_of(resource)
+    assert kind is not None
+    return kind

@@ -1,0 +1,205 @@
+"""The extender over HTTP: kube-scheduler POSTs JSON to the verbs below its urlPrefix.
+
+Where an answer has no place for an error it is a line of text: 400 for a body that cannot be read, 422 for a pod that
+cannot be decided about, 503 for what was not decided in time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from cryptography import x509
+from litestar import Litestar, Request, Response, get, post
+from litestar.connection import ASGIConnection
+from litestar.exceptions import HTTPException, NotAuthorizedException, PermissionDeniedException
+from litestar.handlers import BaseRouteHandler
+from litestar.params import FromPath
+
+from controller.common.errors import ControllerError
+from controller.common.http_server import CERTIFICATE
+from controller.scheduling.extender.messages import MalformedError
+from controller.scheduling.extender.metrics import Metrics
+from controller.scheduling.extender.service import ExtenderService
+from controller.scheduling.extender.settings import ExtenderLimits
+from dataplane.rpc.access.names import alternative_names, common_name
+from dataplane.rpc.addresses import is_loopback
+
+_Asked = Request[Any, Any, Any]
+_JSON: Final = "application/json"
+_TEXT: Final = "text/plain"
+_CLOSING: Final = {"Connection": "close"}
+"""Whoever may not call keeps no connection."""
+_LONGEST_HOST: Final = 100
+VERBS: Final = ("filter", "prioritize", "preempt", "bind")
+
+
+@dataclass(frozen=True, slots=True)
+class Callers:
+    """Who may call. With a token it has to be shown; `names` are those of certificates, None: whatever they say.
+
+    `is_local`: whoever can connect may call, so that what a web page has a browser send is refused.
+    """
+
+    token: str | None = None
+    names: frozenset[str] | None = None
+    is_local: bool = False
+
+
+def application(service: ExtenderService, limits: ExtenderLimits, metrics: Metrics, callers: Callers) -> Litestar:
+    """Return the application, for those who may call."""
+    verbs = {
+        "filter": service.filter,
+        "prioritize": service.prioritize,
+        "preempt": service.preempt,
+        "bind": service.bind,
+    }
+    handlers = [_verb(name, verbs[name], service, limits, metrics) for name in VERBS]
+    return Litestar(
+        route_handlers=[*handlers, _decision(service), _health()],
+        guards=[_guard(callers, metrics)],
+        request_max_body_size=limits.request_bytes,
+        exception_handlers={
+            MalformedError: _malformed_body,
+            ControllerError: _refused,
+            HTTPException: _malformed,
+            TimeoutError: _late,
+        },
+        openapi_config=None,
+        logging_config=None,
+        debug=False,
+    )
+
+
+def _verb(
+    name: str,
+    answer: Callable[[bytes], Awaitable[bytes]],
+    service: ExtenderService,
+    limits: ExtenderLimits,
+    metrics: Metrics,
+) -> Any:  # noqa: ANN401 - Litestar's
+    @post(f"/{name}", status_code=200, name=name)
+    async def handle(request: _Asked) -> Response[bytes]:
+        try:
+            async with asyncio.timeout(limits.body_s):
+                body = await request.body()
+        except TimeoutError:
+            raise HTTPException(status_code=408, detail=f"the body did not come within {limits.body_s:g} s") from None
+        begun_s = time.perf_counter()
+        try:
+            async with asyncio.timeout(limits.answer_s):
+                found = await answer(body)
+        except TimeoutError:
+            service.note_late(name)
+            raise TimeoutError(f"{name}: nothing was decided within {limits.answer_s:g} s") from None
+        finally:
+            metrics.seconds.labels(name).observe(time.perf_counter() - begun_s)
+        return Response(found, media_type=_JSON)
+
+    return handle
+
+
+def _decision(service: ExtenderService) -> Any:  # noqa: ANN401 - Litestar's
+    @get("/pods/{namespace:str}/{name:str}")
+    async def decision(namespace: FromPath[str], name: FromPath[str]) -> Response[bytes]:
+        found = service.recent.get(f"{namespace}/{name}")
+        if found is None:
+            raise HTTPException(status_code=404, detail=f"nothing is kept about pod {namespace}/{name}")
+        return Response(msgspec.json.encode(found), media_type=_JSON)
+
+    return decision
+
+
+def _health() -> Any:  # noqa: ANN401 - Litestar's
+    @get("/healthz")
+    async def health() -> Response[bytes]:
+        return Response(b"ok\n", media_type=_TEXT)
+
+    return health
+
+
+def _guard(callers: Callers, metrics: Metrics) -> Any:  # noqa: ANN401 - Litestar's
+    expected = None if callers.token is None else callers.token.encode()
+
+    def guard(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
+        headers = connection.headers
+        problem: HTTPException | None = None
+        if expected is not None and not hmac.compare_digest(_shown(headers.get("authorization", "")), expected):
+            problem = NotAuthorizedException(detail="a token that counts is needed", headers=_CLOSING)
+        elif callers.names is not None and callers.names.isdisjoint(names := _names_of(connection)):
+            shown = ", ".join(sorted(names)) or "nobody"
+            detail = f"the certificate is of {shown}, none of callers: {', '.join(sorted(callers.names))}"
+            problem = PermissionDeniedException(detail=detail, headers=_CLOSING)
+        elif callers.is_local and ("origin" in headers or not _is_local(headers.get("host", ""))):
+            detail = f"Host {headers.get('host', '')[:_LONGEST_HOST]!r} is not this machine, and nobody shows a token"
+            problem = PermissionDeniedException(detail=detail, headers=_CLOSING)
+        if problem is not None:
+            metrics.strangers.inc()
+            raise problem
+        content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if connection.scope.get("method") == "POST" and content_type != _JSON:
+            raise HTTPException(status_code=415, detail=f"Content-Type is to be {_JSON}")
+
+    return guard
+
+
+def _names_of(connection: ASGIConnection[Any, Any, Any, Any]) -> frozenset[str]:
+    """Return what a certificate calls its holder: its common name, DNS names and URIs."""
+    shown: bytes | None = connection.scope.get(CERTIFICATE)  # type: ignore[assignment]
+    return frozenset() if shown is None else _names_in(shown)
+
+
+@lru_cache(maxsize=1024)
+def _names_in(der: bytes) -> frozenset[str]:
+    certificate = x509.load_der_x509_certificate(der)
+    kinds = (x509.DNSName, x509.UniformResourceIdentifier)
+    return frozenset(
+        (common_name(certificate), *(str(name) for kind in kinds for name in alternative_names(certificate, kind)))
+    )
+
+
+def _is_local(host: str) -> bool:
+    """Return whether a Host header names this machine: a page elsewhere may have its own name lead here."""
+    name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() else host
+    return is_loopback(f"{name}:0")
+
+
+def _shown(header: str) -> bytes:
+    """Return the token of a header: a bearer's, or the password of Basic, which is what a URL with a user sends."""
+    scheme, _, rest = header.partition(" ")
+    if scheme.lower() == "bearer":
+        return rest.strip().encode()
+    if scheme.lower() == "basic":
+        try:
+            return base64.b64decode(rest.strip(), validate=True).partition(b":")[2]
+        except (binascii.Error, ValueError):
+            return b""
+    return b""
+
+
+def _malformed_body(_: _Asked, error: MalformedError) -> Response[bytes]:
+    return Response(_line(str(error)), status_code=400, media_type=_TEXT)
+
+
+def _refused(_: _Asked, error: ControllerError) -> Response[bytes]:
+    return Response(_line(str(error)), status_code=422, media_type=_TEXT)
+
+
+def _malformed(_: _Asked, error: HTTPException) -> Response[bytes]:
+    return Response(_line(error.detail), status_code=error.status_code, media_type=_TEXT, headers=error.headers)
+
+
+def _late(_: _Asked, error: TimeoutError) -> Response[bytes]:
+    return Response(_line(str(error)), status_code=503, media_type=_TEXT)
+
+
+def _line(text: str) -> bytes:
+    return " ".join(text.split()).encode() + b"\n"

@@ -1,0 +1,288 @@
+"""The API server of Kubernetes, as far as a placement needs it: nodes and pods listed and watched, pods bound."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import httpx
+import msgspec
+
+from controller.common.errors import SchedulerError
+from controller.scheduling.extender.objects import (
+    Node,
+    ObjectList,
+    Pod,
+    Status,
+    WatchEvent,
+    binding_of,
+)
+from controller.scheduling.extender.settings import KubernetesSettings
+from dataplane.given import SECRET_BYTES, read_given_text
+from dataplane.malformed import MALFORMED
+from dataplane.rpc.backoff import Backoff
+
+LOGGER: Final = logging.getLogger("millrace.extender")
+
+T = TypeVar("T", Node, Pod)
+
+_PAGE: Final = 500
+_CONNECT_S: Final = 2.0
+_WATCH_S: Final = 290
+"""So long the API server keeps a watch; then it is made anew from where it ended."""
+_SILENCE_S: Final = 120.0
+"""A watch that says nothing for so long is dead: bookmarks come about every minute."""
+_MOST_LINE: Final = 16 << 20
+_FIRST_WAIT_NS: Final = 200_000_000
+_LONGEST_WAIT_NS: Final = 10_000_000_000
+_GONE: Final = 410
+
+NODES: Final = "/api/v1/nodes"
+PODS: Final = "/api/v1/pods"
+_ON_NODES: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+
+
+class KubernetesError(SchedulerError):
+    """The API server is away, or refuses what was asked; `code` is HTTP's, 0 where there was no answer."""
+
+    def __init__(self, text: str, code: int = 0) -> None:
+        self.code = code
+        super().__init__(text)
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What a watch told: all of a kind as a list, or one object that is there or is gone."""
+
+    all: tuple[Any, ...] | None = None
+    one: Any = None
+    is_gone: bool = False
+
+
+class KubernetesApi:
+    """Asks the API server; use it as an async context manager. Raises KubernetesError, in one line."""
+
+    def __init__(
+        self,
+        settings: KubernetesSettings,
+        *,
+        rng: random.Random | None = None,
+        on_contact: Callable[[str], None] | None = None,
+    ) -> None:
+        self.server = settings.server.rstrip("/") if settings.server is not None else _in_cluster()
+        self._settings, self._rng = settings, rng or random.Random()
+        self._on_contact = on_contact or (lambda _: None)
+        self._token, self._token_version = "", (0, 0)
+        timeout = httpx.Timeout(settings.timeout_s, connect=min(_CONNECT_S, settings.timeout_s))
+        self._http = httpx.AsyncClient(
+            base_url=self.server, verify=_verify(self.server, settings), timeout=timeout, trust_env=False
+        )
+
+    async def bind(self, namespace: str, pod: str, uid: str, node: str) -> None:
+        """Put a pod on a node; that it is there already is success, and so is an answer that got lost on its way."""
+        body = msgspec.json.encode(binding_of(namespace, pod, uid, node))
+        path = f"/api/v1/namespaces/{_part(namespace)}/pods/{_part(pod)}"
+        try:
+            await self._ask("POST", f"{path}/binding", content=body)
+        except KubernetesError as error:
+            if error.code not in {0, 409, 500, 502, 503, 504}:
+                raise
+            if not await self._is_there(path, uid, node):
+                raise
+
+    async def _is_there(self, path: str, uid: str, node: str) -> bool:
+        """Return whether a pod is on a node, as far as the API server says."""
+        try:
+            found = _decoded(await self._ask("GET", path), Pod)
+        except KubernetesError:
+            return False
+        return found.spec.node_name == node and (not uid or found.metadata.uid == uid)
+
+    async def follow(self, kind: type[T]) -> AsyncGenerator[Change, None]:
+        """Yield all objects of a kind that count, then each one that changes, for ever; the log says what fails."""
+        backoff, said, version = Backoff(_FIRST_WAIT_NS, _LONGEST_WAIT_NS, self._rng), "", ""
+        name = kind.__name__.lower()
+        while True:
+            try:
+                if not version:
+                    version, found = await self._list(kind)
+                    self._on_contact(name)
+                    yield Change(all=found)
+                async with aclosing(self._watch(kind, version)) as events:
+                    async for event in events:
+                        self._on_contact(name)
+                        if event is None:
+                            said = _told_again(name, said)
+                            continue
+                        backoff.reset()
+                        one = _decoded(event.object, kind)
+                        version = one.metadata.resource_version or version
+                        if event.type != "BOOKMARK":
+                            yield Change(one=one, is_gone=event.type == "DELETED")
+            except KubernetesError as error:
+                if error.code == _GONE:
+                    version = ""
+                if str(error) != said and error.code != _GONE:
+                    said = str(error)
+                    LOGGER.warning("%ss are not told now: %s", name, said)
+            await asyncio.sleep(backoff.next_s())
+
+    async def _list(self, kind: type[T]) -> tuple[str, tuple[T, ...]]:
+        """Return all objects of a kind, and the version up to which that is all."""
+        found: list[T] = []
+        asked: dict[str, str | int] = {"limit": _PAGE, **_selection(kind)}
+        while True:
+            page = _decoded(await self._ask("GET", _path(kind), params=asked), ObjectList)
+            found += [_decoded(raw, kind) for raw in page.items or ()]
+            if not page.metadata.continue_:
+                return page.metadata.resource_version, tuple(found)
+            asked["continue"] = page.metadata.continue_
+
+    async def _watch(self, kind: type[T], version: str) -> AsyncGenerator[WatchEvent | None, None]:
+        """Yield None once the API server has agreed, then each event."""
+        asked: dict[str, str | int] = {
+            "watch": "1",
+            "resourceVersion": version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": _WATCH_S,
+            **_selection(kind),
+        }
+        timeout = httpx.Timeout(_SILENCE_S, connect=_CONNECT_S)
+        try:
+            async with self._http.stream(
+                "GET", _path(kind), params=asked, headers=self._headers(), timeout=timeout
+            ) as answer:
+                if not answer.is_success:
+                    raise self._refused("GET", _path(kind), answer.status_code, await answer.aread())
+                yield None
+                async for line in _lines(answer.aiter_bytes()):
+                    event = _decoded(line, WatchEvent)
+                    if event.type == "ERROR":
+                        status = _decoded(event.object, Status)
+                        raise KubernetesError(f"{self.server}: a watch ended: {status.message}", status.code)
+                    yield event
+        except httpx.ReadTimeout:
+            return  # nothing happened for long: asked for again from the same version
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+
+    async def _ask(self, method: str, path: str, **more: Any) -> bytes:  # noqa: ANN401 - httpx's
+        try:
+            answer = await self._http.request(method, path, headers=self._headers(), **more)
+        except httpx.HTTPError as error:
+            raise self._unreachable(error) from None
+        if not answer.is_success:
+            raise self._refused(method, path, answer.status_code, answer.content)
+        return answer.content
+
+    def _headers(self) -> dict[str, str]:
+        found = {"Accept": "application/json", "Content-Type": "application/json"}
+        file = self._settings.token_file
+        if file is None or self._settings.certificate is not None:
+            return found
+        try:
+            about = Path(file).stat()
+            if (about.st_mtime_ns, about.st_ino) != self._token_version:
+                self._token = read_given_text(file, SECRET_BYTES, encoding="ascii").strip()
+                self._token_version = (about.st_mtime_ns, about.st_ino)
+        except (OSError, UnicodeDecodeError) as error:
+            if not self._token:
+                raise KubernetesError(f"the token {file} cannot be read: {_line(error)}") from None
+        return found | {"Authorization": f"Bearer {self._token}"}
+
+    def _refused(self, method: str, path: str, code: int, body: bytes) -> KubernetesError:
+        try:
+            said = msgspec.json.decode(body, type=Status).message
+        except MALFORMED:
+            said = body[:200].decode("utf-8", "replace")
+        return KubernetesError(f"{self.server}: {method} {path}: {code}: {' '.join(said.split())[:512]}", code)
+
+    def _unreachable(self, error: httpx.HTTPError) -> KubernetesError:
+        return KubernetesError(f"{self.server} does not answer: {_line(error)}")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._http.aclose()
+
+
+def _told_again(name: str, said: str) -> str:
+    """Log that what was said to be away is back; return that nothing is said of it now."""
+    if said:
+        LOGGER.info("%ss are told again", name)
+    return ""
+
+
+def _in_cluster() -> str:
+    host, port = os.environ.get("KUBERNETES_SERVICE_HOST"), os.environ.get("KUBERNETES_SERVICE_PORT")
+    if not host or not port:
+        raise SchedulerError(
+            "kubernetes: no server is named, and this is no pod of a cluster: KUBERNETES_SERVICE_HOST is not set"
+        )
+    return f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}"
+
+
+def _verify(server: str, settings: KubernetesSettings) -> ssl.SSLContext | bool:
+    if server.startswith("http://"):
+        return True
+    file = settings.ca
+    try:
+        context = ssl.create_default_context(cafile=file)
+        if settings.certificate is not None and settings.private_key is not None:
+            file = settings.certificate
+            context.load_cert_chain(settings.certificate, settings.private_key, password=lambda: "")
+    except (OSError, ValueError) as error:
+        raise SchedulerError(f"kubernetes: {file}: {_line(error)}") from None
+    return context
+
+
+def _path(kind: type[Node | Pod]) -> str:
+    return NODES if kind is Node else PODS
+
+
+def _selection(kind: type[Node | Pod]) -> dict[str, str | int]:
+    return {} if kind is Node else {"fieldSelector": _ON_NODES}
+
+
+def _part(name: str) -> str:
+    """Return a name as a part of a path; raise KubernetesError for one that leads elsewhere."""
+    if not name or not all(letter.isalnum() or letter in "-." for letter in name) or set(name) == {"."}:
+        raise KubernetesError(f"{name[:60]!r} is no name")
+    return name
+
+
+async def _lines(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
+    rest = bytearray()
+    async for part in parts:
+        rest += part
+        if len(rest) > _MOST_LINE:
+            raise KubernetesError(f"a watch tells more than {_MOST_LINE} bytes at a time")
+        *whole, last = rest.split(b"\n")
+        for line in whole:
+            if line.strip():
+                yield bytes(line)
+        rest = bytearray(last)
+
+
+_S = TypeVar("_S", bound=msgspec.Struct)
+
+
+def _decoded(raw: bytes | msgspec.Raw, kind: type[_S]) -> _S:
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except MALFORMED as error:
+        raise KubernetesError(f"a {kind.__name__} of the API server cannot be read: {_line(error)}") from None
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

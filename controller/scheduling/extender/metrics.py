@@ -1,0 +1,49 @@
+"""What the extender counts, for Prometheus."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from controller.scheduling.extender.books import Books
+
+
+class Metrics:
+    """Counters in a registry of their own, and what books know now; `age_s` is how old a watch's last word is."""
+
+    def __init__(self, books: Books, age_s: Callable[[str], float] | None = None) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "millrace_extender_requests", "Requests, by verb and outcome.", ["verb", "outcome"], registry=self.registry
+        )
+        self.seconds = Histogram(
+            "millrace_extender_seconds",
+            "From the whole body of a request to its answer.",
+            ["verb"],
+            buckets=(0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3, 10),
+            registry=self.registry,
+        )
+        self.refused_nodes = Counter(
+            "millrace_extender_refused_nodes", "Nodes that were refused, by policy.", ["policy"], registry=self.registry
+        )
+        self.strangers = Counter(
+            "millrace_extender_unauthorized", "Requests without a token that counts.", registry=self.registry
+        )
+        self.slow = Counter(
+            "millrace_extender_slow_clients", "Connections closed as the client was too slow.", registry=self.registry
+        )
+        known = Gauge("millrace_extender_known", "Nodes and pods that are known.", ["kind"], registry=self.registry)
+        known.labels("node").set_function(lambda: len(books.nodes))
+        known.labels("pod").set_function(lambda: len(books.pods))
+        problems = Gauge(
+            "millrace_extender_problems", "Nodes left out, pods not counted as they are.", registry=self.registry
+        )
+        problems.set_function(lambda: len(books.problems))
+        if age_s is not None:
+            age = Gauge(
+                "millrace_extender_watch_age_seconds", "Since a watch told something.", ["kind"], registry=self.registry
+            )
+            for kind in ("node", "pod"):
+                age.labels(kind).set_function(partial(age_s, kind))

@@ -1,0 +1,91 @@
+"""The newest decisions of the extender, for people who ask why a pod is where it is."""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Sequence
+
+import msgspec
+
+from controller.scheduling.extender import objects
+from controller.scheduling.extender.deciding import Filtered, NodeScore
+
+
+class Decision(msgspec.Struct, omit_defaults=True):
+    """What was decided about a pod: refused nodes with reasons, as far as they were kept, and all counted by policy."""
+
+    pod: str
+    uid: str
+    profile: str
+    asked: int = 0
+    passed: int = 0
+    refused_by: dict[str, int] = {}
+    refused: dict[str, str] = {}
+    scores: tuple[NodeScore, ...] = ()
+    bound: str = ""
+    error: str = ""
+    decided_ns: int = 0
+    """Since 1970."""
+
+
+class Recent:
+    """Decisions by NAMESPACE/NAME of the pod; those of which nothing was heard for longest make room."""
+
+    def __init__(self, most: int, explained: int) -> None:
+        self._most, self._explained = most, explained
+        self._kept: OrderedDict[str, tuple[Decision, objects.Pod | None]] = OrderedDict()
+
+    def get(self, pod: str) -> Decision | None:
+        """Return what was decided about a pod last, None where nothing is kept."""
+        found = self._kept.get(pod)
+        return None if found is None else found[0]
+
+    def pod(self, full_name: str, uid: str) -> objects.Pod | None:
+        """Return a pod as it was asked about."""
+        _, pod = self._kept.get(full_name, (None, None))
+        return pod if pod is not None and pod.metadata.uid == uid else None
+
+    def filtered(self, pod: objects.Pod, profile: str, found: Filtered, now_ns: int) -> Decision:
+        """Keep which nodes were refused, and why."""
+        counts = Counter(one.policy for one in found.refused.values())
+        kept = dict(list(found.refused.items())[: self._explained])
+        decision = Decision(
+            pod=pod.full_name,
+            uid=pod.metadata.uid,
+            profile=profile,
+            asked=len(found.passed) + len(found.refused),
+            passed=len(found.passed),
+            refused_by=dict(counts),
+            refused={name: str(one) for name, one in kept.items()},
+            decided_ns=now_ns,
+        )
+        self._keep(decision, pod)
+        return decision
+
+    def scored(self, pod: objects.Pod, profile: str, scores: Sequence[NodeScore], now_ns: int) -> Decision:
+        """Keep the best nodes' scores beside what was kept of the same pod."""
+        best = sorted(scores, key=lambda one: -one.points)[: self._explained]
+        decision = self.get(pod.full_name)
+        if decision is None or decision.uid != pod.metadata.uid:
+            decision = Decision(pod=pod.full_name, uid=pod.metadata.uid, profile=profile)
+        decision.scores, decision.decided_ns = tuple(best), now_ns
+        self._keep(decision, pod)
+        return decision
+
+    def failed(self, pod: str, uid: str, error: str, now_ns: int) -> None:
+        """Keep that nothing could be decided, and why."""
+        self._keep(Decision(pod=pod, uid=uid, profile="", error=error, decided_ns=now_ns), None)
+
+    def bound(self, pod: str, uid: str, node: str, error: str, now_ns: int) -> None:
+        """Keep where a pod was bound to, or why it was not."""
+        decision = self.get(pod)
+        if decision is None or decision.uid != uid:
+            decision = Decision(pod=pod, uid=uid, profile="")
+        decision.bound, decision.error, decision.decided_ns = "" if error else node, error, now_ns
+        self._keep(decision, self.pod(pod, uid))
+
+    def _keep(self, decision: Decision, pod: objects.Pod | None) -> None:
+        self._kept[decision.pod] = decision, pod
+        self._kept.move_to_end(decision.pod)
+        if len(self._kept) > self._most:
+            self._kept.popitem(last=False)

@@ -1,0 +1,73 @@
+"""Pods for which a node was found that has not been heard of yet.
+
+A kube-scheduler binds beside its decisions: when it asks about a pod, the one before it may be on its way to a node of
+which nobody has told us. Who depends on where that one goes waits for it, for a short time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from controller.scheduling.extender import objects
+from controller.scheduling.extender.annotations import Wishes, is_meant
+from dataplane.clock import Clock
+
+_FORGOTTEN_NS: Final = 2_000_000_000
+"""Who is not bound by then will be asked about again."""
+
+
+@dataclass(slots=True)
+class Unbound:
+    """Pods that passed a filter, until they are bound; `is_known` says of a uid whether it is on a node by now."""
+
+    clock: Clock
+    is_known: Callable[[str], bool]
+    _pods: dict[str, tuple[objects.Pod, Wishes, int]] = field(default_factory=dict)
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def note(self, pod: objects.Pod, wishes: Wishes) -> None:
+        """Note that a node was found for a pod."""
+        self._forget_old()
+        self._pods[pod.metadata.uid] = pod, wishes, self.clock.now_ns() + _FORGOTTEN_NS
+
+    def discard(self, uid: str) -> None:
+        """Note that a pod was bound, or will not be."""
+        self._pods.pop(uid, None)
+        self.wake()
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    def wake(self) -> None:
+        """Have those who wait look again."""
+        self._changed.set()
+
+    async def settled(self, pod: objects.Pod, wishes: Wishes, wait_s: float) -> bool:
+        """Wait until all that matters to a pod is on a node; return whether that is so, False after `wait_s`."""
+        if not wishes.peers:
+            return True
+        try:
+            async with asyncio.timeout(wait_s):
+                while self._matters(pod, wishes):
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _matters(self, pod: objects.Pod, wishes: Wishes) -> bool:
+        """Return whether one that is on its way is a peer of the pod, or takes bandwidth of its own."""
+        self._forget_old()
+        return any(
+            uid != pod.metadata.uid
+            and (any(need.min_bps for need in others.peers) or any(is_meant(need, other) for need in wishes.peers))
+            for uid, (other, others, _) in self._pods.items()
+        )
+
+    def _forget_old(self) -> None:
+        now_ns = self.clock.now_ns()
+        for uid in [uid for uid, (*_, until_ns) in self._pods.items() if until_ns <= now_ns or self.is_known(uid)]:
+            del self._pods[uid]

@@ -1,0 +1,273 @@
+"""The filters that are there without a plug-in."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from controller.cluster.cost_map import UNREACHABLE_NS, CostMap
+from controller.cluster.hardware import DeviceRequest, Node, Request, fits
+from controller.scheduling.framework.columns import Flags, Ids
+from controller.scheduling.framework.reservations import carries_all, overloaded_link
+from controller.scheduling.framework.snapshot import Snapshot
+from controller.scheduling.framework.values import Peer, PendingPod
+from dataplane.config import Strict
+
+_MOST_SAID: Final = 16_384
+"""Reasons that are kept: of the nodes that explanations name, which change little, for the requests of the day."""
+
+
+class NoSettings(Strict, frozen=True):
+    """A policy that has none."""
+
+
+class Ready:
+    """Refuses nodes that take no work: not heard of, or cordoned."""
+
+    Settings = NoSettings
+    is_local = True
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:  # noqa: ARG002 - a filter's signature
+        """Return which nodes are ready."""
+        return snapshot.ready
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:  # noqa: ARG002 - a filter's signature
+        """Return that it is not ready."""
+        return "it is not ready"
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> list[str]:
+        """Return the reasons for several nodes."""
+        return [self.reason(pod, snapshot, 0)] * len(nodes)
+
+
+class StatedLocation:
+    """Refuses all nodes but those that were stated: by name, by labels, by a kind of device, by a device's number."""
+
+    Settings = NoSettings
+    is_local = True
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
+        """Return which nodes were stated; all, if nothing was."""
+        if not (pod.locations or pod.labels or pod.device_kind is not None or pod.device is not None):
+            return None
+        nodes = snapshot.columns.nodes
+        return np.fromiter((_where(pod, node) is None for node in nodes), np.bool_, len(nodes))
+
+    def devices(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
+        """Return the devices of the stated number."""
+        return None if pod.device is None else snapshot.columns.device_number == pod.device
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return what was stated."""
+        return _where(pod, snapshot.columns.nodes[node]) or "it is where the pod is to run"
+
+
+def _where(pod: PendingPod, node: Node) -> str | None:
+    """Return what of the stated location a node is not, None if it is all of it."""
+    if pod.locations and node.name not in pod.locations:
+        return f"the pod is to run on {' or '.join(pod.locations)}"
+    for name, value in pod.labels:
+        if node.labels.get(name) != value:
+            return f"its label {name} is {node.labels.get(name, 'not there')!s}, not {value}"
+    if pod.device_kind is not None and all(device.kind is not pod.device_kind for device in node.devices):
+        return f"it has no {pod.device_kind}"
+    return None if pod.device is None else _which(pod, pod.device, node)
+
+
+def _which(pod: PendingPod, number: int, node: Node) -> str | None:
+    """Return why a device that was stated by its number is none that the pod can get, None if it may be."""
+    if not pod.request.devices:
+        return f"device {number} is stated, but the pod asks for no device"
+    if number >= len(node.devices):
+        return f"it has {len(node.devices)} devices, no device {number}"
+    device = node.devices[number]
+    if pod.device_kind is not None and device.kind is not pod.device_kind:
+        return f"device {number} is a {device.kind}, not a {pod.device_kind}"
+    wanted = pod.request.devices
+    if sum(one.count for one in wanted) > 1:
+        return f"device {number} is stated, but the pod asks for {sum(one.count for one in wanted)} devices"
+    if not wanted[0].accepts(device.kind, device.model):
+        return f"device {number} is a {device.kind} {device.model}".rstrip() + f", not a {wanted[0]}"
+    return None
+
+
+class NetworkNeed:
+    """Refuses nodes to whose peers the way is not what the pod needs: bandwidth that is free, delay, either way.
+
+    A pod that needs something of a network of which nothing is known is refused everywhere.
+    """
+
+    Settings = NoSettings
+    # Pods of which needs are stated do not come in simulations; all others pass everywhere.
+    is_local = True
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
+        """Return from which nodes all peers that the pod needs something of are reached as it needs it."""
+        needs = [peer for peer in pod.peers if peer.min_bps or peer.max_delay_ns is not None]
+        if not needs:
+            return None
+        found = np.full(len(snapshot.columns.nodes), snapshot.costs is not None)
+        for peer in needs if snapshot.costs is not None else ():
+            found &= _reached(peer, snapshot)
+        if snapshot.costs is not None and sum(peer.min_bps > 0 for peer in needs) > 1:
+            # Each need is met alone; whether all are together is asked host by host.
+            found = carries_all(snapshot.costs, snapshot.host, needs, found)
+        return found
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return which way is not as needed, and what it is like."""
+        if snapshot.costs is None:
+            return "nothing is known of the network"
+        name = snapshot.host_name(node)
+        for peer in pod.peers:
+            if not (peer.min_bps or peer.max_delay_ns is not None) or _reached(peer, snapshot)[node]:
+                continue
+            known = snapshot.costs.model.host_number
+            if peer.host not in known or name not in known:
+                return f"{peer.host}: nothing is known of the way there"
+            costs = (snapshot.costs.cost(name, peer.host), snapshot.costs.cost(peer.host, name))
+            delay_ns, free_bps = max(cost.delay_ns for cost in costs), min(cost.available_bps for cost in costs)
+            return (
+                f"{peer.host}: {free_bps / 1e6:.1f} Mbit/s are free and the delay is {delay_ns / 1e6:.3f} ms "
+                f"({costs[0].available_basis}{_less(snapshot.costs)}); {_said(peer)} needed"
+            )
+        if (link := overloaded(pod, snapshot, node)) is not None:
+            return f"{link}: what is free there is not enough for all of its peers together"
+        return "all peers are reached as needed"
+
+
+def overloaded(pod: PendingPod, snapshot: Snapshot, node: int) -> str | None:
+    """Return a link whose free bandwidth all needs of a pod together exceed on a node; None where there is none."""
+    if snapshot.costs is None or snapshot.host[node] < 0:
+        return None
+    return overloaded_link(snapshot.costs, int(snapshot.host[node]), pod.peers)
+
+
+def _less(costs: CostMap) -> str:
+    """Return that more is taken into account than what was measured."""
+    return ", less what bound pods have reserved" if costs.is_predicted else ""
+
+
+def _said(peer: Peer) -> str:
+    delay = None if peer.max_delay_ns is None else f"at most {peer.max_delay_ns / 1e6:.3f} ms"
+    rate = f"{peer.min_bps / 1e6:.1f} Mbit/s" if peer.min_bps else None
+    return " and ".join(filter(None, (rate, delay)))
+
+
+def _reached(peer: Peer, snapshot: Snapshot) -> Flags:
+    """Return from which nodes, and back, a peer is reached as needed; a node reaches itself however it is needed."""
+    assert snapshot.costs is not None
+    hosts, pairs = snapshot.host, snapshot.costs.pairs
+    row = snapshot.costs.model.host_number.get(peer.host)
+    if row is None:
+        return np.zeros(len(hosts), np.bool_)
+    found: Flags = hosts >= 0
+    for src, dst in ((row, hosts), (hosts, row)):
+        found &= (pairs.delay_ns[src, dst] != UNREACHABLE_NS) & (pairs.available_bps[src, dst] >= peer.min_bps)
+        if peer.max_delay_ns is not None:
+            found &= pairs.delay_ns[src, dst] <= peer.max_delay_ns
+    return found
+
+
+class DeviceModel:
+    """Refuses nodes that do not have as many devices of the kinds and models asked for, busy or not."""
+
+    Settings = NoSettings
+    is_local = True
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
+        """Return which nodes have them."""
+        found: Flags | None = None
+        for wanted in pod.request.devices:
+            has = _has(snapshot, wanted)
+            found = has if found is None else found & has
+        return found
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return what it has too few of."""
+        return self.reasons(pod, snapshot, np.array([node]))[0]
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> list[str]:
+        """Return the reasons for several nodes."""
+        counts = [(wanted, snapshot.columns.device_counts(wanted)[nodes].tolist()) for wanted in pod.request.devices]
+        return [
+            next(f"it has {has[place]} of {one.count} {one}" for one, has in counts if has[place] < one.count)
+            for place in range(len(nodes))
+        ]
+
+
+class FitsResources:
+    """Refuses nodes on which the request does not fit beside what is held: cores, memory, thousandths of devices."""
+
+    Settings = NoSettings
+    is_local = True
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+        self._said: dict[tuple[Request, int], tuple[object, str]] = {}
+
+    def passes(self, pod: PendingPod, snapshot: Snapshot) -> Flags | None:
+        """Return where it fits."""
+        request, free, columns = pod.request, snapshot.free, snapshot.columns
+        found: Flags = free.cpu_milli >= request.cpu_milli
+        if request.memory_bytes:
+            found &= free.memory_bytes >= request.memory_bytes
+        for wanted in request.devices:
+            good = columns.accepted(wanted) & (free.device_milli >= wanted.thousandths)
+            if wanted.memory_bytes:
+                good &= free.device_memory_bytes >= wanted.memory_bytes
+            found &= columns.counted(good) >= wanted.count
+        if len(request.devices) > 1:
+            # Each part fits alone; whether all do together is asked node by node.
+            for node in np.flatnonzero(found).tolist():
+                found[node] = fits(columns.nodes[node], free.held_of(columns, node), request) is None
+        return found
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return what is short, and how much."""
+        state = (snapshot.columns, pod.device is None, *_rows_of(snapshot, node))
+        known = self._said.get((pod.request, node))
+        if known is not None and known[0] == state:
+            return known[1]
+        if len(self._said) >= _MOST_SAID:
+            self._said.clear()
+        said = self._reason(pod, snapshot, node)
+        self._said[pod.request, node] = (state, said)
+        return said
+
+    @staticmethod
+    def _reason(pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        columns, one = snapshot.columns, snapshot.columns.nodes[node]
+        refusal = fits(one, snapshot.free.held_of(columns, node), pod.request)
+        if snapshot.unnarrowed is not None and pod.device is None:
+            # What is missing even with the devices that are kept from the pod is said first.
+            refusal = fits(one, snapshot.unnarrowed.held_of(columns, node), pod.request) or refusal
+        return "it fits" if refusal is None else "; ".join(map(str, refusal.missing))
+
+
+def _rows_of(snapshot: Snapshot, node: int) -> tuple[object, ...]:
+    """Return all that a node's refusal depends on beside the request, in a form that is soon compared."""
+    rows = slice(*snapshot.columns.device_start[node : node + 2].tolist())
+    found: list[object] = []
+    for free in (snapshot.free, snapshot.unnarrowed):
+        if free is not None:
+            found += [int(free.cpu_milli[node]), int(free.memory_bytes[node])]
+            found += [free.device_milli[rows].tobytes(), free.device_memory_bytes[rows].tobytes()]
+    return tuple(found)
+
+
+def _has(snapshot: Snapshot, wanted: DeviceRequest) -> Flags:
+    return snapshot.columns.device_counts(wanted) >= wanted.count

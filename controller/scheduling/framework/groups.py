@@ -1,0 +1,108 @@
+"""Groups of pods that are placed whole or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from controller.cluster.hardware import Shares
+from controller.scheduling.framework.deciding import Choice, decide
+from controller.scheduling.framework.profiles import Profile
+from controller.scheduling.framework.searching import GroupChoice, has_needs, search_group, with_mates
+from controller.scheduling.framework.snapshot import Snapshot
+from controller.scheduling.framework.values import PendingPod
+
+MOST_ORDERS: Final = 8
+"""So many orders of its pods are tried before a group is refused."""
+
+
+def place_group(
+    profile: Profile, pods: Sequence[PendingPod], snapshot: Snapshot, *, least: int | None = None
+) -> GroupChoice:
+    """Decide about pods one after the other, each with what those before it took, and place `least` of them or none.
+
+    `least` is all of them unless given. Where there cannot be room for so many, no policy is asked, and there are no
+    choices. Where one finds no place after others have chosen theirs, other orders are tried: those that ask for most
+    first, and then each time the one that found none before all others. Of a group that needs something of the network
+    places are searched for instead, as no order may find those that there are (`search_group`). What is refused then is
+    what the group's own order refuses.
+    """
+    needed = len(pods) if least is None else least
+    if room_for(snapshot, pods) < needed:
+        return GroupChoice((), (), is_placed=False)
+    first, blocked = _placed(profile, pods, snapshot, needed)
+    if first.is_placed or blocked is None or len(pods) == 1 or blocked == 0:
+        return first
+    if needed == len(pods) and has_needs(pods):
+        return search_group(profile, pods, snapshot) or first
+    order = sorted(range(len(pods)), key=lambda place: (_size(pods[place], snapshot), -place), reverse=True)
+    tried = {tuple(range(len(pods)))}
+    for _ in range(MOST_ORDERS):
+        if tuple(order) in tried:
+            break
+        tried.add(tuple(order))
+        found, blocked = _placed(profile, [pods[place] for place in order], snapshot, needed)
+        if found.is_placed:
+            return _in_order(found, order)
+        if not blocked:
+            break  # what comes first finds no place: no order will help it
+        order.insert(0, order.pop(blocked))
+    return first
+
+
+def _placed(
+    profile: Profile, pods: Sequence[PendingPod], snapshot: Snapshot, needed: int
+) -> tuple[GroupChoice, int | None]:
+    """Place pods in this order; return the first that finds no place, too, by its number."""
+    choices: list[Choice] = []
+    shares: list[Shares] = []
+    blocked: int | None = None
+    hosts: dict[str, str] = {}
+    for place, member in enumerate(pods):
+        pod = replace(with_mates(member, pods, hosts), companions=len(pods) - place - 1)
+        choice = decide(profile, pod, snapshot)
+        choices.append(choice)
+        if choice.is_placed:
+            taken = profile.shares(pod, snapshot, choice.node)
+            shares.append(taken)
+            hosts[member.name] = snapshot.host_name(choice.node)
+            snapshot = snapshot.taking(choice.node, taken, pod.group, pod.peers)
+            continue
+        blocked = place if blocked is None else blocked
+        if len(shares) + len(pods) - place - 1 < needed:
+            break
+    return GroupChoice(tuple(choices), tuple(shares), len(shares) >= needed), blocked
+
+
+def _size(pod: PendingPod, snapshot: Snapshot) -> tuple[int, int, int, int]:
+    """Return how hard a pod is to place: whether nodes were stated, its devices, its peers' bandwidth, its cores."""
+    stated = len(pod.locations) or len(snapshot.columns.nodes)
+    devices = sum(wanted.count * wanted.thousandths for wanted in pod.request.devices)
+    needs = sum(peer.min_bps for peer in pod.peers) + sum(mate.min_bps for mate in pod.mates)
+    return -stated, devices, needs, pod.request.cpu_milli
+
+
+def _in_order(found: GroupChoice, order: Sequence[int]) -> GroupChoice:
+    """Return what another order gave in the group's own."""
+    at = {place: number for number, place in enumerate(order[: len(found.choices)])}
+    shares = iter(found.shares)
+    by = {place: next(shares) for place, choice in zip(order, found.choices, strict=False) if choice.is_placed}
+    places = sorted(at)
+    return GroupChoice(
+        tuple(found.choices[at[place]] for place in places),
+        tuple(by[place] for place in places if place in by),
+        found.is_placed,
+    )
+
+
+def room_for(snapshot: Snapshot, pods: Sequence[PendingPod]) -> int:
+    """Return at most how many of the pods there is room for, by what the least of them asks for of each resource."""
+    free, most = snapshot.free, np.full(len(snapshot.columns.nodes), len(pods), np.int64)
+    if cpu_milli := min((pod.request.cpu_milli for pod in pods), default=0):
+        most = np.minimum(most, free.cpu_milli // cpu_milli)
+    if memory_bytes := min((pod.request.memory_bytes for pod in pods), default=0):
+        most = np.minimum(most, free.memory_bytes // memory_bytes)
+    return min(int(np.maximum(most, 0).sum()), len(pods))

@@ -1,0 +1,83 @@
+"""Bandwidth that a pod needs to its peers, all at a time: what is added to links, and which of them cannot carry it.
+
+A flow takes one of several paths by a hash that nobody here knows, so its rate counts on all of them: what is promised
+holds wherever it goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.cluster.cost_map import CostMap, Load
+from controller.cluster.cost_map.routing import Routing
+from controller.scheduling.framework.columns import Flags, Ids
+from controller.scheduling.framework.values import Peer
+
+Rows = npt.NDArray[np.intp]
+
+
+def loads_of(host: str, peers: Iterable[Peer]) -> tuple[Load, ...]:
+    """Return what a pod on a host needs, as load: its peers' bandwidth, there and back."""
+    return tuple(
+        Load(src, dst, peer.min_bps)
+        for peer in peers
+        if peer.min_bps and peer.host and host and peer.host != host
+        for src, dst in ((host, peer.host), (peer.host, host))
+    )
+
+
+def carries_all(costs: CostMap, hosts: Ids, peers: Sequence[Peer], asked: Flags) -> Flags:
+    """Return from which of the hosts asked about, by number, all peers get their bandwidth at the same time.
+
+    One by one they may: together they share links, a host's own to begin with.
+    """
+    known: dict[int, bool] = {}
+    found = asked.copy()
+    for place in np.flatnonzero(asked).tolist():
+        host = int(hosts[place])
+        if host not in known:
+            known[host] = not len(_overloaded(costs, host, peers))
+        found[place] = known[host]
+    return found
+
+
+def overloaded_link(costs: CostMap, host: int, peers: Sequence[Peer]) -> str | None:
+    """Return a link that cannot carry what a pod on a host, by number, needs to all of its peers; None if all can."""
+    rows = _overloaded(costs, host, peers)
+    if not len(rows):
+        return None
+    row, model = int(rows[-1]), costs.model  # hosts' own links come last, and are the plainest to read
+    if row < model.inner.stop:
+        return str(model.table.links[row])
+    up = row < model.up.stop
+    name = model.hosts[row - (model.up.start if up else model.down.start)]
+    return f"the link {'from' if up else 'to'} {name}"
+
+
+def _overloaded(costs: CostMap, host: int, peers: Sequence[Peer]) -> Rows:
+    added = np.zeros(len(costs.links.rate_bps), np.int64)
+    for peer in peers:
+        other = costs.model.host_number.get(peer.host)
+        if peer.min_bps and other is not None and other != host:
+            added[_rows(costs, host, other)] += peer.min_bps
+            added[_rows(costs, other, host)] += peer.min_bps
+    return np.flatnonzero((added > 0) & (added > costs.links.available_bps))
+
+
+_ways: tuple[Routing, dict[tuple[int, int], Rows]] | None = None
+"""The links of pairs of hosts, by the routing that was asked about last."""
+
+
+def _rows(costs: CostMap, src: int, dst: int) -> Rows:
+    """Return all links that a flow between two hosts may take, its hosts' own ones too."""
+    global _ways  # noqa: PLW0603 - a cache, replaced whole
+    if _ways is None or _ways[0] is not costs.routing:
+        _ways = costs.routing, {}
+    known = _ways[1]
+    if (found := known.get((src, dst))) is None:
+        own = (costs.model.up.start + src, costs.model.down.start + dst)
+        found = known[src, dst] = np.array([*costs.routing.shares(src, dst), *own], np.intp)
+    return found

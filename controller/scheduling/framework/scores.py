@@ -1,0 +1,201 @@
+"""The scores that are there without a plug-in."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.cluster.cost_map import UNREACHABLE_NS
+from controller.scheduling.framework.columns import Ids, Longs
+from controller.scheduling.framework.filters import NoSettings
+from controller.scheduling.framework.snapshot import Snapshot
+from controller.scheduling.framework.values import MOST_POINTS, Peer, PendingPod
+from dataplane.config import Strict
+
+Floats = npt.NDArray[np.float64]
+_NS_PER_BYTE_AT_1_BPS = 8e9
+
+
+class LeastUsed:
+    """Prefers nodes of which the most is free once the pod is there: load is spread."""
+
+    class Settings(Strict, frozen=True):
+        """Whether pods that ask for devices are left alone: spread over nodes, they leave no several free on one."""
+
+        but_for_devices: bool = False
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:  # noqa: ARG002 - a score's signature
+        """Return whether the pod is left alone."""
+        return self.settings.but_for_devices and bool(pod.request.devices)
+
+    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return the mean free share, in thousandths, of those of cores, memory and devices that the pod asks for."""
+        if self.is_neutral(pod, snapshot):
+            return np.full(len(nodes), MOST_POINTS, np.int64)
+        return _free_milli(pod, snapshot, nodes)
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return the free share."""
+        return self.reasons(pod, snapshot, np.array([node]), self.points(pod, snapshot, np.array([node])))[0]
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:
+        """Return the free shares: they are the points."""
+        if self.is_neutral(pod, snapshot):
+            return ["it counts for pods without devices"] * len(nodes)
+        return [f"{one / 10:.1f} % of it stay free" for one in points.tolist()]
+
+
+class MostUsed:
+    """Prefers nodes of which the least is free once the pod is there (bin packing): whole nodes stay free."""
+
+    Settings = NoSettings
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return what `LeastUsed` does not."""
+        return MOST_POINTS - _free_milli(pod, snapshot, nodes)
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return the used share."""
+        return self.reasons(pod, snapshot, np.array([node]), self.points(pod, snapshot, np.array([node])))[0]
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
+        """Return the used shares: they are the points."""
+        return [f"{one / 10:.1f} % of it would be used" for one in points.tolist()]
+
+
+class Spread:
+    """Prefers nodes with fewer pods of the pod's group."""
+
+    Settings = NoSettings
+
+    def __init__(self, settings: NoSettings) -> None:
+        del settings
+
+    def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:
+        """Return whether no pod of the group is anywhere."""
+        return not (pod.group and snapshot.groups.get(pod.group))
+
+    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return `MOST_POINTS` over 1 and the group's pods there."""
+        counts = snapshot.groups.get(pod.group, {}) if pod.group else {}
+        found = np.zeros(len(snapshot.columns.nodes), np.int64)
+        for node, count in counts.items():
+            found[node] = count
+        points: Longs = MOST_POINTS // (1 + found[nodes])
+        return points
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return how many pods of the group are there."""
+        if not pod.group:
+            return "the pod is of no group"
+        return f"{snapshot.groups.get(pod.group, {}).get(node, 0)} pods of group {pod.group} are there"
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
+        """Return the reasons for several nodes."""
+        if not pod.group:
+            return [self.reason(pod, snapshot, 0)] * len(nodes)
+        return [self.reason(pod, snapshot, node) for node in nodes.tolist()]
+
+
+class NetworkCost:
+    """Prefers nodes that get the bytes of the pod's peers soonest, by the cost map: delay and free bandwidth."""
+
+    class Settings(Strict, frozen=True):
+        """What a peer that does not say how much counts for."""
+
+        default_bytes: int = 1 << 20
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def is_neutral(self, pod: PendingPod, snapshot: Snapshot) -> bool:
+        """Return whether there are no peers, or nothing is known of the network."""
+        return not pod.peers or snapshot.costs is None
+
+    def points(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+        """Return `MOST_POINTS` for the node with the shortest sum of transfers, half of it for twice as long."""
+        if self.is_neutral(pod, snapshot) or snapshot.costs is None:
+            return np.full(len(nodes), MOST_POINTS, np.int64)
+        cost_ns = self._cost_ns(pod, snapshot, nodes)
+        points = np.zeros(len(nodes), np.int64)
+        reached = np.isfinite(cost_ns)
+        if reached.any():
+            points[reached] = np.rint(MOST_POINTS * (cost_ns[reached].min() + 1) / (cost_ns[reached] + 1))
+        return points
+
+    def reason(self, pod: PendingPod, snapshot: Snapshot, node: int) -> str:
+        """Return what lies between each peer and the node, and whether it was measured."""
+        if snapshot.costs is None:
+            return "nothing is known of the network"
+        if not pod.peers:
+            return "the pod has no peers"
+        return "; ".join(self._between(peer, snapshot, node) for peer in pod.peers)
+
+    def reasons(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids, points: Longs) -> list[str]:  # noqa: ARG002
+        """Return the reasons for several nodes: without peers, or without figures, one is that of all."""
+        if self.is_neutral(pod, snapshot):
+            return [self.reason(pod, snapshot, 0)] * len(nodes)
+        return [self.reason(pod, snapshot, node) for node in nodes.tolist()]
+
+    def _cost_ns(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Floats:
+        assert snapshot.costs is not None
+        pairs, known = snapshot.costs.pairs, snapshot.costs.model.host_number
+        to = snapshot.host[nodes]
+        found = np.zeros(len(nodes), np.float64)
+        for peer in pod.peers:
+            if (row := known.get(peer.host)) is None:
+                continue
+            nbytes = peer.nbytes or self.settings.default_bytes
+            delay_ns, free_bps = pairs.delay_ns[row, to], pairs.available_bps[row, to]
+            reached = (delay_ns != UNREACHABLE_NS) & (free_bps > 0) & (to >= 0)
+            cost_ns = delay_ns + nbytes * _NS_PER_BYTE_AT_1_BPS / np.maximum(free_bps, 1)
+            found += np.where(to == row, 0.0, np.where(reached, cost_ns, np.inf))
+        return found
+
+    def _between(self, peer: Peer, snapshot: Snapshot, node: int) -> str:
+        assert snapshot.costs is not None
+        name, known = snapshot.host_name(node), snapshot.costs.model.host_number
+        if peer.host not in known or name not in known:
+            return f"{peer.host}: not in the topology"
+        if peer.host == name:
+            return f"{peer.host}: it is there"
+        cost = snapshot.costs.cost(peer.host, name)
+        if not cost.is_reachable:
+            return f"{peer.host}: unreachable"
+        nbytes = peer.nbytes or self.settings.default_bytes
+        less = ", less what bound pods have reserved" if snapshot.costs.is_predicted else ""
+        return (
+            f"{peer.host}: {nbytes} bytes over {cost.delay_ns / 1e6:.3f} ms ({cost.delay_basis}) "
+            f"and {cost.available_bps / 1e6:.1f} Mbit/s free ({cost.available_basis}{less})"
+        )
+
+
+def _free_milli(pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> Longs:
+    """Return what stays free of nodes with the pod, in thousandths: the mean over what it asks for."""
+    request, columns, free = pod.request, snapshot.columns, snapshot.free
+    parts = []
+    if request.cpu_milli or not (request.memory_bytes or request.devices):
+        parts.append(_milli(free.cpu_milli[nodes] - request.cpu_milli, columns.cpu_milli[nodes]))
+    if request.memory_bytes:
+        parts.append(_milli(free.memory_bytes[nodes] - request.memory_bytes, columns.memory_bytes[nodes]))
+    if request.devices:
+        wanted = sum(device.count * device.thousandths for device in request.devices)
+        total = np.concatenate(([0], np.cumsum(free.device_milli)))[columns.device_start]
+        device_free = (total[1:] - total[:-1])[nodes]
+        has = (columns.device_start[1:] - columns.device_start[:-1])[nodes] * MOST_POINTS
+        parts.append(_milli(device_free - wanted, has))
+    mean: Longs = sum(parts) // len(parts)  # type: ignore[assignment]
+    return mean
+
+
+def _milli(part: Longs, whole: Longs) -> Longs:
+    """Return parts of wholes in thousandths, 0 to 1000; of nothing, all is free."""
+    found: Longs = np.maximum(part, 0) * MOST_POINTS // np.maximum(whole, 1)
+    found[whole == 0] = MOST_POINTS
+    return np.minimum(found, MOST_POINTS)

@@ -1,0 +1,119 @@
+"""Places for a group whose pods need something of the network, where one after the other does not find them.
+
+Bandwidth is what pods of a group contend for: the first may take links that only a later one cannot do without.
+So the pod that has the fewest nodes left comes first, each of the others must have one left after every step, and steps
+that lead nowhere are taken back: depth first, with forward checking and the fewest remaining values, as constraint
+satisfaction has it (Haralick and Elliott, 1980).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from controller.cluster.hardware import Shares
+from controller.scheduling.framework.columns import Ids
+from controller.scheduling.framework.deciding import Choice, checked_points, filtered
+from controller.scheduling.framework.profiles import Profile
+from controller.scheduling.framework.snapshot import Snapshot
+from controller.scheduling.framework.values import Mate, Peer, PendingPod
+
+_STEPS: Final = 512
+_NODES: Final = 16
+"""So many steps on so many nodes, fewer on more of them, but some: a step looks at all nodes for each pod."""
+_FEWEST_STEPS: Final = 32
+
+
+@dataclass(frozen=True, slots=True)
+class GroupChoice:
+    """What each pod of a group gets, in the group's order; if not all were placed, nothing is to be bound.
+
+    `shares` are beside `choices`, one for each that was placed.
+    """
+
+    choices: tuple[Choice, ...]
+    shares: tuple[Shares, ...]
+    is_placed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    choice: Choice
+    shares: Shares
+
+
+def with_mates(pod: PendingPod, group: Sequence[PendingPod], hosts: Mapping[str, str]) -> PendingPod:
+    """Return a pod whose mates are peers where they were placed; who names the pod as a mate is one, too.
+
+    `hosts` are those of the members that have a place; the others are no peers yet.
+    """
+    own = [mate.at(hosts[mate.pod]) for mate in pod.mates if mate.pod in hosts]
+    theirs = [
+        mate.at(hosts[other.name])
+        for other in group
+        if other.name in hosts
+        for mate in other.mates
+        if mate.pod == pod.name
+    ]
+    return replace(pod, peers=(*pod.peers, *own, *theirs)) if own or theirs else pod
+
+
+def has_needs(pods: Sequence[PendingPod]) -> bool:
+    """Return whether any of these pods needs something of the network."""
+    ways: list[Peer | Mate] = []
+    for pod in pods:
+        ways += [*pod.peers, *pod.mates]
+    return any(way.min_bps or way.max_delay_ns is not None for way in ways)
+
+
+def search_group(profile: Profile, pods: Sequence[PendingPod], snapshot: Snapshot) -> GroupChoice | None:
+    """Return places for all pods of a group, None where none were found within the steps that are allowed."""
+    search = _Search(profile, pods, max(_STEPS * _NODES // max(len(snapshot.columns.nodes), _NODES), _FEWEST_STEPS))
+    if (found := search.placed(tuple(pods), {}, snapshot)) is None:
+        return None
+    ordered = [found[pod.name] for pod in pods]
+    return GroupChoice(tuple(one.choice for one in ordered), tuple(one.shares for one in ordered), is_placed=True)
+
+
+@dataclass(slots=True)
+class _Search:
+    profile: Profile
+    group: Sequence[PendingPod]
+    steps: int
+
+    def placed(
+        self, left: tuple[PendingPod, ...], hosts: dict[str, str], snapshot: Snapshot
+    ) -> dict[str, _Placed] | None:
+        """Return places for those that are left, None where there are none, or no steps any more."""
+        if not left:
+            return {}
+        options = []
+        for place, member in enumerate(left):
+            pod = replace(with_mates(member, self.group, hosts), companions=len(left) - 1)
+            nodes = np.flatnonzero(filtered(self.profile, pod, self.profile.seen(pod, snapshot))[0])
+            if not len(nodes):
+                return None
+            options.append((len(nodes), place, pod, nodes))
+        _, place, pod, nodes = min(options, key=lambda one: one[:2])
+        rest = (*left[:place], *left[place + 1 :])
+        for node, points in self._ranked(pod, snapshot, nodes):
+            if self.steps <= 0:
+                return None
+            self.steps -= 1
+            shares = self.profile.shares(pod, snapshot, node)
+            then = snapshot.taking(node, shares, pod.group, pod.peers)
+            found = self.placed(rest, {**hosts, pod.name: snapshot.host_name(node)}, then)
+            if found is not None:
+                return {**found, pod.name: _Placed(Choice(pod, node, points, (), 1), shares)}
+        return None
+
+    def _ranked(self, pod: PendingPod, snapshot: Snapshot, nodes: Ids) -> list[tuple[int, int]]:
+        """Return nodes and their points, the best first."""
+        seen, total = self.profile.seen(pod, snapshot), np.zeros(len(nodes), np.int64)
+        for score in self.profile.scores:
+            total += score.weight * checked_points(score, pod, seen, nodes)
+        order = np.argsort(-total, kind="stable")
+        return list(zip(nodes[order].tolist(), total[order].tolist(), strict=True))

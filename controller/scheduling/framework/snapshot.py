@@ -1,0 +1,99 @@
+"""The state of a cluster that a decision is made by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from controller.cluster.cost_map import CostMap
+from controller.cluster.hardware import Cluster, Request, Shares, choose
+from controller.scheduling.framework.columns import Flags, Floats, FreeColumns, Ids, NodeColumns
+from controller.scheduling.framework.reservations import loads_of
+from controller.scheduling.framework.values import Peer
+from controller.scheduling.framework.workload import Workload
+
+
+@dataclass(frozen=True, eq=False)
+class Snapshot:
+    """Nodes, what of them is free, which take work, what lies between them, and which groups' pods are where.
+
+    `ready` is by node; `groups` say how many pods of a group each node (by number) has. Without `costs` nothing is
+    known of the network. `host_names` are the topology's hosts that the nodes are on, in their order; without them a
+    node is the host of its name. `device_busy` is each device's measured load, 0 to 1, NaN where nobody measures it;
+    `images` says which nodes have an image, and its bytes; `workload` what pods ask for in general. It belongs to one
+    moment: who made it from books that change takes a new one for the next.
+    """
+
+    columns: NodeColumns
+    free: FreeColumns
+    ready: Flags
+    costs: CostMap | None = None
+    groups: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    host_names: tuple[str, ...] | None = None
+    device_busy: Floats | None = None
+    images: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    workload: Workload | None = None
+    unnarrowed: FreeColumns | None = None
+    """What is free of all devices, where `free` is shown without those that a pod may not get."""
+    pods: Ids | None = None
+    """How many pods hold something of each node, None where nobody counts them."""
+    starting: Ids | None = None
+    """How many of these have not started yet."""
+
+    @classmethod
+    def of(cls, cluster: Cluster, costs: CostMap | None = None, *, not_ready: frozenset[str] = frozenset()) -> Snapshot:
+        """Return the snapshot of a cluster; all its nodes are ready but those named."""
+        columns = NodeColumns.of(tuple(cluster.nodes.values()))
+        ready = np.array([name not in not_ready for name in columns.names], np.bool_)
+        return cls(columns, FreeColumns.of(columns, cluster), ready, costs)
+
+    @cached_property
+    def host(self) -> Ids:
+        """The number in the cost map of each node's host, -1 for one that it does not have."""
+        known = {} if self.costs is None else self.costs.model.host_number
+        return np.array([known.get(name, -1) for name in self.host_names or self.columns.names], np.int64)
+
+    def keep_hosts(self, before: Snapshot) -> None:
+        """Take over the hosts' numbers that an earlier snapshot of the same nodes and costs has worked out."""
+        if "host" in before.__dict__:
+            self.__dict__["host"] = before.host
+
+    def host_name(self, node: int) -> str:
+        """Return the name that a node's host has in the topology."""
+        return (self.host_names or self.columns.names)[node]
+
+    def shares(self, node: int, request: Request) -> Shares:
+        """Return the shares that a request gets of a node; raise HardwareError where it does not fit."""
+        if not request.devices:
+            return Shares(request.cpu_milli, request.memory_bytes)
+        if len(request.devices) == 1 and (found := self.free.fewest_left(self.columns, node, request.devices[0])):
+            return Shares(request.cpu_milli, request.memory_bytes, found)
+        return choose(self.columns.nodes[node], self.free.held_of(self.columns, node), request)
+
+    def narrowed(self, usable: Flags) -> Snapshot:
+        """Return the snapshot in which nothing is free of devices that are not usable."""
+        return replace(self, free=self.free.narrowed(usable), unnarrowed=self.unnarrowed or self.free)
+
+    def taking(self, node: int, shares: Shares, group: str = "", peers: Sequence[Peer] = ()) -> Snapshot:
+        """Return the snapshot in which a pod holds these shares, too, and the bandwidth to its peers."""
+        groups = self.groups
+        if group:
+            counts = groups.get(group, {})
+            groups = {**groups, group: {**counts, node: counts.get(node, 0) + 1}}
+        costs = self.costs
+        if costs is not None and (loads := loads_of(self.host_name(node), peers)):
+            costs = costs.with_reservations(loads)
+        pods, starting = (_with_one(count, node) for count in (self.pods, self.starting))
+        free = self.free.taking(self.columns, node, shares)
+        return replace(self, free=free, groups=groups, costs=costs, pods=pods, starting=starting)
+
+
+def _with_one(count: Ids | None, node: int) -> Ids | None:
+    if count is None:
+        return None
+    found = count.copy()
+    found[node] += 1
+    return found

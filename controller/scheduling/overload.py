@@ -1,0 +1,45 @@
+"""What overloads a scheduler, and what helps."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from controller.scheduling.serving.scheduler import Scheduler
+from controller.scheduling.serving.tasks.scheduler import TaskScheduler
+from dataplane.load.monitor import Cause, LoadMonitor
+from dataplane.load.values import QueueLoad
+
+_SHARE_OUT: Final = "give pods of some profiles to a second scheduler, or this one a faster core: it decides on one"
+_LONG_ROUND_NS: Final = 1_000_000_000
+_LATE_NS: Final = 1_000_000_000
+"""A pod that could be decided about waits no longer than this for its turn."""
+
+
+def monitor_of(scheduler: Scheduler, tasks: TaskScheduler | None, log: logging.Logger) -> LoadMonitor:
+    """Return a monitor of a scheduler's process; `tasks` is the scheduler of tasks in it."""
+    monitor = LoadMonitor(log, loop_advice=_SHARE_OUT)
+    queue = scheduler.queue
+
+    def undecided() -> QueueLoad:
+        count, oldest_ns = scheduler.undecided()
+        return QueueLoad("pods to decide about", count, None, oldest_ns)
+
+    def long_round() -> Cause | None:
+        if tasks is None or tasks.last_round_ns < _LONG_ROUND_NS:
+            return None
+        text = f"a look at all tasks took {tasks.last_round_ns / 1e9:.1f} s"
+        return Cause(
+            "task round", text, "delete tasks that have ended, or run tasks.profiles in a scheduler of their own"
+        )
+
+    monitor.watch_queue(
+        lambda: QueueLoad("pods that wait", len(queue), queue.settings.most), "raise queue.most", full_from=1.0
+    )
+    monitor.watch_queue(undecided, _SHARE_OUT, oldest_ns=_LATE_NS)
+    monitor.watch_counters(
+        lambda: {"pods beyond the queue": queue.left_out},
+        {"pods beyond the queue": "raise queue.most: these pods are looked at when fewer wait"},
+    )
+    monitor.watch(long_round)
+    return monitor

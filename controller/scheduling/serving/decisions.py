@@ -1,0 +1,106 @@
+"""Explanations as Decision resources."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import Final
+
+from controller.apiserver.resources.decision import DecisionSpec, Outcome, Placement, Refusal, Score
+from controller.apiserver.resources.hardware import device_shares
+from controller.cluster.cost_map import Basis
+from controller.cluster.hardware import Shares
+from controller.scheduling.framework import Explanation, PendingPod, Snapshot
+
+_LINE: Final = 1024
+_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9.-]")
+
+
+def decision_of(
+    explanations: Sequence[Explanation],
+    shares: Sequence[Shares],
+    *,
+    subject_kind: str,
+    subjects: Sequence[str],
+    scheduler: str,
+    reason: str,
+    begun_ns: int,
+    decided_ns: int,
+) -> DecisionSpec:
+    """Return what was decided, with the reasons of the last explanation: that of the pod itself, or of a group's last.
+
+    With `shares`, one for each explanation, the pods are bound; without, they were refused.
+    """
+    last = explanations[-1] if explanations else None
+    placements = tuple(
+        Placement(pod=why.pod, node=why.node, devices=device_shares(some))
+        for why, some in zip(explanations, shares, strict=False)
+        if why.node is not None
+    )
+    return DecisionSpec(
+        subject_kind=subject_kind,
+        subjects=tuple(subjects),
+        outcome=Outcome.BOUND if shares else Outcome.REFUSED,
+        profile="default" if last is None else last.profile,
+        scheduler=line(scheduler),
+        reason=line(reason),
+        placements=placements,
+        refused=() if last is None else refusals_of(last),
+        scores=() if last is None else scores_of(last),
+        begun_ns=begun_ns,
+        decided_ns=decided_ns,
+    )
+
+
+def refusals_of(why: Explanation) -> tuple[Refusal, ...]:
+    """Return refused nodes by their reason."""
+    ordered = sorted(why.refused, key=lambda one: (one.policy, one.reason, one.node))
+    return tuple(
+        Refusal(reason=line(reason), policy=policy, nodes=tuple(one.node for one in some))
+        for (policy, reason), some in groupby(ordered, key=lambda one: (one.policy, one.reason))
+    )
+
+
+def scores_of(why: Explanation) -> tuple[Score, ...]:
+    """Return the candidates' scores, the best first."""
+    return tuple(
+        Score(
+            node=candidate.node,
+            total=float(candidate.points),
+            parts={one.policy: float(one.weight * one.points) for one in candidate.scores},
+            reasons=tuple(_reason_of(one.policy, one.reason) for one in candidate.scores),
+        )
+        for candidate in why.candidates
+    )
+
+
+@lru_cache(maxsize=4096)
+def _reason_of(policy: str, reason: str) -> str:
+    """Return a score's reason as a line; most are those of many nodes and pods."""
+    return line(f"{policy}: {reason}")
+
+
+def is_measured(snapshot: Snapshot, pod: PendingPod, node: str) -> bool | None:
+    """Return whether what is known of the ways to a pod's peers was measured; None where there is no way to know of.
+
+    To a peer on the same node nothing passes the network.
+    """
+    if snapshot.costs is None or node not in snapshot.costs.model.host_number:
+        return None
+    known = snapshot.costs.model.host_number
+    costs = [snapshot.costs.cost(peer.host, node) for peer in pod.peers if peer.host in known and peer.host != node]
+    return all(cost.delay_basis is not Basis.NOMINAL for cost in costs) if costs else None
+
+
+def decision_name(subject: str, suffix: str) -> str:
+    """Return a name for a decision, that says what it is about."""
+    return f"{_NOT_IN_NAMES.sub('-', subject)[:80].strip('-.')}-{suffix}"
+
+
+def line(text: str) -> str:
+    """Return a text as one line that is not too long."""
+    if not text.isprintable() or "  " in text:
+        text = " ".join(text.split())
+    return text if len(text) <= _LINE else f"{text[: _LINE - 3]}..."

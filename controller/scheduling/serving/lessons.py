@@ -1,0 +1,168 @@
+"""What came of decisions, told to the policies that learn: followed by key from the decision to the start."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Final
+
+from controller.common.errors import SchedulerError
+from controller.scheduling.framework.lessons import Learns, Outcome
+from dataplane.clock import Clock
+
+LOGGER: Final = logging.getLogger("millrace.scheduler")
+_NS_PER_S: Final = 1_000_000_000
+_LOOK_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A decision that stands: `asked_ns` is when it was asked for, by the server's clock, `since_ns` by our own."""
+
+    key: str
+    learner: Learns
+    epoch: int
+    asked_ns: int
+    since_ns: int
+    start: Outcome | None = None
+    """What is known where the end is awaited."""
+
+
+class Lessons:
+    """Follows decisions, saves what is learned now and then, and opens and closes policies as they come and go."""
+
+    def __init__(self, clock: Clock, learners: Mapping[str, Learns], utilisation: Callable[[], float]) -> None:
+        """`learners` are by their profiles' names; `utilisation` tells the share of all that what runs holds now."""
+        self._clock, self._utilisation = clock, utilisation
+        self._learners = dict(learners)
+        self._opened: dict[str, Learns] = {}
+        self._awaited: dict[str, Awaited] = {}
+        self._saved_ns: dict[str, int] = {}
+        self._told: dict[str, str] = {}
+        self._changed = asyncio.Event()
+
+    @property
+    def learners(self) -> Mapping[str, Learns]:
+        """Policies that learn, by the name of their profile."""
+        return dict(self._learners)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Have all policies learn while the block lasts; raise SchedulerError where one cannot."""
+        try:
+            for name, learner in dict(self._learners).items():
+                await self._open(name, learner)
+            yield
+        finally:
+            for name in list(self._opened):
+                await asyncio.to_thread(self._opened.pop(name).close)
+            self._awaited.clear()
+
+    async def run(self) -> None:
+        """Save what is learned, give up what never starts, and take other policies, until cancelled."""
+        while True:
+            try:
+                async with asyncio.timeout(_LOOK_S):
+                    await self._changed.wait()
+            except TimeoutError:
+                pass
+            if self._changed.is_set():
+                self._changed.clear()
+                await self._exchange()
+            self._give_up()
+            await self._save()
+            self._tell_problems()
+
+    def take(self, learners: Mapping[str, Learns]) -> None:
+        """Have other policies learn from now on; those before are saved and closed first."""
+        self._learners = dict(learners)
+        self._awaited.clear()
+        self._changed.set()
+
+    def stands(self, subject: str, learner: Learns, *, key: str, epoch: int, asked_ns: int) -> None:
+        """Take note of a decision that stands about a subject; what was awaited of it before never started."""
+        self.failed(subject)
+        self._awaited[subject] = Awaited(key, learner, epoch, asked_ns, self._clock.now_ns())
+
+    def awaited(self, subject: str) -> Awaited | None:
+        """Return what is awaited of a subject."""
+        return self._awaited.get(subject)
+
+    def subjects(self) -> tuple[str, ...]:
+        """Return whoever something is awaited of."""
+        return tuple(self._awaited)
+
+    def started(self, subject: str, started_ns: int) -> None:
+        """Take note that a subject has started, by the server's clock."""
+        found = self._awaited.get(subject)
+        if found is None or found.start is not None:
+            return
+        outcome = Outcome(max(started_ns - found.asked_ns, 1), self._utilisation())
+        if found.learner.awaits_end:
+            self._awaited[subject] = replace(found, start=outcome)
+        else:
+            self._end(subject, outcome)
+
+    def ended(self, subject: str, ended_ns: int) -> None:
+        """Take note that a subject has ended, by the server's clock; one that never started has failed."""
+        found = self._awaited.get(subject)
+        if found is not None and found.start is not None:
+            self._end(subject, replace(found.start, response_ns=max(ended_ns - found.asked_ns, 1)))
+        else:
+            self.failed(subject)
+
+    def failed(self, subject: str) -> None:
+        """Take note that a subject will neither start nor end any more where it was sent."""
+        if subject in self._awaited:
+            self._end(subject, Outcome(None, self._utilisation()))
+
+    def gone(self, subject: str) -> None:
+        """Take note that a subject is not there any more: its user wanted it so, which says nothing of the decision."""
+        self._end(subject, None)
+
+    def _end(self, subject: str, outcome: Outcome | None) -> None:
+        if (found := self._awaited.pop(subject, None)) is not None:
+            found.learner.came(found.key, outcome)
+
+    def _give_up(self) -> None:
+        now_ns = self._clock.now_ns()
+        for subject, one in list(self._awaited.items()):
+            if one.start is None and now_ns - one.since_ns > one.learner.longest_start_s * _NS_PER_S:
+                self.failed(subject)
+
+    async def _save(self) -> None:
+        now_ns = self._clock.now_ns()
+        for name, learner in list(self._opened.items()):
+            if now_ns - self._saved_ns[name] >= learner.save_every_s * _NS_PER_S:
+                self._saved_ns[name] = now_ns
+                # What comes of it is the policy's standing, too: it is told there.
+                with suppress(SchedulerError):
+                    await asyncio.to_thread(learner.save)
+
+    def _tell_problems(self) -> None:
+        for name, learner in self._opened.items():
+            problem = learner.standing.problem
+            if problem and problem != self._told.get(name):
+                LOGGER.warning("profile %s: learning: %s", name, problem)
+            self._told[name] = problem
+
+    async def _exchange(self) -> None:
+        wanted = dict(self._learners)
+        for name in [name for name, learner in self._opened.items() if wanted.get(name) is not learner]:
+            await asyncio.to_thread(self._opened.pop(name).close)
+        for name, learner in wanted.items():
+            if name not in self._opened:
+                try:
+                    await self._open(name, learner)
+                except SchedulerError as error:
+                    LOGGER.warning("%s", error)
+
+    async def _open(self, name: str, learner: Learns) -> None:
+        try:
+            await asyncio.to_thread(learner.open)
+        except SchedulerError as error:
+            raise SchedulerError(f"profile {name}: {error}") from None
+        self._opened[name], self._saved_ns[name] = learner, self._clock.now_ns()

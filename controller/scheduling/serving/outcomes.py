@@ -1,0 +1,142 @@
+"""What is decided about pods that wait, with the reasons; pure but for the clock that stands in decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import replace as replace_outcome
+
+from msgspec.structs import replace
+
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.decision import DecisionSpec
+from controller.apiserver.resources.decision import Outcome as DecisionOutcome
+from controller.cluster.cost_map import CostMap
+from controller.cluster.hardware import Shares
+from controller.scheduling.containers.preemption import Room, make_room
+from controller.scheduling.framework import Choice, Explanation, Profile, Snapshot, explain, place_group
+from controller.scheduling.framework.deciding import Examined, examine
+from controller.scheduling.framework.explaining import explained
+from controller.scheduling.serving.decisions import decision_of, is_measured
+from controller.scheduling.serving.room import cluster_of, priority_of, promised
+from controller.scheduling.serving.view import ClusterView
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What was decided about a pod or a group; without shares it was refused, and `room` may be made for it."""
+
+    pods: tuple[Pod, ...]
+    choices: tuple[Choice, ...]
+    shares: tuple[Shares, ...]
+    explanations: tuple[Explanation, ...]
+    reason: str
+    room: Room | None = None
+    examined: tuple[Examined, ...] = ()
+    """What was said of each pod that gets shares."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knowledge:
+    """What decisions are made by: the cluster, profiles by name, and the network as it is now."""
+
+    view: ClusterView
+    profiles: Mapping[str, Profile]
+    costs: CostMap | None
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The cluster as policies see it."""
+        return self.view.snapshot(self.costs)
+
+
+def outcome_of(subject: str, pods: tuple[Pod, ...], known: Knowledge, most: int) -> Outcome:
+    """Return what is decided about a pod, or the pods of a group, with the reasons of `most` nodes of each sort."""
+    outcome = _decided(subject, pods, known, most)
+    if outcome.shares or not outcome.explanations:
+        return outcome
+    room = _room(pods, known)
+    if room is None:
+        return outcome
+    if not room.victims:
+        return replace_outcome(outcome, room=room, reason=f"{outcome.reason}; it waits for pods that are stopping")
+    lower = f"asked to go, being of lower priority: {', '.join(room.victims)}"
+    return replace_outcome(outcome, room=room, reason=f"{outcome.reason}; {lower}")
+
+
+def spec_of(
+    kind: str, subject: str, outcome: Outcome, known: Knowledge, *, scheduler: str, begun_ns: int, now_ns: int
+) -> DecisionSpec:
+    """Return a decision as it is kept; times are since 1970."""
+    spec = decision_of(
+        outcome.explanations,
+        outcome.shares,
+        subject_kind="pod" if kind == "pod" else "podgroup",
+        subjects=[subject] if kind == "pod" else [pod.metadata.name for pod in outcome.pods],
+        scheduler=scheduler,
+        reason=outcome.reason,
+        begun_ns=begun_ns,
+        decided_ns=now_ns,
+    )
+    measured = None
+    if outcome.shares:
+        choice, snapshot = outcome.choices[-1], known.snapshot
+        measured = is_measured(snapshot, choice.pod, snapshot.columns.names[choice.node])
+    group = subject if kind == "group" else None
+    if outcome.room is not None and outcome.room.victims:
+        spec = replace(spec, outcome=DecisionOutcome.PREEMPTING, preempted=outcome.room.victims)
+    return replace(spec, profile=outcome.pods[0].spec.profile, measured=measured, group=group)
+
+
+def _room(pods: tuple[Pod, ...], known: Knowledge) -> Room | None:
+    """Return who would have to go for pods that were refused, None where that helps nobody."""
+    view = known.view
+    priority = priority_of(view, pods[0])
+    held = (pod for pod in view.pods.values() if pod.status.node is not None)
+    if not any(priority_of(view, pod) < priority or pod.status.then is not None for pod in held):
+        return None
+    snapshot = promised(view, known.profiles, pods, known.snapshot)
+    pending = [view.pending(pod) for pod in pods]
+    cluster = cluster_of(view, snapshot, known.costs)
+    return make_room(known.profiles[pods[0].spec.profile], pending, cluster, priority)
+
+
+def _decided(subject: str, pods: tuple[Pod, ...], known: Knowledge, most: int) -> Outcome:
+    view = known.view
+    snapshot = promised(view, known.profiles, pods, known.snapshot)
+    if reason := _cannot(pods):
+        return Outcome(pods, (), (), (), reason)
+    profile = known.profiles[pods[0].spec.profile]
+    pending = [view.pending(pod) for pod in pods]
+    if len(pods) == 1:
+        choice, examined = examine(profile, pending[0], snapshot)
+        why = explained(profile, choice, examined, most=most)
+        shares = (profile.shares(pending[0], snapshot, choice.node),) if choice.is_placed else ()
+        return Outcome(pods, (choice,), shares, (why,), why.summary, examined=(examined,))
+    found = place_group(profile, pending, snapshot)
+    if not found.is_placed:
+        blocked = next((choice.pod for choice in found.choices if not choice.is_placed), pending[0])
+        why = explain(profile, blocked, snapshot, most=most)
+        return Outcome(pods, (), (), (why,), f"group {subject} is not placed whole: {blocked.name}: {why.summary}")
+    explained_all = list(_explained(profile, snapshot, found.choices, found.shares, most))
+    explanations, examined_all = tuple(why for why, _ in explained_all), tuple(one for _, one in explained_all)
+    reason = f"all {len(pods)} pods of group {subject}"
+    return Outcome(pods, found.choices, found.shares, explanations, reason, examined=examined_all)
+
+
+def _cannot(pods: Sequence[Pod]) -> str:
+    """Return what of a request this scheduler does not know how to serve; empty if nothing."""
+    profiles = {pod.spec.profile for pod in pods}
+    if len(profiles) > 1:
+        return f"its pods are of profiles {' and '.join(sorted(profiles))}: a group has one"
+    return ""
+
+
+def _explained(
+    profile: Profile, snapshot: Snapshot, choices: Sequence[Choice], shares: Sequence[Shares], most: int
+) -> Iterator[tuple[Explanation, Examined]]:
+    """Yield why each pod of a group was placed where it is, each with what those before it took."""
+    for choice, some in zip(choices, shares, strict=True):
+        examined = examine(profile, choice.pod, snapshot)[1]
+        yield explained(profile, choice, examined, most=most), examined
+        snapshot = snapshot.taking(choice.node, some, choice.pod.group, choice.pod.peers)

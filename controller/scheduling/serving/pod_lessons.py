@@ -1,0 +1,84 @@
+"""What comes of pods' bindings, as their own records tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.pod import Phase
+from controller.scheduling.framework import Choice, Profile
+from controller.scheduling.framework.deciding import Examined
+from controller.scheduling.framework.lessons import Learns, LearnsOfPods
+from controller.scheduling.serving.lessons import Lessons
+from controller.scheduling.serving.view import ClusterView, is_ready
+
+_ENDED: Final = (Phase.SUCCEEDED, Phase.FAILED, Phase.LOST)
+
+
+def learners_of(profiles: Mapping[str, Profile]) -> dict[str, Learns]:
+    """Return the policies that are to learn, by the name of their profile; of several in one the first learns."""
+    found: dict[str, Learns] = {}
+    for name, profile in profiles.items():
+        for score in profile.scores:
+            if isinstance(score.policy, LearnsOfPods) and score.policy.is_learning:
+                found.setdefault(name, score.policy)
+    return found
+
+
+def utilisation_of(view: ClusterView) -> float:
+    """Return the share of the cores of all nodes that are ready which pods that run have asked for."""
+    nodes = {name: node for name, node in view.nodes.items() if is_ready(node) and node.value is not None}
+    cores = sum(node.value.cpu_milli for node in nodes.values() if node.value is not None)
+    running = (pod for pod in view.pods.values() if pod.status.phase is Phase.RUNNING and pod.status.node in nodes)
+    return min(sum(pod.spec.request.cpu_milli for pod in running) / cores, 1.0) if cores else 0.0
+
+
+def bound(
+    lessons: Lessons, view: ClusterView, profile: Profile, choices: Sequence[Choice], examined: Sequence[Examined]
+) -> None:
+    """Tell a profile's policy that learns which pods were bound, and follow what comes of it.
+
+    What was asked for is a pod's start, since it was created; of one that is placed again since it was bound again.
+    """
+    learner = lessons.learners.get(profile.name)
+    if not isinstance(learner, LearnsOfPods):
+        return
+    for choice, seen in zip(choices, examined, strict=True):
+        pod = view.pods.get(choice.pod.name)
+        if pod is None or pod.status.node is None:
+            continue
+        name, status = pod.metadata.name, pod.status
+        key = f"{name}/{status.epoch}"
+        learner.decided(key, choice.pod, seen.snapshot, seen.nodes, choice.node)
+        asked_ns = pod.metadata.created_ns if status.epoch <= 1 else status.bound_ns or 0
+        lessons.stands(name, learner, key=key, epoch=status.epoch, asked_ns=asked_ns)
+        look_at(lessons, pod)
+
+
+def look_at(lessons: Lessons, pod: Pod) -> None:
+    """Take what a pod's record tells of its last binding."""
+    name, status = pod.metadata.name, pod.status
+    if (awaited := lessons.awaited(name)) is None:
+        return
+    if status.epoch != awaited.epoch:
+        lessons.failed(name)
+        return
+    if status.started_ns is not None and status.started_ns >= (status.bound_ns or 0):
+        lessons.started(name, status.started_ns)
+    elif status.phase is Phase.SUCCEEDED and status.finished_ns is not None:
+        # It has ended before its node saw it run.
+        lessons.started(name, status.finished_ns)
+    if status.phase in _ENDED and status.finished_ns is not None:
+        lessons.ended(name, status.finished_ns)
+    elif status.phase in _ENDED or status.node is None:
+        lessons.failed(name)
+
+
+def look_at_all(lessons: Lessons, view: ClusterView) -> None:
+    """Take what all pods' records tell, after they were listed anew."""
+    for name in lessons.subjects():
+        if (pod := view.pods.get(name)) is None:
+            lessons.gone(name)
+        else:
+            look_at(lessons, pod)

@@ -1,0 +1,68 @@
+"""What nodes report of themselves beside what they have: load and free memory of devices, images."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from controller.apiserver.resources import Node
+from controller.scheduling.framework.columns import Floats, FreeColumns, NodeColumns
+
+
+def measured_devices(columns: NodeColumns, nodes: Sequence[Node], free: FreeColumns) -> Floats | None:
+    """Return how busy devices are, NaN where nobody says, None if nobody says it of any; nodes in the columns' order.
+
+    Of memory that is free by shares but taken by somebody else, as the report says, nothing stays free, in place.
+    """
+    if not any(node.status.devices for node in nodes):
+        return None
+    busy = np.full(len(columns.device_node), np.nan)
+    for row, node in enumerate(nodes):
+        first, last = int(columns.device_start[row]), int(columns.device_start[row + 1])
+        for one in node.status.devices:
+            place = first + one.number
+            if place >= last:
+                continue
+            if one.load.busy is not None:
+                busy[place] = one.load.busy
+            if one.load.memory_free_bytes is not None:
+                free.device_memory_bytes[place] = min(free.device_memory_bytes[place], one.load.memory_free_bytes)
+    return busy
+
+
+def lower_loads(before: Node, now: Node) -> tuple[tuple[float, float], ...]:
+    """Return the loads, before and now, of devices that are less busy; 0 for one that nobody measures any more."""
+    loads = {one.number: one.load.busy or 0.0 for one in now.status.devices}
+    both = ((one.load.busy or 0.0, loads.get(one.number, 0.0)) for one in before.status.devices)
+    return tuple((was, is_now) for was, is_now in both if is_now < was)
+
+
+def images_of(nodes: Sequence[Node]) -> Mapping[str, Mapping[int, int]]:
+    """Return which nodes, by number, have an image, and its bytes; by each of its names and its digest."""
+    found: defaultdict[str, dict[int, int]] = defaultdict(dict)
+    for row, node in enumerate(nodes):
+        for image in node.status.images:
+            for name in (image.digest, *image.names):
+                found[name][row] = image.nbytes
+    return dict(found)
+
+
+def with_images(
+    images: Mapping[str, Mapping[int, int]], changes: Sequence[tuple[int, Node, Node]]
+) -> Mapping[str, Mapping[int, int]]:
+    """Return what `images_of` returns once these nodes, by number, have changed from one report to another."""
+    changes = [one for one in changes if one[1].status.images != one[2].status.images]
+    if not changes:
+        return images
+    found = {name: dict(rows) for name, rows in images.items()}
+    for row, before, now in changes:
+        for image in before.status.images:
+            for name in (image.digest, *image.names):
+                if name in found:
+                    found[name].pop(row, None)
+        for image in now.status.images:
+            for name in (image.digest, *image.names):
+                found.setdefault(name, {})[row] = image.nbytes
+    return {name: rows for name, rows in found.items() if rows}

@@ -1,0 +1,88 @@
+"""Room that is made, and kept, for pods of a higher priority: who holds what, who leaves, who is promised what."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from controller.apiserver.registry.evictions import Eviction, EvictionRequest, Nomination
+from controller.apiserver.registry.placements import NewDecision
+from controller.apiserver.resources import Pod
+from controller.apiserver.resources.pod_group import MOST_PODS
+from controller.cluster.cost_map import CostMap
+from controller.cluster.hardware.errors import HardwareError
+from controller.scheduling.containers.preemption import Cluster, Holder, Room
+from controller.scheduling.containers.reservations import Reservation
+from controller.scheduling.framework import Profile, Snapshot
+from controller.scheduling.framework.deciding import filtered
+from controller.scheduling.serving.view import ClusterView, is_waiting
+
+
+def cluster_of(view: ClusterView, snapshot: Snapshot, unreserved: CostMap | None) -> Cluster:
+    """Return who holds what; shares of pods that are not there any more are left to who cleans up."""
+    numbers, needs = snapshot.columns.number, defaultdict[str, list[Reservation]](list)
+    for pod, one in view.reservations():
+        needs[pod.metadata.name].append(one)
+    holders = []
+    for name, row in numbers.items():
+        for share in view.nodes[name].shares:
+            if (found := view.pods.get(share.pod)) is not None:
+                leaving = found.status.then is not None or found.metadata.deleting_ns is not None
+                group, reserved = found.spec.group or "", tuple(needs.get(share.pod, ()))
+                holders.append(Holder(share.pod, row, share.value, priority_of(view, found), group, leaving, reserved))
+    return Cluster(snapshot, tuple(holders), unreserved)
+
+
+def priority_of(view: ClusterView, pod: Pod) -> int:
+    """Return the priority that a pod is placed by: its group's, if it has one."""
+    group = None if pod.spec.group is None else view.groups.get(pod.spec.group)
+    return pod.spec.priority if group is None else group.spec.priority
+
+
+def promised(view: ClusterView, profiles: Mapping[str, Profile], pods: Sequence[Pod], snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot without the room that is promised to others of no lower priority than these pods.
+
+    A promise counts while its pod waits and would fit there once those that leave have left.
+    """
+    mine, priority = {pod.metadata.name for pod in pods}, priority_of(view, pods[0])
+    others = [
+        pod
+        for pod in view.nominated()
+        if is_waiting(pod) and pod.metadata.name not in mine and priority_of(view, pod) >= priority
+    ]
+    others = [pod for pod in others if pod.status.nominated in snapshot.columns.number]
+    if not others:
+        return snapshot
+    cluster = cluster_of(view, snapshot, None)
+    soon, free = cluster.without(cluster.leaving), snapshot.free.copy()
+    for pod in sorted(others, key=lambda pod: (-priority_of(view, pod), pod.metadata.name)):
+        node, pending = soon.columns.number[str(pod.status.nominated)], view.pending(pod)
+        profile = profiles.get(pod.spec.profile)
+        if profile is None or not filtered(profile, pending, profile.seen(pending, soon))[0][node]:
+            continue
+        try:
+            shares = profile.shares(pending, soon, node)
+        except HardwareError:
+            continue
+        soon = soon.taking(node, shares)
+        free.add(snapshot.columns, node, shares, -1)
+    for column in (free.cpu_milli, free.memory_bytes, free.device_milli, free.device_memory_bytes):
+        np.maximum(column, 0, out=column)
+    return replace(snapshot, free=free)
+
+
+def eviction_of(
+    view: ClusterView, pods: Sequence[Pod], room: Room, names: Iterable[str], *, decision: NewDecision, subject: str
+) -> EvictionRequest | None:
+    """Return what asks pods to go and promises the room; None for more than can be asked at once."""
+    if len(room.victims) + len(pods) > MOST_PODS:
+        return None
+    reason = f"room for {subject} of priority {priority_of(view, pods[0])}"
+    return EvictionRequest(
+        evictions=tuple(Eviction(pod=name, epoch=view.pods[name].status.epoch, reason=reason) for name in room.victims),
+        nominations=tuple(Nomination(pod=pod.metadata.name, node=node) for pod, node in zip(pods, names, strict=True)),
+        decision=decision,
+    )

@@ -1,0 +1,377 @@
+"""The scheduler: pods that wait at the service access point are decided about one after the other, and bound.
+
+Bound means one request that writes pods, their nodes' shares and the decision together, if nothing of it has changed
+since: so two schedulers never give the same share away, and one that is killed has placed a pod whole or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry.evictions import evict
+from controller.apiserver.registry.placements import NewDecision, State
+from controller.apiserver.registry.tenancy.tenants import account_of
+from controller.apiserver.resources import Decision, Metadata, Node, Pod, PodGroup
+from controller.apiserver.resources.decision import DecisionSpec
+from controller.apiserver.resources.decision import Outcome as DecisionOutcome
+from controller.common.errors import ApiError, ControllerError, NotFoundError, StaleError
+from controller.scheduling.costs import Costs
+from controller.scheduling.framework import Profile
+from controller.scheduling.serving import pod_lessons
+from controller.scheduling.serving.binding import Answers, Binder, Decided
+from controller.scheduling.serving.decisions import decision_name
+from controller.scheduling.serving.lessons import Lessons
+from controller.scheduling.serving.metrics import Metrics
+from controller.scheduling.serving.outcomes import Knowledge, Outcome, outcome_of, spec_of
+from controller.scheduling.serving.pending import PendingQueue
+from controller.scheduling.serving.projects import follow_weights
+from controller.scheduling.serving.reports import lower_loads
+from controller.scheduling.serving.room import eviction_of
+from controller.scheduling.serving.view import ClusterView, is_ready, is_waiting
+from controller.scheduling.settings import SchedulerSettings
+from dataplane.clock import Clock
+
+LOGGER: Final = logging.getLogger("millrace.scheduler")
+_NS_PER_S: Final = 1_000_000_000
+_BREATH_NS: Final = 5_000_000
+"""After so long of deciding others of the event loop get their turn."""
+
+
+class Scheduler:
+    """Places pods of its profiles. `run` follows the service access point and decides, until it is cancelled."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        settings: SchedulerSettings,
+        profiles: Mapping[str, Profile],
+        *,
+        costs: Costs,
+        clock: Clock,
+        metrics: Metrics,
+        on_nodes: Callable[[Iterable[Node]], None] = lambda _: None,
+    ) -> None:
+        """`on_nodes` gets nodes as they report."""
+        self._on_nodes = on_nodes
+        self.view = ClusterView()
+        self.queue = PendingQueue(settings.queue, self.view.shares.of)
+        self.profiles = dict(profiles)
+        self._client, self._settings, self._costs = client, settings, costs
+        self._clock, self._metrics = clock, metrics
+        self._changed = asyncio.Event()
+        self._listed: set[type[Node | Pod | PodGroup]] = set()
+        self._said: dict[str, str] = {}
+        self._strangers: set[str] = set()
+        self._is_away = False
+        self._binder = Binder(client, self._answered)
+        self.lessons = Lessons(clock, pod_lessons.learners_of(profiles), lambda: pod_lessons.utilisation_of(self.view))
+        metrics.learning.ask("pods", lambda: self.lessons.learners)
+
+    async def run(self) -> None:
+        """Follow and decide until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for kind in (Node, Pod, PodGroup):
+                group.create_task(self._follow(kind))
+            group.create_task(follow_weights(self._client, self.view.shares.weights))
+            group.create_task(self._decide_for_ever(group))
+            group.create_task(self.lessons.run())
+
+    def undecided(self) -> tuple[int, int | None]:
+        """Return how many pods and groups wait for their turn, and for how long (ns) the oldest has."""
+        return self.queue.undecided(self._clock.now_ns())
+
+    def take_profiles(self, profiles: Mapping[str, Profile]) -> None:
+        """Decide by other profiles from now on; who was refused is looked at again."""
+        self.profiles = dict(profiles)
+        self.lessons.take(pod_lessons.learners_of(profiles))
+        self._strangers.clear()
+        self._refill()
+        self.queue.wake(self._clock.now_ns())
+        self._changed.set()
+
+    def note_away(self, line: str) -> None:
+        """Take note that the service access point is waited for; of several watches the first one says it."""
+        if not self._is_away:
+            self._is_away = True
+            LOGGER.warning("%s", line)
+
+    async def _follow(self, kind: type[Node | Pod | PodGroup]) -> None:
+        async for told in self._client.of(kind).follow():
+            if self._is_away:
+                self._is_away = False
+                LOGGER.info("the service access point answers again")
+            if hasattr(told, "items"):
+                self.view.take_all(kind, told.items)
+                if kind is Node:
+                    self._on_nodes(node for node in told.items if isinstance(node, Node))
+                if kind is Pod:
+                    pod_lessons.look_at_all(self.lessons, self.view)
+                self._listed.add(kind)
+                self._refill()
+                self._wake()
+            elif told.name:
+                self._take(kind, told.name, told.resource if told.type != "DELETE" else None)
+
+    def _take(self, kind: type[Node | Pod | PodGroup], name: str, resource: Node | Pod | PodGroup | None) -> None:
+        """Take what has become of a resource; who waits is looked at again if that may help."""
+        before = self.view.nodes.get(name) if kind is Node else None
+        if resource is None:
+            self.view.remove(kind, name)
+            if kind is Pod:
+                self._forget(name)
+                self.lessons.gone(name)
+            self._wake()
+            return
+        if not self.view.take(resource):
+            return
+        if isinstance(resource, Node):
+            if before is None or before.status.heartbeat_ns != resource.status.heartbeat_ns:
+                self._on_nodes((resource,))
+            if before is None or _may_help(before, resource) or self._has_idled(before, resource):
+                self._wake()
+            return
+        if isinstance(resource, Pod):
+            pod_lessons.look_at(self.lessons, resource)
+            self._put(resource)
+        else:
+            self._refill()
+        self._changed.set()
+
+    def _has_idled(self, before: Node, now: Node) -> bool:
+        """Return whether a device is less busy in a way that a profile makes a difference of."""
+        loads = lower_loads(before, now)
+        return any(profile.lets_in(*one) for one in loads for profile in self.profiles.values())
+
+    def _wake(self) -> None:
+        self.queue.wake(self._clock.now_ns())
+        self._changed.set()
+
+    def _put(self, pod: Pod) -> None:
+        """Let a pod wait that is to be placed here, or its group; any other does not."""
+        name = pod.metadata.name
+        if not is_waiting(pod):
+            self._forget(name)
+            return
+        if pod.spec.profile not in self.profiles:
+            self._note_stranger(pod.spec.profile)
+            return
+        now_ns = self._clock.now_ns()
+        if pod.spec.group is None:
+            self.queue.put(f"pod/{name}", pod.spec.priority, now_ns, account_of(pod.metadata))
+        elif self._group_is_complete(pod.spec.group):
+            group = self.view.groups[pod.spec.group]
+            self.queue.put(f"group/{pod.spec.group}", group.spec.priority, now_ns, account_of(group.metadata))
+        self._metrics.waiting.set(len(self.queue))
+
+    def _forget(self, pod: str) -> None:
+        self.queue.forget(f"pod/{pod}")
+        self._said.pop(pod, None)
+        self._metrics.waiting.set(len(self.queue))
+
+    def _group_is_complete(self, name: str) -> bool:
+        """Return whether as many pods are there as a group has to have."""
+        group = self.view.groups.get(name)
+        return group is not None and 0 < group.needed <= len(self.view.members(name))
+
+    def _refill(self) -> None:
+        """Have all wait that are to be placed: those that there was no room for, too."""
+        for pod in sorted(self.view.waiting(), key=lambda pod: (-pod.spec.priority, pod.metadata.created_ns)):
+            self._put(pod)
+
+    def _note_stranger(self, profile: str) -> None:
+        if profile not in self._strangers:
+            self._strangers.add(profile)
+            LOGGER.warning("pods of profile %s are left to another scheduler: there is none of that name here", profile)
+
+    async def _decide_for_ever(self, group: asyncio.TaskGroup) -> None:
+        """Decide about who is due, and send bindings as soon as nobody is, or there are enough of them."""
+        breath_ns = self._clock.now_ns()
+        while True:
+            self._changed.clear()
+            if self.queue.refused_full and self.queue.has_room:
+                self.queue.refused_full = 0
+                self._refill()
+            now_ns, is_ready = self._clock.now_ns(), len(self._listed) == 3
+            name = self.queue.first_due(now_ns) if is_ready else None
+            is_paused = name is None or self._binder.is_full
+            if is_paused and not self._binder.is_empty and not self._binder.is_sending:
+                self._binder.send(group)
+                continue
+            if name is None or is_paused:
+                due_ns = self.queue.next_due_ns() if is_ready and name is None else None
+                await self._wait(None if due_ns is None else max(due_ns - now_ns, 0))
+                breath_ns = self._clock.now_ns()
+                continue
+            await self._decide(name)
+            if self._clock.now_ns() - breath_ns > _BREATH_NS:
+                # Watches and answers get their turn between decisions.
+                await asyncio.sleep(0)
+                breath_ns = self._clock.now_ns()
+
+    async def _wait(self, wait_ns: int | None) -> None:
+        try:
+            async with asyncio.timeout(None if wait_ns is None else wait_ns / _NS_PER_S):
+                await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    async def _decide(self, name: str) -> None:
+        """Decide about a pod or a group; a binding is sent with others, what else comes of it is written at once."""
+        kind, _, subject = name.partition("/")
+        pods = self._pods_of(kind, subject)
+        if not pods:
+            self.queue.forget(name)
+            return
+        begun_ns, nodes = self._clock.now_ns(), tuple[str, ...]()
+        try:
+            known = Knowledge(self.view, self.profiles, self._costs())
+            outcome = outcome_of(subject, pods, known, self._settings.explained_nodes)
+            wall_ns = self._metrics.now_ns()
+            begun_wall_ns = wall_ns - (self._clock.now_ns() - begun_ns)
+            scheduler = self._settings.name
+            spec = spec_of(kind, subject, outcome, known, scheduler=scheduler, begun_ns=begun_wall_ns, now_ns=wall_ns)
+            if outcome.shares:
+                nodes = tuple(placement.node for placement in spec.placements)
+                decision = NewDecision(name=decision_name(subject, secrets.token_hex(5)), spec=spec)
+                self._binder.add(name, outcome, decision, known, begun_ns=begun_ns, now_ns=wall_ns)
+                self.queue.take_out(name)
+                return
+            if outcome.room is not None and outcome.room.victims:
+                await self._evict(name, subject, outcome, spec)
+            else:
+                await self._refuse(name, subject, outcome, spec)
+        except ControllerError as error:
+            if isinstance(error, ApiError):
+                # Whether it was done is not known: what is there says so.
+                await self._read_again(pods, nodes)
+            self._note_failed(name, error)
+        self._metrics.seconds.observe((self._clock.now_ns() - begun_ns) / _NS_PER_S)
+
+    async def _answered(self, answers: Answers) -> None:
+        """Take what came of bindings; those that were refused are decided again."""
+        refused = [(decided, answer) for decided, answer in answers if isinstance(answer, ApiError)]
+        if refused:
+            pods = [pod for decided, _ in refused for pod in decided.outcome.pods]
+            await self._read_again(pods, dict.fromkeys(node for decided, _ in refused for node in decided.nodes))
+        for decided, answer in answers:
+            if isinstance(answer, ApiError):
+                self.view.withdraw(decided.assumption)
+                self._note_failed(decided.name, answer)
+                for pod in decided.outcome.pods:
+                    if (now := self.view.pods.get(pod.metadata.name)) is not None:
+                        self._put(now)
+            else:
+                self.view.confirm(decided.assumption, answer.revision)
+                self._note_bound(decided)
+            self._metrics.seconds.observe((self._clock.now_ns() - decided.begun_ns) / _NS_PER_S)
+        if refused:
+            # Decided meanwhile as if all of these were bound: sent, it would be refused, and what follows it, for ever.
+            for decided in self._binder.take_back():
+                self.view.withdraw(decided.assumption)
+                self.queue.again(decided.name, self._clock.now_ns())
+            self._wake()
+        self._changed.set()
+
+    def _note_bound(self, decided: Decided) -> None:
+        outcome, nodes = decided.outcome, decided.nodes
+        pod_lessons.bound(self.lessons, self.view, decided.profile, outcome.choices, outcome.examined)
+        self.queue.bound(decided.name, self._clock.now_ns())
+        self._metrics.waiting.set(len(self.queue))
+        self._metrics.decisions.labels("bound").inc(len(nodes))
+        for pod, node in zip(outcome.pods, nodes, strict=True):
+            self._said.pop(pod.metadata.name, None)
+            reason = outcome.reason if len(nodes) == 1 else f"{node}, in {decided.subject}"
+            LOGGER.info("pod %s: %s", pod.metadata.name, reason)
+
+    def _note_failed(self, name: str, error: ControllerError) -> None:
+        said, now_ns = name.replace("/", " ", 1), self._clock.now_ns()
+        if isinstance(error, StaleError):
+            self._metrics.conflicts.inc()
+            LOGGER.info("%s: decided again: %s", said, error)
+            self.queue.again(name, now_ns)
+        else:
+            self._metrics.failures.inc()
+            LOGGER.warning("%s: %s", said, error)
+            self.queue.refused(name, now_ns)
+            self.queue.wake(now_ns)
+
+    def _pods_of(self, kind: str, subject: str) -> tuple[Pod, ...]:
+        if kind == "group":
+            return self.view.members(subject) if self._group_is_complete(subject) else ()
+        pod = self.view.pods.get(subject)
+        return (pod,) if pod is not None and is_waiting(pod) and pod.spec.profile in self.profiles else ()
+
+    async def _evict(self, name: str, subject: str, outcome: Outcome, spec: DecisionSpec) -> None:
+        """Ask pods of a lower priority to go, and promise the room; who gets it is decided once it is there."""
+        assert outcome.room is not None
+        columns = self.view.snapshot(self._costs()).columns
+        nodes = [columns.names[node] for node in outcome.room.nodes]
+        decision = NewDecision(name=decision_name(subject, secrets.token_hex(5)), spec=spec)
+        said = name.replace("/", " ", 1)
+        request = eviction_of(self.view, outcome.pods, outcome.room, nodes, decision=decision, subject=said)
+        if request is None:
+            await self._refuse(name, subject, outcome, replace(spec, outcome=DecisionOutcome.REFUSED, preempted=()))
+            return
+        found = {one: self.view.pods[one] for one in request.pods}
+        groups = {pod.spec.group for pod in found.values() if pod.spec.group is not None}
+        known = {one: self.view.groups[one] for one in groups if one in self.view.groups}
+        expected = evict(State(dict(found), {one: self.view.nodes[one] for one in nodes}, known), request)
+        answer = await self._client.evict(request)
+        self.view.confirm(self.view.assume(expected), answer.revision)
+        self.queue.refused(name, self._clock.now_ns())
+        self._said.pop(subject, None)
+        self._metrics.decisions.labels("preempting").inc()
+        LOGGER.info("%s: %s", name.replace("/", " ", 1), outcome.reason)
+
+    async def _refuse(self, name: str, subject: str, outcome: Outcome, spec: DecisionSpec) -> None:
+        self.queue.refused(name, self._clock.now_ns())
+        self._metrics.decisions.labels("refused").inc()
+        if self._said.get(subject) != outcome.reason:
+            LOGGER.info("%s: %s", name.replace("/", " ", 1), outcome.reason)
+            decision = Decision(metadata=Metadata(name=decision_name(subject, secrets.token_hex(5))), spec=spec)
+            await self._client.of(Decision).create(decision)
+            self._said[subject] = outcome.reason
+        await self._tell(outcome.pods, spec.reason)
+
+    async def _tell(self, pods: Sequence[Pod], reason: str) -> None:
+        """Have pods say why they wait, those that do not say so yet; their binding clears it."""
+        for pod in pods:
+            if pod.status.reasons == (reason,):
+                continue
+            told = replace(pod, status=replace(pod.status, reasons=(reason,)))
+            try:
+                # Taken at once: a binding names the revision of its pod.
+                self._take(Pod, pod.metadata.name, await self._client.of(Pod).replace_status(told))
+            except NotFoundError:
+                LOGGER.info("pod %s has gone", pod.metadata.name)
+
+    async def _read_again(self, pods: Sequence[Pod], nodes: Iterable[str]) -> None:
+        """Read what a decision was about as it is now, without waiting for the watch; what fails is left to it."""
+        wanted: list[tuple[type[Node | Pod], str]] = [(Pod, pod.metadata.name) for pod in pods]
+        wanted += [(Node, name) for name in nodes]
+        try:
+            for kind, name in wanted:
+                try:
+                    self._take(kind, name, await self._client.of(kind).get(name))
+                except NotFoundError:
+                    self._take(kind, name, None)
+        except ApiError as error:
+            LOGGER.warning("%s", error)
+
+
+def _may_help(before: Node, now: Node) -> bool:
+    """Return whether what has changed of a node may let a pod in that was refused."""
+    return (
+        (is_ready(now) and not is_ready(before))
+        or before.hardware != now.hardware
+        or before.metadata.labels != now.metadata.labels
+        or before.shares != now.shares
+        or before.pools != now.pools
+    )

@@ -1,0 +1,74 @@
+"""Probe tasks of types never seen: built from a task's operators, once, and kept for all tasks of the type."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from controller.apiserver.resources import Metadata, ProbeTask, Task
+from controller.apiserver.resources.operator_graphs import graph_of
+from controller.cluster.operators import OperatorError
+from controller.probing import files
+from controller.probing.building import BuildSettings, build
+from controller.probing.errors import ProbeError
+from controller.probing.expert import loads
+from controller.probing.library import KernelLibrary
+from controller.probing.matching import match
+from controller.probing.values import ProbeKernel
+from controller.scheduling.dispatch.names import name_of
+from dataplane.errors import ConfigError
+
+BENCHMARK_TYPE: Final = "fixed-benchmark"
+"""Of the probe tasks of fixed benchmarks: what tasks compute does not matter to them."""
+_BENCHMARKS: Final[Mapping[str, str]] = {"fixed-dgemm": "dgemm", "fixed-stream": "stream-triad"}
+"""Probe tasks that profiles rank all centres by, and the kernel that each repeats three times."""
+
+
+def benchmark(name: str, library: KernelLibrary) -> ProbeTask:
+    """Return the probe task of a fixed benchmark, as a resource; raise ProbeError for one that is not known."""
+    if name not in _BENCHMARKS:
+        raise ProbeError(f"there is no probe task {name} to rank centres by")
+    kernels = [{"kernel": _BENCHMARKS[name], "repetitions": 3}]
+    text = json.dumps({"millrace": 1, "name": name, "task_type": BENCHMARK_TYPE, "kernels": kernels})
+    try:
+        probe = loads(text, library, file=name)
+    except ConfigError as error:
+        raise ProbeError(str(error)) from None
+    return ProbeTask(metadata=Metadata(name=name), spec=files.to_spec(probe))
+
+
+def probes_for(
+    task: Task, task_type: str, library: Iterable[ProbeKernel], settings: BuildSettings
+) -> tuple[ProbeTask, ...]:
+    """Return the probe tasks of a task's type, as resources; raise ProbeError, in one line, where none can be built.
+
+    Their names follow from the type alone, so that of two schedulers that build them one writes them.
+    """
+    try:
+        graph = graph_of(task_type, task.spec)
+    except OperatorError as error:
+        raise ProbeError(f"type {task_type} was never seen, and its operators are no graph: {error}") from None
+    if graph is None:
+        raise ProbeError(
+            f"type {task_type} was never seen, and there is nothing to build a probe of: submit it with its operators,"
+            " or write a probe task of its type"
+        )
+    kernels = tuple(library)
+    if not kernels:
+        raise ProbeError(f"type {task_type} was never seen, and the library of probe kernels is empty")
+    seconds = {one.name: one.seconds for one in task.spec.operators if one.seconds is not None}
+    whole = seconds if len(seconds) == len(task.spec.operators) else None
+    try:
+        built = build(graph, match(graph, kernels), settings, task_type=task_type, seconds=whole)
+    except (OperatorError, ArithmeticError, ValueError, LookupError) as error:
+        # Whoever may submit a task says what he likes of its operators: none of it ends the scheduler, or its round.
+        raise ProbeError(f"type {task_type}: no probe can be built of its operators: {_line(error)}") from None
+    return tuple(
+        ProbeTask(metadata=Metadata(name=name_of("of", task_type, number)), spec=files.to_spec(one))
+        for number, one in enumerate(built, 1)
+    )
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split()) if isinstance(error, OperatorError) else f"{type(error).__name__}: {error}"

@@ -1,0 +1,51 @@
+"""Decisions about tasks, as resources."""
+
+from __future__ import annotations
+
+from controller.apiserver.resources.decision import DecisionSpec, Outcome, Placement
+from controller.scheduling.dispatch.deciding import Verdict, summary
+from controller.scheduling.dispatch.profiles import TaskProfile
+from controller.scheduling.framework import Explanation
+from controller.scheduling.serving.decisions import line, refusals_of, scores_of
+
+
+def decision_of(
+    profile: TaskProfile, verdict: Verdict, why: Explanation, *, scheduler: str, begun_ns: int, decided_ns: int
+) -> DecisionSpec:
+    """Return what was decided about a task, with the reasons centre by centre."""
+    option, name = verdict.option, verdict.asked.task.name
+    outcome = Outcome.REFUSED if option is None else Outcome.DISPATCHED if verdict.start_s <= 0 else Outcome.WAITING
+    placements = () if option is None else (Placement(pod=name, node=option.offer[0]),)
+    measured = None
+    if option is not None and verdict.row is not None and verdict.asked.task.reads:
+        measured = bool(verdict.asked.is_measured_way[verdict.row])
+    return DecisionSpec(
+        subject_kind="task",
+        subjects=(name,),
+        outcome=outcome,
+        profile=profile.name,
+        scheduler=line(scheduler),
+        reason=line(summary(verdict, why)),
+        placements=placements,
+        refused=refusals_of(why),
+        scores=scores_of(why),
+        measured=measured,
+        begun_ns=begun_ns,
+        decided_ns=decided_ns,
+    )
+
+
+def plain_decision(
+    task: str, outcome: Outcome, reason: str, centre: str, *, scheduler: str, profile: str, decided_ns: int
+) -> DecisionSpec:
+    """Return a decision that needs no scores: where a probe goes, and why."""
+    return DecisionSpec(
+        subject_kind="task",
+        subjects=(task,),
+        outcome=outcome,
+        profile=profile,
+        scheduler=line(scheduler),
+        reason=line(reason),
+        placements=(Placement(pod=task, node=centre),),
+        decided_ns=decided_ns,
+    )

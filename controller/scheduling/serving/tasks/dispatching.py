@@ -1,0 +1,218 @@
+"""Tasks that wait, planned all together: those that begin now are dispatched, all others say why they wait."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import groupby
+from time import monotonic
+from typing import Final
+
+from controller.apiserver.registry.dispatches import Dispatch
+from controller.apiserver.registry.tenancy.tenants import account_of
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.decision import DecisionSpec
+from controller.apiserver.resources.task import TaskPhase, UnitChoice
+from controller.common.errors import ControllerError
+from controller.scheduling.costs import Costs
+from controller.scheduling.dispatch.deciding import Verdict, devices_of, explained, summary
+from controller.scheduling.dispatch.planning import Plan, order_of
+from controller.scheduling.dispatch.profiles import TaskProfile
+from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.dispatch.values import Options, PendingTask
+from controller.scheduling.fairness import in_turn
+from controller.scheduling.framework import Explanation
+from controller.scheduling.serving.decisions import line
+from controller.scheduling.serving.tasks.builds import BENCHMARK_TYPE
+from controller.scheduling.serving.tasks.decisions import decision_of
+from controller.scheduling.serving.tasks.knowledge import Knowledge, pending_of
+from controller.scheduling.serving.tasks.lessons import Note, TaskLessons
+from controller.scheduling.serving.tasks.view import TasksView
+from controller.scheduling.serving.tasks.writing import Due, Writer, few_at_once
+
+LOGGER: Final = logging.getLogger("millrace.scheduler")
+_BREATH_S: Final = 0.05
+"""After so long others of the event loop get their turn."""
+_MOST_DUE: Final = 256
+"""Tasks that are sent in one round; the next one goes on at once."""
+_MOST_TOLD: Final = 256
+"""Tasks that are told in one round why they wait; the others hear it in the next."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A task that goes now, and why."""
+
+    task: Task
+    item: Dispatch
+    spec: DecisionSpec
+    note: Note | None
+
+
+class Dispatching:
+    """Plans and dispatches."""
+
+    def __init__(
+        self,
+        view: TasksView,
+        knowledge: Knowledge,
+        settings: TaskSettings,
+        *,
+        profiles: Mapping[str, TaskProfile],
+        writer: Writer,
+        costs: Costs,
+        lessons: TaskLessons,
+    ) -> None:
+        self._view, self._knowledge, self._settings = view, knowledge, settings
+        self._lessons = lessons
+        self._profiles, self._writer, self._costs = profiles, writer, costs
+        self._said: dict[str, str] = {}
+        self._strangers: set[str] = set()
+
+    async def dispatch(self, now_ns: int, wall_ns: int) -> bool:
+        """Plan all tasks that wait, send those that begin now, and tell the others; return whether more could be sent.
+
+        Of what was decided only words are kept: all that was looked at of a task takes as much room as there are
+        options.
+        """
+        tasks = {task.metadata.name: task for task in self._view.waiting() if self._is_mine(task)}
+        self._said = {name: said for name, said in self._said.items() if name in tasks}
+        if not tasks:
+            return False
+        pending = self._in_turn(tasks)[: self._settings.most]
+        await self._knowledge.hours.read(pending, wall_ns)
+        plan = Plan(self._knowledge.centres_view(now_ns, wall_ns, self._costs(), pending))
+        being_probed = cache(partial(self._knowledge.is_being_probed, view=plan.view))
+        due, untold = list[_Due](), list[tuple[Task, TaskPhase, str, DecisionSpec | None]]()
+        breath_s = monotonic()
+        for one in pending:
+            if monotonic() - breath_s > _BREATH_S:
+                await asyncio.sleep(0)
+                breath_s = monotonic()
+            task = tasks[one.name]
+            if plan.is_full and task.status.reasons:
+                continue
+            try:
+                verdict = self._verdict(plan, task, one, wall_ns, being_probed)
+                goes = self._due(task, verdict) if verdict.option is not None and verdict.start_s <= 0 else None
+            except ControllerError as error:  # of a policy, or of figures: it holds up no other task
+                untold.append((task, TaskPhase.PENDING, line(str(error)), None))
+                continue
+            if goes is not None:
+                due.append(goes)
+            elif len(untold) < _MOST_TOLD and (told := self._told(task, verdict)) is not None:
+                untold.append(told)
+            if len(due) >= _MOST_DUE:
+                break
+        await self._send_all(due)
+        await few_at_once(self._tell(*one) for one in untold)
+        return len(due) >= _MOST_DUE
+
+    def _in_turn(self, tasks: Mapping[str, Task]) -> list[PendingTask]:
+        """Return tasks by priority, of the same one as their accounts take turns, each account's as they came."""
+        weights, held = self._view.weights, dict[str, float]()
+        for task in self._view.tasks.values():
+            if task.is_held:
+                account = account_of(task.metadata)
+                held[account] = held.get(account, 0.0) + (task.status.units or 0) / weights.of(account)
+        ordered = order_of(self._pending(task) for task in tasks.values())
+        accounts = {name: account_of(task.metadata) for name, task in tasks.items()}
+        return [
+            one
+            for _, same in groupby(ordered, key=lambda one: one.priority)
+            for one in in_turn(
+                same,
+                lambda one: accounts[one.name],
+                lambda one: max(one.units, default=1) / weights.of(accounts[one.name]),
+                held,
+            )
+        ]
+
+    def _is_mine(self, task: Task) -> bool:
+        if task.spec.is_probe or task.spec.asks:
+            return False
+        if task.spec.profile in self._profiles:
+            return True
+        if task.spec.profile not in self._strangers:
+            self._strangers.add(task.spec.profile)
+            LOGGER.warning("tasks of profile %s are left to another scheduler: there is none here", task.spec.profile)
+        return False
+
+    def _pending(self, task: Task) -> PendingTask:
+        name = self._view.type_of(task)
+        return pending_of(task, name, self._knowledge.kernels_of(name))
+
+    def _verdict(
+        self, plan: Plan, task: Task, pending: PendingTask, wall_ns: int, being_probed: Callable[[str], bool]
+    ) -> Verdict:
+        """Return what is decided about a task: nothing while its type's first probes are under way."""
+        profile, name = self._profiles[task.spec.profile], pending.task_type
+        options = self._options(profile, pending, wall_ns)
+        first = BENCHMARK_TYPE if profile.benchmark else name
+        if not (pending.centre and pending.unit) and being_probed(first):
+            return Verdict.nothing(plan.question(pending, options))
+        return plan.decide(profile, pending, options)
+
+    def _options(self, profile: TaskProfile, pending: PendingTask, wall_ns: int) -> Options:
+        return self._knowledge.options(profile, self._knowledge.known_type(pending.task_type, pending.units), wall_ns)
+
+    def _due(self, task: Task, verdict: Verdict) -> _Due:
+        option = verdict.option
+        assert option is not None
+        assert verdict.row is not None
+        high, profile = float(verdict.asked.options.high[verdict.row]), self._profiles[task.spec.profile]
+        item = Dispatch(
+            task=task.metadata.name,
+            centre=option.offer[0],
+            unit=None if task.spec.choice is UnitChoice.CENTRE else option.offer[1],
+            units=option.units,
+            expected_s=high if math.isfinite(high) and not profile.benchmark else None,
+            operator_devices=devices_of(profile, verdict),
+        )
+        return _Due(task, item, self._decision(task, verdict)[0], self._lessons.note(task, verdict))
+
+    async def _send_all(self, due: Sequence[_Due]) -> None:
+        """Send tasks in the order of the plan, many at once; one that is refused holds up no other."""
+        went = await self._writer.dispatch_each([Due(one.task, one.item, one.spec) for one in due])
+        for one, goes in zip(due, went, strict=True):
+            if goes:
+                self._said.pop(one.item.task, None)
+                self._lessons.dispatched(one.task, one.note)
+
+    def _told(self, task: Task, verdict: Verdict) -> tuple[Task, TaskPhase, str, DecisionSpec | None] | None:
+        """Return what a task is told of why it waits, and the decision to be kept; None if it was told that already."""
+        name, type_name = task.metadata.name, verdict.asked.task.task_type
+        if verdict.option is None and (doing := self._knowledge.probing_line(type_name)):
+            return (task, TaskPhase.PROBING, doing, None)
+        spec, why = self._decision(task, verdict)
+        problem = self._knowledge.problem_of(type_name) if verdict.option is None else ""
+        key = _kind_of(verdict, why) + problem
+        if self._said.get(name) == key and task.status.reasons:
+            return None
+        self._said[name] = key
+        return (task, TaskPhase.PENDING, line(f"{spec.reason}; {problem}" if problem else spec.reason), spec)
+
+    async def _tell(self, task: Task, phase: TaskPhase, reason: str, spec: DecisionSpec | None) -> None:
+        """Have a task say why it waits; a decision that has led to nothing yet is kept."""
+        if spec is not None and task.status.reasons != (reason,):
+            await self._writer.keep(task.metadata.name, spec)
+        await self._writer.tell(task, phase, reason)
+
+    def _decision(self, task: Task, verdict: Verdict) -> tuple[DecisionSpec, Explanation]:
+        profile, now_ns = self._profiles[task.spec.profile], self._writer.now_ns()
+        why = explained(profile, verdict, most=self._settings.explained_centres)
+        spec = decision_of(
+            profile, verdict, why, scheduler=self._writer.name, begun_ns=verdict.asked.view.now_ns, decided_ns=now_ns
+        )
+        return spec, why
+
+
+def _kind_of(verdict: Verdict, why: Explanation) -> str:
+    """Return what a decision says without its figures, which change all the time."""
+    if verdict.option is not None:
+        return f"waits for {verdict.option.offer}"
+    return summary(verdict, why)

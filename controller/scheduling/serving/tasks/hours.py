@@ -1,0 +1,104 @@
+"""When the network to each centre is forecast good, by the probes there and the collector's history of the way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from controller.apiserver.resources import ProbeResult
+from controller.common.errors import ControllerError
+from controller.probing.hours import PathSample, ProbeSample, good_hours
+from controller.probing.hours.good import WINDOW_S
+from controller.probing.hours.samples import probe_samples
+from controller.probing.hours.windows import good_windows
+from controller.scheduling.dispatch.values import PendingTask, Window
+from controller.scheduling.serving.tasks.view import TasksView
+from dataplane.errors import MillraceError
+from dataplane.topology.values import Topology
+
+LOGGER: Final = logging.getLogger("millrace.scheduler")
+_NS: Final = 1_000_000_000
+_FRESH_NS: Final = 600 * _NS
+"""A forecast, and what the history has said, count for so long."""
+_MOST_WAYS: Final = 64
+"""Ways that are read from the history in a round; the others follow in the next."""
+Pair = tuple[str, str]
+"""A host that tasks read from, and a centre."""
+
+
+class Hours:
+    """Forecasts by host and centre; they are made anew when a probe has come back, or after ten minutes."""
+
+    def __init__(self, view: TasksView, history: Path | None = None, topology: Topology | None = None) -> None:
+        self._view, self._history, self._topology = view, history, topology
+        self._paths: dict[Pair, tuple[int, tuple[PathSample, ...]]] = {}
+        self._windows: dict[Pair, tuple[object, tuple[Window, ...] | None]] = {}
+
+    async def read(self, tasks: Iterable[PendingTask], wall_ns: int) -> None:
+        """Read what the history says of the ways that tasks' data would take; what cannot be read is logged."""
+        if self._history is None or self._topology is None:
+            return
+        old = [pair for pair in self._pairs(tasks) if self._paths.get(pair, (0, ()))[0] + _FRESH_NS < wall_ns]
+        for pair in old[:_MOST_WAYS]:
+            try:
+                found = await asyncio.to_thread(self._path, pair, wall_ns)
+            except (ControllerError, MillraceError) as error:
+                LOGGER.warning("hours of centre %s: %s", pair[1], error)
+                found = ()
+            self._paths[pair] = (wall_ns, found)
+
+    def windows(
+        self, tasks: Iterable[PendingTask], results: Mapping[str, Sequence[ProbeResult]], wall_ns: int
+    ) -> dict[Pair, tuple[Window, ...]]:
+        """Return when each way is forecast good; ways of which nothing is known are left out."""
+        found = {pair: self._of(pair, results.get(pair[1], ()), wall_ns) for pair in self._pairs(tasks)}
+        return {pair: windows for pair, windows in found.items() if windows is not None}
+
+    def _of(self, pair: Pair, results: Sequence[ProbeResult], wall_ns: int) -> tuple[Window, ...] | None:
+        read_ns, path = self._paths.get(pair, (0, ()))
+        newest = results[-1].metadata.revision if results else 0
+        key = (len(results), newest, read_ns, wall_ns // _FRESH_NS)
+        cached = self._windows.get(pair)
+        if cached is not None and cached[0] == key:
+            return cached[1]
+        good = good_hours(self._samples(results), path, wall_ns / _NS)
+        windows = good_windows(good, wall_ns / _NS)
+        made = None if windows is None else tuple(Window(begin_ns, end_ns) for begin_ns, end_ns in windows)
+        self._windows[pair] = (key, made)
+        return made
+
+    def _samples(self, results: Sequence[ProbeResult]) -> tuple[ProbeSample, ...]:
+        """Return the runs of the probe that says most of a centre's network: one that uses it, else the most frequent.
+
+        Runs of one probe are of like work; those of several are not compared.
+        """
+        by_probe: defaultdict[str, list[ProbeResult]] = defaultdict(list)
+        for result in results:
+            by_probe[result.spec.probe].append(result)
+        probes = {name: probe for name in by_probe if (probe := self._view.probe(name)) is not None}
+        found = [probe_samples(some, probes) for some in by_probe.values()]
+        return max(found, key=lambda one: (any(run.network_s is not None for run in one), len(one)), default=())
+
+    def _pairs(self, tasks: Iterable[PendingTask]) -> list[Pair]:
+        hosts = sorted({task.main_host for task in tasks} - {""})
+        return [(host, name) for host in hosts for name in sorted(self._view.centres)]
+
+    def _path(self, pair: Pair, wall_ns: int) -> tuple[PathSample, ...]:
+        """Return what the history says of the way to a centre's first host that the topology knows."""
+        # DuckDB is loaded where a history is read, and only there.
+        from controller.probing.hours.telemetry import path_samples, ways  # noqa: PLC0415
+
+        assert self._history is not None
+        assert self._topology is not None
+        host, centre = pair
+        known = [name for name in self._view.centres[centre].status.hosts if name in self._topology.attachment]
+        if not known or host not in self._topology.attachment or host in known:
+            return ()
+        end = datetime.fromtimestamp(wall_ns / _NS, UTC)
+        paths = ways(self._topology, host, known[0])
+        return path_samples(self._history, paths, end - timedelta(seconds=WINDOW_S), end)

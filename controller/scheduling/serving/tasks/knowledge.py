@@ -1,0 +1,388 @@
+"""What is known of types and places, made of what the view has: for plans, and for which probes are to go."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+from zlib import crc32
+
+from controller.apiserver.resources import Centre, ProbeResult, Task
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.task import TaskPhase
+from controller.cluster.cost_map import CostMap
+from controller.scheduling.dispatch.estimating import Evidence, KnownType, options_of
+from controller.scheduling.dispatch.probing import Key, Known, Need, Place
+from controller.scheduling.dispatch.profiles import TaskProfile
+from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.dispatch.slots import NEVER_S, Slots
+from controller.scheduling.dispatch.values import (
+    CentreState,
+    CentresView,
+    Offer,
+    Option,
+    Options,
+    PendingTask,
+    Read,
+)
+from controller.scheduling.serving.tasks.builds import BENCHMARK_TYPE
+from controller.scheduling.serving.tasks.hours import Hours
+from controller.scheduling.serving.tasks.past import Measured, Ran, measured_of, ran_of, run_time_s, spent_of
+from controller.scheduling.serving.tasks.transfers import transfers
+from controller.scheduling.serving.tasks.trusts import Trusts
+from controller.scheduling.serving.tasks.view import TasksView, has_ended
+from dataplane.topology.values import DeviceKind
+
+_NS: Final = 1_000_000_000
+_OVERDUE: Final = 0.1
+"""A task that runs longer than expected is taken to go on for so much of what it has run."""
+
+
+class Knowledge:
+    """Makes what deciders are asked with; what has not changed is not made again."""
+
+    def __init__(self, view: TasksView, settings: TaskSettings, hours: Hours) -> None:
+        self._view, self._settings = view, settings.probing
+        self._trusts = Trusts(view, settings.trust)
+        self.hours = hours
+        self._ranked = {one.name for one in settings.profiles if one.benchmark}
+        self._measured: tuple[int, Measured] | None = None
+        self._ran: tuple[int, Ran] | None = None
+        self._seen: tuple[int, set[str]] | None = None
+        self._offers: tuple[int, tuple[Offer, ...]] | None = None
+        self._options: dict[tuple[str, str], tuple[object, Options]] = {}
+        self.problems: dict[str, tuple[object, str]] = {}
+        """Why a type has no probe, and of which library and operators that was found."""
+        self._underway_tasks: tuple[int, dict[str, list[Task]]] | None = None
+        self._made: dict[tuple[str, str, tuple[str, str]], tuple[object, tuple[Option, ...]]] = {}
+
+    def measured(self) -> Measured:
+        """Return what was measured, by place."""
+        version = self._view.versions[ProbeResult]
+        if self._measured is None or self._measured[0] != version:
+            self._measured = (version, measured_of(self._view))
+        return self._measured[1]
+
+    def ran(self) -> Ran:
+        """Return what has run, by place; the same value until another task has ended."""
+        version = self._view.ended_version
+        if self._ran is None or self._ran[0] != version:
+            self._ran = (version, ran_of(self._view))
+        return self._ran[1]
+
+    def _age_of(self, centre: str, wall_ns: int) -> int:
+        """Return what moves as figures grow old: 24 times while they are fresh, not for all centres at once."""
+        step_ns = max(round(self._settings.fresh_s * _NS / 24), 1)
+        return (wall_ns + crc32(centre.encode()) * step_ns // (1 << 32)) // step_ns
+
+    def offers(self) -> tuple[Offer, ...]:
+        """Return all unit types of all centres, in order."""
+        version = self._view.versions[Centre]
+        if self._offers is None or self._offers[0] != version:
+            found = (
+                Offer(name, unit.name, unit.count, frozenset(unit.operators), _kinds(unit))
+                for name, centre in sorted(self._view.centres.items())
+                for unit in centre.status.units
+            )
+            made = tuple(found)
+            before = None if self._offers is None else self._offers[1]
+            self._offers = (version, before if before == made else made)
+        return self._offers[1]
+
+    def centres_view(
+        self, now_ns: int, wall_ns: int, costs: CostMap | None, tasks: Sequence[PendingTask]
+    ) -> CentresView:
+        """Return all that centres offer now; times of the view are the wall's."""
+        measured, held, offers = self.measured(), self._view.held_by(), self.offers()
+        states = {
+            name: CentreState(name, self._view.problem_of(centre, now_ns), centre.status.hosts, name in measured.probed)
+            for name, centre in self._view.centres.items()
+        }
+        slots = tuple(
+            _slots(self._view.centres[offer.centre], offer, held.get(offer.centre, ()), wall_ns) for offer in offers
+        )
+        return CentresView(
+            wall_ns,
+            offers,
+            states,
+            slots,
+            transfers(costs, states.values(), tasks),
+            self.hours.windows(tasks, measured.centres, wall_ns),
+            costs,
+        )
+
+    def known_type(self, task_type: str, counts: Iterable[int] = ()) -> KnownType:
+        """Return a type with its probes, and the numbers of units that are of interest for it."""
+        probes = self._view.probes_of(task_type)
+        return KnownType(task_type, probes, self._settings.counts, tuple(sorted(set(counts) - {0})))
+
+    def options(self, profile: TaskProfile, known: KnownType, wall_ns: int) -> Options:
+        """Return what tasks of a type may take, of all offers; of a profile with a benchmark, by that."""
+        offers, measured, ran = self.offers(), self.measured(), self.ran()
+        asked = self._by_benchmark(profile, known) if profile.benchmark else known
+        name = profile.name if profile.benchmark else ""
+        key = (id(offers), id(measured), id(ran), asked, self._age_of("", wall_ns))
+        cached = self._options.get((name, known.name))
+        if cached is not None and cached[0] == key:
+            return cached[1]
+        items = tuple(option for offer in offers for option in self._of_offer(name, asked, offer, wall_ns))
+        made = Options.of(items, {offer.key: place for place, offer in enumerate(offers)})
+        self._options[name, known.name] = (key, made)
+        return made
+
+    def _of_offer(self, profile: str, known: KnownType, offer: Offer, wall_ns: int) -> tuple[Option, ...]:
+        measured, ran = self.measured(), self.ran()
+        results = measured.results.get(offer.key, {})
+        runs_s = {} if profile else ran.runs_s.get(offer.key, {}).get(known.name, {})
+        mine = {probe.name: results[probe.name] for probe in known.probes if probe.name in results}
+        revisions = tuple((name, len(some), some[-1].metadata.revision) for name, some in mine.items())
+        times = tuple((units, len(some), some[-1]) for units, some in runs_s.items())
+        trust = self._trusts.of(
+            offer.centre, measured.of_centre(offer.centre), ran.ended.get(offer.centre, ()), wall_ns
+        )
+        key = (known, offer, revisions, times, trust, self._age_of(offer.centre, wall_ns))
+        cached = self._made.get((profile, known.name, offer.key))
+        if cached is not None and cached[0] == key:
+            return cached[1]
+        made = options_of(known, offer, Evidence(mine, runs_s, trust), wall_ns, self._settings.fresh_s)
+        self._made[profile, known.name, offer.key] = (key, made)
+        return made
+
+    def _by_benchmark(self, profile: TaskProfile, known: KnownType) -> KnownType:
+        found = [self._view.probe(name) for name in profile.benchmark]
+        probes = tuple(probe for probe in found if probe is not None)
+        lacking = [name for name, probe in zip(profile.benchmark, found, strict=True) if probe is None]
+        if lacking:
+            return KnownType(
+                known.name, (), known.counts, known.stated, f"there is no probe task {lacking[0]} to rank centres by"
+            )
+        return KnownType(known.name, probes, known.counts, known.stated)
+
+    def places(self) -> tuple[Place, ...]:
+        """Return all offers with what is free of them now."""
+        found = []
+        for offer in self.offers():
+            centre = self._view.centres[offer.centre]
+            free = next(centre.free_of(unit) for unit in centre.status.units if unit.name == offer.unit)
+            found.append(Place(offer, free, centre.status.asks_for_probe))
+        return tuple(found)
+
+    def probes_known(self) -> Mapping[Key, Known]:
+        """Return by probe and place what became of it, from its results and its tasks."""
+        times: defaultdict[Key, dict[int, int]] = defaultdict(dict)
+        for (centre, unit), by_probe in self.measured().results.items():
+            for probe, results in by_probe.items():
+                for result in results:
+                    for run in result.status.runs:
+                        times[probe, centre, unit][run.units] = result.metadata.created_ns
+        tasks: defaultdict[Key, list[Task]] = defaultdict(list)
+        for task in self._view.tasks.values():
+            place = task.spec.centre or task.status.centre
+            if task.spec.is_probe and not task.spec.asks and place:
+                tasks[task.spec.program.entry, place, task.status.unit or task.spec.unit or ""].append(task)
+        return {key: _known(times.get(key, {}), tasks.get(key, [])) for key in {*times, *tasks}}
+
+    def needs(self, waiting: Mapping[str, Sequence[PendingTask]]) -> tuple[Need, ...]:
+        """Return what each type that has probes may need; `waiting` are tasks by type."""
+        measured = self.measured()
+        used: dict[str, int] = {}
+        finished: defaultdict[str, set[tuple[str, str]]] = defaultdict(set)
+        work: defaultdict[str, float] = defaultdict(float)
+        for task in self._view.tasks.values():
+            if task.spec.is_probe:
+                continue
+            name, status = self._view.type_of(task), task.status
+            used[name] = max(used.get(name, 0), status.finished_ns or task.metadata.created_ns)
+            if (seconds := run_time_s(task)) is not None:
+                work[name] += seconds * (status.units or 0)
+                finished[name].add((status.centre or "", status.unit or ""))
+        spent = spent_of(measured)
+        types = {probe.task_type for name in self._view.probes if (probe := self._view.probe(name)) is not None}
+        found = []
+        for name in sorted(types - {""}):
+            some, probes = (
+                waiting.get(name, ()),
+                {one.name: frozenset(one.kernels) for one in self._view.probes_of(name)},
+            )
+            found.append(
+                Need(
+                    name,
+                    probes,
+                    tuple(sorted({units for task in some for units in task.units})),
+                    len(some),
+                    min((task.since_ns for task in some), default=0),
+                    used.get(name, 0),
+                    frozenset(finished[name]),
+                    work[name] + self._work_of(name, len(some)),
+                    sum(spent.get(probe, 0.0) for probe in probes),
+                )
+            )
+        return tuple(found)
+
+    @property
+    def library_key(self) -> object:
+        """What stands for the library of kernels as it is now."""
+        return self._view.kernels_version
+
+    def kernels_of(self, task_type: str) -> frozenset[str]:
+        """Return the kernels of a type's probes."""
+        return frozenset(kernel for probe in self._view.probes_of(task_type) for kernel in probe.kernels)
+
+    def problem_of(self, task_type: str) -> str:
+        """Return why a type has no probe, '' if it has."""
+        return self.problems[task_type][1] if task_type in self.problems else ""
+
+    def is_being_probed(self, task_type: str, view: CentresView) -> bool:
+        """Return whether a type never seen is being probed for the first time.
+
+        That is until its probes have ended, at `first` centres or at all that can have them now; until patience has; or
+        until a task of it goes somewhere, as its user has stated.
+        """
+        underway, probes = self._underway(task_type), {probe.name for probe in self._view.probes_of(task_type)}
+        times = [task.metadata.created_ns for task in underway]
+        complete: set[tuple[str, str]] = set()
+        for place, by_probe in self.measured().results.items():
+            mine = [by_probe[probe] for probe in probes if probe in by_probe]
+            times += [some[0].metadata.created_ns for some in mine]
+            if probes and len(mine) == len(probes):
+                complete.add(place)
+        if not times or view.now_ns > min(times) + self._settings.patience_s * _NS:
+            return False
+        if task_type in self._seen_types():
+            return False
+        return bool(underway) or (
+            len(complete) < self._settings.first and self._may_complete(task_type, complete, view)
+        )
+
+    def _may_complete(self, task_type: str, complete: set[tuple[str, str]], view: CentresView) -> bool:
+        """Return whether a place that has not been measured can be soon: its units are free, or a probe has them."""
+        kernels, known = self.kernels_of(task_type), self.probes_known()
+        probes = [probe.name for probe in self._view.probes_of(task_type)]
+        probing = {centre for (_, centre, _), one in known.items() if one.is_underway}
+        for place in self.places():
+            offer = place.offer
+            failures = max((known[one, *offer.key].failures for one in probes if (one, *offer.key) in known), default=0)
+            if (
+                offer.key not in complete
+                and not view.centres[offer.centre].problem
+                and kernels <= offer.operators
+                and (place.free > 0 or offer.centre in probing)
+                and not failures
+                and offer.count
+            ):
+                return True
+        return False
+
+    def _seen_types(self) -> set[str]:
+        """Return the types of which a task has been dispatched; by a fixed benchmark that says nothing of its own."""
+        version = self._view.versions[Task]
+        if self._seen is None or self._seen[0] != version:
+            tasks = (task for task in self._view.tasks.values() if task.status.epoch and not task.spec.is_probe)
+            types = (
+                BENCHMARK_TYPE if task.spec.profile in self._ranked else self._view.type_of(task) for task in tasks
+            )
+            self._seen = (version, set(types))
+        return self._seen[1]
+
+    def probing_line(self, task_type: str) -> str:
+        """Return which probes of a type are under way, '' if none are."""
+        places = sorted({task.spec.centre or "" for task in self._underway(task_type)})
+        return f"type {task_type} is being probed at {', '.join(places)}" if places else ""
+
+    def _underway(self, task_type: str) -> list[Task]:
+        return self._probing().get(task_type, [])
+
+    def _probing(self) -> dict[str, list[Task]]:
+        version = self._view.versions[Task]
+        if self._underway_tasks is None or self._underway_tasks[0] != version:
+            found: defaultdict[str, list[Task]] = defaultdict(list)
+            for task in self._view.tasks.values():
+                if task.spec.is_probe and not task.spec.asks and task.spec.task_type and not has_ended(task):
+                    found[task.spec.task_type].append(task)
+            self._underway_tasks = (version, dict(found))
+        return self._underway_tasks[1]
+
+    def _work_of(self, task_type: str, number: int) -> float:
+        """Return the unit-seconds that so many tasks of a type take, by the least that is known of any place."""
+        options = self._options.get(("", task_type))
+        if options is None or not number:
+            return 0.0
+        known = [one.estimate.times[1] * one.units for one in options[1].items if one.estimate.is_known]
+        return number * min(known, default=0.0)
+
+
+def pending_of(task: Task, task_type: str, kernels: frozenset[str]) -> PendingTask:
+    """Return a task as deciders see it."""
+    spec = task.spec
+    return PendingTask(
+        task.metadata.name,
+        task_type,
+        spec.priority,
+        task.metadata.created_ns,
+        spec.centre,
+        spec.unit,
+        spec.units,
+        spec.choice,
+        kernels,
+        tuple(Read(one.host, one.nbytes) for one in spec.reads),
+        spec.not_before_ns,
+        spec.deadline_ns,
+        spec.operators,
+    )
+
+
+def _kinds(unit: UnitType) -> frozenset[DeviceKind]:
+    return frozenset(need.kind for need in unit.unit.devices)
+
+
+def _slots(centre: Centre, offer: Offer, held: Sequence[Task], wall_ns: int) -> Slots:
+    """Return when an offer's units are free, by what its tasks are expected to take; other's are so nobody knows when.
+
+    What tasks hold whose type the centre has yet to pick counts for each type.
+    """
+    until = [
+        (share.units, _left_s(task, wall_ns))
+        for share in centre.shares
+        if share.unit in {None, offer.unit}
+        for task in held
+        if task.metadata.name == share.task
+    ]
+    unknown = [share for share in centre.shares if share.task not in {task.metadata.name for task in held}]
+    until += [(share.units, NEVER_S) for share in unknown if share.unit in {None, offer.unit}]
+    unit = next(one for one in centre.status.units if one.name == offer.unit)
+    others = offer.count - unit.for_tasks
+    return Slots(offer.count, [*until, (others, NEVER_S)] if others else until)
+
+
+def _left_s(task: Task, wall_ns: int) -> float:
+    status = task.status
+    if status.expected_s is None:
+        return NEVER_S if task.spec.limit_s is None else task.spec.limit_s
+    ran_s = max(wall_ns - (status.started_ns or status.dispatched_ns or wall_ns), 0) / _NS
+    return max(status.expected_s - ran_s, _OVERDUE * ran_s, 1e-3)
+
+
+def _known(times: Mapping[int, int], tasks: Sequence[Task]) -> Known:
+    """Return what became of a probe in a place: failures are counted from the newest task back to a good one."""
+    ordered = sorted(tasks, key=lambda one: one.metadata.created_ns)
+    failures, problem = 0, ""
+    for task in reversed(ordered):
+        if not has_ended(task):
+            continue
+        if task.status.phase is TaskPhase.SUCCEEDED:
+            break
+        failures += 1
+        problem = problem or "; ".join(task.status.reasons)
+    return Known(
+        dict(times),
+        failures,
+        max((task.metadata.created_ns for task in ordered), default=0),
+        max((_number(task) for task in ordered), default=0),
+        any(not has_ended(task) for task in ordered),
+        problem,
+    )
+
+
+def _number(task: Task) -> int:
+    text = task.metadata.labels.get("millrace.probe-number", "")
+    return int(text) if text.isascii() and text.isdigit() else 0

@@ -1,0 +1,103 @@
+"""What comes of tasks' dispatches, as their own records tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol, runtime_checkable
+
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.task import TASK_ENDED, TaskPhase
+from controller.scheduling.dispatch.deciding import Verdict
+from controller.scheduling.dispatch.policies import Question
+from controller.scheduling.dispatch.profiles import TaskProfile
+from controller.scheduling.dispatch.values import Longs
+from controller.scheduling.framework.lessons import Learns
+from controller.scheduling.serving.lessons import Lessons
+from controller.scheduling.serving.tasks.view import WAITING, TasksView
+
+Note = Callable[[str], None]
+"""Called with a decision's key once it stands."""
+
+
+@runtime_checkable
+class LearnsOfTasks(Learns, Protocol):
+    """A score of tasks that learns."""
+
+    def note(self, asked: Question, rows: Longs, row: int) -> Note:
+        """Return what takes note that a task got one of the options `rows` that were possible.
+
+        It is asked while the books are as they were at the decision.
+        """
+        ...
+
+
+def learners_of(profiles: Mapping[str, TaskProfile]) -> dict[str, Learns]:
+    """Return the policies that are to learn, by the name of their profile; of several in one the first learns."""
+    found: dict[str, Learns] = {}
+    for name, profile in profiles.items():
+        for score in profile.scores:
+            if isinstance(score.policy, LearnsOfTasks) and score.policy.is_learning:
+                found.setdefault(name, score.policy)
+    return found
+
+
+def utilisation_of(view: TasksView) -> float:
+    """Return the share of the units of all centres that are ready which tasks that run hold."""
+    ready = {name: one for name, one in view.centres.items() if one.status.ready}
+    units = sum(offer.count for one in ready.values() for offer in one.status.units)
+    running = (one for one in view.tasks.values() if one.status.phase is TaskPhase.RUNNING)
+    held = sum(one.status.units or 0 for one in running if one.status.centre in ready)
+    return min(held / units, 1.0) if units else 0.0
+
+
+class TaskLessons:
+    """Tells policies that learn where tasks went, and what came of it."""
+
+    def __init__(self, lessons: Lessons, view: TasksView) -> None:
+        self._lessons, self._view = lessons, view
+
+    def note(self, task: Task, verdict: Verdict) -> Note | None:
+        """Return what is to be told once a task has gone where it was decided, None where nobody learns."""
+        learner = self._lessons.learners.get(task.spec.profile)
+        if not isinstance(learner, LearnsOfTasks) or verdict.row is None:
+            return None
+        return learner.note(verdict.asked, verdict.rows, verdict.row)
+
+    def dispatched(self, task: Task, note: Note | None) -> None:
+        """Tell that a task has gone, and follow what comes of it.
+
+        What was asked for is a task's start, since it was submitted; of one that goes again since it went again.
+        """
+        name, learner = task.metadata.name, self._lessons.learners.get(task.spec.profile)
+        now = self._view.tasks.get(name)
+        if note is None or learner is None or now is None or not now.status.epoch:
+            return
+        status = now.status
+        key = f"{name}/{status.epoch}"
+        note(key)
+        asked_ns = now.metadata.created_ns if status.epoch == 1 else status.dispatched_ns or 0
+        self._lessons.stands(name, learner, key=key, epoch=status.epoch, asked_ns=asked_ns)
+        self.look_at(now)
+
+    def look_at(self, task: Task) -> None:
+        """Take what a task's record tells of its last dispatch."""
+        lessons, name, status = self._lessons, task.metadata.name, task.status
+        if (awaited := lessons.awaited(name)) is None:
+            return
+        if status.epoch != awaited.epoch or status.phase in WAITING:
+            lessons.failed(name)
+            return
+        if status.started_ns is not None:
+            lessons.started(name, status.started_ns)
+        elif status.phase is TaskPhase.SUCCEEDED and status.finished_ns is not None:
+            lessons.started(name, status.finished_ns)
+        if status.phase in TASK_ENDED and status.finished_ns is not None:
+            lessons.ended(name, status.finished_ns)
+
+    def look_at_all(self) -> None:
+        """Take what all tasks' records tell, after they were listed anew."""
+        for name in self._lessons.subjects():
+            if (task := self._view.tasks.get(name)) is None:
+                self._lessons.gone(name)
+            else:
+                self.look_at(task)

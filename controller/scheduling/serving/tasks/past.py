@@ -1,0 +1,90 @@
+"""What has been measured and has run at compute centres, by place, as a view has it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Final
+
+from controller.apiserver.resources import ProbeResult, Task
+from controller.apiserver.resources.task import TaskPhase
+from controller.scheduling.serving.tasks.view import TasksView, has_ended
+
+_NS: Final = 1_000_000_000
+_HELD_FACTOR: Final = 2.0
+_HELD_S: Final = 5.0
+_SUCCEEDED: Final = "succeeded"
+
+
+@dataclass(slots=True)
+class Ran:
+    """Run times of tasks by place, type and units; all that has ended, probes too, by centre."""
+
+    runs_s: dict[tuple[str, str], dict[str, dict[int, list[float]]]] = field(default_factory=dict)
+    ended: dict[str, list[Task]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class Measured:
+    """Results by place and probe."""
+
+    results: dict[tuple[str, str], dict[str, list[ProbeResult]]] = field(default_factory=dict)
+    centres: dict[str, list[ProbeResult]] = field(default_factory=dict)
+    """Results by centre."""
+    probed: set[str] = field(default_factory=set)
+    """Centres of which any probe has a good run."""
+
+    def of_centre(self, centre: str) -> list[ProbeResult]:
+        """Return all results of a centre."""
+        return self.centres.get(centre, [])
+
+
+def measured_of(view: TasksView) -> Measured:
+    """Return what the results of a view have measured, the oldest first."""
+    found = Measured()
+    for result in sorted(view.results.values(), key=lambda one: (one.metadata.created_ns, one.metadata.name)):
+        place = (result.spec.centre, result.status.unit or result.spec.unit or "")
+        found.centres.setdefault(result.spec.centre, []).append(result)
+        found.results.setdefault(place, {}).setdefault(result.spec.probe, []).append(result)
+        if any(run.outcome == _SUCCEEDED and run.run_times_s for run in result.status.runs):
+            found.probed.add(result.spec.centre)
+    return found
+
+
+def ran_of(view: TasksView) -> Ran:
+    """Return what tasks of a view have run, in the order in which they ended."""
+    found = Ran()
+    ended = [task for task in view.tasks.values() if has_ended(task) and task.status.centre is not None]
+    for task in sorted(ended, key=lambda one: (one.status.finished_ns or 0, one.metadata.name)):
+        status, seconds = task.status, run_time_s(task)
+        found.ended.setdefault(status.centre or "", []).append(task)
+        if task.spec.is_probe or seconds is None:
+            continue
+        place = (status.centre or "", status.unit or "")
+        times = found.runs_s.setdefault(place, {}).setdefault(view.type_of(task), {})
+        times.setdefault(status.units or 0, []).append(seconds)
+    return found
+
+
+def spent_of(measured: Measured) -> dict[str, float]:
+    """Return the unit-seconds that each probe has taken."""
+    found: defaultdict[str, float] = defaultdict(float)
+    for by_probe in measured.results.values():
+        for probe, results in by_probe.items():
+            runs = (run for result in results for run in result.status.runs)
+            found[probe] += sum(run.units * (sum(run.run_times_s) + (run.start_s or 0.0)) for run in runs)
+    return found
+
+
+def run_time_s(task: Task) -> float | None:
+    """Return how long a task that has succeeded has run, None for any other.
+
+    As its centre has measured it, unless the server has seen it hold its units for much longer: then for that long.
+    """
+    status = task.status
+    if status.phase is not TaskPhase.SUCCEEDED or status.started_ns is None or status.finished_ns is None:
+        return None
+    held_s = max(status.finished_ns - status.started_ns, 0) / _NS
+    if status.run_time_s is None or held_s > _HELD_FACTOR * status.run_time_s + _HELD_S:
+        return held_s
+    return status.run_time_s

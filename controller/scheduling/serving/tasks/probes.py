@@ -1,0 +1,221 @@
+"""Probes: built of types never seen, ordered where they are due, sent to units that are free."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from controller.apiserver.registry.dispatches import Dispatch
+from controller.apiserver.resources import Metadata, Task
+from controller.apiserver.resources.decision import Outcome
+from controller.apiserver.resources.task import Program, ProgramKind, TaskPhase, TaskSpec, UnitChoice
+from controller.probing.building import BuildSettings
+from controller.probing.errors import ProbeError
+from controller.probing.library import KernelLibrary
+from controller.scheduling.dispatch.names import name_of
+from controller.scheduling.dispatch.probing import Order, Place, Reason, probes_due
+from controller.scheduling.dispatch.profiles import TaskProfile
+from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.dispatch.units import Chosen, Step, Wanted, choose_unit
+from controller.scheduling.dispatch.values import CentreState, PendingTask
+from controller.scheduling.serving.tasks.builds import BENCHMARK_TYPE, benchmark, probes_for
+from controller.scheduling.serving.tasks.decisions import plain_decision
+from controller.scheduling.serving.tasks.knowledge import Knowledge, pending_of
+from controller.scheduling.serving.tasks.view import TasksView, has_ended
+from controller.scheduling.serving.tasks.writing import Writer
+
+LOGGER: Final = logging.getLogger("millrace.scheduler")
+LABELS: Final = {"millrace.probe": "true"}
+PROFILE: Final = "probe"
+
+
+class Probes:
+    """Sees to probes; `problems` says why a type has none."""
+
+    def __init__(self, view: TasksView, knowledge: Knowledge, settings: TaskSettings, writer: Writer) -> None:
+        self._view, self._knowledge, self._settings, self._writer = view, knowledge, settings, writer
+        self._not_built: dict[str, str] = {}
+        self._by_benchmark = {one.name for one in settings.profiles if one.benchmark}
+
+    async def build(self) -> None:
+        """Build the probes of types that have none, of tasks that wait and of those that have ended."""
+        for task in self._unknown():
+            name = self._view.type_of(task)
+            # Another library, or a task that says more, may do what could not be done before.
+            tried = (self._knowledge.library_key, task.spec.operators)
+            if name in self._knowledge.problems and self._knowledge.problems[name][0] == tried:
+                continue
+            try:
+                made = await asyncio.to_thread(
+                    probes_for, task, name, self._library().kernels(), BuildSettings(ratio=self._settings.ratio)
+                )
+            except ProbeError as error:
+                self._knowledge.problems[name] = (tried, str(error))
+                LOGGER.info("%s", error)
+                continue
+            self._knowledge.problems.pop(name, None)
+            for probe in made:
+                if await self._writer.create(probe):
+                    LOGGER.info("type %s: probe task %s is built", name, probe.metadata.name)
+
+    async def build_benchmarks(self, profiles: Mapping[str, TaskProfile]) -> None:
+        """Make the probe tasks that profiles of tasks which wait rank all centres by."""
+        used = {task.spec.profile for task in self._view.waiting() if not task.spec.is_probe}
+        names = {name for profile in used & profiles.keys() for name in profiles[profile].benchmark}
+        for name in sorted(names - self._view.probes.keys() - self._not_built.keys()):
+            try:
+                made = benchmark(name, self._library())
+            except ProbeError as error:
+                self._not_built[name] = str(error)
+                LOGGER.warning("%s", error)
+            else:
+                await self._writer.create(made)
+
+    def _unknown(self) -> Sequence[Task]:
+        """Return a task of each type without a probe, one that says its operators if any does."""
+        types = self._view.types_with_probes()
+        found: dict[str, Task] = {}
+        for task in self._view.tasks.values():
+            name = self._view.type_of(task)
+            if task.spec.is_probe or name in types or (name in found and found[name].spec.operators):
+                continue
+            found[name] = task
+        return tuple(found.values())
+
+    def _library(self) -> KernelLibrary:
+        return KernelLibrary(self._view.kernels())
+
+    async def order(self, now_ns: int, wall_ns: int) -> None:
+        """Make the tasks of probes that are due; they are sent like those that users have made."""
+        waiting = self.waiting_by_type()
+        needs = self._knowledge.needs(waiting)
+        if not needs:
+            return
+        states = {
+            name: CentreState(name, self._view.problem_of(centre, now_ns))
+            for name, centre in self._view.centres.items()
+        }
+        places, known = self._knowledge.places(), self._knowledge.probes_known()
+        for order in probes_due(needs, places, states, known, settings=self._settings.probing, now_ns=wall_ns):
+            if await self._writer.create(
+                task_of(order, self._settings.probing.repetitions, self._settings.probing.limit_s)
+            ):
+                LOGGER.info("probe %s goes to %s of %s: %s", order.probe, order.unit, order.centre, order.reason)
+
+    def waiting_by_type(self) -> Mapping[str, Sequence[PendingTask]]:
+        """Return the tasks that wait, but probes, by type; those of a benchmark's profile by its type, too."""
+        found: defaultdict[str, list[PendingTask]] = defaultdict(list)
+        for task in self._view.waiting():
+            if not task.spec.is_probe and not task.spec.asks:
+                name = self._view.type_of(task)
+                found[name].append(pending_of(task, name, frozenset()))
+                if task.spec.profile in self._by_benchmark:
+                    found[BENCHMARK_TYPE].append(pending_of(task, BENCHMARK_TYPE, frozenset()))
+        return found
+
+    async def send(self, now_ns: int) -> None:
+        """Dispatch the probes that wait onto units that are free; who came first goes first."""
+        waiting = [task for task in self._view.waiting() if task.spec.is_probe or task.spec.asks]
+        for task in sorted(waiting, key=lambda one: (-one.spec.priority, one.metadata.created_ns, one.metadata.name)):
+            await self._send(task, now_ns)
+
+    async def _send(self, task: Task, now_ns: int) -> None:
+        name = task.spec.centre
+        centre = None if name is None else self._view.centres.get(name)
+        if centre is None or name is None:
+            why = "a probe is of a centre, and states none" if name is None else f"there is no centre {name}"
+            await self._writer.status(task, phase=TaskPhase.FAILED, reasons=(why,))
+            return
+        if problem := self._view.problem_of(centre, now_ns):
+            await self._writer.tell(task, TaskPhase.PENDING, f"centre {name}: {problem}")
+            return
+        places = tuple(one for one in self._knowledge.places() if one.offer.centre == name)
+        chosen = self._chosen(task, name, places)
+        match chosen.step:
+            case Step.DISPATCH:
+                await self._dispatch(task, name, chosen)
+            case Step.ASK:
+                await self._ask(task, name)
+                await self._writer.tell(task, TaskPhase.PENDING, chosen.reason)
+            case Step.WAIT:
+                await self._writer.tell(task, TaskPhase.PENDING, chosen.reason)
+            case Step.FAIL:
+                await self._writer.status(task, phase=TaskPhase.FAILED, reasons=(chosen.reason,))
+
+    def _chosen(self, task: Task, centre: str, places: Sequence[Place]) -> Chosen:
+        spec = task.spec
+        if spec.asks:
+            return Chosen(Step.DISPATCH, "it only asks")
+        probe = self._view.probe(spec.program.entry)
+        if probe is None and not spec.program.text:
+            why = self._view.problems.get(spec.program.entry, "it is not there")
+            return Chosen(Step.FAIL, f"probe task {spec.program.entry}: {why}")
+        kernels = frozenset() if probe is None else frozenset(probe.kernels)
+        if probe is None and spec.choice is not UnitChoice.CENTRE and spec.unit is None:
+            return Chosen(Step.FAIL, "a probe that carries its text states its unit, or leaves it to the centre")
+        asked = self._view.tasks.get(_question_name(task))
+        if asked is not None and asked.status.phase is TaskPhase.FAILED:
+            return Chosen(Step.FAIL, f"centre {centre} did not answer: {'; '.join(asked.status.reasons)}")
+        answered = asked.status.could_run if asked is not None and has_ended(asked) else None
+        units = max(spec.units, default=1)
+        return choose_unit(Wanted(centre, kernels, spec.choice, spec.unit, units, answered), places)
+
+    async def _dispatch(self, task: Task, centre: str, chosen: Chosen) -> None:
+        name = task.metadata.name
+        why = task.metadata.labels.get("millrace.probe-reason", Reason.DEMAND.value)
+        decision = plain_decision(
+            name,
+            Outcome.DISPATCHED,
+            f"{centre}: {chosen.reason}; {why}",
+            centre,
+            scheduler=self._writer.name,
+            profile=PROFILE,
+            decided_ns=self._writer.now_ns(),
+        )
+        item = Dispatch(
+            task=name, centre=centre, unit=chosen.unit, units=chosen.units, expected_s=self._settings.probing.expected_s
+        )
+        await self._writer.dispatch(task, item, decision)
+
+    async def _ask(self, task: Task, centre: str) -> None:
+        """Ask a centre which of its units could run a probe: a task that holds nothing."""
+        name = _question_name(task)
+        if name in self._view.tasks:
+            return
+        spec = TaskSpec(
+            program=task.spec.program,
+            is_probe=True,
+            asks=True,
+            centre=centre,
+            task_type=task.spec.task_type,
+            limit_s=60.0,
+        )
+        await self._writer.create(Task(metadata=Metadata(name=name, labels=LABELS), spec=spec))
+
+
+def task_of(order: Order, repetitions: int, limit_s: float) -> Task:
+    """Return the task of a probe that is due; its name follows from what it is, so that there are never two of it."""
+    labels = {
+        **LABELS,
+        "millrace.probe-reason": order.reason.value,
+        "millrace.probe-number": str(order.number),
+    }
+    spec = TaskSpec(
+        program=Program(kind=ProgramKind.PROBE, entry=order.probe),
+        task_type=order.task_type,
+        is_probe=True,
+        centre=order.centre,
+        unit=order.unit,
+        units=order.counts,
+        repetitions=repetitions,
+        limit_s=limit_s,
+    )
+    name = name_of("probe", order.probe, order.centre, order.unit, order.number)
+    return Task(metadata=Metadata(name=name, labels=labels), spec=spec)
+
+
+def _question_name(task: Task) -> str:
+    return name_of("ask", task.metadata.name, task.metadata.uid)

@@ -1,0 +1,162 @@
+"""The meta-scheduler: tasks that wait at the service access point go to compute centres, each after what is measured.
+
+A round looks at all there is, and does what is due: results get their scores and tasks their costs, tasks of silent
+centres wait again, types never seen get probes, probes go to free units, and tasks to where they end first. Everything
+that a round rests on stands at the service access point; one that is killed has dispatched a task whole or not at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from prometheus_client import CollectorRegistry
+
+from controller.apiserver.client import ApiClient
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.base import Resource
+from controller.common.errors import ApiError, ControllerError, SchedulerError
+from controller.scheduling.costs import Costs
+from controller.scheduling.dispatch.profiles import task_profiles_of
+from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.serving.learning_metrics import LearningMetrics
+from controller.scheduling.serving.lessons import Lessons
+from controller.scheduling.serving.projects import follow_weights
+from controller.scheduling.serving.tasks.accounts import Accounts
+from controller.scheduling.serving.tasks.dispatching import Dispatching
+from controller.scheduling.serving.tasks.hours import Hours
+from controller.scheduling.serving.tasks.knowledge import Knowledge
+from controller.scheduling.serving.tasks.lessons import TaskLessons, learners_of, utilisation_of
+from controller.scheduling.serving.tasks.metrics import TaskMetrics
+from controller.scheduling.serving.tasks.probes import Probes
+from controller.scheduling.serving.tasks.silence import Silence
+from controller.scheduling.serving.tasks.view import KINDS, TasksView
+from controller.scheduling.serving.tasks.writing import Writer
+from dataplane.clock import Clock
+from dataplane.topology.file import load_topology
+
+LOGGER: Final = logging.getLogger("millrace.scheduler")
+_NS_PER_S: Final = 1_000_000_000
+_GATHER_S: Final = 0.02
+"""After the first change a round waits so long for others."""
+_LONGEST_S: Final = 1.0
+"""Between rounds: leases, deadlines and periods end without anybody saying so."""
+
+
+class TaskScheduler:
+    """Dispatches tasks of its profiles. `run` follows the service access point and decides, until it is cancelled."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        settings: TaskSettings,
+        *,
+        name: str,
+        costs: Costs,
+        clock: Clock,
+        now_ns: Callable[[], int],
+        registry: CollectorRegistry,
+        topology: str | None = None,
+        learning: LearningMetrics | None = None,
+    ) -> None:
+        """`now_ns` is the wall's clock, which stands in decisions; leases and waits are by `clock`."""
+        self.view, self.metrics = TasksView(), TaskMetrics(registry)
+        self.knowledge = Knowledge(self.view, settings, _hours(self.view, settings, topology))
+        self._client, self._clock, self._now_ns = client, clock, now_ns
+        self._changed = asyncio.Event()
+        self.last_round_ns = 0
+        """How long the last look at all tasks took."""
+        self._listed: set[type[Resource]] = set()
+        writer = Writer(client, self.view, self.metrics, name=name, clock=clock, now_ns=now_ns)
+        self._profiles = profiles = task_profiles_of(settings.profiles)
+        self.lessons = Lessons(clock, learners_of(profiles), lambda: utilisation_of(self.view))
+        self._task_lessons = TaskLessons(self.lessons, self.view)
+        if learning is not None:
+            learning.ask("tasks", lambda: self.lessons.learners)
+        self._accounts = Accounts(self.view, settings, writer)
+        self._silence = Silence(self.view, settings, writer, self.metrics)
+        self._probes = Probes(self.view, self.knowledge, settings, writer)
+        self._dispatching = Dispatching(
+            self.view,
+            self.knowledge,
+            settings,
+            profiles=profiles,
+            writer=writer,
+            costs=costs,
+            lessons=self._task_lessons,
+        )
+
+    async def run(self) -> None:
+        """Follow and decide until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for kind in KINDS:
+                group.create_task(self._follow(kind))
+            group.create_task(follow_weights(self._client, self.view.weights))
+            group.create_task(self._decide_for_ever())
+            group.create_task(self.lessons.run())
+
+    async def _follow(self, kind: type[Resource]) -> None:
+        async for told in self._client.of(kind).follow():
+            now_ns = self._clock.now_ns()
+            if hasattr(told, "items"):
+                self.view.take_all(kind, told.items, now_ns)
+                if kind is Task:
+                    self._task_lessons.look_at_all()
+                self._listed.add(kind)
+                self._changed.set()
+            elif told.name and told.resource is not None and told.type != "DELETE":
+                if self.view.take(told.resource, now_ns):
+                    if isinstance(told.resource, Task):
+                        self._task_lessons.look_at(told.resource)
+                    self._changed.set()
+            elif told.name and told.type == "DELETE":
+                self.view.remove(kind, told.name)
+                if kind is Task:
+                    self.lessons.gone(told.name)
+                self._changed.set()
+
+    async def _decide_for_ever(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(_LONGEST_S):
+                    await self._changed.wait()
+                await asyncio.sleep(_GATHER_S)
+            except TimeoutError:
+                pass
+            self._changed.clear()
+            if len(self._listed) == len(KINDS):
+                await self._round()
+
+    async def _round(self) -> None:
+        """Look at everything once; what cannot be done now is tried again in the next round."""
+        begun_ns = self._clock.now_ns()
+        try:
+            await self._accounts.settle()
+            await self._silence.release(begun_ns)
+            await self._probes.build()
+            await self._probes.build_benchmarks(self._profiles)
+            await self._probes.order(begun_ns, self._now_ns())
+            await self._probes.send(begun_ns)
+            if await self._dispatching.dispatch(begun_ns, self._now_ns()):
+                self._changed.set()
+        except ApiError as error:
+            self.metrics.failures.inc()
+            LOGGER.warning("%s", error)
+            await asyncio.sleep(_LONGEST_S)
+        except ControllerError as error:
+            self.metrics.failures.inc()
+            LOGGER.warning("%s", error)
+        self.metrics.waiting.set(sum(1 for _ in self.view.waiting()))
+        self.last_round_ns = self._clock.now_ns() - begun_ns
+        self.metrics.seconds.observe(self.last_round_ns / _NS_PER_S)
+
+
+def _hours(view: TasksView, settings: TaskSettings, topology: str | None) -> Hours:
+    if settings.history is None:
+        return Hours(view)
+    if topology is None:
+        raise SchedulerError("tasks.history: without a topology nothing can be made of a history")
+    return Hours(view, Path(settings.history), load_topology(topology))

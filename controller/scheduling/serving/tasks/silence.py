@@ -1,0 +1,42 @@
+"""Tasks of centres that are silent: after the lease they wait again, so many times; then they have failed."""
+
+from __future__ import annotations
+
+from controller.apiserver.registry.dispatches import Completion
+from controller.apiserver.resources import Task
+from controller.apiserver.resources.task import TaskPhase
+from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.serving.tasks.metrics import TaskMetrics
+from controller.scheduling.serving.tasks.view import TasksView
+from controller.scheduling.serving.tasks.writing import Writer, few_at_once
+
+
+class Silence:
+    """Takes tasks from silent centres, if these have not reported meanwhile: the server checks their last report."""
+
+    def __init__(self, view: TasksView, settings: TaskSettings, writer: Writer, metrics: TaskMetrics) -> None:
+        self._view, self._settings, self._writer, self._metrics = view, settings, writer, metrics
+
+    async def release(self, now_ns: int) -> None:
+        """Take the tasks of centres whose lease is over, and of those that are gone."""
+        for name, tasks in self._view.held_by().items():
+            centre = self._view.centres.get(name)
+            if centre is not None and not self._view.is_silent(centre, now_ns):
+                continue
+            heartbeat_ns = None if centre is None else centre.status.heartbeat_ns or 0
+            await few_at_once(self._take(task, name, heartbeat_ns) for task in tasks)
+
+    async def _take(self, task: Task, centre: str, heartbeat_ns: int | None) -> None:
+        status, most = task.status, self._settings.retries + 1
+        again = status.epoch < most and not task.spec.is_probe
+        why = f"centre {centre} is gone" if heartbeat_ns is None else f"centre {centre} has fallen silent"
+        reason = why if again else f"{why}, and it was dispatched {status.epoch} times: it is not tried again"
+        item = Completion(
+            task=task.metadata.name,
+            epoch=status.epoch,
+            phase=TaskPhase.PENDING if again else TaskPhase.FAILED,
+            heartbeat_ns=heartbeat_ns,
+            reasons=(reason,),
+        )
+        if await self._writer.complete(item):
+            self._metrics.silent.inc()

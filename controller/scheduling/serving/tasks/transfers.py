@@ -1,0 +1,43 @@
+"""How long a byte takes from where data is to centres, by the cost map: what lies between topology hosts now."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from controller.cluster.cost_map import Basis, CostMap
+from controller.scheduling.dispatch.values import CentreState, PendingTask
+
+_BITS: Final = 8
+_NS: Final = 1e9
+
+
+def transfers(
+    costs: CostMap | None, centres: Iterable[CentreState], tasks: Sequence[PendingTask]
+) -> dict[tuple[str, str], tuple[float, bool]]:
+    """Return seconds a byte by host and centre, and whether that is measured; infinite where nothing leads there.
+
+    Of a centre's hosts the best one counts. Nothing is said of centres that are no hosts of the topology, and of hosts
+    that it does not have: the network's state does not apply to them.
+    """
+    hosts = sorted({read.host for task in tasks for read in task.reads})
+    if costs is None or not hosts:
+        return {}
+    known = costs.model.host_number
+    found = {}
+    for centre in centres:
+        its = [name for name in centre.hosts if name in known]
+        for host in hosts:
+            if its and host in known:
+                found[host, centre.name] = min((_way(costs, host, name) for name in its), key=lambda way: way[0])
+    return found
+
+
+def _way(costs: CostMap, host: str, to: str) -> tuple[float, bool]:
+    if host == to:
+        return 0.0, True
+    cost = costs.cost(host, to)
+    if not cost.is_reachable or cost.available_bps <= 0:
+        return math.inf, cost.available_basis is Basis.MEASURED
+    return _BITS / cost.available_bps, cost.available_basis is Basis.MEASURED

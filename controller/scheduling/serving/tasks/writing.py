@@ -1,0 +1,230 @@
+"""What the meta-scheduler writes: dispatches, completions of silent centres' tasks, why a task waits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import Counter
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from controller.apiserver.client import ApiClient
+from controller.apiserver.registry import dispatches
+from controller.apiserver.registry.dispatches import Completion, CompletionRequest, Dispatch, DispatchRequest, TaskState
+from controller.apiserver.registry.placements import NewDecision
+from controller.apiserver.resources import Decision, Metadata, Task
+from controller.apiserver.resources.base import Resource
+from controller.apiserver.resources.decision import DecisionSpec
+from controller.apiserver.resources.task import TaskPhase
+from controller.common.errors import ApiError, NotFoundError, StaleError
+from controller.scheduling.serving.decisions import decision_name
+from controller.scheduling.serving.tasks.metrics import TaskMetrics
+from controller.scheduling.serving.tasks.view import TasksView
+from dataplane.clock import Clock
+
+LOGGER: Final = logging.getLogger("millrace.scheduler")
+AT_ONCE: Final = 16
+"""Requests that are under way at a time."""
+MOST_IN_BATCH: Final = 32
+"""Dispatches of one request: as many as one transaction takes."""
+MOST_BYTES: Final = 1 << 19
+"""Of the decisions of one request; servers take requests of 1 MiB by default."""
+R = TypeVar("R", bound=Resource)
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A task that goes to a centre now, and the decision behind it."""
+
+    task: Task
+    item: Dispatch
+    spec: DecisionSpec
+
+
+class Writer:
+    """Writes, and knows at once what it has written: the watch says it later."""
+
+    def __init__(
+        self,
+        client: ApiClient,
+        view: TasksView,
+        metrics: TaskMetrics,
+        *,
+        name: str,
+        clock: Clock,
+        now_ns: Callable[[], int],
+    ) -> None:
+        self.name, self.now_ns = name, now_ns
+        self._client, self._view, self._metrics, self._clock = client, view, metrics, clock
+
+    async def dispatch(self, task: Task, item: Dispatch, spec: DecisionSpec) -> bool:
+        """Have a task go to a centre; return whether it does: what came too late is read and decided again."""
+        return (await self.dispatch_each([Due(task, item, spec)]))[0]
+
+    async def dispatch_each(self, due: Sequence[Due]) -> list[bool]:
+        """Have tasks go to centres, each by itself, in as few requests as they fit; return whether each does.
+
+        What came too late is read and decided again.
+        """
+        done = []
+        for batch in _batches(due):
+            done += await self._dispatch_batch(batch)
+        return done
+
+    async def _dispatch_batch(self, batch: Sequence[Due]) -> list[bool]:
+        state, sent, expected = TaskState(centres=dict(self._view.centres)), list[Due](), list[TaskState]()
+        moved: Counter[str] = Counter()
+        problems: list[tuple[Due, ApiError]] = []
+        requests = []
+        for one in batch:
+            centre = state.centres.get(one.item.centre)
+            if centre is None:
+                continue
+            version = centre.shares_version - moved[one.item.centre]
+            item = replace(one.item, task_revision=one.task.metadata.revision, shares_version=version)
+            decision = NewDecision(name=decision_name(item.task, secrets.token_hex(5)), spec=one.spec)
+            request = DispatchRequest(dispatches=(item,), decision=decision)
+            state.tasks = {item.task: one.task}
+            try:
+                made = dispatches.dispatch(state, request, max(self.now_ns(), centre.status.heartbeat_ns or 0), moved)
+            except (StaleError, NotFoundError) as error:
+                problems.append((one, error))
+                continue
+            state.centres.update(made.centres)
+            moved[item.centre] += 1
+            sent.append(one)
+            expected.append(made)
+            requests.append(request)
+        answers = await self._client.dispatch_each(requests) if requests else []
+        went = set()
+        for one, made, answer in zip(sent, expected, answers, strict=True):
+            if isinstance(answer, ApiError):
+                problems.append((one, answer))
+                continue
+            self._assume(made, answer.revision)
+            went.add(one.item.task)
+            self._metrics.dispatched.labels("probe" if one.task.spec.is_probe else "task").inc()
+            LOGGER.info("task %s: %s", one.item.task, one.spec.reason)
+        await self._came_too_late(problems)
+        return [one.item.task in went for one in batch]
+
+    async def complete(self, item: Completion) -> bool:
+        """Take a task from a silent centre; return whether it is taken."""
+        task = self._view.tasks[item.task]
+        centres = {name: one for name, one in self._view.centres.items() if name == task.status.centre}
+        request = CompletionRequest(completions=(item,))
+        try:
+            answer = await self._client.complete(request)
+        except (StaleError, NotFoundError) as error:
+            LOGGER.info("task %s stays: %s", item.task, error)
+            await self.read_again(Task, item.task)
+            return False
+        self._assume(
+            dispatches.complete(TaskState({item.task: task}, centres), request, self.now_ns()), answer.revision
+        )
+        return True
+
+    async def status(self, task: Task, **parts: Any) -> bool:  # noqa: ANN401 - parts of a status
+        """Write parts of a task's status; return whether they stand."""
+        return await self._replace_status(replace(task, status=replace(task.status, **parts)))
+
+    async def tell(self, task: Task, phase: TaskPhase, reason: str) -> None:
+        """Have a task say why it waits, unless it says so already."""
+        if task.status.phase is not phase or task.status.reasons != (reason,):
+            await self.status(task, phase=phase, reasons=(reason,))
+
+    async def keep(self, subject: str, spec: DecisionSpec) -> None:
+        """Keep a decision that has led to nothing yet."""
+        name = decision_name(subject, secrets.token_hex(5))
+        await self._client.of(Decision).create(Decision(metadata=Metadata(name=name), spec=spec))
+
+    async def result_status(self, result: R) -> bool:
+        """Write a result's status."""
+        return await self._replace_status(result)
+
+    async def create(self, resource: R) -> bool:
+        """Make a resource; return whether it is new: another scheduler may have been first."""
+        kind = type(resource)
+        try:
+            made = await self._client.of(kind).create(resource)
+        except StaleError:
+            await self.read_again(kind, resource.metadata.name)
+            return False
+        self._view.take(made, self._clock.now_ns())
+        return True
+
+    async def read_again(self, kind: type[R], name: str) -> None:
+        """Read a resource as it is now, without waiting for the watch."""
+        try:
+            self._view.take(await self._client.of(kind).get(name), self._clock.now_ns())
+        except NotFoundError:
+            self._view.remove(kind, name)
+
+    async def _replace_status(self, resource: R) -> bool:
+        kind, name = type(resource), resource.metadata.name
+        try:
+            self._view.take(await self._client.of(kind).replace_status(resource), self._clock.now_ns())
+        except NotFoundError:
+            self._view.remove(kind, name)
+            return False
+        except StaleError:
+            self._metrics.conflicts.inc()
+            await self.read_again(kind, name)
+            return False
+        return True
+
+    async def _came_too_late(self, problems: Sequence[tuple[Due, ApiError]]) -> None:
+        """Read again what dispatches were about that were refused; raise what is no refusal of that sort."""
+        for one, error in problems:
+            if not isinstance(error, StaleError | NotFoundError):
+                raise error
+            self._metrics.conflicts.inc()
+            LOGGER.info("task %s: decided again: %s", one.item.task, error)
+            await self.read_again(Task, one.item.task)
+        for name in dict.fromkeys(one.item.centre for one, _ in problems):
+            if (centre := self._view.centres.get(name)) is not None:
+                await self.read_again(type(centre), name)
+
+    def _assume(self, made: TaskState, revision: int) -> None:
+        """Know what was written before the watch says so: the next decision is about what is left."""
+        now_ns = self._clock.now_ns()
+        for name, task in made.tasks.items():
+            if task is None:
+                self._view.remove(Task, name)
+            else:
+                self._view.take(replace(task, metadata=replace(task.metadata, revision=revision)), now_ns)
+        for centre in made.centres.values():
+            self._view.assume_shares(centre)
+
+
+def _batches(due: Sequence[Due]) -> Iterator[Sequence[Due]]:
+    """Yield parts that one request holds, by number and by bytes."""
+    batch: list[Due] = []
+    nbytes = 0
+    for one in due:
+        batch.append(one)
+        nbytes += len(msgspec.json.encode(one.spec))
+        if len(batch) >= MOST_IN_BATCH or nbytes >= MOST_BYTES:
+            yield batch
+            batch, nbytes = [], 0
+    if batch:
+        yield batch
+
+
+async def few_at_once(works: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Do all of it, `AT_ONCE` at a time; raise what the first one raises that fails, once all have ended."""
+    gate = asyncio.Semaphore(AT_ONCE)
+
+    async def one(work: Coroutine[Any, Any, None]) -> None:
+        async with gate:
+            await work
+
+    found = await asyncio.gather(*(one(work) for work in works), return_exceptions=True)
+    for problem in found:
+        if isinstance(problem, BaseException):
+            raise problem

@@ -1,0 +1,165 @@
+"""`millrace scheduler simulate`: what is to be replayed, from words of a command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from collectors.values import Snapshot
+from controller.cluster.cost_map import CostMap
+from controller.cluster.hardware import Cluster, nodes_of
+from controller.cluster.workloads.errors import WorkloadError
+from controller.cluster.workloads.families import Batch, Layers, batch, layered_graph
+from controller.cluster.workloads.files import openb_nodes, openb_pods, spotri_graph, swf_jobs
+from controller.common.errors import SchedulerError
+from controller.scheduling.framework.profiles import Profile, ProfileSettings, profiles_of
+from controller.scheduling.simulation.export import check_name, write_trace
+from controller.scheduling.simulation.network import Spreading
+from controller.scheduling.simulation.queue import Order
+from controller.scheduling.simulation.settings import SimulationSettings
+from controller.scheduling.simulation.simulator import simulate
+from controller.scheduling.simulation.summary import Summary, summary_of
+from controller.scheduling.simulation.workload import GraphArrival, Workload
+from dataplane.topology.file import load_topology
+
+_NS_PER_S: Final = 1_000_000_000
+E = TypeVar("E", bound=StrEnum)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The command's options."""
+
+    workloads: tuple[str, ...]
+    topology: str | None
+    nodes: Path | None
+    profiles: tuple[ProfileSettings, ...]
+    profile: str
+    order: str
+    spreading: str
+    edge_bytes: int
+    seed: int
+    trace: Path | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Graphs:
+    """How many layered graphs come, and how far apart."""
+
+    graphs: int = 1
+    apart_s: float = 1.0
+
+
+def run(wanted: Wanted) -> Summary:
+    """Replay, write the trace if one is wanted, and return the summary; raise MillraceError for what cannot be."""
+    if wanted.trace is not None:
+        check_name(wanted.trace)
+    settings = SimulationSettings(
+        order=_one_of(Order, "--order", wanted.order),
+        spreading=_one_of(Spreading, "--spreading", wanted.spreading),
+        seed=wanted.seed,
+    )
+    profile = _profile(wanted)
+    cluster, costs = cluster_of(wanted.topology, wanted.nodes)
+    trace = simulate(cluster, workload_of(wanted.workloads, wanted.edge_bytes, wanted.seed), profile, settings, costs)
+    if wanted.trace is not None:
+        write_trace(trace, wanted.trace)
+    return summary_of(trace)
+
+
+def cluster_of(topology: str | None, nodes: Path | None) -> tuple[Cluster, CostMap | None]:
+    """Return nodes, and what lies between them where a topology says it."""
+    if (topology is None) == (nodes is None):
+        raise SchedulerError("either --topology or --nodes says what there is to run on")
+    if nodes is not None:
+        return Cluster.of(openb_nodes(nodes)), None
+    loaded = load_topology(str(topology))
+    found = nodes_of(loaded)
+    if not found:
+        raise SchedulerError(f"topology {loaded.name} says of no host what cores, memory or devices it has")
+    return Cluster.of(found), CostMap.of(loaded, Snapshot(0, {}, {}, {}))
+
+
+def workload_of(texts: tuple[str, ...], default_edge_bytes: int, seed: int) -> Workload:
+    """Return what `KIND:FILE` and `FAMILY:key=value,...` mean, together."""
+    parts = [_workload(text, seed) for text in texts]
+    return Workload(
+        tuple(task for part in parts for task in part.tasks),
+        tuple(graph for part in parts for graph in part.graphs),
+        default_edge_bytes=default_edge_bytes,
+    )
+
+
+def _workload(text: str, seed: int) -> Workload:
+    kind, separator, rest = text.partition(":")
+    if kind not in _KINDS or not separator:
+        raise SchedulerError(f"workload {text!r} begins with none of {', '.join(f'{name}:' for name in _KINDS)}")
+    return _KINDS[kind](rest, seed)
+
+
+def _batch(text: str, seed: int) -> Workload:
+    return Workload(batch(_converted("batch", Batch, _pairs("batch", text)), seed))
+
+
+def _layers(text: str, seed: int) -> Workload:
+    pairs = _pairs("layers", text)
+    own: dict[str, str] = {name: pairs.pop(name) for name in ("graphs", "apart_s") if name in pairs}
+    many, family = _converted("layers", _Graphs, own), _converted("layers", Layers, pairs)
+    if many.graphs < 1 or many.apart_s < 0:
+        raise WorkloadError(f"{many.graphs} graphs {many.apart_s:g} s apart cannot be")
+    first = seed * many.graphs
+    return Workload(
+        graphs=tuple(
+            GraphArrival(layered_graph(family, first + number), round(number * many.apart_s * _NS_PER_S))
+            for number in range(many.graphs)
+        )
+    )
+
+
+_KINDS: Final[Mapping[str, Callable[[str, int], Workload]]] = {
+    "swf": lambda file, _: Workload(tuple(swf_jobs(Path(file)))),
+    "openb": lambda file, _: Workload(tuple(openb_pods(Path(file)))),
+    "spotri": lambda file, _: Workload(graphs=(GraphArrival(spotri_graph(Path(file))),)),
+    "batch": _batch,
+    "layers": _layers,
+}
+
+
+def _pairs(kind: str, text: str) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for part in filter(None, text.split(",")):
+        name, separator, value = part.partition("=")
+        if not separator or name in pairs:
+            raise SchedulerError(f"workload {kind}: {part!r} is no key=value that stands once")
+        pairs[name] = value
+    return pairs
+
+
+def _converted(kind: str, family: type[Any], pairs: Mapping[str, str]) -> Any:  # noqa: ANN401 - the family's
+    known = {field.name for field in dataclasses.fields(family)}
+    if strangers := sorted(pairs.keys() - known):
+        raise SchedulerError(f"workload {kind}: there is no key {strangers[0]!r}")
+    try:
+        return msgspec.convert(dict(pairs), family, strict=False)
+    except msgspec.ValidationError as error:
+        raise SchedulerError(f"workload {kind}: {error}") from None
+
+
+def _one_of(kind: type[E], option: str, text: str) -> E:
+    try:
+        return kind(text)
+    except ValueError:
+        raise SchedulerError(f"{option} {text!r} is not one of {', '.join(map(str, kind))}") from None
+
+
+def _profile(wanted: Wanted) -> Profile:
+    profiles = profiles_of(wanted.profiles)
+    if wanted.profile not in profiles:
+        raise SchedulerError(f"there is no profile {wanted.profile!r}; there are {', '.join(profiles)}")
+    return profiles[wanted.profile]

@@ -1,0 +1,218 @@
+"""Transfers between hosts at flow level: paths as the cost map's routing has them, rates by max-min fair sharing."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import accumulate
+from zlib import crc32
+
+import numpy as np
+
+from controller.cluster.cost_map import CostMap
+from controller.common.errors import SchedulerError
+from controller.scheduling.simulation.sharing import FairSharing, Hop, Sharing
+from controller.scheduling.simulation.units import MOST_BPS, ONE
+from dataplane.events import EventQueue, Timer
+from dataplane.switch.traffic import WIRE_OVERHEAD_BYTES
+
+_NS_PER_S = 1_000_000_000
+_MOST_PATHS = 256
+_ETHERNET_IPV4_TCP_BYTES = 14 + 20 + 32
+"""Headers of a TCP segment with time stamps, from Ethernet on."""
+
+
+class Spreading(StrEnum):
+    """What several paths of a pair mean for a transfer: one of them, drawn by its hash, or a part on each."""
+
+    HASH = "hash"
+    SPLIT = "split"
+
+
+@dataclass(frozen=True, slots=True)
+class Framing:
+    """How bytes become packets: so many of each, with headers and what Ethernet sends between frames beside them."""
+
+    payload_bytes: int = 1448
+    overhead_bytes: int = _ETHERNET_IPV4_TCP_BYTES + WIRE_OVERHEAD_BYTES
+
+    def __post_init__(self) -> None:
+        if self.payload_bytes < 1 or self.overhead_bytes < 0:
+            raise SchedulerError(f"packets of {self.payload_bytes} and {self.overhead_bytes} bytes cannot be")
+
+    def wire_bits(self, nbytes: int) -> int:
+        """Return the bits on a link for so many bytes."""
+        packets = -(-nbytes // self.payload_bytes)
+        return 8 * (nbytes + packets * self.overhead_bytes)
+
+    def packet_bits(self, nbytes: int) -> int:
+        """Return the bits of the largest packet of a transfer."""
+        return 8 * (min(nbytes, self.payload_bytes) + self.overhead_bytes)
+
+
+TCP = Framing()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """The links of a way through the network, the sum of their delays, and their rates with nothing else on them."""
+
+    hops: tuple[Hop, ...]
+    delay_ns: int
+    rates_bps: tuple[int, ...]
+
+    def latency_ns(self, packet_bits: int) -> int:
+        """Return by how much the last bit arrives later than a sender at the rate of the narrowest link is done.
+
+        Propagation, and a packet's time at every link but the slowest: it is stored there before it is sent on.
+        """
+        times = sorted(-(-packet_bits * _NS_PER_S // rate) for rate in self.rates_bps)
+        return self.delay_ns + sum(times[:-1])
+
+
+@dataclass(slots=True)
+class _Flow:
+    route: Route
+    bits: int
+    latency_ns: int
+    done: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Ways:
+    """The ways between two switches, or two hosts with a path of their own: links with shares, and sums of shares."""
+
+    links: tuple[dict[int, int], ...]
+    sums: tuple[float, ...]
+
+    def draw(self, number: float) -> int:
+        """Return the way that a number in [0, 1) draws."""
+        return min(bisect_right(self.sums, number * self.sums[-1]), len(self.links) - 1)
+
+
+class Network:
+    """Transfers under way; all happens in `events`. Raises SchedulerError for hosts that nothing leads between.
+
+    Capacities are what the cost map says is free, delays what it says they are; `carried_bits` are by its rows of
+    links. A transfer that begins takes one path for its whole life, by `seed` and the order of transfers.
+    """
+
+    def __init__(
+        self,
+        costs: CostMap,
+        events: EventQueue,
+        *,
+        framing: Framing = TCP,
+        spreading: Spreading = Spreading.HASH,
+        seed: int = 0,
+        sharing: Callable[[Sequence[int]], FairSharing] = Sharing,
+    ) -> None:
+        self.costs, self.framing, self.spreading = costs, framing, spreading
+        self.transfers = self.settlings = 0
+        self.carried_bits = np.zeros(len(costs.links.rate_bps), np.int64)
+        self._events, self._seed = events, seed
+        self._capacity: list[int] = np.minimum(costs.links.available_bps, MOST_BPS).tolist()
+        self._delay_ns: list[int] = costs.links.delay_ns.tolist()
+        self._sharing = sharing(self._capacity)
+        self._ways: dict[tuple[int, int], _Ways] = {}
+        self._routes: dict[tuple[str, str, int], Route] = {}
+        self._flows: dict[int, _Flow] = {}
+        self._timer: Timer | None = None
+        self._is_settling = False
+
+    @property
+    def active(self) -> int:
+        """How many transfers are being sent."""
+        return len(self._flows)
+
+    def transfer(self, src: str, dst: str, nbytes: int, done: Callable[[], None]) -> None:
+        """Send bytes from a host to another, and call `done` when the last one has arrived; on one host that is now."""
+        self.transfers += 1
+        if src == dst or nbytes == 0:
+            self._events.at(self._now_ns, done)
+            return
+        route = self._route(src, dst)
+        bits = self.framing.wire_bits(nbytes)
+        number = self._sharing.add(route.hops, bits, self._now_ns)
+        self._flows[number] = _Flow(route, bits, route.latency_ns(self.framing.packet_bits(nbytes)), done)
+        self._settle_soon()
+
+    def rate_bps(self, src: str, dst: str) -> int:
+        """Return what all transfers from a host to another are sent at now."""
+        ends = self.costs.model.up.start + self.costs.model.number(src), self._down(dst)
+        return sum(
+            self._sharing.rate_bps(number)
+            for number, flow in self._flows.items()
+            if {hop.link for hop in flow.route.hops}.issuperset(ends)
+        )
+
+    @property
+    def _now_ns(self) -> int:
+        return self._events.clock.time_ns
+
+    def _settle_soon(self) -> None:
+        """Work rates out once all that happens at this moment has."""
+        if not self._is_settling:
+            self._is_settling = True
+            self._events.at(self._now_ns, self._settle)
+
+    def _settle(self) -> None:
+        self._is_settling = False
+        self.settlings += 1
+        self._sharing.settle(self._now_ns)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if (first := self._sharing.first_to_finish()) is not None:
+            self._timer = self._events.timer(max(first.time_ns, self._now_ns), self._finish)
+
+    def _finish(self) -> None:
+        now_ns = self._now_ns
+        while (first := self._sharing.first_to_finish()) is not None and first.time_ns <= now_ns:
+            self._sharing.remove(first.flow)
+            flow = self._flows.pop(first.flow)
+            for link, share in flow.route.hops:
+                self.carried_bits[link] += flow.bits if share == ONE else flow.bits * share // ONE
+            self._events.at(now_ns + flow.latency_ns, flow.done)
+        self._settle_soon()
+
+    def _route(self, src: str, dst: str) -> Route:
+        model = self.costs.model
+        start, end = model.number(src), model.number(dst)
+        between = (int(model.host_switch[start]), int(model.host_switch[end]))
+        key = (-1 - start, end) if (start, end) in self.costs.routing.own_paths else between
+        if (ways := self._ways.get(key)) is None:
+            ways = self._ways[key] = self._find(src, dst)
+        drawn = 0
+        if len(ways.links) > 1:
+            drawn = ways.draw(crc32(f"{self._seed}/{self.transfers}".encode()) / (1 << 32))
+        if (route := self._routes.get((src, dst, drawn))) is None:
+            route = self._routes[src, dst, drawn] = self._made(start, dst, ways.links[drawn])
+        return route
+
+    def _find(self, src: str, dst: str) -> _Ways:
+        model, routing = self.costs.model, self.costs.routing
+        start, end = model.number(src), model.number(dst)
+        paths = routing.paths(start, end, _MOST_PATHS)
+        if not paths:
+            raise SchedulerError(f"nothing leads from {src} to {dst}")
+        if self.spreading is Spreading.HASH:
+            links = tuple({int(row): ONE for row in model.table.rows(path.switches)} for path in paths)
+            return _Ways(links, tuple(accumulate(path.share for path in paths)))
+        return _Ways(({row: max(round(share * ONE), 1) for row, share in routing.shares(start, end).items()},), (1.0,))
+
+    def _made(self, src: int, dst: str, inner: dict[int, int]) -> Route:
+        """Return a route over links between switches, with the hosts' own."""
+        up, down = self.costs.model.up.start + src, self._down(dst)
+        hops = (Hop(up), *(Hop(row, share) for row, share in inner.items()), Hop(down))
+        # Over several paths at once the delay, and what packets wait for, is the mean over them.
+        delay_ns = sum(self._delay_ns[hop.link] * hop.share for hop in hops) // ONE
+        crossed = max(round(sum(hop.share for hop in hops) / ONE), 2)
+        rates = sorted(self._capacity[hop.link] for hop in hops)[:crossed]
+        return Route(hops, delay_ns, tuple(max(rate, 1) for rate in rates))
+
+    def _down(self, host: str) -> int:
+        model = self.costs.model
+        return int(model.down.start) + model.number(host)

@@ -1,0 +1,120 @@
+"""What a trace comes to: waiting, response, utilisation of each resource over time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from controller.common.errors import SchedulerError
+from controller.scheduling.simulation.trace import NOT_YET, Longs, State, Trace
+
+Floats = npt.NDArray[np.float64]
+_NS_PER_S = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """Of units that came that far: how many, and mean, median, 95th, 99th percentile (nearest rank) and largest, ns."""
+
+    count: int
+    mean_ns: float
+    p50_ns: int
+    p95_ns: int
+    p99_ns: int
+    max_ns: int
+
+    @classmethod
+    def of(cls, times_ns: Longs) -> Times:
+        """Return what times come to, zeros where there is none."""
+        if not len(times_ns):
+            return cls(0, 0.0, 0, 0, 0, 0)
+        p50, p95, p99 = (int(np.percentile(times_ns, share, method="inverted_cdf")) for share in (50, 95, 99))
+        return cls(len(times_ns), float(times_ns.mean()), p50, p95, p99, int(times_ns.max()))
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What became of a workload.
+
+    `waiting` is from submission to start, `queued` from the moment when all that a task waits for is done, `transfer`
+    from start until its inputs are there, `response` from submission to end. `utilisation` is the share of each
+    resource that was held from the first submission to the last end, over all nodes; `busiest_link` carried
+    `busiest_link_load` of what it could have.
+    """
+
+    states: dict[str, int]
+    left_out: int
+    makespan_ns: int
+    waiting: Times
+    queued: Times
+    transfer: Times
+    response: Times
+    utilisation: dict[str, float]
+    transfers: int
+    busiest_link: str
+    busiest_link_load: float
+
+
+def summary_of(trace: Trace) -> Summary:
+    """Return what a trace comes to."""
+    started, ended = trace.started_ns != NOT_YET, trace.finished_ns != NOT_YET
+    arrived = trace.transferred_ns != NOT_YET
+    states = {str(state): 0 for state in State}
+    for number in range(len(trace.names)):
+        states[str(trace.state(number))] += 1
+    begin_ns, end_ns = span(trace)
+    span_ns = max(end_ns - begin_ns, 1)
+    load = trace.carried_bits / np.maximum(trace.link_rate_bps, 1) * _NS_PER_S / span_ns
+    busiest = int(load.argmax()) if len(load) else None
+    used = utilisation(trace, [begin_ns, begin_ns + span_ns])
+    return Summary(
+        states=states,
+        left_out=len(trace.left_out),
+        makespan_ns=end_ns - begin_ns,
+        waiting=Times.of((trace.started_ns - trace.submitted_ns)[started]),
+        queued=Times.of((trace.started_ns - trace.ready_ns)[started]),
+        transfer=Times.of((trace.transferred_ns - trace.started_ns)[arrived]),
+        response=Times.of((trace.finished_ns - trace.submitted_ns)[ended]),
+        utilisation={name: float(shares[0]) for name, shares in used.items()},
+        transfers=trace.transfers,
+        busiest_link="" if busiest is None else trace.links[busiest],
+        busiest_link_load=0.0 if busiest is None else float(load[busiest]),
+    )
+
+
+def span(trace: Trace) -> tuple[int, int]:
+    """Return when the first unit was submitted, and when the last event was."""
+    return (int(trace.submitted_ns.min()) if len(trace.names) else 0), trace.end_ns
+
+
+def utilisation(trace: Trace, edges_ns: Sequence[int]) -> dict[str, Floats]:
+    """Return for each resource the share of it that was held, over all nodes, between each two of `edges_ns`.
+
+    Exact: the integral of what was held. What a cluster held before and for good does not count. Raise SchedulerError
+    for edges that do not rise.
+    """
+    edges = np.array(edges_ns, np.int64)
+    if len(edges) < 2 or (np.diff(edges) <= 0).any():
+        raise SchedulerError("utilisation is between times that rise")
+    started = trace.started_ns != NOT_YET
+    begins = trace.started_ns[started]
+    ends = np.where(trace.finished_ns == NOT_YET, max(trace.end_ns, int(edges[-1])), trace.finished_ns)[started]
+    found = {}
+    for name, amounts in trace.held.amounts.items():
+        shares = amounts[started] / max(trace.held.totals[name], 1)
+        until_s = _until(edges, begins, shares) - _until(edges, ends, shares)
+        found[name] = np.maximum(np.diff(until_s), 0.0) / (np.diff(edges) / _NS_PER_S)
+    return found
+
+
+def _until(edges: Longs, times: Longs, amounts: Floats) -> Floats:
+    """Return the integral (in seconds) up to each edge of amounts that are there from `times` on."""
+    order = np.argsort(times, kind="stable")
+    edges_s, times_s = (edges - edges[0]) / _NS_PER_S, (times[order] - edges[0]) / _NS_PER_S
+    place = np.searchsorted(times[order], edges, side="right")
+    total = np.concatenate(([0.0], np.cumsum(amounts[order])))[place]
+    moment = np.concatenate(([0.0], np.cumsum(amounts[order] * times_s)))[place]
+    return np.asarray(total * edges_s - moment, np.float64)

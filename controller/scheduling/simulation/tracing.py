@@ -1,0 +1,128 @@
+"""Keeps what happens in a simulation until it is a `Trace`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from controller.cluster.hardware import WHOLE, Cluster
+from controller.scheduling.framework.columns import NodeColumns
+from controller.scheduling.framework.deciding import Choice
+from controller.scheduling.framework.explaining import explain
+from controller.scheduling.framework.profiles import Profile
+from controller.scheduling.framework.snapshot import Snapshot
+from controller.scheduling.framework.values import PendingPod
+from controller.scheduling.simulation.trace import NOT_YET, Held, Longs, Trace
+from controller.scheduling.simulation.workload import LeftOut, Unit, Variant
+
+if TYPE_CHECKING:
+    from controller.scheduling.simulation.network import Network
+
+
+class Tracer:
+    """Times by number of unit, as they happen."""
+
+    def __init__(
+        self, cluster: Cluster, columns: NodeColumns, units: Sequence[Unit], left_out: Sequence[LeftOut]
+    ) -> None:
+        self._cluster, self._columns, self._units, self._left_out = cluster, columns, units, left_out
+        count = len(units)
+        self.ready_ns, self.transferred_ns, self.finished_ns = ([NOT_YET] * count for _ in range(3))
+        self.started_ns = [NOT_YET] * count
+        self.first_node = [NOT_YET] * count
+        self.is_refused = [False] * count
+        self._nodes: list[tuple[str, ...]] = [()] * count
+        self._variants: list[Variant | None] = [None] * count
+        self._choices: list[tuple[int, int, int] | None] = [None] * count
+        self._reasons: dict[int, str] = {}
+
+    def started(self, unit: Unit, variant: Variant, choices: Sequence[Choice], now_ns: int) -> None:
+        """Note where a unit was placed, and why there."""
+        number, first = unit.number, choices[0]
+        self.started_ns[number] = now_ns
+        self.first_node[number] = first.node
+        self._nodes[number] = tuple(self._columns.names[choice.node] for choice in choices)
+        self._variants[number] = variant
+        self._choices[number] = (first.points, first.equal, sum(count for _, count in first.refused))
+
+    def refused(self, unit: Unit, profile: Profile, empty: Snapshot) -> None:
+        """Note that a unit can never be placed, and why not."""
+        self.is_refused[unit.number] = True
+        self._reasons[unit.number] = f"could not even run alone: {self._why(unit, profile, empty)}"
+
+    def refused_with(self, unit: Unit, cause: str) -> None:
+        """Note that a unit waits for one that can never be placed."""
+        self.is_refused[unit.number] = True
+        self._reasons[unit.number] = f"waits for {cause}, which cannot be placed"
+
+    def note_waiting(self, waiting: Iterable[Unit], profile: Profile, snapshot: Snapshot) -> None:
+        """Note why units still wait at the end."""
+        for unit in waiting:
+            self._reasons[unit.number] = self._why(unit, profile, snapshot)
+
+    def finished(self, end_ns: int, network: Network | None) -> Trace:
+        """Return it all."""
+        links = network.costs.links if network is not None else None
+        return Trace(
+            cluster=self._cluster,
+            names=tuple(unit.name for unit in self._units),
+            submitted_ns=_longs([unit.arrival_ns for unit in self._units]),
+            ready_ns=_longs(self.ready_ns),
+            started_ns=_longs(self.started_ns),
+            transferred_ns=_longs(self.transferred_ns),
+            finished_ns=_longs(self.finished_ns),
+            kinds=tuple("" if variant is None else str(variant.kind) for variant in self._variants),
+            nodes=tuple(self._nodes),
+            reasons=tuple(self._reason(number) for number in range(len(self._units))),
+            is_refused=np.array(self.is_refused, np.bool_),
+            held=self._held(),
+            left_out=tuple((one.name, one.reason) for one in self._left_out),
+            links=() if links is None else tuple(map(str, links.numbers)),
+            link_rate_bps=_longs([]) if links is None else links.rate_bps,
+            carried_bits=_longs([]) if network is None else network.carried_bits,
+            transfers=0 if network is None else network.transfers,
+            end_ns=end_ns,
+        )
+
+    def _reason(self, number: int) -> str:
+        if (choice := self._choices[number]) is None:
+            return self._reasons.get(number, "")
+        points, equal, refused = choice
+        drawn = f", drawn from {equal} with as many" if equal > 1 else ""
+        return (
+            f"{points} points{drawn}, {len(self._columns.nodes) - refused} of {len(self._columns.nodes)} could run it"
+        )
+
+    @staticmethod
+    def _why(unit: Unit, profile: Profile, snapshot: Snapshot) -> str:
+        requests = unit.variants[0].requests
+        why = explain(profile, PendingPod(unit.name, requests[0], unit.priority), snapshot, most=1)
+        if why.node is not None:
+            return f"all {len(requests)} members together find no place"
+        example = f", {why.refused[0].node}: {why.refused[0].reason}" if why.refused else ""
+        return f"{why.summary}{example}"
+
+    def _held(self) -> Held:
+        amounts: dict[str, Longs] = {}
+        found = {"cpu": [0] * len(self._units), "memory": [0] * len(self._units)}
+        for number, variant in enumerate(self._variants):
+            for request in variant.requests if variant is not None else ():
+                found["cpu"][number] += request.cpu_milli
+                found["memory"][number] += request.memory_bytes
+                for device in request.devices:
+                    column = found.setdefault(str(device.kind), [0] * len(self._units))
+                    column[number] += device.count * device.thousandths
+        nodes = self._columns.nodes
+        totals = {"cpu": sum(node.cpu_milli for node in nodes), "memory": sum(node.memory_bytes for node in nodes)}
+        for node in nodes:
+            for one in node.devices:
+                totals[str(one.kind)] = totals.get(str(one.kind), 0) + WHOLE
+        for name in totals:
+            amounts[name] = _longs(found.get(name, [0] * len(self._units)))
+        return Held(amounts, totals)
+
+
+def _longs(values: Sequence[int]) -> Longs:
+    return np.array(values, np.int64)

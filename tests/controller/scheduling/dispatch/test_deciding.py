@@ -1,0 +1,197 @@
+"""Which option a task gets: by filters, by upper bounds, by when units are free and the network is good."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from msgspec.structs import replace
+
+from controller.cluster.estimates import Basis, Estimate
+from controller.common.errors import SchedulerError
+from controller.scheduling.dispatch.deciding import NO_UNITS, Verdict, explained, summary
+from controller.scheduling.dispatch.planning import Plan, order_of
+from controller.scheduling.dispatch.profiles import MEASURED, TaskProfile, TaskProfileSettings, task_profiles_of
+from controller.scheduling.dispatch.slots import NEVER_S, Slots
+from controller.scheduling.dispatch.values import (
+    CentreState,
+    CentresView,
+    Offer,
+    Option,
+    Options,
+    PendingTask,
+    Read,
+    Window,
+)
+from controller.scheduling.framework.profiles import PolicySettings
+
+NOW_NS = 1_900_000_000_000_000_000
+H = 3_600_000_000_000
+PROFILE = TaskProfile.of(MEASURED)
+MEASURED_10 = Estimate(10.0, 9.0, 11.0, Basis.MEASURED)
+
+
+def view(*names: str, held: dict[str, list[tuple[int, float]]] | None = None, **more: object) -> CentresView:
+    offers = tuple(Offer(name, "cpu", 4, frozenset({"dgemm"})) for name in names)
+    slots = tuple(Slots(4, (held or {}).get(name, [])) for name in names)
+    centres = {name: CentreState(name, is_probed=True) for name in names}
+    return CentresView(NOW_NS, offers, centres, slots, **more)  # type: ignore[arg-type]
+
+
+def options(seen: CentresView, **estimates: Estimate) -> Options:
+    items = tuple(Option((name, "cpu"), 1, estimate) for name, estimate in estimates.items())
+    return Options.of(items, seen.place)
+
+
+def decided(seen: CentresView, task: PendingTask, **estimates: Estimate) -> Verdict:
+    return Plan(seen).decide(PROFILE, task, options(seen, **estimates))
+
+
+def centre_of(verdict: Verdict) -> str | None:
+    return None if verdict.option is None else verdict.option.offer[0]
+
+
+TASK = PendingTask("t", "solve")
+
+
+def test_options_compete_by_their_upper_bounds() -> None:
+    wide = Estimate(8.0, 1.0, 30.0, Basis.MEASURED)
+    assert centre_of(decided(view("a", "b"), TASK, a=wide, b=MEASURED_10)) == "b"
+
+
+@pytest.mark.parametrize("weak", [Basis.MODELLED, Basis.NOMINAL])
+def test_a_weak_figure_never_competes_with_a_firm_one(weak: Basis) -> None:
+    short = Estimate.exactly(0.1, weak)
+    verdict = decided(view("a", "b"), TASK, a=short, b=MEASURED_10)
+    assert centre_of(verdict) == "b"
+    (refused,) = explained(PROFILE, verdict).refused
+    assert (refused.node, refused.policy) == ("a", "firm-estimate")
+
+
+def test_where_nothing_is_firm_models_compete_but_never_data_sheets_or_nothing() -> None:
+    model, nominal = Estimate.exactly(5.0, Basis.MODELLED), Estimate.exactly(0.1, Basis.NOMINAL)
+    assert centre_of(decided(view("a", "b"), TASK, a=model, b=nominal)) == "a"
+    assert centre_of(decided(view("a"), TASK, a=nominal)) is None
+    assert centre_of(decided(view("a"), TASK, a=Estimate.unknown("never probed"))) is None
+    verdict = decided(view("a"), TASK, a=Estimate.unknown("never probed"))
+    why = explained(PROFILE, verdict)
+    assert "never probed" in why.refused[0].reason
+    assert summary(verdict, why) == "none of 1 centres: 1 by firm-estimate"
+
+
+def test_a_firm_figure_of_a_centre_that_is_not_there_does_not_keep_models_out() -> None:
+    seen = view("a", "b")
+    seen = CentresView(
+        NOW_NS, seen.offers, {**seen.centres, "a": CentreState("a", "it is silent", is_probed=True)}, seen.slots
+    )
+    assert centre_of(decided(seen, TASK, a=MEASURED_10, b=Estimate.exactly(5.0, Basis.MODELLED))) == "b"
+
+
+def test_a_task_waits_for_units_where_it_ends_sooner_than_where_some_are_free() -> None:
+    seen = view("fast", "slow", held={"fast": [(4, 5.0)]})
+    verdict = decided(seen, TASK, fast=MEASURED_10, slow=Estimate.exactly(100.0, Basis.MEASURED))
+    assert (centre_of(verdict), verdict.start_s) == ("fast", 5.0)
+    seen = view("fast", "slow", held={"fast": [(4, 500.0)]})
+    assert centre_of(decided(seen, TASK, fast=MEASURED_10, slow=Estimate.exactly(100.0, Basis.MEASURED))) == "slow"
+
+
+def test_units_that_are_held_nobody_knows_how_long_are_not_waited_for() -> None:
+    verdict = decided(view("a", held={"a": [(4, NEVER_S)]}), TASK, a=MEASURED_10)
+    assert verdict.option is None
+    assert explained(PROFILE, verdict).refused[0].policy == NO_UNITS
+
+
+def test_tasks_planned_one_after_the_other_share_what_is_there() -> None:
+    seen = view("a", "b")
+    plan, found = Plan(seen), options(seen, a=MEASURED_10, b=Estimate.exactly(15.0, Basis.MEASURED))
+    tasks = order_of(PendingTask(f"t{number}", "solve", priority=number == 9, since_ns=number) for number in range(10))
+    assert tasks[0].name == "t9"
+    where = [centre_of(plan.decide(PROFILE, task, found)) for task in tasks]
+    assert where == ["a"] * 4 + ["b"] * 4 + ["a"] * 2
+    assert plan.is_full
+
+
+def test_data_counts_by_the_way_that_it_takes() -> None:
+    seen = view("far", "near", transfer_s={("store", "far"): (1e-6, True), ("store", "near"): (1e-9, False)})
+    task = PendingTask("t", "solve", reads=(Read("store", 100_000_000),))
+    verdict = decided(seen, task, far=MEASURED_10, near=Estimate.exactly(20.0, Basis.MEASURED))
+    assert centre_of(verdict) == "near"
+    reasons = {one.node: one.scores[0].reason for one in explained(PROFILE, verdict).candidates}
+    assert "its 100000000 bytes are there in 0.1 s (nominal)" in reasons["near"]
+    assert "in 100 s (measured)" in reasons["far"]
+    cut = view("far", transfer_s={("store", "far"): (np.inf, True)})
+    assert explained(PROFILE, decided(cut, task, far=MEASURED_10)).refused[0].reason == "nothing leads there from store"
+
+
+def test_a_task_that_may_wait_goes_into_the_window_in_which_the_network_is_forecast_good() -> None:
+    good = {("store", "a"): (Window(NOW_NS + 2 * H, NOW_NS + 4 * H),)}
+    reads = (Read("store", 10),)
+    patient = PendingTask("t", "solve", reads=reads, deadline_ns=NOW_NS + 3 * H)
+    assert decided(view("a", good=good), patient, a=MEASURED_10).start_s == 7200.0
+    # Without a deadline, or with one that comes before, it does not wait.
+    assert decided(view("a", good=good), PendingTask("t", "solve", reads=reads), a=MEASURED_10).start_s == 0.0
+    urgent = PendingTask("t", "solve", reads=reads, deadline_ns=NOW_NS + H)
+    verdict = decided(view("a", good=good), urgent, a=MEASURED_10)
+    assert verdict.start_s == 0.0
+    said = {one.policy: one.reason for one in explained(PROFILE, verdict).candidates[0].scores}
+    assert said["good-hours"] == "begins while the network is forecast worse"
+    # What reads nothing does not mind the network.
+    assert (
+        decided(view("a", good=good), PendingTask("t", "solve", deadline_ns=NOW_NS + 3 * H), a=MEASURED_10).start_s == 0
+    )
+
+
+def test_nothing_begins_before_its_time() -> None:
+    task = PendingTask("t", "solve", not_before_ns=NOW_NS + H)
+    assert decided(view("a"), task, a=MEASURED_10).start_s == 3600.0
+
+
+def test_no_more_units_than_help() -> None:
+    seen = view("a")
+    items = (
+        Option(("a", "cpu"), 1, MEASURED_10),
+        Option(("a", "cpu"), 2, Estimate.exactly(6.0, Basis.MEASURED)),
+        Option(("a", "cpu"), 4, Estimate.exactly(5.9, Basis.MEASURED), above="4 units are more than the 2 that help"),
+    )
+    found = Options.of(items, seen.place)
+    verdict = Plan(seen).decide(PROFILE, TASK, found)
+    assert verdict.option is not None
+    assert verdict.option.units == 2
+    stated = Plan(view("a")).decide(PROFILE, PendingTask("t", "solve", units=(4,)), found)
+    assert stated.option is not None
+    assert stated.option.units == 4
+
+
+def test_a_kernel_that_no_unit_supports_refuses_with_its_name() -> None:
+    verdict = decided(view("a"), PendingTask("t", "solve", kernels=frozenset({"spmv"})), a=MEASURED_10)
+    assert explained(PROFILE, verdict).refused[0].reason == "unit cpu does not support spmv"
+
+
+def test_an_unprobed_centre_gets_no_work() -> None:
+    seen = view("a")
+    seen = CentresView(NOW_NS, seen.offers, {"a": CentreState("a")}, seen.slots)
+    assert explained(PROFILE, decided(seen, TASK, a=MEASURED_10)).refused[0].policy == "probed"
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        (replace(MEASURED, filters=(PolicySettings(policy="ready"),)), "policy ready is of pods; those of tasks are"),
+        (replace(MEASURED, filters=(PolicySettings(policy="probed", weight=2),)), "a filter has no weight"),
+        (replace(MEASURED, scores=(PolicySettings(policy="thrift", weight=0),)), "a weight of 0 is not 1 to"),
+        (replace(MEASURED, scores=(PolicySettings(policy="probed"),)), "it has no points"),
+        (replace(MEASURED, filters=(PolicySettings(policy="nope"),)), "there is no policy 'nope'"),
+        (
+            replace(MEASURED, filters=(PolicySettings(policy="firm-estimate", settings={"weakest": "none"}),)),
+            "by `none` tasks would go where nothing is known",
+        ),
+    ],
+)
+def test_profiles_that_cannot_be_are_one_line_that_names_them(settings: TaskProfileSettings, problem: str) -> None:
+    with pytest.raises(SchedulerError, match=problem) as caught:
+        TaskProfile.of(settings)
+    assert str(caught.value).startswith("task profile measured: ")
+
+
+def test_two_profiles_of_one_name_are_refused() -> None:
+    with pytest.raises(SchedulerError, match="task profile measured is there twice"):
+        task_profiles_of((MEASURED, MEASURED))

@@ -1,0 +1,115 @@
+"""When to probe: on first sight, on a period, after a finished task, when a centre asks; bounded, and never twice."""
+
+from __future__ import annotations
+
+from dataclasses import replace as changed
+
+from msgspec.structs import replace
+
+from controller.scheduling.dispatch.probing import Known, Need, Order, Place, ProbingSettings, Reason, probes_due
+from controller.scheduling.dispatch.values import CentreState, Offer
+
+NOW_NS = 1_900_000_000_000_000_000
+S = 1_000_000_000
+SETTINGS = ProbingSettings(counts=(1, 2, 4))
+NEED = Need("solve", {"of-solve": frozenset({"dgemm"})}, waiting=1, used_ns=NOW_NS)
+
+
+def place(centre: str, free: int = 4, unit: str = "cpu", **more: object) -> Place:
+    return Place(Offer(centre, unit, 4, frozenset({"dgemm", "fft"})), free, **more)  # type: ignore[arg-type]
+
+
+def due(
+    *places: Place,
+    needs: tuple[Need, ...] = (NEED,),
+    known: dict[tuple[str, str, str], Known] | None = None,
+    settings: ProbingSettings = SETTINGS,
+    problem: str = "",
+) -> tuple[Order, ...]:
+    centres = {one.offer.centre: CentreState(one.offer.centre, problem) for one in places}
+    return probes_due(needs, places, centres, known or {}, settings=settings, now_ns=NOW_NS)
+
+
+def measured(age_s: float, *counts: int) -> Known:
+    return Known(dict.fromkeys(counts or (1, 2, 4), NOW_NS - int(age_s * S)), number=1)
+
+
+def test_a_type_never_seen_is_probed_on_all_counts_that_are_free() -> None:
+    found = due(place("a"), place("b", 3), place("c", 0))
+    assert [(one.centre, one.counts, one.reason) for one in found] == [
+        ("a", (1, 2, 4), Reason.FIRST_SEEN),
+        ("b", (1, 2), Reason.FIRST_SEEN),
+    ]
+    assert {one.number for one in found} == {1}
+
+
+def test_counts_that_users_state_are_probed_too_and_only_those_that_lack() -> None:
+    need = changed(NEED, counts=(3,))
+    (order,) = due(place("a"), needs=(need,), known={("of-solve", "a", "cpu"): measured(10)})
+    assert (order.counts, order.number) == ((3,), 2)
+
+
+def test_a_unit_qualifies_only_if_every_kernel_is_among_its_operators() -> None:
+    need = changed(NEED, probes={"of-solve": frozenset({"dgemm", "spmv"})})
+    assert due(place("a"), needs=(need,)) == ()
+
+
+def test_never_two_same_ones_at_once_and_one_at_a_centre_at_a_time() -> None:
+    under_way = {("of-solve", "a", "cpu"): Known(is_underway=True)}
+    assert due(place("a"), place("a", unit="gpu"), known=under_way) == ()
+    assert len(due(place("a"), place("a", unit="gpu"))) == 1
+
+
+def test_no_more_of_a_type_and_in_all_than_the_settings_say() -> None:
+    places = [place(f"c{number}") for number in range(20)]
+    assert len(due(*places)) == SETTINGS.most_of_type
+    others = tuple(changed(NEED, task_type=f"t{one}", probes={f"p{one}": frozenset({"dgemm"})}) for one in range(9))
+    assert len(due(*places, needs=others)) == SETTINGS.most_at_once
+
+
+def test_probes_cost_no_more_than_their_share_of_the_tasks_once_that_is_known() -> None:
+    known = {("of-solve", f"c{number}", "cpu"): measured(1) for number in range(3)}
+    places = [place(f"c{number}") for number in range(6)]
+    cheap = changed(NEED, work_unit_s=1000.0, spent_unit_s=12.0)
+    # 2 % of 1000 are 20, each probe took 4: 16 after one more, which is below, 20 after two.
+    assert len(due(*places, needs=(cheap,), known=known)) == 1
+    assert due(*places, needs=(changed(cheap, spent_unit_s=19.0),), known=known) == ()
+    # The first centres come before anything is known of the tasks.
+    assert len(due(*places, needs=(changed(NEED, spent_unit_s=50.0),), known={})) == SETTINGS.most_of_type
+
+
+def test_on_a_period_results_of_types_in_use_are_measured_anew() -> None:
+    idle = changed(NEED, waiting=0, work_unit_s=1e6)
+    old = {("of-solve", "a", "cpu"): measured(30_000, 1, 2, 4)}
+    (order,) = due(place("a"), needs=(idle,), known=old)
+    assert (order.reason, order.counts) == (Reason.PERIOD, (1, 2, 4))
+    assert due(place("a"), needs=(idle,), known={("of-solve", "a", "cpu"): measured(3600)}) == ()
+    unused = changed(idle, used_ns=NOW_NS - 100_000 * S)
+    assert due(place("a"), needs=(unused,), known=old) == ()
+    assert due(place("a"), needs=(idle,), known=old, settings=replace(SETTINGS, period_s=None)) == ()
+
+
+def test_after_a_finished_task_the_place_where_it_ran_is_probed() -> None:
+    done = changed(NEED, waiting=0, finished_at=frozenset({("b", "cpu")}))
+    (order,) = due(place("a"), place("b"), needs=(done,))
+    assert (order.centre, order.reason) == ("b", Reason.FINISHED)
+
+
+def test_a_centre_that_asks_is_probed_though_its_results_are_new() -> None:
+    idle = changed(NEED, waiting=0, work_unit_s=1e6)
+    known = {("of-solve", "a", "cpu"): measured(5)}
+    (order,) = due(place("a", wants_probe=True), needs=(idle,), known=known)
+    assert (order.reason, order.counts) == (Reason.GAINED, (1, 2, 4))
+
+
+def test_what_failed_goes_again_later_and_later_and_then_not_for_a_period() -> None:
+    def after(failures: int, age_s: float) -> int:
+        tried_ns = NOW_NS - int(age_s * S)
+        return len(due(place("a"), known={("of-solve", "a", "cpu"): Known(failures=failures, tried_ns=tried_ns)}))
+
+    assert [after(1, 9), after(1, 10), after(2, 19), after(2, 20)] == [0, 1, 0, 1]
+    assert [after(3, 20_000), after(3, 21_600)] == [0, 1]
+
+
+def test_a_centre_with_a_problem_is_not_probed() -> None:
+    assert due(place("a"), problem="it is silent") == ()

@@ -1,0 +1,78 @@
+"""The four ways in which the unit of a probe is chosen, and what cannot be."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.apiserver.resources.task import UnitChoice
+from controller.scheduling.dispatch.probing import Place
+from controller.scheduling.dispatch.units import Step, Wanted, choose_unit
+from controller.scheduling.dispatch.values import Offer
+
+PLACES = (
+    Place(Offer("c", "unit-1", 10, frozenset({"k1", "k3", "k4"})), 10),
+    Place(Offer("c", "unit-2", 20, frozenset({"k1", "k2", "k3", "k5"})), 3),
+    Place(Offer("c", "unit-3", 5, frozenset({"k1", "k2", "k5"})), 5),
+)
+"""The example of a resource configuration that the specification gives."""
+
+
+def wanted(
+    *kernels: str,
+    choice: UnitChoice = UnitChoice.CONFIGURATION,
+    unit: str | None = None,
+    units: int = 1,
+    answered: tuple[str, ...] | None = None,
+) -> Wanted:
+    return Wanted("c", frozenset(kernels), choice, unit, units, answered)
+
+
+def test_from_the_configuration_every_kernel_must_match_a_supported_operator() -> None:
+    assert choose_unit(wanted("k1", "k4"), PLACES).unit == "unit-1"
+    assert choose_unit(wanted("k2", "k3"), PLACES).unit == "unit-2"
+    # Of several that qualify the one with most units free.
+    assert choose_unit(wanted("k1", "k2"), PLACES).unit == "unit-3"
+    nobody = choose_unit(wanted("k4", "k5"), PLACES)
+    assert nobody.step is Step.FAIL
+    assert "unit-1 lacks k5; unit-2 lacks k4; unit-3 lacks k4" in nobody.reason
+
+
+def test_by_asking_the_centre_answers_and_the_scheduler_picks() -> None:
+    asked = wanted("k9", choice=UnitChoice.ASKED)
+    assert choose_unit(asked, PLACES).step is Step.ASK
+    answer = choose_unit(wanted("k9", choice=UnitChoice.ASKED, answered=("unit-2", "unit-3")), PLACES)
+    assert (answer.step, answer.unit) == (Step.DISPATCH, "unit-3")
+    none = choose_unit(wanted("k9", choice=UnitChoice.ASKED, answered=()), PLACES)
+    assert (none.step, none.reason) == (Step.FAIL, "centre c answers that none of its units could run it")
+
+
+def test_by_the_user_his_unit_is_taken_whatever_it_supports() -> None:
+    assert choose_unit(wanted("k9", choice=UnitChoice.USER, unit="unit-1"), PLACES).unit == "unit-1"
+    assert choose_unit(wanted("k1", choice=UnitChoice.USER, unit="unit-9"), PLACES).reason == (
+        "centre c has no unit unit-9: unit-1, unit-2, unit-3"
+    )
+    assert choose_unit(wanted("k1", choice=UnitChoice.USER), PLACES).step is Step.FAIL
+
+
+def test_by_the_centre_no_unit_is_named() -> None:
+    found = choose_unit(wanted("k1", choice=UnitChoice.CENTRE, units=8), PLACES)
+    assert (found.step, found.unit, found.units) == (Step.DISPATCH, None, 8)
+
+
+@pytest.mark.parametrize(
+    ("units", "step", "reason"),
+    [
+        (3, Step.DISPATCH, "3 of unit-2: as its user states"),
+        (4, Step.WAIT, "4 units of unit-2 wanted, 3 are free"),
+        (21, Step.FAIL, "21 units wanted, centre c has 20 of unit unit-2"),
+    ],
+)
+def test_units_that_are_not_free_are_waited_for_and_those_that_are_not_there_refused(
+    units: int, step: Step, reason: str
+) -> None:
+    found = choose_unit(wanted("k1", unit="unit-2", units=units), PLACES)
+    assert (found.step, found.reason) == (step, reason)
+
+
+def test_a_centre_without_units_is_waited_for() -> None:
+    assert choose_unit(wanted("k1"), ()).step is Step.WAIT

@@ -1,0 +1,121 @@
+"""A service access point with nodes, and schedulers of it, in the test's own loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+from msgspec.structs import replace
+
+from controller.apiserver.client import ApiClient
+from controller.apiserver.resources import Decision, Metadata, Node, Pod
+from controller.apiserver.resources.decision import Outcome
+from controller.apiserver.resources.hardware import Hardware, Request
+from controller.apiserver.resources.node import NodeStatus
+from controller.apiserver.resources.pod import Container, PodSpec
+from controller.scheduling.process import serve
+from controller.scheduling.serving.scheduler import Scheduler
+from controller.scheduling.settings import QueueSettings, SchedulerSettings
+from dataplane.local.deadline import local_timeout
+from tests.controller.apiserver.api_server import serving, settings_in
+from tests.controller.scheduling.framework.clusters import node
+
+WAIT_S = 120.0
+QUICK = QueueSettings(first_wait_ns=1_000_000, longest_wait_ns=1_000_000_000)
+
+
+@dataclass(slots=True)
+class Cluster:
+    """The service, and what a test does with it."""
+
+    client: ApiClient
+    socket: str
+
+    async def add_node(self, name: str, cores: int = 4, gpus: tuple[str, ...] = ()) -> Node:
+        """Make a node that is ready."""
+        made = await self.client.of(Node).create(Node(metadata=Metadata(name=name)))
+        status = NodeStatus(ready=True, hardware=Hardware.of(node(name, cores=cores, gpus=gpus)))
+        return await self.client.of(Node).replace_status(replace(made, status=status))
+
+    async def add_pod(self, name: str, cores: int = 1, **more: object) -> Pod:
+        """Make a pod that waits."""
+        spec = PodSpec(
+            containers=(Container(name="c", image="image"),),
+            request=Request(cpu_milli=1000 * cores),
+            **more,  # type: ignore[arg-type]
+        )
+        return await self.client.of(Pod).create(Pod(metadata=Metadata(name=name), spec=spec))
+
+    async def pods_when(self, holds: Callable[[dict[str, Pod]], bool]) -> dict[str, Pod]:
+        """Return all pods as soon as something holds of them."""
+        known: dict[str, Pod] = {}
+        async for told in self.client.of(Pod).follow():
+            if hasattr(told, "items"):
+                known = {pod.metadata.name: pod for pod in told.items}
+            elif told.resource is not None and told.type != "DELETE":
+                known[told.name] = told.resource
+            else:
+                known.pop(told.name, None)
+            if holds(known):
+                return known
+        raise AssertionError("the watch ended")
+
+    async def decision_about(self, pod: str, outcome: Outcome, words: str = "") -> Decision:
+        """Return a decision about a pod as soon as there is one of this outcome, with these words in its reason."""
+        async for told in self.client.of(Decision).follow():
+            found = told.items if hasattr(told, "items") else () if told.resource is None else (told.resource,)
+            for one in found:
+                if pod in one.spec.subjects and one.spec.outcome is outcome and words in one.spec.reason:
+                    return one
+        raise AssertionError("the watch ended")
+
+    @asynccontextmanager
+    async def scheduling(self, settings: SchedulerSettings | None = None) -> AsyncIterator[Scheduler]:
+        """Run a scheduler for as long as the block does."""
+        found = asyncio.Queue[Scheduler]()
+        stop = asyncio.Event()
+        settings = SchedulerSettings(queue=QUICK) if settings is None else settings
+        made = SchedulerSettings(
+            api=self.socket,
+            queue=settings.queue,
+            profiles=settings.profiles,
+            topology=settings.topology,
+            metrics=settings.metrics,
+        )
+        task = asyncio.create_task(serve(made, stop, on_scheduler=found.put_nowait))
+        try:
+            yield await found.get()
+        finally:
+            stop.set()
+            await task
+
+
+class Play(Protocol):
+    """Runs a function on a cluster."""
+
+    def __call__(self, act: Callable[[Cluster], Awaitable[None]]) -> None: ...
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    """Run a function on a service over SQLite."""
+
+    def run(act: Callable[[Cluster], Awaitable[None]]) -> None:
+        async def main() -> None:
+            settings = settings_in(tmp_path, None)
+            async with local_timeout(WAIT_S, "a test"), serving(settings, tmp_path) as served:
+                await act(Cluster(served.client, served.socket))
+
+        asyncio.run(main())
+
+    return run
+
+
+def placed_name(name: str) -> Callable[[dict[str, Pod]], bool]:
+    """Return whether a pod is placed, as `pods_when` asks."""
+    return lambda pods: name in pods and pods[name].status.node is not None

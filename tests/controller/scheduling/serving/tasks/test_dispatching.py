@@ -1,0 +1,343 @@
+"""Tasks from submission to their end: probed first, then dispatched by what was measured, each with its reasons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from controller.apiserver.registry.dispatches import Completion
+from controller.apiserver.resources import Centre, ProbeResult, ProbeTask, Task
+from controller.apiserver.resources.centre import UnitType
+from controller.apiserver.resources.decision import Outcome
+from controller.apiserver.resources.task import OperatorCount, TaskPhase, UnitChoice
+from controller.scheduling.dispatch.prices import PriceSettings, PriceStep
+from controller.scheduling.dispatch.settings import TaskSettings
+from tests.controller.scheduling.serving.tasks.centres import PlayedCentre
+from tests.controller.scheduling.serving.tasks.conftest import Play, Site, units
+
+
+def probes(tasks: dict[str, Task]) -> list[Task]:
+    return [task for task in tasks.values() if task.spec.is_probe]
+
+
+def test_a_type_never_seen_is_probed_at_each_centre_then_goes_where_it_ends_first(play: Play) -> None:
+    async def act(site: Site) -> None:
+        slow, fast = site.centre("slow"), site.centre("fast", 2.0)
+        async with site.running(slow, fast), site.scheduling():
+            await site.submit("first", task_type="products")
+            tasks = await site.ended("first")
+            found = await site.client.of(ProbeTask).list()
+            assert [probe.spec.task_type for probe in found.items] == ["products"]
+            assert {task.spec.centre for task in probes(tasks)} == {"slow", "fast"}
+            assert tasks["first"].status.centre == "fast"
+            assert all(centre.given[0].spec.is_probe for centre in (slow, fast))
+            assert all(task.metadata.labels["millrace.probe"] == "true" for task in probes(tasks))
+            decision = (await site.decisions_about("first"))[-1]
+            assert decision.spec.outcome is Outcome.DISPATCHED
+            assert [score.node for score in decision.spec.scores] == ["fast", "slow"]
+
+    play(act)
+
+
+def test_a_known_type_goes_at_once_and_its_stored_probe_is_reused(play: Play) -> None:
+    async def act(site: Site) -> None:
+        async with site.running(site.centre("a")), site.scheduling():
+            await site.submit("first", task_type="products")
+            await site.ended("first")
+            before = {task.metadata.name for task in probes(await site.tasks_when(lambda _: True))}
+            await site.submit("second", task_type="products")
+            after = await site.ended("second")
+            assert {task.metadata.name for task in probes(after)} == before
+            assert after["second"].status.phase is TaskPhase.SUCCEEDED
+            assert len((await site.client.of(ProbeTask).list()).items) == 1
+
+    play(act)
+
+
+def test_every_centre_is_probed_before_it_gets_work(play: Play) -> None:
+    async def act(site: Site) -> None:
+        centres = [site.centre(f"c{number}", 1.0 + number) for number in range(3)]
+        async with site.running(*centres), site.scheduling():
+            for number in range(6):
+                await site.submit(f"t{number}", task_type=f"type-{number % 2}")
+            await site.ended(*(f"t{number}" for number in range(6)))
+            assert all(centre.given[0].spec.is_probe for centre in centres if centre.given)
+
+    play(act)
+
+
+def test_without_operators_a_type_never_seen_waits_and_says_why(play: Play) -> None:
+    async def act(site: Site) -> None:
+        async with site.running(site.centre("a")), site.scheduling():
+            await site.submit("blind", operators=(), task_type="unknown")
+            tasks = await site.tasks_when(lambda tasks: bool(tasks["blind"].status.reasons))
+            (reason,) = tasks["blind"].status.reasons
+            assert "type unknown was never seen, and there is nothing to build a probe of" in reason
+            decision = (await site.decisions_about("blind"))[-1].spec
+            assert decision.outcome is Outcome.REFUSED
+            assert {refusal.policy for refusal in decision.refused} == {"probed"}
+
+    play(act)
+
+
+def test_a_type_of_which_a_later_task_says_its_operators_is_probed_and_both_go(play: Play) -> None:
+    async def act(site: Site) -> None:
+        async with site.running(site.centre("a")), site.scheduling():
+            await site.submit("blind", operators=(), task_type="products")
+            await site.tasks_when(lambda tasks: bool(tasks["blind"].status.reasons))
+            await site.submit("seeing", task_type="products")
+            tasks = await site.ended("seeing", "blind")
+            assert {tasks[name].status.phase for name in ("seeing", "blind")} == {TaskPhase.SUCCEEDED}
+
+    play(act)
+
+
+def test_operators_that_cannot_be_hold_up_no_other_task(play: Play) -> None:
+    async def act(site: Site) -> None:
+        async with site.running(site.centre("a")), site.scheduling():
+            for number, name in enumerate(("gemm", "factorise", "fft", "sort")):
+                odd = (OperatorCount(name="a", operator=name, sizes={"n": 1 << 53}, feeds=("a",) * (number % 2)),)
+                await site.submit(f"odd-{number}", operators=odd, task_type=f"odd-{number}")
+            await site.submit("good", task_type="products")
+            tasks = await site.ended("good")
+            assert tasks["good"].status.phase is TaskPhase.SUCCEEDED
+
+    play(act)
+
+
+def test_operators_that_resemble_no_kernel_give_no_probe_and_no_dispatch(play: Play) -> None:
+    async def act(site: Site) -> None:
+        centre = site.centre("a")
+        async with site.running(centre), site.scheduling():
+            await site.submit("odd", operators=(OperatorCount(name="x", operator="tea-leaves"),), task_type="odd")
+            tasks = await site.tasks_when(lambda tasks: bool(tasks["odd"].status.reasons))
+            assert "nothing to measure it by" in tasks["odd"].status.reasons[0]
+            assert not centre.given
+
+    play(act)
+
+
+@pytest.mark.parametrize("lie", ["zero", "same", "wrong"])
+def test_a_centre_that_lies_gets_no_task_by_its_figure(play: Play, lie: str) -> None:
+    async def act(site: Site) -> None:
+        liar, honest = site.centre("liar", 1.0), site.centre("honest", 1.0)
+        true = liar.completion
+
+        def lying(task: Task, probe: ProbeTask | None) -> Completion:
+            said = true(task, probe)
+            if said.result is None:
+                return said
+            parts: dict[str, Any] = {
+                "zero": {"run_times_s": (1e-12,) * 3},
+                "same": {"run_times_s": (1e-3,) * 3},
+                "wrong": {"accuracies": (0.5,) * 3},
+            }[lie]
+            if lie == "wrong":
+                names = said.result.status.runs[0].kernel_accuracies
+                parts["kernel_accuracies"] = dict.fromkeys(names, 0.5)
+            from msgspec.structs import replace  # noqa: PLC0415
+
+            runs = tuple(replace(run, **parts) for run in said.result.status.runs)
+            return replace(said, result=replace(said.result, status=replace(said.result.status, runs=runs)))
+
+        liar.runs = lying
+        async with site.running(liar, honest), site.scheduling():
+            await site.submit("t", task_type="products")
+            tasks = await site.ended("t")
+            assert tasks["t"].status.centre == "honest"
+            decision = (await site.decisions_about("t"))[-1].spec
+            assert [(one.nodes, one.policy) for one in decision.refused] == [(("liar",), "firm-estimate")]
+
+    play(act)
+
+
+def test_only_free_units_are_probed_and_one_probe_goes_to_a_centre_at_a_time(play: Play) -> None:
+    async def act(site: Site) -> None:
+        centre = site.centre("a", 1.0, units("cpu", 2), units("gpu", 2))
+        seen: list[int] = []
+        true = centre.completion
+
+        def watching(task: Task, probe: ProbeTask | None) -> Completion:
+            seen.append(max(task.spec.units, default=0))
+            return true(task, probe)
+
+        centre.runs = watching
+        async with site.running(centre), site.scheduling():
+            await site.submit("t", task_type="products")
+            await site.ended("t")
+            tasks = await site.tasks_when(lambda tasks: len(probes(tasks)) == 2)
+            assert {task.spec.unit for task in probes(tasks)} == {"cpu", "gpu"}
+            assert all(task.spec.units == (1, 2) for task in probes(tasks))
+
+    play(act)
+
+
+def test_units_are_chosen_from_the_configuration_only_where_every_kernel_is_supported(play: Play) -> None:
+    async def act(site: Site) -> None:
+        centre = site.centre("a", 1.0, units("plain", 4, "fft"), units("dense", 2, "dgemm", "fft"))
+        async with site.running(centre), site.scheduling():
+            await site.submit("t", task_type="products")
+            tasks = await site.ended("t")
+            assert tasks["t"].status.unit == "dense"
+            assert {task.spec.unit for task in probes(tasks)} == {"dense"}
+
+    play(act)
+
+
+def test_a_user_who_states_centre_and_unit_gets_them_once_the_centre_is_probed(play: Play) -> None:
+    async def act(site: Site) -> None:
+        slow, fast = site.centre("slow"), site.centre("fast", 4.0)
+        async with site.running(slow, fast), site.scheduling():
+            await site.submit("t", task_type="products", centre="slow", unit="cpu", units=(3,))
+            tasks = await site.ended("t")
+            status = tasks["t"].status
+            assert (status.centre, status.unit, status.units) == ("slow", "cpu", 3)
+            assert slow.given[0].spec.is_probe
+
+    play(act)
+
+
+def test_more_units_than_there_are_wait_with_the_reason(play: Play) -> None:
+    async def act(site: Site) -> None:
+        async with site.running(site.centre("a")), site.scheduling():
+            await site.submit("big", task_type="products", centre="a", unit="cpu", units=(9,))
+            tasks = await site.tasks_when(
+                lambda tasks: "units-exist" in "".join(tasks["big"].status.reasons) if "big" in tasks else False
+            )
+            assert tasks["big"].status.phase is TaskPhase.PENDING
+            decision = (await site.decisions_about("big"))[-1].spec
+            assert any("9 units wanted, there are 4 of cpu" in one.reason for one in decision.refused)
+
+    play(act)
+
+
+def test_a_task_left_to_the_centre_goes_without_a_unit(play: Play) -> None:
+    async def act(site: Site) -> None:
+        centre = site.centre("a")
+        async with site.running(centre), site.scheduling():
+            await site.submit("t", task_type="products", choice=UnitChoice.CENTRE)
+            await site.ended("t")
+            assert centre.given[-1].status.unit is None
+
+    play(act)
+
+
+def test_what_a_task_costs_is_units_times_time_times_the_price_of_the_measured_score(play: Play) -> None:
+    prices = PriceSettings(steps=(PriceStep(score=0, per_unit_s=7.0),))
+
+    async def act(site: Site) -> None:
+        async with site.running(site.centre("a")), site.scheduling(TaskSettings(prices=prices)):
+            await site.submit("t", task_type="products")
+            task = (await site.ended("t"))["t"]
+            status = task.status
+            assert status.started_ns is not None
+            assert status.finished_ns is not None
+            seconds = (status.finished_ns - status.started_ns) / 1e9
+            assert status.cost == pytest.approx(7.0 * seconds * (status.units or 0))
+            assert "x 7 (score " in status.reasons[-1]
+            results = (await site.client.of(ProbeResult).list()).items
+            assert all(result.status.score is not None and result.status.policy == "default" for result in results)
+
+    play(act)
+
+
+def test_profiles_decide_each_in_its_own_way(play: Play) -> None:
+    """The fixed benchmark ranks by dgemm and STREAM alone, all-units takes all that was measured."""
+
+    async def act(site: Site) -> None:
+        a, b = site.centre("a", 1.0), site.centre("b", 3.0)
+        async with site.running(a, b), site.scheduling():
+            await site.submit("fixed", task_type="products", profile="fixed-benchmark")
+            await site.ended("fixed")
+            await site.submit("all", task_type="products", profile="all-units")
+            tasks = await site.ended("all", "fixed")
+            assert tasks["all"].status.units == 4
+            assert tasks["fixed"].status.expected_s is None
+            names = {probe.metadata.name for probe in (await site.client.of(ProbeTask).list()).items}
+            assert {"fixed-dgemm", "fixed-stream"} <= names
+
+    play(act)
+
+
+def test_no_more_units_than_the_threshold_up_to_which_they_help(play: Play) -> None:
+    async def act(site: Site) -> None:
+        centre = site.centre("a", 1.0, units("cpu", 16))
+        plain = PlayedCentre.measured
+
+        def flat(task: Task, probe: ProbeTask | None) -> Completion:
+            made = centre.completion(task, probe)
+            if made.result is None or probe is None:
+                return made
+            from msgspec.structs import replace  # noqa: PLC0415
+
+            runs = tuple(
+                replace(plain(centre, probe, min(count, 4), task.spec.repetitions), units=count)
+                for count in task.spec.units
+            )
+            return replace(made, result=replace(made.result, status=replace(made.result.status, runs=runs)))
+
+        centre.runs = flat
+        async with site.running(centre), site.scheduling():
+            await site.submit("t", task_type="products")
+            tasks = await site.ended("t")
+            assert tasks["t"].status.units == 4
+
+    play(act)
+
+
+def test_a_probe_that_fails_goes_again_a_bounded_number_of_times(play: Play) -> None:
+    settings = TaskSettings()
+
+    async def act(site: Site) -> None:
+        from msgspec.structs import replace  # noqa: PLC0415
+
+        bad = site.centre("bad")
+
+        def crash(task: Task, probe: ProbeTask | None) -> Completion:
+            del probe
+            name, epoch = task.metadata.name, task.status.epoch
+            return Completion(task=name, epoch=epoch, phase=TaskPhase.FAILED, exit_code=10, reasons=("dgemm: crash",))
+
+        bad.runs = crash
+        quick = replace(settings, probing=replace(settings.probing, retry_s=0.01, most_tries=2))
+        async with site.running(bad), site.scheduling(quick):
+            await site.submit("t", task_type="products")
+            tasks = await site.tasks_when(
+                lambda tasks: (
+                    sum(task.status.phase is TaskPhase.FAILED for task in tasks.values()) == 2
+                    and tasks["t"].status.phase is TaskPhase.PENDING
+                    and bool(tasks["t"].status.reasons)
+                )
+            )
+            assert len(probes(tasks)) == 2
+            assert tasks["t"].status.centre is None
+
+    play(act)
+
+
+def test_an_unschedulable_centre_gets_nothing_not_even_a_probe(play: Play) -> None:
+    async def act(site: Site) -> None:
+        from msgspec.structs import replace  # noqa: PLC0415
+
+        left, other = site.centre("left", 9.0), site.centre("other")
+        await left.report()
+        made = await site.client.of(Centre).get("left")
+        await site.client.of(Centre).replace(replace(made, spec=replace(made.spec, unschedulable=True)))
+        async with site.running(left, other), site.scheduling():
+            await site.submit("t", task_type="products")
+            tasks = await site.ended("t")
+            assert tasks["t"].status.centre == "other"
+            assert not left.given
+
+    play(act)
+
+
+def test_a_unit_type_without_units_is_no_place(play: Play) -> None:
+    async def act(site: Site) -> None:
+        empty = site.centre("empty", 9.0, UnitType(name="cpu", count=0, operators=("dgemm",)))
+        async with site.running(empty, site.centre("full")), site.scheduling():
+            await site.submit("t", task_type="products")
+            assert (await site.ended("t"))["t"].status.centre == "full"
+
+    play(act)

@@ -1,0 +1,60 @@
+"""A task's operators choose devices at placement, over the real API: by a profile that has the policy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from controller.apiserver.resources.hardware import DeviceNeed, Request
+from controller.apiserver.resources.task import OperatorCount
+from controller.scheduling.dispatch.profiles import MEASURED, TaskProfileSettings
+from controller.scheduling.dispatch.settings import TaskSettings
+from controller.scheduling.framework.profiles import PolicySettings
+from dataplane.topology.values import DeviceKind
+from tests.controller.acceleration.policies.test_tasks import HARDWARE
+from tests.controller.scheduling.serving.tasks.conftest import DGEMMS, Play, Site, units
+
+
+@pytest.mark.parametrize(("seconds", "chosen"), [(300.0, "gpu"), (0.3, "cpu")])
+def test_a_task_goes_to_the_units_that_its_operators_gain_on_and_the_decision_says_so(
+    play: Play, tmp_path: Path, seconds: float, chosen: str
+) -> None:
+    """Both centres' probes say the same, so that the model decides: slow products gain on the GPU, quick ones not."""
+    path = tmp_path / "hardware.yaml"
+    path.write_text(HARDWARE)
+    policy = PolicySettings(policy="operator-devices", weight=100, settings={"hardware": str(path)})
+    profile = TaskProfileSettings(name="accelerated", scores=(*MEASURED.scores, policy))
+    product: OperatorCount = replace(DGEMMS[0], seconds=seconds)
+
+    async def act(site: Site) -> None:
+        with_gpu = replace(units("gpu"), unit=Request(devices=(DeviceNeed(kind=DeviceKind.GPU),)))
+        centres = site.centre("plain"), site.centre("special", 1.0, with_gpu)
+        async with site.running(*centres), site.scheduling(TaskSettings(profiles=(profile,))):
+            await site.submit("job", task_type="products", profile="accelerated", operators=(product,))
+            status = (await site.ended("job"))["job"].status
+            assert status.unit == chosen
+            (decision,) = [one for one in await site.decisions_about("job") if one.spec.outcome == "dispatched"]
+            assert f"products on the {chosen}: " in str(decision.spec)
+
+    play(act)
+
+
+def test_the_network_between_a_centres_units_is_the_cost_maps(play: Play, tmp_path: Path) -> None:
+    """Without telemetry paths are as the topology has them: 20 Mbit/s between the centre's hosts, and no more."""
+    topology = tmp_path / "two.yaml"
+    topology.write_text(
+        "millrace: 1\nname: two\ndefaults: {access: {rate: 20 Mbit/s, delay: 1 us}}\n"
+        "switches: [{name: s1}]\nhosts: [{name: h1, switch: s1}, {name: h2, switch: s1}]\n"
+    )
+
+    async def act(site: Site) -> None:
+        centre = site.centre("both", hosts=("h1", "h2"))
+        async with site.running(centre), site.scheduling(topology=str(topology)):
+            await site.submit("job", task_type="products", profile="accelerated", units=(2,))
+            await site.ended("job")
+            (decision,) = [one for one in await site.decisions_about("job") if one.spec.outcome == "dispatched"]
+            assert "0.02 Gbit/s between its units by the cost map" in str(decision.spec)
+
+    play(act)

@@ -1,0 +1,70 @@
+"""Programs of a pod are told which device each of its operators got: real service, scheduler and manager of a node."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from controller.apiserver.resources import Metadata, Pod
+from controller.apiserver.resources.hardware import DeviceNeed, Request
+from controller.apiserver.resources.operator_devices import OperatorDevice
+from controller.apiserver.resources.operator_graphs import operators_of
+from controller.apiserver.resources.pod import Container, Phase, PodSpec
+from controller.cluster.operators import OperatorGraph
+from controller.scheduling.process import serve
+from controller.scheduling.settings import SchedulerSettings
+from dataplane.topology.values import DeviceKind
+from tests.controller.acceleration.policies.test_tasks import GEMM, MEASURED_S
+from tests.controller.nodes.memory_runtime import MemoryRuntime
+from tests.controller.nodes.node_world import World, play
+
+TOPOLOGY = """\
+millrace: 1
+name: one
+switches: [{name: s1}]
+hosts:
+- {name: h1, switch: s1, cores: 4, memory: [{kind: dram, capacity: 8 GiB}], devices: [{kind: gpu, memory: 8 GiB}]}
+"""
+FORGED = {"MILLRACE_OPERATOR_DEVICES": "forged"}
+
+
+def wanted(profile: str) -> PodSpec:
+    return PodSpec(
+        containers=(Container(name="c", image="image", environment=FORGED),),
+        request=Request(cpu_milli=1000, devices=(DeviceNeed(kind=DeviceKind.GPU, thousandths=500),)),
+        operators=operators_of(OperatorGraph("job", (GEMM,)), MEASURED_S),
+        profile=profile,
+    )
+
+
+def test_a_container_finds_where_its_operators_run_and_nobody_but_a_binding_says_it(tmp_path: Path) -> None:
+    (tmp_path / "one.yaml").write_text(TOPOLOGY)
+    chosen = (OperatorDevice(operator="product", device=DeviceKind.GPU),)
+    runtime = MemoryRuntime()
+
+    async def act(world: World) -> None:
+        stop = asyncio.Event()
+        scheduling = asyncio.create_task(serve(SchedulerSettings(api=world.served.socket), stop))
+        async with world.managing(runtime, world.settings(topology=str(tmp_path / "one.yaml"))):
+            for name, profile in (("told", "accelerated"), ("not", "default")):
+                made = Pod(metadata=Metadata(name=name), spec=wanted(profile))
+                forged = replace(made, status=replace(made.status, operator_devices=chosen))
+                assert (await world.client.of(Pod).create(forged)).status.operator_devices == ()
+                found = await world.in_phase(name, Phase.RUNNING)
+                text = runtime.orders[found.status.containers[0].runtime_id].environment["MILLRACE_OPERATOR_DEVICES"]
+                if name == "told":
+                    assert found.status.operator_devices == chosen
+                    assert json.loads(text) == {"product": "gpu"}
+                    continue
+                # Nothing was decided: what the container says of itself is its own affair.
+                assert (found.status.operator_devices, text) == ((), "forged")
+                anew = replace(found.metadata, revision=0)  # whatever its manager has written meanwhile
+                told = replace(found, metadata=anew, status=replace(found.status, operator_devices=chosen))
+                assert (await world.client.of(Pod).replace_status(told)).status.operator_devices == ()
+        stop.set()
+        await scheduling
+
+    play(tmp_path, act)
